@@ -1,0 +1,253 @@
+"""Hydra's composition of YAML files and overrides into one plain mapping, without its run folders.
+
+Only composing is taken from Hydra: files pass `inspect_yaml` before they are read, `key=value` may set any
+key (it is the validation that knows which keys exist), and references between keys are resolved here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from simjax.config.locate import config_folders, input_folders, list_experiments
+from simjax.config.problems import closest
+from simjax.config.schema import Config
+from simjax.config.validate import validate
+from simjax.config.yaml_files import inspect_yaml, read_yaml_text, reference_problem, resolve_references
+from simjax.core.errors import ConfigurationError
+
+_OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)
+_DEFAULT_GROUPS = ("output",)
+_PATHS = ("resume", "output.root", "output.folder")
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A composed, not yet validated configuration and where it came from."""
+
+    mapping: Mapping[str, Any]
+    overrides: tuple[str, ...]
+    folders: tuple[Path, ...]
+    experiment: str | None
+
+    def config(self) -> Config:
+        return validate(self.mapping, folders=input_folders(self.folders[1:]), overrides=self.overrides)
+
+
+class InspectedSource(FileConfigSource):
+    """A folder of YAML files that are inspected before Hydra reads them."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "simjax"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        if ".." in config_path.split("/"):
+            raise ConfigurationError(
+                f"{config_path}: a configuration is named below its folder, without '..'."
+            )
+        file = Path(self.path) / self._normalize_file_name(config_path)
+        inspect_yaml(read_yaml_text(file), str(file), experiment=config_path.startswith("experiment/"))
+        return super().load_config(config_path)
+
+
+def compose(overrides: Sequence[str] = (), *, config_dir: str | Path | None = None) -> Composition:
+    """Compose conf/config.yaml, the chosen experiment and overrides `key=value` (any order, + optional)."""
+    folders = config_folders(config_dir)
+    normalised = [normalise(override, folders) for override in overrides]
+    chosen = _chosen_experiment(normalised)
+    with _composing():
+        _parse(normalised)
+        loaded = _loader(folders).load_configuration("config", normalised, RunMode.RUN, from_shell=False)
+        plain = OmegaConf.to_container(loaded, resolve=False)
+    assert isinstance(plain, dict)
+    plain.pop("hydra", None)
+    mapping = resolve_references(plain)
+    if chosen is not None and mapping.get("experiment_name") is None:
+        mapping["experiment_name"] = chosen
+    return Composition(_without_none_name(mapping), tuple(overrides), folders, chosen)
+
+
+def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
+    """Start from the `.hydra/config.yaml` of an earlier run instead of an experiment; apply overrides."""
+    import yaml
+
+    text = read_yaml_text(file)
+    inspect_yaml(text, str(file))
+    folders = config_folders()
+    normalised = [normalise(override, folders) for override in overrides]
+    with _composing():
+        base = OmegaConf.create(yaml.safe_load(text) or {})
+        for override in _parse(normalised):
+            OmegaConf.update(base, override.key_or_group, override.value(), merge=True, force_add=True)
+        plain = OmegaConf.to_container(base, resolve=False)
+    return Composition(resolve_references(plain), tuple(overrides), folders, None)
+
+
+def load_config(
+    experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | Path | None = None
+) -> Config:
+    """Compose and validate in one call: `load_config("fluid", ["grid.shape=[64,64]"])`."""
+    chosen = [] if experiment is None else [f"experiment={experiment}"]
+    return compose([*chosen, *overrides], config_dir=config_dir).config()
+
+
+def expand_sweep(overrides: Sequence[str], *, config_dir: str | Path | None = None) -> list[list[str]]:
+    """The jobs of a multirun: `seed=1,2 time.dt=0.1,0.2` are four lists of overrides."""
+    folders = config_folders(config_dir)
+    normalised = [normalise(override, folders) for override in overrides]
+    with _composing():
+        loader = _loader(folders)
+        parsed = _parse(normalised, loader)
+        return BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
+
+
+def normalise(override: str, folders: Sequence[Path]) -> str:
+    """One spelling for each override: groups as the defaults list needs them, values as `++key=value`."""
+    matched = _OVERRIDE.fullmatch(override)
+    if matched is None or (matched["value"] is None and matched["sign"] != "~"):
+        raise ConfigurationError(_not_an_override(override, folders))
+    sign, key, value = matched["sign"] or "", matched["key"].strip(), matched["value"] or ""
+    problem = reference_problem(value[1:].strip().strip("'\""))
+    if problem:
+        raise ConfigurationError(f"{key}: {problem}.")
+    if sign == "~":
+        return override
+    is_name = re.fullmatch(r"=[\w.,\-]+", value) is not None
+    if key == "experiment" or (is_name and any((folder / key).is_dir() for folder in folders)):
+        _check_choices(key, value[1:], folders)
+        return f"{'' if key in _DEFAULT_GROUPS else '+'}{key}{value}"
+    if key == "hydra.run.dir":
+        key = "output.folder"
+    if key in _PATHS or key.endswith(".file"):
+        value = _quoted(value)
+    if re.match(r"hydra\b", key):
+        raise ConfigurationError(
+            f"{override}: only hydra.run.dir can be set; a run's folder is output.folder=..."
+        )
+    return f"++{key}{value}"
+
+
+def _quoted(value: str) -> str:
+    """Paths need no quotes of their own, whatever their names hold; a comma still means a sweep."""
+    path = value[1:]
+    if re.fullmatch(r"[\w./\-]*|null|['\"\[{].*", path) or "," in path:
+        return value
+    escaped = path.replace('"', '\\"')
+    return f'="{escaped}"'
+
+
+def _not_an_override(override: str, folders: Sequence[Path]) -> str:
+    names = [experiment.name for experiment in list_experiments(folders)]
+    name = override if override in names else closest(override, names)
+    hint = f"; did you mean experiment={name}?" if name else ", such as time.end=2.0"
+    return f"{override!r}: expected key=value{hint}"
+
+
+def _check_choices(group: str, value: str, folders: Sequence[Path]) -> None:
+    """Each of the comma-separated choices exists, once, among the files of the group."""
+    known = sorted({file.stem for folder in folders for file in (folder / group).glob("*.yaml")})
+    if re.fullmatch(r"(glob|choice)\(.*\)", value):
+        return
+    for name in value.strip("[]").split(","):
+        if name.strip() not in known:
+            close = closest(name, known)
+            hint = f"did you mean {group}={close}?" if close else f"known are {', '.join(known)}."
+            raise ConfigurationError(f"{group}={name or '(nothing)'}: no such {group}; {hint}")
+        _refuse_ambiguous(group, name.strip(), folders)
+
+
+def _refuse_ambiguous(group: str, name: str, folders: Sequence[Path]) -> None:
+    files = [folder / group / f"{name}.yaml" for folder in folders]
+    found = [file for file in files if file.is_file()]
+    if len(found) > 1:
+        raise ConfigurationError(f"{group}={name} is both {found[0]} and {found[1]}; rename the latter.")
+
+
+def _chosen_experiment(normalised: Sequence[str]) -> str | None:
+    chosen = [override.partition("=")[2] for override in normalised if override.startswith("+experiment=")]
+    if len(set(chosen)) > 1:
+        raise ConfigurationError(
+            f"experiment={' and experiment='.join(chosen)}: expected one; -m runs several."
+        )
+    if chosen and not re.fullmatch(r"[\w.\-]+", chosen[0]):
+        raise ConfigurationError(f"experiment={chosen[0]}: several experiments need -m.")
+    return chosen[0] if chosen else None
+
+
+def _without_none_name(mapping: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key != "experiment_name" or value is not None}
+
+
+def _parse(normalised: Sequence[str], sweep_loader: ConfigLoaderImpl | None = None) -> list[Override]:
+    """Hydra's reading of the values, one by one for the sake of the sentence; sweeps only with a loader."""
+    parser, parsed = OverridesParser.create(config_loader=sweep_loader), []
+    for text in normalised:
+        key, _, value = text.lstrip("+").partition("=")
+        try:
+            (override,) = parser.parse_overrides([text])
+        except HydraException as error:
+            lines = [line for line in str(error).splitlines() if not line.startswith("Error parsing")]
+            hint = "put it in quotes inside the shell's, as in 'title=\"a = b\"'"
+            if "(" in value:
+                hint = 'a formula needs quotes inside the shell\'s: \'initial.velocity=["sin(x)","0"]\''
+            reason = lines[0].rstrip(".:;") if lines else "syntax"
+            raise ConfigurationError(
+                f"{key}={value!r}: the value cannot be read ({reason}); {hint}."
+            ) from None
+        if override.is_sweep_override() and sweep_loader is None:
+            raise ConfigurationError(
+                f"{key}={value}: several values need -m, or brackets to be a list, {key}=[{value}]."
+            )
+        parsed.append(override)
+    return parsed
+
+
+def _loader(folders: Sequence[Path]) -> ConfigLoaderImpl:
+    Plugins.instance().register(InspectedSource)
+    search_path = ConfigSearchPathImpl()
+    search_path.append("hydra", "pkg://hydra.conf")
+    for provider, folder in zip(("main", "user"), folders, strict=False):
+        search_path.append(provider, f"simjax://{folder}")
+    search_path.append("schema", "structured://")
+    return ConfigLoaderImpl(search_path)
+
+
+@contextmanager
+def _composing() -> Iterator[None]:
+    """Hydra at version base 1.3, put back afterwards; its errors in one sentence."""
+    base = version.VersionBase.instance()
+    before = base.version_base
+    version.setbase("1.3")
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigurationError(_sentence(error)) from None
+    finally:
+        base.version_base = before
+
+
+def _sentence(error: Exception) -> str:
+    cause: BaseException = error
+    while cause.__cause__ is not None and not str(cause).strip():
+        cause = cause.__cause__
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return (", ".join(lines[:8]).replace(":,", ":") or type(cause).__name__).rstrip(".") + "."

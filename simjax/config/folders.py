@@ -1,0 +1,126 @@
+"""Folders of runs: a new one for each run, the one to go on with, and the configuration kept inside."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from simjax.config.locate import locate_run_folder
+from simjax.config.schema import Config
+from simjax.core.errors import ConfigurationError, InputOutputError
+
+# What a resumed run may change: everything else is another simulation.
+FREE_TO_CHANGE = (
+    "experiment_name", "title", "resume", "time.end", "time.output_every", "mesh", "ensemble.batch", "exact",
+    "output", "checkpoint", "limits",
+)  # fmt: skip
+
+
+def new_run_folder(config: Config) -> Path:
+    """Create the folder of a new run: output.root/experiment_name/run_id, or output.folder below output.root.
+
+    The run_id is the time to the second and six random digits, and creating is exclusive: two runs started in
+    the same second never share a folder. Raises ConfigurationError for a folder that holds files,
+    InputOutputError where a folder cannot be made.
+    """
+    root = Path(config.output.root).expanduser()
+    if config.output.folder is not None:
+        folder = locate_run_folder(config.output.root, config.output.folder)
+        if folder is None:
+            raise ConfigurationError(f"output.folder={config.output.folder} is outside output.root={root}.")
+        _make(folder, exist_ok=True)
+        if any(folder.iterdir()) and not config.output.overwrite:
+            raise ConfigurationError(
+                f"output.folder={config.output.folder} is not empty; write resume={folder} "
+                "to go on with that run, or output.overwrite=true."
+            )
+        return folder
+    parent = root.resolve() / config.experiment_name
+    while True:
+        run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        try:
+            _make(parent / run_id, exist_ok=False)
+        except FileExistsError:
+            continue
+        return parent / run_id
+
+
+def _make(folder: Path, *, exist_ok: bool) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    except OSError as error:
+        if isinstance(error, FileExistsError) and folder.is_dir():
+            raise
+        raise InputOutputError(
+            f"the run's folder {folder} cannot be made ({error.strerror}); choose another output.root."
+        ) from None
+
+
+def find_resumable(config: Config) -> Path | None:
+    """The run to go on with: the folder that `resume` names; for auto the experiment's newest, if any."""
+    if config.resume is None:
+        return None
+    if config.resume != "auto":
+        folder = Path(config.resume).expanduser()
+        if not folder.is_dir():
+            raise ConfigurationError(f"resume={config.resume}: expected the folder of a run, or auto.")
+        return folder.resolve()
+    parent = Path(config.output.root).expanduser().resolve() / config.experiment_name
+    runs = sorted((path for path in parent.glob("*/checkpoints") if any(path.iterdir())), reverse=True)
+    return runs[0].parent if runs else None
+
+
+def write_hydra_folder(folder: Path, config: Config) -> None:
+    """Write `.hydra/config.yaml` (complete and resolved), `overrides.yaml` and `hydra.yaml`."""
+    import yaml
+
+    hydra = {"hydra": {"run": {"dir": str(folder)}, "job": {"name": config.experiment_name, "chdir": False}}}
+    inside = folder / ".hydra"
+    try:
+        inside.mkdir(exist_ok=True)
+        (inside / "config.yaml").write_text(config_yaml(config), encoding="utf-8")
+        (inside / "overrides.yaml").write_text(_dump(list(config.overrides)), encoding="utf-8")
+        (inside / "hydra.yaml").write_text(yaml.safe_dump(hydra, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputOutputError(f"{inside} cannot be written ({error.strerror}).") from None
+
+
+def config_yaml(config: Config) -> str:
+    """The whole configuration, every default filled in."""
+    return _dump(dict(config.mapping))
+
+
+def default_yaml() -> str:
+    """What conf/config.yaml says without an experiment and without overrides."""
+    from simjax.config.composition import compose
+
+    return _dump(dict(compose().mapping))
+
+
+def _dump(plain: Any) -> str:
+    import yaml
+
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+
+
+def resume_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Sentences about what differs between two `Config.mapping`: (other simulation, free to change)."""
+    before, after = dict(_flatten("", old)), dict(_flatten("", new))
+    refused, allowed = [], []
+    for path in sorted({*before, *after}):
+        if before.get(path) != after.get(path):
+            sentence = f"{path} was {before.get(path)!r} and is {after.get(path)!r} now"
+            free = any(path == key or path.startswith(key + ".") for key in FREE_TO_CHANGE)
+            (allowed if free else refused).append(sentence)
+    return refused, allowed
+
+
+def _flatten(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flatten(f"{path}.{key}" if path else str(key), item)
+    else:
+        yield path, value

@@ -1,0 +1,264 @@
+"""Kinds of values that a key may hold: each reads a plain YAML value or says what it expected."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from simjax.config.problems import Problems, closest, join
+from simjax.core.errors import ConfigurationError
+from simjax.formula import Formula
+
+Section = TypeVar("Section")
+REQUIRED = object()
+
+
+class Kind(Protocol):
+    @property
+    def allowed(self) -> str:
+        """The allowed values, as they are told to a user."""
+        ...
+
+    def read(self, path: str, value: Any, problems: Problems) -> Any:
+        """The typed value, or None after telling `problems` why not."""
+        ...
+
+
+def entry(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "") -> Any:
+    """A dataclass field that a configuration key of this kind fills."""
+    metadata = {"kind": kind, "units": units, "about": about}
+    if default is REQUIRED:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def read_section(cls: type[Section], path: str, value: Any, problems: Problems) -> Section | None:
+    """Fill dataclass `cls` from a mapping: unknown keys, missing keys and wrong values are all told."""
+    before = len(problems)
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if value is None:
+        value = {}
+    if not isinstance(value, Mapping):
+        problems.add(path, value, f"keys with values: {', '.join(fields)}")
+        return None
+    for key in value:
+        if key not in fields:
+            problems.unknown(path, key, fields)
+    values = {}
+    for name, field in fields.items():
+        if name in value:
+            values[name] = field.metadata["kind"].read(join(path, name), value[name], problems)
+        elif field.default is dataclasses.MISSING:
+            problems.say(
+                join(path, name), f"{join(path, name)} is missing: expected {field.metadata['kind'].allowed}"
+            )
+    return cls(**values) if len(problems) == before else None
+
+
+@dataclass(frozen=True)
+class Real:
+    """A finite float within a range; with `formula`, also a text of numbers such as "2*pi"."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: float | None = None
+    optional: bool = False
+    formula: bool = False
+
+    @property
+    def allowed(self) -> str:
+        bounds = []
+        if self.above is not None:
+            bounds.append(f"> {self.above:g}")
+        if self.low > -math.inf:
+            bounds.append(f">= {self.low:g}")
+        if self.high < math.inf:
+            bounds.append(f"<= {self.high:g}")
+        text = " ".join(["a finite number", " and ".join(bounds)]).strip()
+        return text + (" or null" if self.optional else "")
+
+    def contains(self, value: float) -> bool:
+        above = self.above is None or value > self.above
+        return math.isfinite(value) and above and self.low <= value <= self.high
+
+    def read(self, path: str, value: Any, problems: Problems) -> float | None:
+        if value is None and self.optional:
+            return None
+        if isinstance(value, str) and self.formula:
+            return self._read_formula(path, value, problems)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            problems.add(path, value, self.allowed, _why_not_a_number(value))
+            return None
+        if not self.contains(value):
+            problems.add(path, value, self.allowed)
+            return None
+        return float(value)
+
+    def _read_formula(self, path: str, value: str, problems: Problems) -> float | None:
+        try:
+            number = Formula(value).constant
+        except ConfigurationError as error:
+            problems.add(path, value, self.allowed, str(error).rstrip("."))
+            return None
+        if number is None or not self.contains(number):
+            problems.add(path, value, self.allowed, _why_not_a_number(value) if number is None else "")
+            return None
+        return number
+
+
+def _why_not_a_number(value: Any) -> str:
+    if isinstance(value, bool):
+        return "YAML reads yes, no, on, off, true and false as a truth value"
+    if isinstance(value, str):
+        if re.fullmatch(r"[+-]?0[0-9_]+", value):
+            return f"write {value.lstrip('+-0_') or '0'} without leading zeros"
+        if re.fullmatch(r"[+-]?\d+(:\d+)+", value):
+            return "write a plain number; clock notation is not a number"
+        try:
+            number = float(value)
+        except ValueError:
+            return ""
+        return "write it without quotes" if math.isfinite(number) else ""
+    return ""
+
+
+@dataclass(frozen=True)
+class Integer:
+    low: int = 0
+    high: int = 2**31 - 1
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        upper = f" and <= {self.high}" if self.high != 2**31 - 1 else ""
+        return f"a whole number >= {self.low}{upper}{' or null' if self.optional else ''}"
+
+    def read(self, path: str, value: Any, problems: Problems) -> int | None:
+        if value is None and self.optional:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            hint = _why_not_a_number(value)
+            if isinstance(value, float) and value.is_integer():
+                hint = f"YAML reads this as a real number; write {int(value)}"
+            problems.add(path, value, self.allowed, hint)
+            return None
+        if not self.low <= value <= self.high:
+            problems.add(path, value, self.allowed)
+            return None
+        return value
+
+
+@dataclass(frozen=True)
+class Flag:
+    @property
+    def allowed(self) -> str:
+        return "true or false"
+
+    def read(self, path: str, value: Any, problems: Problems) -> bool | None:
+        if not isinstance(value, bool):
+            problems.add(path, value, self.allowed)
+            return None
+        return value
+
+
+@dataclass(frozen=True)
+class Choice:
+    options: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        return "one of " + ", ".join(self.options)
+
+    def read(self, path: str, value: Any, problems: Problems) -> str | None:
+        if not isinstance(value, str) or value not in self.options:
+            close = closest(str(value), self.options)
+            problems.add(path, value, self.allowed, f"did you mean '{close}'?" if close else "")
+            return None
+        return value
+
+
+@dataclass(frozen=True)
+class Text:
+    optional: bool = False
+    pattern: str = r"(?s).*"
+    described: str = "a text"
+    longest: int = 1000
+
+    @property
+    def allowed(self) -> str:
+        return self.described + (" or null" if self.optional else "")
+
+    def read(self, path: str, value: Any, problems: Problems) -> str | None:
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, str) or len(value) > self.longest or not re.fullmatch(self.pattern, value):
+            problems.add(path, value, self.allowed)
+            return None
+        return value
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """A list of one kind of element, of `least` to `most` of them, as a tuple."""
+
+    element: Kind
+    least: int = 0
+    most: int = 1000
+    optional: bool = False
+    noun: str = "values"
+    per_axis: bool = False
+
+    @property
+    def allowed(self) -> str:
+        count = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
+        return (
+            f"a list of {count} {self.noun}, each {self.element.allowed}{' or null' if self.optional else ''}"
+        )
+
+    def read(self, path: str, value: Any, problems: Problems) -> tuple | None:
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, (list, tuple)) or not self.least <= len(value) <= self.most:
+            problems.add(path, value, self.allowed)
+            return None
+        before = len(problems)
+        elements = tuple(self.element.read(f"{path}[{i}]", item, problems) for i, item in enumerate(value))
+        return elements if len(problems) == before else None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A mapping kept as it is: its content depends on other keys and is read once those are known."""
+
+    described: str
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        return self.described + (" or null" if self.optional else "")
+
+    def read(self, path: str, value: Any, problems: Problems) -> Mapping | None:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            problems.add(path, value, self.allowed)
+            return None
+        return value
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A section of its own dataclass."""
+
+    section: type
+
+    @property
+    def allowed(self) -> str:
+        return "keys " + ", ".join(field.name for field in dataclasses.fields(self.section))
+
+    def read(self, path: str, value: Any, problems: Problems) -> Any:
+        return read_section(self.section, path, value, problems)

@@ -1,0 +1,67 @@
+"""Everything wrong with a configuration, collected and told at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from simjax.core.errors import ConfigurationError
+
+SHOWN = 30
+
+
+class Problems:
+    """Sentences, each about one key path: what came, what is allowed, what was probably meant."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self.paths: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def add(self, path: str, value: Any, expected: str, hint: str = "") -> None:
+        self.say(path, f"{path} = {show(value)}: expected {expected}{'; ' + hint if hint else ''}")
+
+    def say(self, path: str, sentence: str) -> None:
+        if sentence not in self.sentences:
+            self.paths.append(path)
+            self.sentences.append(sentence)
+
+    def unknown(self, path: str, key: Any, known: Iterable[str]) -> None:
+        """An unknown key below `path`; `known` are the keys that exist there."""
+        known = list(known)
+        full = join(path, str(key))
+        close = closest(str(key), known)
+        hint = (
+            f"did you mean '{join(path, close)}'?" if close else f"known here: {', '.join(known) or 'none'}"
+        )
+        self.say(full, f"{full}: unknown key; {hint}")
+
+    def raise_if_any(self) -> None:
+        if not self.sentences:
+            return
+        if len(self.sentences) == 1:
+            raise ConfigurationError(
+                self.sentences[0].rstrip(".") + ("" if self.sentences[0][-1] == "?" else ".")
+            )
+        shown = [f"  {sentence}" for sentence in self.sentences[:SHOWN]]
+        if len(self.sentences) > SHOWN:
+            shown.append(f"  and {len(self.sentences) - SHOWN} more")
+        raise ConfigurationError(f"{len(self.sentences)} problems in the configuration:\n" + "\n".join(shown))
+
+
+def closest(key: str, known: Iterable[str]) -> str | None:
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.55)
+    return by_lower[found[0]] if found else None
+
+
+def join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def show(value: Any, width: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,210 @@
+"""What a configuration is once it is valid: typed, frozen, and free of anything that could still be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simjax.config.kinds import Choice, Flag, Integer, ListOf, Nested, Real, Table, Text, entry
+from simjax.config.models import MODELS, FieldSchema, ModelSchema
+from simjax.formula import Formula
+
+PRECISIONS = ("float32", "float64")
+INTEGRATORS = ("euler", "midpoint", "heun", "ssprk2", "kutta3", "ssprk3", "williamson3", "rk4")
+DEFAULT_COURANT = 0.5
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    shape: tuple[int, ...] = entry(
+        ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis"
+    )
+    lower: tuple[float, ...] | None = entry(
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
+    )
+    upper: tuple[float, ...] | None = entry(
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
+    )
+
+
+@dataclass(frozen=True)
+class TimeConfig:
+    """`courant` is None exactly when `dt` is fixed."""
+
+    end: float = entry(Real(low=0.0, formula=True), units="s")
+    output_every: float = entry(Real(above=0.0, formula=True), units="s")
+    dt: float | None = entry(Real(above=0.0, optional=True), None, units="s")
+    courant: float | None = entry(Real(above=0.0, high=10.0, optional=True), None)
+    integrator: str = entry(Choice(INTEGRATORS), "kutta3")
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """Devices per axis of the device mesh."""
+
+    x: int = entry(Integer(1), 1)
+    y: int = entry(Integer(1), 1)
+    z: int = entry(Integer(1), 1)
+    ensemble: int = entry(Integer(1), 1)
+    overlap: bool = entry(Flag(), False, about="compute the interior while ghosts travel")
+
+    @property
+    def devices(self) -> int:
+        return self.x * self.y * self.z * self.ensemble
+
+
+@dataclass(frozen=True)
+class OutputConfig:
+    root: str = entry(Text(described="a folder"), "outputs")
+    folder: str | None = entry(Text(optional=True, described="a folder below output.root"), None)
+    overwrite: bool = entry(Flag(), False)
+    fields: tuple[str, ...] | None = entry(
+        ListOf(Text(), 0, 100, optional=True, noun="variable names"), None, about="null: all of the model's"
+    )
+    animation: bool = entry(Flag(), True)
+    report: bool = entry(Flag(), True)
+    rounding_bits: int | None = entry(Integer(1, 52, optional=True), None, about="mantissa bits kept")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    every_seconds: float | None = entry(Real(above=0.0, optional=True), 60.0, units="s")
+    every_frames: int | None = entry(Integer(1, optional=True), None)
+    keep: int = entry(Integer(1), 2)
+
+
+@dataclass(frozen=True)
+class LimitsConfig:
+    wall_clock: float | None = entry(Real(above=0.0, optional=True), None, units="s")
+    memory: float | None = entry(Real(above=0.0, optional=True), None, units="GiB", about="per device")
+
+
+@dataclass(frozen=True)
+class Wall:
+    """One side of an axis. `values`: one for dirichlet, neumann, scalar inflow, else one per axis."""
+
+    kind: str
+    values: tuple[Formula, ...] = ()
+
+
+@dataclass(frozen=True)
+class AxisBoundary:
+    lower: Wall
+    upper: Wall
+
+    @property
+    def periodic(self) -> bool:
+        return self.lower.kind == "periodic"
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Initial values from a file: a variable per component, at one time and member where it has several."""
+
+    file: Path
+    variables: tuple[str, ...]
+    time: int | None = None
+    member: int | None = None
+    order: tuple[str, ...] | None = None
+
+
+FieldSource = tuple[Formula, ...] | FileSource
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How one parameter differs between members: `kind` is uniform, log_uniform, linspace or values."""
+
+    path: str
+    kind: str
+    numbers: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit(".", 1)[-1]
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    size: int = 1
+    batch: int | None = None
+    noise: str = "per_member"
+    vary: tuple[Variation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """A valid configuration. `mapping` is the whole of it as plain values, defaults included, for files."""
+
+    experiment_name: str
+    title: str
+    precision: str
+    seed: int
+    model: str
+    physics: Any
+    parameters: Mapping[str, float]
+    grid: GridConfig
+    boundaries: tuple[AxisBoundary, ...]
+    initial: Mapping[str, FieldSource]
+    forcing: Mapping[str, tuple[Formula, ...]]
+    exact: Mapping[str, Formula]
+    time: TimeConfig
+    mesh: MeshConfig
+    ensemble: EnsembleConfig
+    output: OutputConfig
+    checkpoint: CheckpointConfig
+    resume: str | None
+    limits: LimitsConfig
+    mapping: Mapping[str, Any] = field(repr=False, compare=False, default_factory=dict)
+    overrides: tuple[str, ...] = field(compare=False, default=())
+    description: str = field(compare=False, default="")
+
+    @property
+    def schema(self) -> ModelSchema:
+        return MODELS[self.model]
+
+    @property
+    def fields(self) -> tuple[FieldSchema, ...]:
+        return self.schema.fields
+
+    @property
+    def ndim(self) -> int:
+        return len(self.grid.shape)
+
+
+@dataclass(frozen=True)
+class EnsembleKeys:
+    size: int = entry(Integer(1), 1)
+    batch: int | None = entry(Integer(1, optional=True), None, about="members at once; null: what fits")
+    noise: str = entry(Choice(("per_member", "shared")), "per_member")
+    vary: Mapping[str, Any] = entry(Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a configuration file, before those that depend on each other are read together."""
+
+    model: str = entry(Choice(tuple(MODELS)))
+    grid: GridConfig = entry(Nested(GridConfig))
+    time: TimeConfig = entry(Nested(TimeConfig))
+    experiment_name: str = entry(
+        Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment"
+    )
+    title: str = entry(Text(), "")
+    precision: str = entry(Choice(PRECISIONS), "float32")
+    seed: int = entry(Integer(0, 2**32 - 1), 0)
+    physics: Mapping[str, Any] = entry(Table("the model's keys"), None)
+    parameters: Mapping[str, Any] = entry(Table("names with numbers"), None)
+    boundaries: Mapping[str, Any] = entry(Table("axes with their walls"), None)
+    initial: Mapping[str, Any] = entry(Table("fields with formulas or a file"), None)
+    forcing: Mapping[str, Any] | None = entry(Table("fields with formulas", optional=True), None)
+    exact: Mapping[str, Any] | None = entry(Table("variables with formulas", optional=True), None)
+    mesh: MeshConfig = entry(Nested(MeshConfig), MeshConfig())
+    ensemble: EnsembleKeys = entry(Nested(EnsembleKeys), EnsembleKeys())
+    output: OutputConfig = entry(Nested(OutputConfig), OutputConfig())
+    checkpoint: CheckpointConfig = entry(Nested(CheckpointConfig), CheckpointConfig())
+    resume: str | None = entry(Text(optional=True, described="a run's folder or auto"), None)
+    limits: LimitsConfig = entry(Nested(LimitsConfig), LimitsConfig())

@@ -1,0 +1,301 @@
+"""Sections that depend on the model, the grid and the parameters: walls, initial fields, variations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simjax.config.kinds import Integer, ListOf, Real, Text
+from simjax.config.models import AXES, FieldSchema, ModelSchema
+from simjax.config.problems import Problems, closest, join
+from simjax.config.schema import AxisBoundary, FieldSource, FileSource, Variation, Wall
+from simjax.core.errors import ConfigurationError
+from simjax.formula import RESERVED, Formula
+
+DISTRIBUTIONS = ("uniform", "log_uniform", "linspace", "values")
+FILE_KEYS = ("file", "variable", "time", "member", "order")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the sections are read against."""
+
+    schema: ModelSchema
+    ndim: int
+    parameters: Collection[str]
+    folders: Sequence[Path]
+    problems: Problems
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return AXES[: self.ndim]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that a formula may use."""
+        return (*self.axes, "t", *self.parameters)
+
+
+def read_formula(path: str, value: Any, around: Surroundings, *, noise: bool = False) -> Formula | None:
+    expected = "a number or a formula"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        around.problems.add(path, value, expected)
+        return None
+    if not isinstance(value, str) and not math.isfinite(value):
+        around.problems.add(path, value, "a finite number or a formula")
+        return None
+    try:
+        formula = Formula(value)
+        formula.check_names(around.names, noise=noise)
+    except ConfigurationError as error:
+        around.problems.add(path, value, expected, str(error).rstrip("."))
+        return None
+    return formula
+
+
+def read_components(
+    path: str, value: Any, count: int, around: Surroundings, *, noise: bool = False
+) -> tuple[Formula, ...] | None:
+    """One formula for a scalar, a list of `count` for a vector."""
+    if count == 1 and not isinstance(value, (list, tuple)):
+        formula = read_formula(path, value, around, noise=noise)
+        return None if formula is None else (formula,)
+    if not isinstance(value, (list, tuple)) or len(value) != count:
+        axes = f", one per axis {' '.join(around.axes)}" if count > 1 else ""
+        around.problems.add(path, value, f"a list of {count} formula(s) or number(s){axes}")
+        return None
+    formulas = [read_formula(f"{path}[{i}]", item, around, noise=noise) for i, item in enumerate(value)]
+    return (
+        None if any(formula is None for formula in formulas) else tuple(f for f in formulas if f is not None)
+    )
+
+
+def read_parameters(value: Mapping[str, Any], schema: ModelSchema, problems: Problems) -> dict[str, float]:
+    """User-named numbers that formulas know and `ensemble.vary` can vary."""
+    parameters = {}
+    for key, number in value.items():
+        path = join("parameters", str(key))
+        if not isinstance(key, str) or not key.isidentifier() or key in RESERVED:
+            problems.say(
+                path, f"{path}: a parameter's name is letters, digits and _, and none of the formulas' own"
+            )
+        elif key in schema.formula_names(len(AXES)):
+            problems.say(path, f"{path}: '{key}' already names a number of physics; choose another name")
+        else:
+            read = Real(formula=True).read(path, number, problems)
+            parameters[key] = math.nan if read is None else read
+    return parameters
+
+
+def read_boundaries(value: Mapping[str, Any], around: Surroundings) -> tuple[AxisBoundary, ...] | None:
+    before = len(around.problems)
+    for key in value:
+        if key not in around.axes:
+            around.problems.unknown("boundaries", key, around.axes)
+    boundaries = [
+        read_axis(f"boundaries.{axis}", value.get(axis, "periodic"), around) for axis in around.axes
+    ]
+    return None if len(around.problems) > before else tuple(b for b in boundaries if b is not None)
+
+
+def read_axis(path: str, value: Any, around: Surroundings) -> AxisBoundary | None:
+    """`periodic`, a kind for both sides, or {lower: ..., upper: ...}."""
+    if isinstance(value, Mapping) and "kind" not in value:
+        for key in value:
+            if key not in ("lower", "upper"):
+                around.problems.unknown(path, key, ("lower", "upper"))
+        missing = [side for side in ("lower", "upper") if side not in value]
+        for side in missing:
+            around.problems.say(
+                f"{path}.{side}", f"{path}.{side} is missing: expected a wall such as no_slip or slip"
+            )
+        if missing:
+            return None
+        lower, upper = (read_wall(f"{path}.{side}", value[side], path, around) for side in ("lower", "upper"))
+    else:
+        lower = upper = read_wall(path, value, path, around)
+    if lower is None or upper is None:
+        return None
+    if (lower.kind == "periodic") != (upper.kind == "periodic"):
+        around.problems.say(path, f"{path}: periodic is a matter of both sides; write {path}=periodic")
+        return None
+    return AxisBoundary(lower, upper)
+
+
+def read_wall(path: str, value: Any, axis_path: str, around: Surroundings) -> Wall | None:
+    problems, kinds = around.problems, ("periodic", *around.schema.walls)
+    keys = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(keys, Mapping) or "kind" not in keys:
+        problems.add(path, value, f"a kind of wall, one of {', '.join(kinds)}")
+        return None
+    kind = keys["kind"]
+    if kind not in kinds:
+        close = closest(str(kind), kinds)
+        problems.add(path, kind, f"one of {', '.join(kinds)}", f"did you mean '{close}'?" if close else "")
+        return None
+    taken = around.schema.walls.get(kind, ())
+    for key in keys:
+        if key != "kind" and key not in taken:
+            problems.unknown(path, key, ("kind", *taken))
+            return None
+    if not taken:
+        return Wall(kind)
+    return read_wall_values(path, kind, taken[0], keys, axis_path, around)
+
+
+def read_wall_values(
+    path: str, kind: str, key: str, keys: Mapping[str, Any], axis_path: str, around: Surroundings
+) -> Wall | None:
+    count = around.ndim if key == "velocity" else 1
+    if key not in keys and kind == "inflow":
+        around.problems.say(f"{path}.{key}", f"{path}.{key} is missing: an inflow needs its {key}")
+        return None
+    default = [0.0] * count if count > 1 else 0.0
+    values = read_components(f"{path}.{key}", keys.get(key, default), count, around)
+    if values is None:
+        return None
+    normal = around.axes.index(axis_path.rsplit(".", 1)[-1])
+    if kind == "no_slip" and values[normal].constant != 0.0:
+        around.problems.add(
+            f"{path}.velocity[{normal}]",
+            keys[key][normal],
+            "0: nothing flows through a no_slip wall",
+            "write kind: inflow for a flow through it",
+        )
+        return None
+    return Wall(kind, values)
+
+
+def read_sources(value: Mapping[str, Any], around: Surroundings) -> dict[str, FieldSource]:
+    """Initial fields; one that is not named starts at zero."""
+    known = [field.name for field in around.schema.fields]
+    for key in value:
+        if key not in known:
+            around.problems.unknown("initial", key, known)
+    sources: dict[str, FieldSource] = {}
+    for field in around.schema.fields:
+        count, path = len(field.components(around.ndim)), f"initial.{field.name}"
+        given = value.get(field.name)
+        source: FieldSource | None
+        if given is None:
+            source = (Formula(0.0),) * count
+        elif isinstance(given, Mapping):
+            source = read_file_source(path, given, field, around)
+        else:
+            source = read_components(path, given, count, around, noise=True)
+        if source is not None:
+            sources[field.name] = source
+    return sources
+
+
+def read_file_source(
+    path: str, value: Mapping[str, Any], field: FieldSchema, around: Surroundings
+) -> FileSource | None:
+    problems, before = around.problems, len(around.problems)
+    for key in value:
+        if key not in FILE_KEYS:
+            problems.unknown(path, key, FILE_KEYS)
+    components = field.components(around.ndim)
+    file = Text(described="a path").read(f"{path}.file", value.get("file"), problems)
+    variable = value.get("variable")
+    if len(components) == 1 and isinstance(variable, str):
+        variable = [variable]
+    names = ListOf(
+        Text(), len(components), len(components), noun=f"variable name(s) for {', '.join(components)}"
+    )
+    variables = names.read(f"{path}.variable", variable, problems)
+    index = Integer(-(2**31), optional=True)
+    time = index.read(f"{path}.time", value.get("time"), problems)
+    member = index.read(f"{path}.member", value.get("member"), problems)
+    order = value.get("order")
+    if order is not None and (
+        not isinstance(order, (list, tuple)) or sorted(map(str, order)) != list(around.axes)
+    ):
+        problems.add(
+            f"{path}.order",
+            order,
+            f"the axes of the array in the file, such as [{', '.join(around.axes[::-1])}]",
+        )
+    if len(problems) > before or file is None or variables is None:
+        return None
+    found = find_input(file, around.folders)
+    if found is None:
+        looked = ", ".join(str(folder) for folder in around.folders)
+        problems.say(f"{path}.file", f"{path}.file = {file!r}: no such file (looked below {looked})")
+        return None
+    return FileSource(found, variables, time, member, None if order is None else tuple(order))
+
+
+def find_input(file: str, folders: Sequence[Path]) -> Path | None:
+    """The first existing file among `folders`; an absolute path is itself."""
+    candidates = (
+        [Path(file).expanduser()] if Path(file).expanduser().is_absolute() else [f / file for f in folders]
+    )
+    return next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+
+
+def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tuple[Formula, ...]]:
+    known = {field.name: len(field.components(around.ndim)) for field in around.schema.fields}
+    forcing = {}
+    for key, given in value.items():
+        if key not in known:
+            around.problems.unknown("forcing", key, known)
+        elif given is not None:
+            formulas = read_components(f"forcing.{key}", given, known[key], around)
+            if formulas is not None:
+                forcing[key] = formulas
+    return forcing
+
+
+def read_exact(value: Mapping[str, Any], around: Surroundings) -> dict[str, Formula]:
+    known = around.schema.variables(around.ndim)
+    exact = {}
+    for key, given in value.items():
+        if key not in known:
+            around.problems.unknown("exact", key, known)
+            continue
+        formula = read_formula(f"exact.{key}", given, around)
+        if formula is not None:
+            exact[key] = formula
+    return exact
+
+
+def read_variations(
+    value: Mapping[str, Any], size: int, ranges: Mapping[str, Real], problems: Problems
+) -> tuple[Variation, ...]:
+    """`ensemble.vary`, nested or dotted: a leaf is one distribution. `ranges` are the keys that may vary."""
+    variations = []
+    for path, leaf in _leaves("", value):
+        where = join("ensemble.vary", path)
+        if path not in ranges:
+            problems.unknown("ensemble.vary", path, ranges)
+            continue
+        if not isinstance(leaf, Mapping) or len(leaf) != 1 or next(iter(leaf)) not in DISTRIBUTIONS:
+            problems.add(where, leaf, f"one of {', '.join(DISTRIBUTIONS)}, such as {{uniform: [1.0, 2.0]}}")
+            continue
+        kind, numbers = next(iter(leaf.items()))
+        count = size if kind == "values" else 2
+        noun = "values, one per member" if kind == "values" else "numbers, first and last"
+        before = len(problems)
+        read = ListOf(ranges[path], count, count, noun=noun).read(f"{where}.{kind}", numbers, problems)
+        if read is not None and kind == "log_uniform" and min(read) <= 0.0:
+            problems.add(f"{where}.{kind}", numbers, "numbers > 0, since their logarithm is uniform")
+        if read is not None and kind in ("uniform", "log_uniform") and read[0] > read[1]:
+            problems.add(f"{where}.{kind}", numbers, "the lower number first")
+        if read is not None and len(problems) == before:
+            variations.append(Variation(path, kind, read))
+    return tuple(variations)
+
+
+def _leaves(path: str, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    leaves = []
+    for key, item in value.items():
+        below = join(path, str(key))
+        is_branch = isinstance(item, Mapping) and item and not any(name in DISTRIBUTIONS for name in item)
+        leaves += (
+            _leaves(below, item) if is_branch and below in ("physics", "parameters") else [(below, item)]
+        )
+    return leaves

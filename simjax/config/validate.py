@@ -1,0 +1,270 @@
+"""From a plain mapping to a Config, or to one error that tells everything that is wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from simjax.config.kinds import ListOf, Real, read_section
+from simjax.config.locate import input_folders, locate_run_folder
+from simjax.config.models import AXES, MODELS, ModelSchema
+from simjax.config.problems import Problems
+from simjax.config.schema import (
+    DEFAULT_COURANT,
+    Config,
+    EnsembleConfig,
+    FileSource,
+    GridConfig,
+    Keys,
+    TimeConfig,
+    Wall,
+)
+from simjax.config.sections import (
+    Surroundings,
+    read_boundaries,
+    read_exact,
+    read_forcing,
+    read_parameters,
+    read_sources,
+    read_variations,
+)
+
+MOST_STEPS = 2**31 - 1
+MOST_FRAMES = 10**7
+
+
+def validate(
+    mapping: Mapping[str, Any], *, folders: Sequence[Path] | None = None, overrides: Sequence[str] = ()
+) -> Config:
+    """Check a plain mapping (composed, or written by hand) and type it.
+
+    Relative names of input files are looked up in `folders` (default: the working directory, then the folder
+    that holds `conf`). Raises ConfigurationError with every problem: its key path, the value that came, what
+    is allowed and the nearest valid key.
+    """
+    problems = Problems()
+    _refuse_targets("", mapping, problems)
+    problems.raise_if_any()
+    keys = _read_keys(mapping, problems)
+    schema, grid, time, ndim = keys["model"], keys["grid"], keys["time"], _count_axes(mapping)
+    physics, parameters = None, {}
+    if schema is not None:
+        physics = read_section(schema.physics, "physics", keys["physics"], problems)
+        parameters = read_parameters(keys["parameters"] or {}, schema, problems)
+    if grid is not None:
+        grid = _check_grid(grid, schema, physics, problems)
+    if time is not None:
+        time = _check_time(time, problems)
+    sections: dict[str, Any] = {}
+    if schema is not None and ndim is not None:
+        names = (*schema.formula_names(ndim), *parameters)
+        around = Surroundings(schema, ndim, names, folders or input_folders(()), problems)
+        sections = _read_sections(keys, around)
+        _check_output_fields(keys["output"], around)
+    if grid is not None and keys["mesh"] is not None:
+        _check_mesh(grid.shape, keys["mesh"], problems)
+    output = keys["output"]
+    if output is not None and output.folder and locate_run_folder(output.root, output.folder) is None:
+        problems.add("output.folder", output.folder, f"a folder below output.root={output.root}")
+    ensemble = None
+    if schema is not None and keys["ensemble"] is not None:
+        ensemble = _read_ensemble(keys["ensemble"], schema, parameters, keys["mesh"], problems)
+    problems.raise_if_any()
+    values = {**keys, **sections, "physics": physics, "parameters": parameters, "grid": grid, "time": time}
+    values |= {"model": schema.name, "ensemble": ensemble}
+    config = Config(**values, overrides=tuple(overrides))
+    return dataclasses.replace(config, mapping=plain_mapping(config, mapping))
+
+
+def _refuse_targets(path: str, value: Any, problems: Problems, depth: int = 0) -> None:
+    """Keys such as `_target_` ask Hydra to call something, texts with `${` ask OmegaConf to look it up."""
+    if depth > 30:
+        problems.say(path, f"{path[:60]}...: nested deeper than 30 levels")
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            below = f"{path}.{key}" if path else str(key)
+            if isinstance(key, str) and key.startswith("_") and key.endswith("_") and len(key) > 2:
+                problems.say(
+                    below, f"{below}: refused, a configuration calls nothing; name a model with model=..."
+                )
+            else:
+                _refuse_targets(below, item, problems, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            _refuse_targets(f"{path}[{i}]", item, problems, depth + 1)
+    elif isinstance(value, str) and "${" in value:
+        problems.say(
+            path,
+            f"{path} = {value[:60]!r}: expected a value; only references such as ${{grid.shape}} resolve",
+        )
+
+
+def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    """Read key by key, so that a mistake in one section does not hide those in the others."""
+    fields = {field.name: field for field in dataclasses.fields(Keys)}
+    for key in mapping:
+        if key not in fields:
+            problems.unknown("", key, fields)
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in mapping:
+            values[name] = field.metadata["kind"].read(name, mapping[name], problems)
+        elif field.default is dataclasses.MISSING:
+            problems.say(name, f"{name} is missing: expected {field.metadata['kind'].allowed}")
+            values[name] = None
+        else:
+            values[name] = field.default
+    values["model"] = MODELS.get(values["model"]) if values["model"] else None
+    return values
+
+
+def _count_axes(mapping: Mapping[str, Any]) -> int | None:
+    """The number of axes, also of a grid with mistakes, so that walls and fields are checked anyhow."""
+    grid = mapping.get("grid")
+    shape = grid.get("shape") if isinstance(grid, Mapping) else None
+    return len(shape) if isinstance(shape, (list, tuple)) and 1 <= len(shape) <= 3 else None
+
+
+def _check_grid(
+    grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: Problems
+) -> GridConfig | None:
+    ndim, before = len(grid.shape), len(problems)
+    lower = grid.lower if grid.lower is not None else (0.0,) * ndim
+    upper = grid.upper if grid.upper is not None else (1.0,) * ndim
+    for name, corner in (("lower", lower), ("upper", upper)):
+        if len(corner) != ndim:
+            expected = f"{ndim} number(s), one per axis of grid.shape={list(grid.shape)}"
+            problems.add(f"grid.{name}", list(corner), expected)
+    if len(problems) == before:
+        for axis, (a, b) in enumerate(zip(lower, upper, strict=True)):
+            if b <= a:
+                problems.add(f"grid.upper[{axis}]", b, f"a number above grid.lower[{axis}]={a:g}")
+    if schema is not None and ndim < schema.least_axes:
+        problems.add(
+            "grid.shape", list(grid.shape), f"at least {schema.least_axes} axes for model={schema.name}"
+        )
+    for field in dataclasses.fields(physics) if physics is not None else ():
+        kind, value = field.metadata["kind"], getattr(physics, field.name)
+        if isinstance(kind, ListOf) and kind.per_axis and len(value) != ndim:
+            problems.add(
+                f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of grid.shape"
+            )
+    return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
+
+
+def _check_time(time: TimeConfig, problems: Problems) -> TimeConfig:
+    if time.dt is not None and time.courant is not None:
+        problems.say(
+            "time.dt",
+            f"time.dt = {time.dt:g} and time.courant = {time.courant:g}: expected one of them; "
+            "write time.courant=null for a fixed step or time.dt=null for a limited one",
+        )
+    if time.dt is not None and time.end / time.dt > MOST_STEPS:
+        problems.add("time.dt", time.dt, f"at most {MOST_STEPS} steps to time.end={time.end:g}")
+    if time.end / time.output_every > MOST_FRAMES:
+        problems.add(
+            "time.output_every", time.output_every, f"at most {MOST_FRAMES} frames to time.end={time.end:g}"
+        )
+    if time.dt is None and time.courant is None:
+        return dataclasses.replace(time, courant=DEFAULT_COURANT)
+    return time
+
+
+def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, Any]:
+    return {
+        "boundaries": read_boundaries(keys["boundaries"] or {}, around),
+        "initial": read_sources(keys["initial"] or {}, around),
+        "forcing": read_forcing(keys["forcing"] or {}, around),
+        "exact": read_exact(keys["exact"] or {}, around),
+    }
+
+
+def _check_output_fields(output: Any, around: Surroundings) -> None:
+    known = around.schema.variables(around.ndim)
+    for i, name in enumerate((output.fields if output is not None else None) or ()):
+        if name not in known:
+            around.problems.unknown(f"output.fields[{i}]", name, known)
+
+
+def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: Problems) -> None:
+    for axis, name in enumerate(AXES):
+        devices = getattr(mesh, name)
+        if axis >= len(shape):
+            if devices > 1:
+                problems.add(f"mesh.{name}", devices, f"1: grid.shape={list(shape)} has no axis {name}")
+            continue
+        n = shape[axis]
+        if n % devices:
+            sizes = [size for size in (n - n % devices, n - n % devices + devices) if size > 0]
+            fewer = max(d for d in range(1, devices) if n % d == 0)
+            problems.say(
+                f"mesh.{name}",
+                f"grid.shape[{axis}]={n} is not divisible by mesh.{name}={devices}; "
+                f"use {' or '.join(map(str, sizes))} cells, or mesh.{name}={fewer}",
+            )
+
+
+def _read_ensemble(
+    keys: Any, schema: ModelSchema, parameters: Mapping[str, float], mesh: Any, problems: Problems
+) -> EnsembleConfig | None:
+    ranges: dict[str, Real] = {f"physics.{name}": kind for name, kind in schema.parameters().items()}
+    ranges |= {f"parameters.{name}": Real(formula=True) for name in parameters}
+    vary = read_variations(keys.vary or {}, keys.size, ranges, problems)
+    if keys.batch is not None and keys.batch > keys.size:
+        problems.add("ensemble.batch", keys.batch, f"at most ensemble.size={keys.size}")
+    if mesh is not None and keys.size % mesh.ensemble:
+        more = keys.size - keys.size % mesh.ensemble + mesh.ensemble
+        problems.say(
+            "mesh.ensemble",
+            f"ensemble.size={keys.size} is not divisible by mesh.ensemble={mesh.ensemble}; "
+            f"use ensemble.size={more} or another mesh.ensemble",
+        )
+    return EnsembleConfig(keys.size, keys.batch, keys.noise, vary)
+
+
+def plain_mapping(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as plain values with every default filled in: validating it gives an equal Config."""
+    plain: dict[str, Any] = {}
+    for field in dataclasses.fields(Keys):
+        value = getattr(config, field.name)
+        plain[field.name] = _plain(value)
+    plain["boundaries"] = {
+        axis: "periodic"
+        if boundary.periodic
+        else {"lower": _plain(boundary.lower), "upper": _plain(boundary.upper)}
+        for axis, boundary in zip(AXES, config.boundaries, strict=False)
+    }
+    vary: dict[str, Any] = {}
+    for variation in config.ensemble.vary:
+        vary[variation.path] = {variation.kind: list(variation.numbers)}
+    plain["ensemble"]["vary"] = vary
+    return {**{key: plain[key] for key in given if key in plain}, **plain}
+
+
+def _plain(value: Any) -> Any:
+    from simjax.formula import Formula
+
+    if isinstance(value, Formula):
+        constant = value.constant
+        return constant if constant is not None and repr(constant) == value.text else value.text
+    if isinstance(value, Wall):
+        keys = {"no_slip": "velocity", "dirichlet": "value", "neumann": "slope"}
+        key = keys.get(value.kind, "velocity" if len(value.values) > 1 else "value")
+        values = _plain(value.values)
+        return {
+            "kind": value.kind,
+            **({key: values if key == "velocity" else values[0]} if value.values else {}),
+        }
+    if isinstance(value, FileSource):
+        plain = {"file": str(value.file), "variable": list(value.variables)}
+        optional = {"time": value.time, "member": value.member, "order": _plain(value.order)}
+        return plain | {key: item for key, item in optional.items() if item is not None}
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,216 @@
+"""Boundary conditions: what the ghost cells beyond a side of the domain hold.
+
+A condition on one field at one side is a `Boundary`; a physical side of a flow (a wall, an inflow) is a `Side`
+that says which `Boundary` each velocity component and each scalar gets there.
+"""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.grid import CENTER, FACE, LOWER
+
+Value = float | Array | Callable[..., Array]
+"""A number, a scalar array, or a function `value(t, *coordinates)` of time and of the positions on the side."""
+
+
+def _evaluate(value: Value, t, positions: Callable[[], tuple[Array, ...]], like: Array) -> Array:
+    """`value` on the side, in the dtype of the field and with its rank (or a scalar)."""
+    result = jnp.asarray(value(t, *positions()) if callable(value) else value, like.dtype)
+    return result if result.ndim == 0 else result.reshape((1,) * (like.ndim - result.ndim) + result.shape)
+
+
+def _lines(edge: Array, array_axis: int, start: int, count: int) -> Array:
+    """`count` lines of `edge` from line `start` on; an edge that is too short repeats its last line."""
+    have = edge.shape[array_axis]
+    parts = [
+        lax.slice_in_dim(edge, min(k, have - 1), min(k, have - 1) + 1, axis=edge.ndim + array_axis)
+        for k in range(start, start + count)
+    ]
+    return jnp.concatenate(parts, axis=array_axis) if len(parts) != 1 else parts[0]
+
+
+class Boundary(eqx.Module):
+    """A condition on one field at one side of the domain."""
+
+    @abc.abstractmethod
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions) -> Array:
+        """The `width` ghost lines beyond the side, nearest to the side first.
+
+        Args:
+            edge: `(..., lines, ...)`, the stored lines nearest to the side, from the side inwards, with at
+                least `min(width + 1, cells)` of them along spatial axis `axis`.
+            axis: spatial axis normal to the side.
+            side: LOWER or UPPER.
+            offset: position of the field in its cell along `axis`; a FACE field stores the lower wall face
+                and has the upper wall face as its first ghost.
+            spacing: of the grid, one number per spatial axis.
+            t: time.
+            positions: function returning the coordinates of the side, broadcastable against one line.
+        """
+
+    def imposed(self, *, t, positions, like: Array) -> Array | None:
+        """The value that the stored lower wall face of a FACE field must have, or None where it is free."""
+        return None
+
+
+class Periodic(Boundary):
+    """The far side of the domain is the neighbour."""
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        raise AssertionError("A periodic side has a neighbour: Domain.pad never asks it for ghost cells.")
+
+
+class Dirichlet(Boundary):
+    """u = value on the side, to second order: ghosts are the odd reflection about the value."""
+
+    value: Value = 0.0
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        array_axis = axis - len(spacing)
+        value = _evaluate(self.value, t, positions, edge)
+        if offset != FACE:
+            return 2 * value - _lines(edge, array_axis, 0, width)
+        if side == LOWER:
+            return 2 * value - _lines(edge, array_axis, 1, width)
+        wall = jnp.broadcast_to(value, _lines(edge, array_axis, 0, 1).shape)
+        if width == 1:
+            return wall
+        return jnp.concatenate([wall, 2 * value - _lines(edge, array_axis, 0, width - 1)], axis=array_axis)
+
+    def imposed(self, *, t, positions, like):
+        return _evaluate(self.value, t, positions, like)
+
+
+class Neumann(Boundary):
+    """du/dn = slope on the side, with n the outward normal, to second order: ghosts are the even reflection."""
+
+    slope: Value = 0.0
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        array_axis = axis - len(spacing)
+        rise = spacing[axis] * _evaluate(self.slope, t, positions, edge)
+        shape = tuple(width if k == array_axis % edge.ndim else 1 for k in range(edge.ndim))
+        index = jnp.arange(width, dtype=edge.dtype).reshape(shape)
+        if offset != FACE:
+            return _lines(edge, array_axis, 0, width) + (2 * index + 1) * rise
+        if side == LOWER:
+            return _lines(edge, array_axis, 1, width) + (2 * index + 2) * rise
+        # The upper wall face itself is not stored: one-sided, second-order extrapolation reaches it.
+        first, second = _lines(edge, array_axis, 0, 1), _lines(edge, array_axis, 1, 1)
+        wall = (4 * first - second + 2 * rise) / 3 if edge.shape[array_axis] > 1 else first + rise
+        if width == 1:
+            return wall
+        beyond = lax.slice_in_dim(index, 1, width, axis=edge.ndim + array_axis)
+        mirrored = _lines(edge, array_axis, 0, width - 1) + 2 * beyond * rise
+        return jnp.concatenate([wall, mirrored], axis=array_axis)
+
+
+class Side(eqx.Module):
+    """A physical side of the domain: one `Boundary` for every component of velocity and for scalars."""
+
+    @abc.abstractmethod
+    def velocity_boundary(self, component: int, axis: int) -> Boundary:
+        """The condition on velocity component `component` at a side normal to `axis`."""
+
+    @abc.abstractmethod
+    def scalar_boundary(self) -> Boundary:
+        """The condition on a transported scalar."""
+
+
+class PeriodicSide(Side):
+    """Both sides of the axis are the same place."""
+
+    def velocity_boundary(self, component, axis):
+        return Periodic()
+
+    def scalar_boundary(self):
+        return Periodic()
+
+
+class NoSlipWall(Side):
+    """A wall the fluid sticks to; `velocity` is the wall's own, one value per component (none: at rest).
+
+    Scalars do not pass through.
+    """
+
+    velocity: tuple[Value, ...] | None = None
+
+    def velocity_boundary(self, component, axis):
+        return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
+
+    def scalar_boundary(self):
+        return Neumann(0.0)
+
+
+class SlipWall(Side):
+    """A wall without friction: no flow through it, no shear on it, no scalar flux."""
+
+    def velocity_boundary(self, component, axis):
+        return Dirichlet(0.0) if component == axis else Neumann(0.0)
+
+    def scalar_boundary(self):
+        return Neumann(0.0)
+
+
+class Inflow(Side):
+    """Prescribed velocity, and scalars at a prescribed value."""
+
+    velocity: tuple[Value, ...] | None = None
+    scalar: Value = 0.0
+
+    def velocity_boundary(self, component, axis):
+        return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
+
+    def scalar_boundary(self):
+        return Dirichlet(self.scalar)
+
+
+class Outflow(Side):
+    """Everything leaves unchanged: zero normal derivative."""
+
+    def velocity_boundary(self, component, axis):
+        return Neumann(0.0)
+
+    def scalar_boundary(self):
+        return Neumann(0.0)
+
+
+class ScalarSide(Side):
+    """A side defined by its condition on a scalar alone (a heated plate, a given flux)."""
+
+    boundary: Boundary
+
+    def velocity_boundary(self, component, axis):
+        raise TypeError("This side says what a scalar does, not what a velocity does: use a wall or an inflow.")
+
+    def scalar_boundary(self):
+        return self.boundary
+
+
+class FieldLayout(eqx.Module):
+    """Where a field lives in its cell and what holds at its sides; travels beside an array, never wraps it.
+
+    `offset` has one entry per spatial axis, `boundaries` one pair (lower, upper) per spatial axis.
+    """
+
+    offset: tuple[float, ...] = eqx.field(static=True)
+    boundaries: tuple[tuple[Boundary, Boundary], ...]
+    units: str = eqx.field(static=True, default="1")
+
+    def is_periodic(self, axis: int) -> bool:
+        return isinstance(self.boundaries[axis][LOWER], Periodic)
+
+
+def center_layout(boundaries, units: str = "1") -> FieldLayout:
+    """A layout of a cell-centred field."""
+    return FieldLayout((CENTER,) * len(boundaries), tuple(map(tuple, boundaries)), units)
+
+
+def face_layout(component: int, boundaries, units: str = "1") -> FieldLayout:
+    """A layout of a vector component stored on the faces normal to itself."""
+    offset = tuple(FACE if axis == component else CENTER for axis in range(len(boundaries)))
+    return FieldLayout(offset, tuple(map(tuple, boundaries)), units)

@@ -1,0 +1,28 @@
+"""Status of a running simulation: a bitmask in the carry, one per ensemble member, never an exception."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+OK = 0
+NON_FINITE = 1
+STEP_COLLAPSED = 2
+FRAME_UNFINISHED = 4
+
+REASONS = {
+    NON_FINITE: "a field became infinite or not a number",
+    STEP_COLLAPSED: "the stable time step fell below a billionth of the output interval",
+    FRAME_UNFINISHED: "a frame needed more steps than Schedule.max_steps",
+}
+
+
+def reasons(status: int) -> str:
+    """The sentence fragments of all bits set in `status`."""
+    return " and ".join(text for bit, text in REASONS.items() if int(status) & bit) or "no fault"
+
+
+def all_finite(tree) -> Array:
+    """Whether every floating-point leaf of this block is finite, as a scalar bool."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    checks = [jnp.all(jnp.isfinite(leaf)) for leaf in leaves]
+    return jnp.all(jnp.stack(checks)) if checks else jnp.asarray(True)

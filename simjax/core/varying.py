@@ -1,0 +1,41 @@
+"""Varying types inside `shard_map`: over which mesh axes a value may differ between devices.
+
+The one home for what jax versions name differently here.
+"""
+
+import jax
+from jax import lax
+
+
+def varying_axes(x) -> frozenset[str]:
+    """Mesh axes over which `x` is typed as varying; empty outside `shard_map`."""
+    kind = x if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x)
+    return frozenset(getattr(getattr(kind, "manual_axis_type", None), "varying", frozenset()))
+
+
+def cast_varying(x, names):
+    """`x` typed as varying over `names` too. Its transpose sums gradients over those axes, once."""
+    missing = tuple(name for name in names if name not in varying_axes(x))
+    return lax.pcast(x, missing, to="varying") if missing else x
+
+
+def match_varying(tree, like):
+    """Each leaf of `tree` cast to vary over what the matching leaf of `like` (arrays or shapes) varies over."""
+    return jax.tree.map(lambda x, y: cast_varying(x, sorted(varying_axes(y))), tree, like)
+
+
+def vary_like(tree, like):
+    """Every leaf of `tree` cast to vary over all axes over which any leaf of `like` varies."""
+    axes = sorted(frozenset().union(*(varying_axes(leaf) for leaf in jax.tree.leaves(like))))
+    return jax.tree.map(lambda x: cast_varying(x, axes), tree)
+
+
+def steady_carry(body, carry):
+    """`carry` and `body` (carry -> carry) cast so that the loop's types no longer change from step to step.
+
+    A carry may start out the same on all devices and come back varying, or the other way round; a scan or a
+    conditional needs one type.
+    """
+    out = jax.eval_shape(body, carry)
+    carry = match_varying(carry, out)
+    return lambda c: match_varying(body(c), carry), carry

@@ -1,0 +1,249 @@
+"""Checkpoints that are either whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from simjax.core.errors import CheckpointError, InputOutputError
+from simjax.io.files import replaced, synchronise
+
+if TYPE_CHECKING:
+    import orbax.checkpoint as ocp
+
+MANIFEST_NAME = "simjax_manifest.json"
+COMMIT_NAME = "simjax_commit"
+SAVING_FOLDER = ".saving"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint read back: `tree` on the template's shardings, and a word on each newer one skipped."""
+
+    step: int
+    tree: Any
+    meta: dict
+    skipped: list[str]
+
+
+class Checkpoints:
+    """The last `keep` states of a run, in `folder/<step>/`, written by orbax.
+
+    A checkpoint is saved under `.saving/`, where orbax writes the arrays in the background; then come a
+    manifest with the length and SHA-256 of every file and the shape and dtype of every leaf, a commit marker
+    with the manifest's own checksum, and last the move to its place, in one step. Older ones are removed only
+    after that. So a folder named by a step was once whole, and `latest` finds out whether it still is.
+
+    The leaves of `tree` must not be donated while a save is under way; `meta` is anything JSON holds. The
+    caller sees to it that a non-finite state is never saved.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2):
+        if keep < 1:
+            raise CheckpointError(f"checkpoint.keep={keep}: expected at least 1.")
+        self.folder = Path(folder).absolute()
+        self.keep = keep
+        self._damaged: set[Path] = set()
+        self._saving: Future | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="simjax-checkpoint")
+        self._manager: ocp.CheckpointManager | None = None
+
+    def save(self, step: int, tree, meta: dict) -> None:
+        """Starts to save; returns once the state may be computed on, raising what an earlier save met."""
+        self.wait()
+        leaves = _named_leaves(tree)
+        manifest = {
+            "step": int(step),
+            "meta": meta,
+            "leaves": {n: _signature(leaf) for n, leaf in leaves.items()},
+        }
+        json.dumps(manifest)  # a meta that JSON does not hold fails here, not in the background
+        try:
+            if self._manager is None:
+                shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._manager = _manager(self.folder / SAVING_FOLDER)
+            import orbax.checkpoint as ocp
+
+            self._manager.save(int(step), args=ocp.args.StandardSave(leaves), force=True)
+        except Exception as error:
+            raise self._abandoned(step, error) from error
+        self._saving = self._thread.submit(self._commit, int(step), manifest)
+
+    def wait(self) -> None:
+        """Returns when the last save is in its place; raises InputOutputError where it failed."""
+        if self._saving is not None:
+            saving, self._saving = self._saving, None
+            saving.result()
+
+    def close(self) -> None:
+        """Waits for the last save and gives back the threads."""
+        try:
+            self.wait()
+        finally:
+            self._thread.shutdown()
+            if self._manager is not None:
+                self._manager.close()
+                self._manager = None
+            shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
+
+    def latest(self, template) -> Restored | None:
+        """The newest whole checkpoint, on the shardings of `template`, a pytree of jax.ShapeDtypeStruct.
+
+        None where nothing was ever saved; CheckpointError where none of what was saved can be used.
+        """
+        self.wait()
+        skipped: list[str] = []
+        for path in reversed(list_checkpoints(self.folder)):
+            problem = verify_checkpoint(path) or _mismatch(path, template)
+            if problem is None:
+                manifest = json.loads((path / MANIFEST_NAME).read_text())
+                try:
+                    return Restored(
+                        manifest["step"], self._restore(path, template), manifest["meta"], skipped
+                    )
+                except Exception as error:  # whatever orbax makes of a folder it cannot read
+                    problem = f"orbax cannot read it ({type(error).__name__}: {error})"
+            skipped.append(f"checkpoint {path.name} is skipped: {problem}")
+            self._damaged.add(path)
+        if skipped:
+            raise CheckpointError(
+                f"{self.folder} holds no usable checkpoint: {'; '.join(skipped)}. Bring one back from a copy "
+                "or run again from the start in another folder."
+            )
+        return None
+
+    def _restore(self, path: Path, template):
+        import orbax.checkpoint as ocp
+
+        manager = _manager(self.folder)
+        try:
+            args = ocp.args.StandardRestore(_named_leaves(template))
+            restored = manager.restore(int(path.name), args=args)
+        finally:
+            manager.close()
+        leaves = [restored[name] for name in _named_leaves(template)]
+        return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+    def _commit(self, step: int, manifest: dict) -> None:
+        source, target = self.folder / SAVING_FOLDER / str(step), self.folder / str(step)
+        try:
+            assert self._manager is not None
+            self._manager.wait_until_finished()
+            files = sorted(p for p in source.rglob("*") if p.is_file())
+            manifest["files"] = {p.relative_to(source).as_posix(): _fingerprint(p) for p in files}
+            text = json.dumps(manifest, indent=1)
+            with replaced(source / MANIFEST_NAME) as path:
+                path.write_text(text)
+            with replaced(source / COMMIT_NAME) as path:
+                path.write_text(hashlib.sha256(text.encode()).hexdigest())
+            # This step again, or a later one, belongs to a run that was resumed from before it: out of the
+            # way by a rename, which leaves no time between the old one and the new.
+            for path in list_checkpoints(self.folder):
+                if int(path.name) >= step:
+                    os.replace(path, self.folder / SAVING_FOLDER / f"abandoned-{path.name}")
+            os.replace(source, target)
+            synchronise(self.folder)
+            for path in (self.folder / SAVING_FOLDER).glob("abandoned-*"):
+                shutil.rmtree(path)
+            self._manager.reload()
+            self._prune()
+        except Exception as error:
+            raise self._abandoned(step, error) from error
+
+    def _prune(self) -> None:
+        """Removes all but the newest `keep`, and those that were found damaged."""
+        paths = list_checkpoints(self.folder)
+        self._damaged.intersection_update(paths[:-1])
+        whole = [path for path in paths if path not in self._damaged]
+        for path in {*whole[: -self.keep], *self._damaged}:
+            shutil.rmtree(path)
+
+    def _abandoned(self, step: int, error: Exception) -> InputOutputError:
+        if self._manager is not None:
+            with contextlib.suppress(Exception):  # it raises its save's error again
+                self._manager.close()
+            self._manager = None
+        shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
+        return InputOutputError(
+            f"{self.folder}: the checkpoint of step {step} could not be written ({error}); earlier ones are "
+            "kept: free space or mend the permissions of the folder, then resume."
+        )
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, the oldest first, whole or not."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        (p for p in folder.iterdir() if p.name.isdecimal() and p.is_dir()), key=lambda p: int(p.name)
+    )
+
+
+def verify_checkpoint(path: Path) -> str | None:
+    """What is wrong with the files of a checkpoint, by its manifest; None where nothing is."""
+    try:
+        text = (path / MANIFEST_NAME).read_bytes()
+        mark = (path / COMMIT_NAME).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        return f"it has no manifest or commit marker ({error})"
+    if hashlib.sha256(text).hexdigest() != mark:
+        return "its manifest does not match its commit marker"
+    for name, expected in json.loads(text)["files"].items():
+        file = path / name
+        if not file.is_file():
+            return f"{name} is missing"
+        if file.stat().st_size != expected["bytes"]:
+            return f"{name} has {file.stat().st_size} bytes where {expected['bytes']} were written"
+        if _sha256(file) != expected["sha256"]:
+            return f"{name} has changed since it was written (its checksum differs)"
+    return None
+
+
+def _manager(folder: Path) -> ocp.CheckpointManager:
+    import orbax.checkpoint as ocp
+
+    # Steps are removed by this module, after the commit; orbax would remove them before it.
+    return ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(save_root_metadata=False))
+
+
+def _named_leaves(tree) -> dict[str, Any]:
+    """Leaves by position and path, so that a checkpoint does not depend on the classes of the tree."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {
+        f"{index:03d}.{jax.tree_util.keystr(path, simple=True, separator='.').replace('/', '_')}": leaf
+        for index, (path, leaf) in enumerate(paths)
+    }
+
+
+def _signature(leaf) -> dict:
+    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+
+
+def _mismatch(path: Path, template) -> str | None:
+    """How the leaves of a checkpoint differ from the template's; orbax would cast them without a word."""
+    saved = json.loads((path / MANIFEST_NAME).read_text())["leaves"]
+    wanted = {name: _signature(leaf) for name, leaf in _named_leaves(template).items()}
+    for name in (*saved, *wanted):
+        if saved.get(name) != wanted.get(name):
+            return f"{name} is {saved.get(name)} where this run has {wanted.get(name)}"
+    return None
+
+
+def _fingerprint(path: Path) -> dict:
+    synchronise(path)
+    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

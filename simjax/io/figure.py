@@ -1,0 +1,155 @@
+"""summary.png: the field at several times, and the diagnostics over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from simjax.io import scene
+from simjax.io.figure_rows import FULL_WIDTH, CurveRow, LineRow, Panel, PanelRow, ScatterRow
+from simjax.io.labels import quantity
+from simjax.io.scene import Scalar
+from simjax.io.sheet import LARGE, MUTED, Sheet
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_WIDTH, _DPI = 11.0, 130
+_LEFT, _TOP, _BOTTOM = 0.75, 1.35, 0.6
+_ROW_GAP, _COLUMN_GAP = 1.05, 0.5
+
+
+class Row(Protocol):
+    """A strip of the figure: its size in inches, its heading, and how to draw it from (left, top) down."""
+
+    height: float
+    width: float
+    heading: str
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None: ...
+
+
+def write_summary(dataset: xr.Dataset, path: Path, *, title: str = "", subtitle: str = "") -> Path:
+    """Draw the run as one picture, `path` (PNG), and return the path.
+
+    One dimension: profiles and their space-time diagram. Two: the main scalar at up to four times, and the
+    speed. Three: mid-planes, each titled with its position. Ensembles: members at the last time, and the
+    last diagnostics against each parameter that varies. Below: the diagnostics over time. Values that are
+    not finite are left grey or blank.
+    """
+    strips = _strips(_rows(dataset))
+    height = _TOP + sum(_height(strip) for strip in strips) + _ROW_GAP * max(0, len(strips) - 1) + _BOTTOM
+    sheet = Sheet(_WIDTH, max(height, 2.0), _DPI)
+    sheet.text(_LEFT, 0.22, title or str(dataset.attrs.get("title", "")), size=LARGE, bold=True)
+    sheet.text(_LEFT, 0.53, subtitle or describe(dataset), color=MUTED)
+    if not strips:
+        sheet.text(_LEFT, 1.0, "No output frame was written.")
+    top = _TOP
+    for strip in strips:
+        left = _LEFT
+        for row in strip:
+            sheet.text(left, top - 0.45, row.heading, bold=True)
+            row.draw(sheet, left, top)
+            left += row.width + _COLUMN_GAP
+        top += _height(strip) + _ROW_GAP
+    sheet.save(path)
+    return path
+
+
+def _strips(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows from the top; narrow ones stand side by side."""
+    strips: list[list[Row]] = []
+    room = 0.0
+    for row in rows:
+        if row.width + _COLUMN_GAP <= room:
+            strips[-1].append(row)
+            room -= row.width + _COLUMN_GAP
+        else:
+            strips.append([row])
+            room = FULL_WIDTH - row.width
+    return strips
+
+
+def _height(strip: Sequence[Row]) -> float:
+    return max(row.height for row in strip)
+
+
+def describe(dataset: xr.Dataset) -> str:
+    """One line: cells, members, frames, and the time reached."""
+    instants = scene.times(dataset)
+    if instants.size == 0:
+        return ""
+    parts = []
+    drawable = scene.scalars(dataset)
+    if drawable:
+        counts = [str(drawable[0].coordinate(axis).size) for axis in reversed(drawable[0].axes)]
+        parts.append(" × ".join(counts) + " cells")
+    if "member" in dataset.sizes:
+        parts.append(f"{dataset.sizes['member']} members")
+    frames = "1 frame" if instants.size == 1 else f"{instants.size} frames"
+    parts.append(f"{frames} to t = {quantity(float(instants[-1]), scene.time_units(dataset), 4)}")
+    return ", ".join(parts)
+
+
+def _rows(dataset: xr.Dataset) -> list[Row]:
+    """What the picture consists of, from the top."""
+    if dataset.sizes.get("time", 0) == 0:
+        return []
+    rows: list[Row] = []
+    drawable = scene.scalars(dataset)
+    if drawable and len(drawable[0].axes) == 1:
+        rows.append(LineRow(drawable[0]))
+    elif drawable and "member" in dataset.sizes:
+        rows.append(_member_row(drawable[0]))
+    elif drawable:
+        rows.extend(_field_rows(drawable))
+    names = scene.diagnostics(dataset)[:4]
+    if names:
+        rows.extend(ScatterRow(dataset, names, key) for key in list(scene.varied_parameters(dataset))[:2])
+        rows.append(CurveRow(dataset, names))
+    return rows
+
+
+def _field_rows(drawable: Sequence[Scalar]) -> list[Row]:
+    """The main scalar over time, then its other mid-planes in 3-D, or the speed beside a vorticity in 2-D."""
+    main = drawable[0]
+    last = main.dataset.sizes["time"] - 1
+    frames = scene.spread(last + 1, 4)
+    over_time = _panels(main, frames, "z")
+    if len(main.axes) == 3:
+        shown = sorted({frames[len(frames) // 2], last})
+        across = [panel for axis in ("y", "x") for panel in _panels(main, shown, axis)]
+        scale = scene.colour_scale(main, [panel.values for panel in [*over_time, *across]])
+        level = PanelRow(main, over_time, f"{main.label} on the mid-plane across z", scale)
+        return [level, PanelRow(main, across, f"{main.label} on the mid-planes across y and x", scale)]
+    rows = [PanelRow(main, over_time, main.label)]
+    if rows[0].rows == 1:
+        speeds = [other for other in drawable[1:] if other.name == "speed"]
+        rows.extend(PanelRow(speed, _panels(speed, frames, "z"), speed.label) for speed in speeds)
+    return [*rows]
+
+
+def _panels(scalar: Scalar, frames: Sequence[int], normal: str) -> list[Panel]:
+    """One panel for each frame, on the mid-plane across `normal` in 3-D, titled with time and position."""
+    labels = scene.frame_labels(scalar.dataset, frames)
+    return [_panel(scalar, i, None, normal, label) for i, label in zip(frames, labels, strict=True)]
+
+
+def _panel(scalar: Scalar, frame: int, member: int | None, normal: str, title: str) -> Panel:
+    cut, position = scalar.mid_plane(normal)
+    vertical, horizontal = (axis for axis in scalar.axes if axis not in cut)
+    values = scalar.values(frame, member, cut)
+    return Panel(scalar, values, f"{title}, {position}" if position else title, horizontal, vertical)
+
+
+def _member_row(scalar: Scalar) -> PanelRow:
+    """Up to eight members at the last time, in the order of the parameter that varies."""
+    dataset = scalar.dataset
+    last = dataset.sizes["time"] - 1
+    order = scene.member_order(dataset)
+    chosen = [order[i] for i in scene.spread(len(order), 8)]
+    panels = [_panel(scalar, last, member, "z", scene.member_label(dataset, member)) for member in chosen]
+    now = quantity(float(scene.times(dataset)[last]), scene.time_units(dataset), 4)
+    count = f", {len(chosen)} of {len(order)} members" if len(chosen) < len(order) else ", every member"
+    return PanelRow(scalar, panels, f"{scalar.label} at t = {now}{count}")

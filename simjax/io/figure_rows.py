@@ -1,0 +1,303 @@
+"""The rows that the summary figure consists of: panels of a plane, profiles, diagnostics, scatter plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LogNorm, Normalize
+
+from simjax.io import scene
+from simjax.io.labels import common_power, scaled_label, title_case, with_units
+from simjax.io.scene import ColourScale, Scalar
+from simjax.io.sheet import (
+    ACCENT,
+    INK,
+    MUTED,
+    NORMAL,
+    SMALL,
+    Sheet,
+    axis_title,
+    colormap,
+    colour_bar,
+    parameter_bar,
+    set_ticks,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_INNER = 9.1  # width of the rows, without the margin where the colour bars stand
+_BAR_GAP, _BAR, _BAR_ROOM = 0.16, 0.14, 1.05
+FULL_WIDTH = _INNER + _BAR_ROOM
+_GAP, _PANEL_HEIGHT = 0.36, 3.2
+_CURVE_HEIGHT, _CURVE_GAP = 1.7, 0.72
+_MOST_PIXELS, _MOST_LINES = 700, 256
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of a plane: its values [vertical, horizontal], its title, and the axes of the plane."""
+
+    scalar: Scalar
+    values: np.ndarray
+    title: str
+    horizontal: str
+    vertical: str
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        return (*self.scalar.extent(self.horizontal), *self.scalar.extent(self.vertical))
+
+    @property
+    def aspect(self) -> float:
+        left, right, low, high = self.extent
+        return (right - left) / (high - low)
+
+
+class PanelRow:
+    """Pictures of one scalar on one colour scale, in one line or wrapped, all drawn in their true aspect."""
+
+    def __init__(
+        self, scalar: Scalar, panels: Sequence[Panel], heading: str, scale: ColourScale | None = None
+    ):
+        self.scalar, self.panels, self.heading = scalar, panels, heading
+        self.scale = scale or scene.colour_scale(scalar, [panel.values for panel in panels])
+        widest = max(panel.aspect for panel in panels)
+        most = 4 if widest < 1.7 else 2 if widest < 5 else 1
+        self.columns = min(most, len(panels))
+        self.rows = -(-len(panels) // self.columns)
+        slot = (_INNER - (self.columns - 1) * _GAP) / self.columns
+        self.panel_height = min(_PANEL_HEIGHT, slot / widest)
+        self.panel_width = widest * self.panel_height
+        self.width = self.columns * (self.panel_width + _GAP) - _GAP + _BAR_ROOM
+        self.step = self.panel_height + (0.42 if self._shared else 0.85)
+        self.height = self.rows * self.step - (self.step - self.panel_height)
+
+    @property
+    def _shared(self) -> bool:
+        """Whether all panels show the same plane, so that only the outer ones need axis labels."""
+        return len({(panel.horizontal, panel.vertical) for panel in self.panels}) == 1
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        width = self.panel_width
+        for i, panel in enumerate(self.panels):
+            row, column = divmod(i, self.columns)
+            place = (left + column * (width + _GAP), top + row * self.step)
+            axes = sheet.axes(*place, panel.aspect * self.panel_height, self.panel_height, plain=True)
+            self._picture(axes, panel)
+            lowest = i + self.columns >= len(self.panels)
+            first = column == 0 or panel.vertical != self.panels[i - 1].vertical
+            self._axis_labels(axes, panel, below=lowest, beside=first)
+        bar_left = left + self.width - _BAR_ROOM + _BAR_GAP
+        colour_bar(sheet, self.scale, self.scalar, (bar_left, top, _BAR, self.height))
+
+    def _picture(self, axes: Axes, panel: Panel) -> None:
+        values = scene.reduce_to(panel.values, _MOST_PIXELS)
+        axes.imshow(self.scale.colours(values), origin="lower", extent=panel.extent, aspect="auto")
+        axes.set_title(panel.title, fontsize=NORMAL, color=INK, pad=4, loc="left", parse_math=False)
+        if not np.isfinite(values).any():
+            _say_empty(axes)
+
+    def _axis_labels(self, axes: Axes, panel: Panel, *, below: bool, beside: bool) -> None:
+        set_ticks(axes, most=4)
+        axes.tick_params(labelbottom=below, labelleft=beside)
+        if below:
+            axes.set_xlabel(axis_title(panel.scalar, panel.horizontal), fontsize=NORMAL, color=INK)
+        if beside:
+            axes.set_ylabel(axis_title(panel.scalar, panel.vertical), fontsize=NORMAL, color=INK)
+
+
+class LineRow:
+    """Profiles on a line, at several times or of several members, and their space-time diagram."""
+
+    height = 3.2
+    width = FULL_WIDTH
+
+    def __init__(self, scalar: Scalar):
+        self.scalar = scalar
+        self.heading = scalar.label
+        self.label = with_units(scalar.label, scalar.units)
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        if "member" in self.scalar.dataset.sizes:
+            self._members(sheet.axes(left, top, 0.85 * _INNER, self.height), sheet)
+            return
+        frames = self.scalar.dataset.sizes["time"]
+        together = frames > 2
+        width = 0.44 * _INNER if together else 0.85 * _INNER
+        self._profiles(sheet.axes(left, top, width, self.height))
+        if together:
+            self._space_time(sheet, left + width + 0.8, top, _INNER - width - 0.8)
+
+    def _profiles(self, axes: Axes) -> None:
+        dataset = self.scalar.dataset
+        chosen = scene.spread(dataset.sizes["time"], 6)
+        labels = scene.frame_labels(dataset, chosen)
+        position = self.scalar.coordinate(self.scalar.axes[0])
+        colours = colormap("dense")(np.linspace(0.25, 0.9, len(chosen)))
+        for frame, label, colour in zip(chosen, labels, colours, strict=True):
+            axes.plot(position, _gaps(self.scalar.values(frame)), color=colour, linewidth=1.4, label=label)
+        axes.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.2)
+        self._finish(axes)
+
+    def _finish(self, axes: Axes) -> None:
+        axes.set_xlim(*self.scalar.extent(self.scalar.axes[0]))
+        axes.set_xlabel(axis_title(self.scalar, self.scalar.axes[0]), fontsize=NORMAL, color=INK)
+        axes.set_ylabel(self.label, fontsize=NORMAL, color=INK)
+        set_ticks(axes)
+
+    def _members(self, axes: Axes, sheet: Sheet) -> None:
+        dataset = self.scalar.dataset
+        last = dataset.sizes["time"] - 1
+        chosen = scene.spread(dataset.sizes["member"], _MOST_LINES)
+        profiles = np.stack([self.scalar.values(last, member) for member in chosen])
+        position = self.scalar.coordinate(self.scalar.axes[0])
+        _member_lines(sheet, axes, dataset, np.asarray(chosen), position, _gaps(profiles))
+        axes.set_title(scene.frame_labels(dataset, [last])[0], fontsize=NORMAL, color=INK, loc="left", pad=4)
+        self._finish(axes)
+
+    def _space_time(self, sheet: Sheet, left: float, top: float, width: float) -> None:
+        dataset = self.scalar.dataset
+        chosen = scene.spread(dataset.sizes["time"], _MOST_PIXELS)
+        history = np.stack([scene.reduce_to(self.scalar.values(i), _MOST_PIXELS) for i in chosen])
+        scale = scene.colour_scale(self.scalar, [history])
+        instants = scene.times(dataset)
+        extent = (*self.scalar.extent(self.scalar.axes[0]), float(instants[0]), float(instants[-1]))
+        axes = sheet.axes(left, top, width, self.height, plain=True)
+        axes.imshow(scale.colours(history), origin="lower", extent=extent, aspect="auto")
+        axes.set_xlabel(axis_title(self.scalar, self.scalar.axes[0]), fontsize=NORMAL, color=INK)
+        axes.set_ylabel(with_units("t", scene.time_units(dataset)), fontsize=NORMAL, color=INK)
+        set_ticks(axes)
+        colour_bar(sheet, scale, self.scalar, (left + width + _BAR_GAP, top, _BAR, self.height))
+
+
+class CurveRow:
+    """Diagnostics over time, side by side; the curves of an ensemble take the colour of their parameter."""
+
+    height = _CURVE_HEIGHT
+    width = FULL_WIDTH
+
+    def __init__(self, dataset: xr.Dataset, names: Sequence[str]):
+        self.dataset, self.names = dataset, names
+        self.heading = "Diagnostics"
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        instants = scene.times(self.dataset)
+        for name, axes in zip(self.names, _side_by_side(sheet, left, top, len(self.names)), strict=True):
+            values, label = _scaled(self.dataset, name)
+            if values.shape[0] == 1:
+                marker = "o" if np.isfinite(values).sum() == 1 else ""
+                axes.plot(instants, values[0], color=ACCENT, linewidth=1.4, marker=marker, markersize=4)
+            else:
+                chosen = np.asarray(scene.spread(values.shape[0], _MOST_LINES))
+                bar_on = sheet if name == self.names[-1] else None
+                _member_lines(bar_on, axes, self.dataset, chosen, instants, values[chosen])
+            _set_value_range(axes, values)
+            if instants.size > 1:
+                axes.set_xlim(instants[0], instants[-1])
+            axes.set_xlabel(with_units("t", scene.time_units(self.dataset)), fontsize=NORMAL, color=INK)
+            _name_curve(axes, label)
+
+
+class ScatterRow:
+    """The last recorded diagnostics of every member against one parameter; members without one are absent."""
+
+    height = _CURVE_HEIGHT
+    width = FULL_WIDTH
+
+    def __init__(self, dataset: xr.Dataset, names: Sequence[str], parameter: str):
+        self.dataset, self.names, self.parameter = dataset, names, parameter
+        lost = int(np.sum(~np.isfinite(scene.curves(dataset, names[0])[:, -1])))
+        note = f" ({lost} without finite values left out)" if lost else ""
+        self.heading = f"At the last time, against {scene.short(parameter)}{note}"
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        parameter = scene.varied_parameters(self.dataset)[self.parameter]
+        unit = str(self.dataset[self.parameter].attrs.get("units", "1"))
+        for name, axes in zip(self.names, _side_by_side(sheet, left, top, len(self.names)), strict=True):
+            values, label = _scaled(self.dataset, name)
+            final = values[:, -1]
+            axes.plot(parameter, final, "o", color=ACCENT, markersize=3.5, alpha=0.75, markeredgewidth=0)
+            if scene.wide_range(parameter, 20):
+                axes.set_xscale("log")
+            _set_value_range(axes, final)
+            axes.set_xlabel(with_units(scene.short(self.parameter), unit), fontsize=NORMAL, color=INK)
+            _name_curve(axes, label)
+
+
+def _side_by_side(sheet: Sheet, left: float, top: float, count: int) -> list[Axes]:
+    columns = max(3, count)
+    width = (_INNER - (columns - 1) * _CURVE_GAP) / columns
+    return [sheet.axes(left + i * (width + _CURVE_GAP), top, width, _CURVE_HEIGHT) for i in range(count)]
+
+
+def _scaled(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, str]:
+    """A diagnostic as (member, time) without its power of ten, and the label that states both."""
+    values = scene.curves(dataset, name)
+    attributes = dataset[name].attrs
+    label = str(attributes.get("long_name") or title_case(name))
+    largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+    power = 0 if scene.wide_range(values, 1e3) else common_power(largest)
+    text = scaled_label(label[:1].upper() + label[1:], str(attributes.get("units", "1")), power)
+    return values / 10.0**power, text
+
+
+def _name_curve(axes: Axes, label: str) -> None:
+    axes.set_title(label, fontsize=NORMAL, color=INK, loc="left", pad=5, parse_math=False)
+    set_ticks(axes, most=4)
+
+
+def _say_empty(axes: Axes) -> None:
+    axes.text(
+        0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED
+    )
+
+
+def _set_value_range(axes: Axes, values: np.ndarray) -> None:
+    """A logarithmic axis over three decades; a flat line, not magnified rounding, for what hardly changes."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        axes.set_ylim(0, 1)
+        _say_empty(axes)
+    elif scene.wide_range(values, 1e3):
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.5 * max(finite[finite > 0].min(), 1e-16 * finite.max()))
+    else:
+        axes.set_ylim(*scene.value_range(finite))
+
+
+def _member_lines(
+    sheet: Sheet | None,
+    axes: Axes,
+    dataset: xr.Dataset,
+    members: np.ndarray,
+    x: np.ndarray,
+    lines: np.ndarray,
+) -> None:
+    """One thin line for each member; with a `sheet`, the colour bar of the parameter beside the axes."""
+    segments = [np.column_stack([x, line]) for line in lines]
+    parameters = scene.varied_parameters(dataset)
+    collection = LineCollection(segments, linewidths=0.9, alpha=0.8, colors=ACCENT)
+    if parameters:
+        name, values = next(iter(parameters.items()))
+        finite = values[np.isfinite(values)]
+        norm = (LogNorm if scene.wide_range(values, 20) else Normalize)(finite.min(), finite.max())
+        collection = LineCollection(segments, linewidths=0.9, alpha=0.9, norm=norm, cmap=colormap("thermal"))
+        collection.set_array(values[members])
+        if sheet is not None:
+            box = axes.get_position()
+            place = (box.x1 * sheet.width + 0.12, (1 - box.y1) * sheet.height, 0.1, box.height * sheet.height)
+            label = with_units(scene.short(name), str(dataset[name].attrs.get("units", "1")))
+            parameter_bar(sheet, ScalarMappable(norm, colormap("thermal")), label, place)
+    axes.add_collection(collection)
+    axes.autoscale_view()
+
+
+def _gaps(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, np.nan)

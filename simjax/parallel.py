@@ -1,0 +1,90 @@
+"""Device meshes and the only `shard_map`: one function, one device or many."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError, ResourceError
+from simjax.core.grid import AXES, Grid
+
+ENSEMBLE = "ensemble"
+
+# On these chips a periodic ring of eight or more compiles to synchronous permutes unless neighbours along the
+# ring are at most two links apart.
+_FOLDED_KINDS = ("TPU v5 lite", "TPU v5e")
+
+
+def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh | None:
+    """A device mesh with the axes of `sizes` longer than one, in the order ensemble, x, y, z; None if there are none.
+
+    Raises:
+        ResourceError: more devices are asked for than there are.
+    """
+    order = [name for name in (ENSEMBLE, *AXES) if sizes.get(name, 1) > 1]
+    unknown = set(sizes) - {ENSEMBLE, *AXES}
+    if unknown:
+        raise ConfigurationError(f"mesh axis {sorted(unknown)[0]!r} is unknown; write ensemble, x, y or z.")
+    if not order:
+        return None
+    shape = tuple(sizes[name] for name in order)
+    devices = jax.devices() if devices is None else list(devices)
+    if math.prod(shape) > len(devices):
+        raise ResourceError(
+            f"mesh {dict(zip(order, shape, strict=True))} needs {math.prod(shape)} devices, {len(devices)} are present; "
+            f"choose sizes whose product is at most {len(devices)}."
+        )
+    grid = np.asarray(devices[: math.prod(shape)], dtype=object).reshape(shape)
+    for axis, (name, count) in enumerate(zip(order, shape, strict=True)):
+        if name in AXES and count >= 8 and devices[0].device_kind in _FOLDED_KINDS:
+            grid = np.take(grid, folded_ring(count), axis=axis)
+    return Mesh(grid, tuple(order), axis_types=(AxisType.Auto,) * len(order))
+
+
+def folded_ring(count: int) -> list[int]:
+    """0, 2, 4, ..., 5, 3, 1: an order in which neighbours on the ring are at most two apart on a line."""
+    return [*range(0, count, 2), *reversed(range(1, count, 2))]
+
+
+def decompose(grid: Grid, mesh: Mesh | None, *, overlap: bool = False) -> Domain:
+    """The domain that cuts `grid` over the mesh axes named like its spatial axes."""
+    shape = {} if mesh is None else dict(mesh.shape)
+    beyond = [name for name in AXES[grid.ndim :] if name in shape]
+    if beyond:
+        raise ConfigurationError(f"mesh.{beyond[0]}={shape[beyond[0]]} but the grid has {grid.ndim} axes; set it to 1.")
+    split = [(name, shape[name]) if name in shape else None for name in AXES[: grid.ndim]]
+    return Domain(grid, split, overlap)
+
+
+def distribute(fn: Callable, mesh: Mesh | None, *, in_specs, out_specs, donate: Sequence[int] = ()) -> Callable:
+    """`fn` compiled for one device, or run on every device of `mesh` on its own blocks.
+
+    Args:
+        fn: a function of positional arguments; for an ensemble, a function already under `jax.vmap` (the map is
+            inside the one `shard_map`, over this device's members).
+        mesh: from `make_mesh`; None compiles `fn` as it is.
+        in_specs, out_specs: a `PartitionSpec` (or tree of them) per argument and result.
+        donate: arguments whose memory the results may take over.
+
+    """
+    if mesh is not None:
+        fn = jax.shard_map(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+    return jax.jit(fn, donate_argnums=tuple(donate))
+
+
+def prepend_axis(specs, name: str | None):
+    """Specs of the same arrays with one more leading axis, cut over mesh axis `name` (None: not cut)."""
+    return jax.tree.map(lambda s: PartitionSpec(name, *s), specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
+
+
+def shardings(mesh: Mesh | None, specs):
+    """`NamedSharding`s of a tree of specs, or single-device placement without a mesh."""
+    if mesh is None:
+        device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        return jax.tree.map(lambda _: device, specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
+    return jax.tree.map(
+        lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda s: isinstance(s, PartitionSpec)
+    )

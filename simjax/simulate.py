@@ -1,0 +1,241 @@
+"""Time stepping: a schedule, a clock that cannot drift, and nested scans that reverse mode can afford."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.errors import ConfigurationError
+from simjax.core.model import Model
+from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, all_finite
+from simjax.core.varying import steady_carry, vary_like
+from simjax.integrators.runge_kutta import Integrator
+
+Checkpoint = Literal["two_level", "every_step", "none"]
+
+
+class Schedule(eqx.Module):
+    """When to observe and how to step.
+
+    Frame k ends at exactly start + (k + 1) interval. With `dt`, a frame takes `ceil(interval / dt)` steps and the
+    last one is shortened where dt does not divide the interval. With `courant`, each step is that multiple of
+    the model's stable step, never over the end of the frame, and a frame takes at most `max_steps`.
+    """
+
+    interval: float = eqx.field(static=True)
+    start: float = eqx.field(static=True, default=0.0)
+    dt: float | None = eqx.field(static=True, default=None)
+    courant: float | None = eqx.field(static=True, default=None)
+    max_steps: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self):
+        if (self.dt is None) == (self.courant is None):
+            raise ConfigurationError(f"Schedule needs exactly one of dt and courant; dt={self.dt}, courant={self.courant}.")
+        for name in ("interval", "dt", "courant"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ConfigurationError(f"Schedule.{name}={value}: expected a finite number above zero.")
+        if self.courant is not None and self.max_steps < 1:
+            raise ConfigurationError("Schedule.courant needs max_steps, the most steps a frame may take.")
+
+    @property
+    def steps(self) -> int:
+        """Steps of one frame (the most there can be, with `courant`)."""
+        if self.dt is None:
+            return self.max_steps
+        return max(1, math.ceil(self.interval / self.dt * (1 - 1e-12)))
+
+    @property
+    def last_dt(self) -> float:
+        """Length of a frame's last step, with `dt`."""
+        assert self.dt is not None
+        return self.interval - (self.steps - 1) * self.dt
+
+
+class Clock(eqx.Module):
+    """Where a simulation stands. Time is formed from integers, so it neither drifts nor depends on chunking.
+
+    frame: completed frames. substep: steps since the frame began. step: steps since the start. elapsed: time since
+    the frame began. dt: the last step taken. status: bits of `core.status`.
+    """
+
+    frame: Array
+    substep: Array
+    step: Array
+    elapsed: Array
+    dt: Array
+    status: Array
+
+    @classmethod
+    def zero(cls, dtype) -> "Clock":
+        """The clock at the start, with times in `dtype`."""
+        count, time = jnp.zeros((), jnp.int32), jnp.zeros((), dtype)
+        return cls(count, count, count, time, time, jnp.asarray(OK, jnp.int32))
+
+
+class Trajectory(eqx.Module):
+    """What `simulate` returns: the final state and clock, and what was observed, frames leading."""
+
+    state: Any
+    clock: Clock
+    observed: Any
+
+
+def time_of(clock: Clock, schedule: Schedule) -> Array:
+    """The present time, in the clock's dtype."""
+    dtype = clock.elapsed.dtype
+    begin = schedule.start + clock.frame.astype(dtype) * schedule.interval
+    if schedule.dt is None:
+        return begin + clock.elapsed
+    return begin + clock.substep.astype(dtype) * schedule.dt
+
+
+def advance(
+    model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule,
+    *, steps: int, until, checkpoint: Checkpoint = "none",
+):  # fmt: skip
+    """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
+
+    Transactional: if the result is not finite, the state and clock that came in are returned with a status bit
+    set, and every later call returns them unchanged. So the last good state is never lost, and an ensemble
+    member that diverged stays where it was without touching the others.
+    """
+    params = vary_like(params, state)
+    begin = state, clock
+
+    def step(carry):
+        if schedule.dt is not None:
+            return _fixed_step(model, integrator, params, *carry, schedule)
+        return _courant_step(model, integrator, params, *carry, schedule, until)
+
+    state, clock = _repeat(step, begin, steps, integrator, checkpoint)
+    good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
+    fault = jnp.where(good, OK, NON_FINITE).astype(jnp.int32) | clock.status
+    keep = fault == OK
+    state, clock = jax.tree.map(lambda new, old: jnp.where(keep, new, old), (state, clock), begin)
+    return state, eqx.tree_at(lambda c: c.status, clock, fault)
+
+
+def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule):
+    dtype = clock.elapsed.dtype
+    assert schedule.dt is not None
+    dt = jnp.asarray(schedule.dt, dtype)
+    if abs(schedule.last_dt - schedule.dt) > 1e-9 * schedule.dt:
+        last = clock.substep == schedule.steps - 1
+        dt = jnp.where(last, jnp.asarray(schedule.last_dt, dtype), dt)
+    state = integrator.step(model, time_of(clock, schedule), dt, state, params)
+    return state, _tick(clock, dt, clock.substep == schedule.steps - 1)
+
+
+def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until):
+    dtype = clock.elapsed.dtype
+    remaining = schedule.interval - clock.elapsed
+    limit = schedule.courant * model.domain.min(model.stable_dt(state, params)).astype(dtype)
+    # A remainder just above one step is halved, not left as a sliver.
+    dt = jnp.where(remaining <= limit, remaining, jnp.where(remaining < 2 * limit, remaining / 2, limit))
+    # Written so that a limit that is not a number counts as collapsed too.
+    collapsed = ~(limit > 1e-9 * schedule.interval)
+    fault = jnp.where(collapsed, STEP_COLLAPSED, OK).astype(clock.status.dtype)
+    clock = eqx.tree_at(lambda c: c.status, clock, clock.status | fault)
+
+    def forward(carry):
+        state, clock = carry
+        state = integrator.step(model, time_of(clock, schedule), dt, state, params)
+        return state, _tick(clock, dt, remaining <= limit)
+
+    forward, begin = steady_carry(forward, (state, clock))
+    return lax.cond(collapsed | (clock.frame >= until), lambda carry: carry, forward, begin)
+
+
+def _tick(clock: Clock, dt: Array, completes: Array) -> Clock:
+    """The clock one step of `dt` later; a step that completes the frame starts the next one."""
+    zero = jnp.zeros_like(clock.elapsed)
+    return Clock(
+        frame=clock.frame + completes.astype(clock.frame.dtype),
+        substep=jnp.where(completes, 0, clock.substep + 1),
+        step=clock.step + 1,
+        elapsed=jnp.where(completes, zero, clock.elapsed + dt),
+        dt=dt,
+        status=clock.status,
+    )
+
+
+def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoint: Checkpoint):
+    """`step` applied `steps` times; what reverse mode stores is set by `checkpoint`."""
+    step, carry = steady_carry(step, carry)
+
+    def body(carry, _):
+        return step(carry), None
+
+    if checkpoint == "none":
+        # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
+        unroll = 2 if integrator.stages == 1 and steps % 2 == 0 else 1
+        return lax.scan(body, carry, None, length=steps, unroll=unroll)[0]
+    body = jax.checkpoint(body, prevent_cse=False)
+    if checkpoint == "every_step":
+        return lax.scan(body, carry, None, length=steps)[0]
+    inner = _group_size(steps)
+    groups, rest = divmod(steps, inner)
+
+    @functools.partial(jax.checkpoint, prevent_cse=False)
+    def group(carry, _):
+        return lax.scan(body, carry, None, length=inner)[0], None
+
+    carry = lax.scan(group, carry, None, length=groups)[0]
+    return lax.scan(body, carry, None, length=rest)[0] if rest else carry
+
+
+def _group_size(steps: int) -> int:
+    """About the square root of `steps`; a divisor of it if one is near, so that the step is traced once."""
+    root = max(1, math.isqrt(steps))
+    near = [d for d in range(max(1, root // 2), 2 * root + 1) if steps % d == 0]
+    return min(near, key=lambda d: abs(d - root)) if near else root
+
+
+def simulate(
+    model: Model, integrator: Integrator, params, state, schedule: Schedule,
+    *, frames: int, clock: Clock | None = None, observe: Callable | None = None,
+    checkpoint: Checkpoint = "two_level",
+) -> Trajectory:  # fmt: skip
+    """Advance `frames` frames of `schedule` from `state`, observing at the end of each.
+
+    Args:
+        model, integrator: the equations and the scheme.
+        params: the model's parameters; differentiable.
+        state: initial state, already constrained (as `model.init` functions return it); differentiable.
+        schedule: frames and steps.
+        clock: where to go on from; by default the start.
+        observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
+        checkpoint: what reverse mode keeps. "two_level": about the square root of the steps of a frame, and one
+            state per frame, each step recomputed from its beginning; "every_step": each step's beginning;
+            "none": every intermediate value. It changes nothing in a forward run.
+
+    Returns:
+        A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
+        not zero if the run stopped early on a fault, with the last good state.
+    """
+    dtype = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)))
+    clock = Clock.zero(dtype) if clock is None else clock
+    params = vary_like(params, state)
+
+    def frame(carry, _):
+        state, clock = carry
+        until = clock.frame + 1
+        state, clock = advance(
+            model, integrator, params, state, clock, schedule, steps=schedule.steps, until=until, checkpoint=checkpoint
+        )  # fmt: skip
+        short = jnp.where(clock.frame < until, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
+        clock = eqx.tree_at(lambda c: c.status, clock, clock.status | short)
+        observed = None if observe is None else observe(time_of(clock, schedule), state, params)
+        return (state, clock), observed
+
+    if checkpoint == "two_level":
+        frame = jax.checkpoint(frame, prevent_cse=False)
+    _, begin = steady_carry(lambda carry: frame(carry, None)[0], (state, clock))
+    (state, clock), observed = lax.scan(frame, begin, None, length=frames)
+    return Trajectory(state, clock, observed)

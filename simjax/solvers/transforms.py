@@ -1,0 +1,129 @@
+"""Real trigonometric transforms that diagonalise the second difference, one per kind of boundary.
+
+Each maps n real numbers to n real numbers, so blocks keep their shape and can be redistributed between devices
+whatever the boundaries. Strang (1999), SIAM Review 41, 135, lists the eigenvectors.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+
+def fourier(u: Array, axis: int) -> Array:
+    """Real discrete Fourier transform, packed: real parts of wavenumbers 0..n/2, then imaginary parts of 1..(n-1)/2."""
+    n = u.shape[axis]
+    spectrum = jnp.fft.rfft(u, axis=axis)
+    imaginary = lax.slice_in_dim(spectrum.imag, 1, (n + 1) // 2, axis=axis % u.ndim)
+    return jnp.concatenate([spectrum.real, imaginary], axis=axis)
+
+
+def inverse_fourier(packed: Array, axis: int) -> Array:
+    """Inverse of `fourier`."""
+    n, axis = packed.shape[axis], axis % packed.ndim
+    half = n // 2 + 1
+    imaginary = lax.slice_in_dim(packed, half, n, axis=axis)
+    ends = [(1, half - 1 - imaginary.shape[axis], 0) if k == axis else (0, 0, 0) for k in range(packed.ndim)]
+    imaginary = lax.pad(imaginary, jnp.zeros((), packed.dtype), ends)
+    spectrum = lax.complex(lax.slice_in_dim(packed, 0, half, axis=axis), imaginary)
+    return jnp.fft.irfft(spectrum, n, axis=axis)
+
+
+def _index(u: Array, axis: int) -> Array:
+    """0, 1, 2, ... along `axis`, shaped to broadcast against `u`.
+
+    An iota rather than a table: a constant captured by `custom_linear_solve` inside `shard_map` is cast to
+    varying twice, which jax 0.10 to 0.12 refuse.
+    """
+    shape = tuple(n if k == axis % u.ndim else 1 for k, n in enumerate(u.shape))
+    return jnp.arange(u.shape[axis], dtype=u.dtype).reshape(shape)
+
+
+def _twiddle(u: Array, axis: int) -> tuple[Array, Array]:
+    """cos and sin of pi k / 2n along `axis`."""
+    angle = (np.pi / (2 * u.shape[axis])) * _index(u, axis)
+    return jnp.cos(angle), jnp.sin(angle)
+
+
+def cosine(u: Array, axis: int) -> Array:
+    """Cosine transform: U[k] = sum_j u[j] cos(pi k (j + 1/2) / n) (half a DCT-II), by one real FFT of length n.
+
+    Makhoul (1980), IEEE Trans. ASSP 28, 27.
+    """
+    n, axis = u.shape[axis], axis % u.ndim
+    if n == 1:
+        return u
+    even = lax.slice_in_dim(u, 0, n, 2, axis)
+    odd = lax.rev(lax.slice_in_dim(u, 1, n, 2, axis), (axis,))
+    spectrum = jnp.fft.rfft(jnp.concatenate([even, odd], axis=axis), axis=axis)
+    # The FFT is Hermitian, so wavenumbers above n/2 are conjugates of those below.
+    upper = lax.rev(lax.slice_in_dim(spectrum, 1, (n + 1) // 2, axis=axis), (axis,))
+    real = jnp.concatenate([spectrum.real, upper.real], axis=axis)
+    imaginary = jnp.concatenate([spectrum.imag, -upper.imag], axis=axis)
+    c, s = _twiddle(u, axis)
+    return real * c + imaginary * s
+
+
+def inverse_cosine(packed: Array, axis: int) -> Array:
+    """Inverse of `cosine`."""
+    n, axis = packed.shape[axis], axis % packed.ndim
+    if n == 1:
+        return packed
+    # V[k] = exp(i pi k / 2n) (U[k] - i U[n - k]) with U[n] = 0.
+    mirrored = lax.rev(lax.slice_in_dim(packed, 1, n, axis=axis), (axis,))
+    ends = [(1, 0, 0) if k == axis else (0, 0, 0) for k in range(packed.ndim)]
+    mirrored = lax.pad(mirrored, jnp.zeros((), packed.dtype), ends)
+    c, s = _twiddle(packed, axis)
+    half = n // 2 + 1
+    spectrum = lax.slice_in_dim(
+        lax.complex(packed * c + mirrored * s, packed * s - mirrored * c), 0, half, axis=axis
+    )
+    v = jnp.fft.irfft(spectrum, n, axis=axis)
+    evens = (n + 1) // 2
+    even = lax.slice_in_dim(v, 0, evens, axis=axis)
+    odd = lax.rev(lax.slice_in_dim(v, evens, n, axis=axis), (axis,))
+    zero = jnp.zeros((), v.dtype)
+    spread = [
+        lax.pad(part, zero, [(lead, n - lead - 2 * part.shape[axis] + 1, 1) if k == axis else (0, 0, 0) for k in range(v.ndim)])
+        for lead, part in ((0, even), (1, odd))
+    ]  # fmt: skip
+    return spread[0] + spread[1]
+
+
+def _alternate(u: Array, axis: int) -> Array:
+    return u * (1 - 2 * (_index(u, axis) % 2))
+
+
+def sine(u: Array, axis: int) -> Array:
+    """Sine transform: U[k - 1] = sum_j u[j] sin(pi k (j + 1/2) / n), k = 1..n, through `cosine`."""
+    return lax.rev(cosine(_alternate(u, axis), axis), (axis % u.ndim,))
+
+
+def inverse_sine(packed: Array, axis: int) -> Array:
+    """Inverse of `sine`."""
+    return _alternate(inverse_cosine(lax.rev(packed, (axis % packed.ndim,)), axis), axis)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transform, its inverse, and the eigenvalues it gives the second difference."""
+
+    forward: Callable[[Array, int], Array]
+    inverse: Callable[[Array, int], Array]
+    wave_indices: Callable[[int], np.ndarray]
+    """n -> the half-wavelengths m per axis length of each packed entry; eigenvalue -(2/h sin(pi m / 2n))^2."""
+
+    def eigenvalues(self, n: int, spacing: float) -> np.ndarray:
+        """Eigenvalues of (u[i-1] - 2 u[i] + u[i+1]) / h^2, float64, in the packed order."""
+        return -((2 / spacing * np.sin(np.pi * self.wave_indices(n) / (2 * n))) ** 2)
+
+
+def _fourier_indices(n: int) -> np.ndarray:
+    return 2 * np.concatenate([np.arange(n // 2 + 1), np.arange(1, (n + 1) // 2)])
+
+
+FOURIER = Transform(fourier, inverse_fourier, _fourier_indices)
+COSINE = Transform(cosine, inverse_cosine, np.arange)
+SINE = Transform(sine, inverse_sine, lambda n: np.arange(1, n + 1))
