@@ -1,8 +1,8 @@
 """Writes eddies.nc, the sample that conf/experiment/from_file.yaml starts from.
 
 Surface currents of a field of mesoscale eddies on a 10 km grid, 64 x 48 cells, in m/s: periodic in both
-directions, as derived from a stream function (so without divergence) of Gaussian eddies of both signs. Sizes and
-speeds are those seen by altimetry in the open ocean: radii of 30 to 60 km, up to about 0.6 m/s.
+directions, from a stream function (so without divergence) of Gaussian eddies of both signs. Sizes and speeds
+are those that altimetry sees in the open ocean: radii of 30 to 60 km, up to 0.7 m/s.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from scipy.io import netcdf_file
 
 CELLS = (64, 48)
 SPACING = 10e3
-EDDIES = 22
+EDDIES = 18
 SEED = 1989
 
 
@@ -23,7 +23,7 @@ def stream_function(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     psi = np.zeros(np.broadcast_shapes(x.shape, y.shape))
     for eddy in range(EDDIES):
         center = random.uniform(0.0, 1.0, 2) * lengths
-        radius, speed = random.uniform(30e3, 60e3), random.uniform(0.15, 0.5)
+        radius, speed = random.uniform(30e3, 60e3), random.uniform(0.1, 0.4)
         sign = 1.0 if eddy % 2 else -1.0
         for i in (-1, 0, 1):
             for j in (-1, 0, 1):

@@ -1,0 +1,26 @@
+"""simjax: differentiable simulation for accelerators in JAX. Names are loaded when first used."""
+
+from importlib import import_module
+
+_HOMES = {
+    "Boundary": "core.boundary", "Dirichlet": "core.boundary", "FieldLayout": "core.boundary",
+    "Inflow": "core.boundary", "Neumann": "core.boundary", "NoSlipWall": "core.boundary",
+    "Outflow": "core.boundary", "Periodic": "core.boundary", "PeriodicSide": "core.boundary",
+    "SlipWall": "core.boundary", "center_layout": "core.boundary", "face_layout": "core.boundary",
+    "Domain": "core.domain", "Grid": "core.grid", "Model": "core.model", "Output": "core.model",
+    "INTEGRATORS": "integrators.runge_kutta", "Integrator": "integrators.runge_kutta",
+    "Clock": "simulate", "Schedule": "simulate", "Trajectory": "simulate", "advance": "simulate", "simulate": "simulate",
+    "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
+    "Simulation": "simulation", "Result": "simulation", "load": "simulation",
+    "open_run": "io.read", "check_run": "io.read",
+}  # fmt: skip
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'simjax' has no attribute {name!r}")
+    value = getattr(import_module(f"simjax.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

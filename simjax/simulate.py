@@ -109,9 +109,7 @@ def advance(
     begin = state, clock
 
     def step(carry):
-        if schedule.dt is not None:
-            return _fixed_step(model, integrator, params, *carry, schedule)
-        return _courant_step(model, integrator, params, *carry, schedule, until)
+        return take_step(model, integrator, params, *carry, schedule, until)
 
     state, clock = _repeat(step, begin, steps, integrator, checkpoint)
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
@@ -119,6 +117,13 @@ def advance(
     keep = fault == OK
     state, clock = jax.tree.map(lambda new, old: jnp.where(keep, new, old), (state, clock), begin)
     return state, eqx.tree_at(lambda c: c.status, clock, fault)
+
+
+def take_step(model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule, until):
+    """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
+    if schedule.dt is not None:
+        return _fixed_step(model, integrator, params, state, clock, schedule)
+    return _courant_step(model, integrator, params, state, clock, schedule, until)
 
 
 def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule):

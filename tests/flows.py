@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+HOSTILE = "<script>alert('1')</script> \"&\" <img src=x onerror=alert(1)> $x^2$ {0}"
+
 
 def coordinates(sizes: dict[str, int], lengths: dict[str, float]) -> dict[str, tuple]:
     """Centre and face coordinates of a uniform grid, with CF attributes."""
@@ -138,3 +140,21 @@ def advected_pulse(n: int = 128, frames: int = 41) -> xr.Dataset:
         "variance": ("time", u.var(1), {"units": "kg2 m-6"}),
     }
     return xr.Dataset(fields, coords=coords, attrs={"title": "Advected pulse"})
+
+
+def with_gap(dataset: xr.Dataset, member: int, frame: int) -> xr.Dataset:
+    """The ensemble with one member that is not a number from `frame` on."""
+    lost = (dataset["member"] == member) & (
+        xr.DataArray(np.arange(dataset.sizes["time"]), dims="time") >= frame
+    )
+    return dataset.map(
+        lambda variable: variable.where(~lost, np.nan) if "time" in variable.dims else variable
+    )
+
+
+def noise(n: int, frames: int) -> xr.Dataset:
+    """White noise: what compresses worst."""
+    dataset = taylor_green(n, frames)
+    values = np.random.default_rng(0).standard_normal((frames, n, n), dtype=np.float32)
+    dataset["vorticity"] = (("time", "y_face", "x_face"), values)
+    return dataset

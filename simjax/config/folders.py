@@ -10,7 +10,7 @@ from typing import Any
 
 from simjax.config.locate import locate_run_folder
 from simjax.config.schema import Config
-from simjax.core.errors import ConfigurationError, InputOutputError
+from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputError
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
@@ -104,6 +104,21 @@ def _dump(plain: Any) -> str:
     import yaml
 
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+
+
+def check_same_simulation(folder: Path, config: Config) -> list[str]:
+    """Sentences about what a resumed run does differently; refused where it would be another simulation."""
+    import yaml
+
+    path = folder / ".hydra" / "config.yaml"
+    try:
+        before = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise CheckpointError(f"resume={folder}: {path} cannot be read ({error}).") from None
+    refused, allowed = resume_differences(before, config.mapping)
+    if refused:
+        raise ConfigurationError(f"resume={folder} is another simulation: {'; '.join(refused)}. Start a new run instead.")
+    return [f"On resuming, {sentence}." for sentence in allowed if not sentence.startswith("resume ")]
 
 
 def resume_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[str], list[str]]:

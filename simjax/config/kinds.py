@@ -45,14 +45,12 @@ def read_section(cls: type[Section], path: str, value: Any, problems: Problems) 
     if not isinstance(value, Mapping):
         problems.add(path, value, f"keys with values: {', '.join(fields)}")
         return None
-    for key in value:
-        if key not in fields:
-            problems.unknown(path, key, fields)
+    meant = {problems.unknown(path, key, fields) for key in value if key not in fields}
     values = {}
     for name, field in fields.items():
         if name in value:
             values[name] = field.metadata["kind"].read(join(path, name), value[name], problems)
-        elif field.default is dataclasses.MISSING:
+        elif field.default is dataclasses.MISSING and name not in meant:
             problems.say(
                 join(path, name), f"{join(path, name)} is missing: expected {field.metadata['kind'].allowed}"
             )

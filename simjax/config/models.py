@@ -63,7 +63,7 @@ class ModelSchema:
         }
 
     def formula_names(self, ndim: int) -> tuple[str, ...]:
-        """Names of the physics in formulas: the parameters, and `key_x`, ... of a key with a number per axis."""
+        """Names of the physics in formulas: parameters, and `key_x`, ... of a key with a number per axis."""
         names: list[str] = []
         for field in dataclasses.fields(self.physics):
             kind = field.metadata["kind"]
@@ -117,7 +117,7 @@ MODELS: dict[str, ModelSchema] = {
 
 
 def parameter_values(physics: Any) -> dict[str, float]:
-    """The numbers of a validated physics section by the names that formulas know: `velocity` is `velocity_x`, ..."""
+    """The numbers of a validated physics section by the names that formulas know (`velocity_x`, ...)."""
     values: dict[str, float] = {}
     for field in dataclasses.fields(physics):
         value = getattr(physics, field.name)

@@ -29,8 +29,8 @@ class Problems:
             self.paths.append(path)
             self.sentences.append(sentence)
 
-    def unknown(self, path: str, key: Any, known: Iterable[str]) -> None:
-        """An unknown key below `path`; `known` are the keys that exist there."""
+    def unknown(self, path: str, key: Any, known: Iterable[str]) -> str | None:
+        """An unknown key below `path`, where the keys `known` exist; returns what was probably meant."""
         known = list(known)
         full = join(path, str(key))
         close = closest(str(key), known)
@@ -38,6 +38,7 @@ class Problems:
             f"did you mean '{join(path, close)}'?" if close else f"known here: {', '.join(known) or 'none'}"
         )
         self.say(full, f"{full}: unknown key; {hint}")
+        return close
 
     def raise_if_any(self) -> None:
         if not self.sentences:

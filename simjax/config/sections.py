@@ -104,15 +104,14 @@ def read_boundaries(value: Mapping[str, Any], around: Surroundings) -> tuple[Axi
 def read_axis(path: str, value: Any, around: Surroundings) -> AxisBoundary | None:
     """`periodic`, a kind for both sides, or {lower: ..., upper: ...}."""
     if isinstance(value, Mapping) and "kind" not in value:
-        for key in value:
-            if key not in ("lower", "upper"):
-                around.problems.unknown(path, key, ("lower", "upper"))
-        missing = [side for side in ("lower", "upper") if side not in value]
+        sides = ("lower", "upper")
+        meant = {around.problems.unknown(path, key, sides) for key in value if key not in sides}
+        missing = [side for side in sides if side not in value and side not in meant]
         for side in missing:
             around.problems.say(
                 f"{path}.{side}", f"{path}.{side} is missing: expected a wall such as no_slip or slip"
             )
-        if missing:
+        if missing or meant:
             return None
         lower, upper = (read_wall(f"{path}.{side}", value[side], path, around) for side in ("lower", "upper"))
     else:
@@ -195,12 +194,15 @@ def read_file_source(
     path: str, value: Mapping[str, Any], field: FieldSchema, around: Surroundings
 ) -> FileSource | None:
     problems, before = around.problems, len(around.problems)
-    for key in value:
-        if key not in FILE_KEYS:
-            problems.unknown(path, key, FILE_KEYS)
+    meant = {problems.unknown(path, key, FILE_KEYS) for key in value if key not in FILE_KEYS}
     components = field.components(around.ndim)
-    file = Text(described="a path").read(f"{path}.file", value.get("file"), problems)
-    variable = value.get("variable")
+    for key in ("file", "variable"):
+        if key not in value and key not in meant:
+            problems.say(f"{path}.{key}", f"{path}.{key} is missing: expected keys file and variable")
+    if len(problems) > before:
+        return None
+    file = Text(described="a path").read(f"{path}.file", value["file"], problems)
+    variable = value["variable"]
     if len(components) == 1 and isinstance(variable, str):
         variable = [variable]
     names = ListOf(

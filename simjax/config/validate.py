@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simjax.config.kinds import ListOf, Real, read_section
+from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section
 from simjax.config.locate import input_folders, locate_run_folder
 from simjax.config.models import AXES, MODELS, ModelSchema
 from simjax.config.problems import Problems
@@ -106,7 +106,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]
     fields = {field.name: field for field in dataclasses.fields(Keys)}
     for key in mapping:
         if key not in fields:
-            problems.unknown("", key, fields)
+            _tell_unknown(key, mapping.get("model"), problems)
     values: dict[str, Any] = {}
     for name, field in fields.items():
         if name in mapping:
@@ -118,6 +118,22 @@ def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]
             values[name] = field.default
     values["model"] = MODELS.get(values["model"]) if values["model"] else None
     return values
+
+
+def _tell_unknown(key: Any, model: Any, problems: Problems) -> None:
+    """A key at the top that belongs into a section, such as `viscosity` or `end`, is told where."""
+    sections = {f.name: f.metadata["kind"].section for f in dataclasses.fields(Keys) if _is_nested(f)}
+    if model in MODELS:
+        sections["physics"] = MODELS[model].physics
+    for name, section in sections.items():
+        if key in {field.name for field in dataclasses.fields(section)}:
+            problems.say(str(key), f"{key}: unknown key; did you mean '{name}.{key}'?")
+            return
+    problems.unknown("", key, [field.name for field in dataclasses.fields(Keys)])
+
+
+def _is_nested(field: dataclasses.Field) -> bool:
+    return isinstance(field.metadata["kind"], Nested)
 
 
 def _count_axes(mapping: Mapping[str, Any]) -> int | None:
@@ -182,10 +198,9 @@ def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, A
 
 
 def _check_output_fields(output: Any, around: Surroundings) -> None:
-    known = around.schema.variables(around.ndim)
+    kind = Choice(around.schema.variables(around.ndim))
     for i, name in enumerate((output.fields if output is not None else None) or ()):
-        if name not in known:
-            around.problems.unknown(f"output.fields[{i}]", name, known)
+        kind.read(f"output.fields[{i}]", name, around.problems)
 
 
 def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: Problems) -> None:

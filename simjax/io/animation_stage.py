@@ -131,6 +131,7 @@ class LineStage(Stage):
         self.members = [order[i] for i in scene.spread(len(order), 4)]
         width, height = _LINE_SIZE
         super().__init__(scalar, frames, title, (_LEFT + width + 24, _TOP + height + _BOTTOM))
+        self.corner = (_LEFT, _TOP)
         self.position = scalar.coordinate(scalar.axes[0])
         self.profiles = np.stack([[scalar.values(i, member) for member in self.members] for i in frames])
         self.limits = scene.value_range(self.profiles)
@@ -166,7 +167,7 @@ class LineStage(Stage):
             for run in finite_runs(y):
                 points = np.column_stack([x[run], y[run]]).ravel().tolist()
                 pen.line(points, fill=round(255 * strength), width=2 * _SUPERSAMPLING, joint="curve")
-            picture.paste(colour, (_LEFT, _TOP), mask.reduce(_SUPERSAMPLING))
+            picture.paste(colour, self.corner, mask.reduce(_SUPERSAMPLING))
 
     def draw(self, index: int) -> Image.Image:
         """The picture of the `index`-th frame shown."""

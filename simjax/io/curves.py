@@ -38,16 +38,16 @@ def curve_figures(dataset: xr.Dataset) -> Iterator[tuple[str, str]]:
         yield escape(title), _drawing(instants, values / 10.0**power, logarithmic, title, time_label)
 
 
-def _drawing(
-    instants: np.ndarray, values: np.ndarray, logarithmic: bool, title: str, time_label: str
-) -> str:
+def _drawing(instants: np.ndarray, values: np.ndarray, logarithmic: bool, title: str, time_label: str) -> str:
     """One SVG element: grid, labels, and one polyline for each member without its gaps."""
     shown_y, ticks_y, labels_y = _vertical(values, logarithmic)
     low, high = (ticks_y[0], ticks_y[-1]) if logarithmic else scene.value_range(shown_y)
     begin, end = float(instants[0]), float(instants[-1])
     if begin == end:
         begin, end = begin - 0.5, end + 0.5
-    ticks_x = [t for t in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(begin, end) if begin <= t <= end]
+    ticks_x = [
+        t for t in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(begin, end) if begin <= t <= end
+    ]
     x = _LEFT + (instants - begin) / (end - begin) * (_WIDTH - _LEFT - _RIGHT)
     bottom = _HEIGHT - _BOTTOM
     parts = []
@@ -61,9 +61,7 @@ def _drawing(
         parts.append(f'<path class="grid" d="M{at:.1f} {_TOP}V{bottom}"/>')
         parts.append(f'<text x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{label}</text>')
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(
-        f'<text x="{middle:.0f}" y="{_HEIGHT - 5}" text-anchor="middle">{escape(time_label)}</text>'
-    )
+    parts.append(f'<text x="{middle:.0f}" y="{_HEIGHT - 5}" text-anchor="middle">{escape(time_label)}</text>')
     y = _TOP + (high - shown_y) / (high - low) * (bottom - _TOP)
     style = "curve" if len(y) == 1 else "curve member"
     for member in scene.spread(len(y), _MOST_MEMBERS):

@@ -42,8 +42,8 @@ def replaced(path: Path) -> Iterator[Path]:
         raise
     except OSError as error:
         raise InputOutputError(
-            f"{path} could not be written ({error}); what was there before is kept: free space or mend "
-            "the permissions of the folder, then resume."
+            f"{path} could not be written ({error}); what was there before is kept: free space or "
+            "mend the permissions of the folder, then resume."
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ class _NeverFailing:
 
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[h5py.File]:
-    """Creates an HDF5 file; where the disk is full, raises OSError after the file was closed in good order."""
+    """Creates an HDF5 file; where the disk is full, raises OSError once the file is closed in good order."""
     with open(path, "w+b", buffering=0) as unbuffered:
         target = _NeverFailing(unbuffered)
         try:

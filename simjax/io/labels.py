@@ -132,7 +132,7 @@ def metric(value: float, units: str = "") -> str:
     for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if abs(value) >= 0.9995 * 10**power:
             return f"{_three_digits(value / 10**power)} {prefix}{units}"
-    return f"{_three_digits(value)} {units}".rstrip()
+    return f"{value:.3g} {units}".rstrip()
 
 
 def _three_digits(value: float) -> str:

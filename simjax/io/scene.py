@@ -85,13 +85,15 @@ class Scalar:
     ) -> np.ndarray:
         """The values at one output time, slowest axis first; `cut` fixes the cell index along some axes.
 
-        Only what is drawn is read. Components of a vector stored on faces are averaged to cell centres; the
-        last cell, whose upper face is not stored, takes the value of its lower face.
+        Only what is drawn is read, and what is not finite becomes NaN. Components of a vector stored on
+        faces are averaged to cell centres; the last cell, whose upper face is not stored, takes the value of
+        its lower face.
         """
-        parts = [self._component(name, frame, member, cut or {}) for name in self.components]
-        if len(parts) == 1:
-            return parts[0]
-        return np.sqrt(functools.reduce(np.add, (part * part for part in parts)))
+        # Members that diverge pass through the largest numbers there are on their way to infinity.
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [self._component(name, frame, member, cut or {}) for name in self.components]
+            values = functools.reduce(np.hypot, parts)
+        return np.where(np.isfinite(values), values, np.float32(np.nan))
 
     def _component(self, name: str, frame: int, member: int | None, cut: Mapping[str, int]) -> np.ndarray:
         variable = self.dataset[name]
@@ -278,8 +280,9 @@ class ColourScale:
     def colours(self, values: np.ndarray) -> np.ndarray:
         """8-bit colours, shape `values.shape + (3,)`; what is not finite takes MISSING_COLOUR."""
         finite = np.isfinite(values)
-        scaled = (np.where(finite, values, self.lower) - self.lower) * (255.0 / (self.upper - self.lower))
-        colours = self.table[np.clip(np.rint(scaled), 0, 255).astype(np.uint8)]
+        within = np.clip(np.where(finite, values, self.lower), self.lower, self.upper)
+        steps = 255.0 / (self.upper - self.lower)
+        colours = self.table[np.clip(np.rint(within * steps - self.lower * steps), 0, 255).astype(np.uint8)]
         if not finite.all():
             colours[~finite] = MISSING_COLOUR
         return colours
@@ -298,11 +301,11 @@ def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
         largest = max(-lowest, highest)
         limit = _robust_limit(largest, np.abs(values))
         shown = limit if limit > 0 else 1.0
-        return ColourScale("balance", -shown, shown, (lowest < -limit, highest > limit))
+        return ColourScale("balance", -shown, shown, (lowest < -1.01 * limit, highest > 1.01 * limit))
     if scalar.magnitude or 0 <= lowest <= 0.1 * highest:
         limit = _robust_limit(highest, values)
         palette = "deep" if scalar.name == "speed" else "amp" if scalar.magnitude else "thermal"
-        return ColourScale(palette, 0.0, limit if limit > 0 else 1.0, (False, highest > limit))
+        return ColourScale(palette, 0.0, limit if limit > 0 else 1.0, (False, highest > 1.01 * limit))
     if highest - lowest <= 1e-6 * max(abs(lowest), abs(highest)):
         margin = 0.5 * abs(highest) or 0.5
         return ColourScale("thermal", lowest - margin, highest + margin, (False, False))
@@ -322,7 +325,7 @@ def _robust_limit(largest: float, magnitudes: np.ndarray) -> float:
     if magnitudes.size == 0:
         return largest
     usual = float(np.quantile(magnitudes, 0.998))
-    return usual if largest > 1.5 * usual > 0.015 * largest else largest
+    return usual if largest > 1.5 * usual > 1e-3 * largest else largest
 
 
 @functools.cache
@@ -349,5 +352,6 @@ def reduce_to(values: np.ndarray, most: int) -> np.ndarray:
             sizes = np.diff(np.append(starts, count)).astype(values.dtype)
             shape = [1] * values.ndim
             shape[axis] = sizes.size
-            values = np.add.reduceat(values, starts, axis=axis) / sizes.reshape(shape)
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = np.add.reduceat(values, starts, axis=axis) / sizes.reshape(shape)
     return values

@@ -14,7 +14,7 @@ from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator,
 
 from simjax.io.files import replaced
 from simjax.io.labels import common_power, number, scaled_label, tick_labels, with_units
-from simjax.io.scene import MISSING_COLOUR, ColourScale, Scalar, palette_table
+from simjax.io.scene import ColourScale, Scalar, palette_table
 
 Place = tuple[float, float, float, float]
 INK, FAINT, MUTED, ACCENT = "#22262e", "#a3aab5", "#667080", "#1f5fa8"
@@ -83,9 +83,8 @@ def axis_title(scalar: Scalar, axis: str) -> str:
 
 
 def colormap(palette: str) -> ListedColormap:
-    """A cmocean map whose missing values have the colour of gaps."""
-    missing = tuple(channel / 255 for channel in MISSING_COLOUR)
-    return ListedColormap(palette_table(palette) / 255.0, name=palette).with_extremes(bad=missing)
+    """A cmocean map for matplotlib's own collections and colour bars."""
+    return ListedColormap(palette_table(palette) / 255.0, name=palette)
 
 
 def colour_bar(sheet: Sheet, scale: ColourScale, scalar: Scalar, place: Place) -> None:

@@ -1,0 +1,272 @@
+"""The compiled functions of a run: initial state, advance, observe; one member or many, one device or many."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from simjax.build import (
+    build_model,
+    exact_errors,
+    initial_state,
+    named_values,
+    read_initial_files,
+)
+from simjax.config import Config
+from simjax.core.errors import ConfigurationError, ResourceError
+from simjax.core.grid import AXES, Grid
+from simjax.core.model import Output
+from simjax.core.varying import vary_like
+from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.core.status import OK
+from simjax.parallel import ENSEMBLE, decompose, distribute, make_mesh, prepend_axis, shardings
+from simjax.runtime import available_memory
+from simjax.simulate import Clock, Schedule, advance, take_step
+
+# Copies of the state that one step of any shipped model and scheme keeps alive at most, on one device; counted
+# from compiled programs' temporaries, rounded up.
+WORKING_COPIES = 14
+
+
+class Programs:
+    """Everything compiled for one configuration, over `values`, `state` and `clock` with a member axis or without.
+
+    `values` are the named numbers, placed on the devices; `state_specs` the partition of the state.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.dtype = jnp.dtype(config.precision)
+        self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
+        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
+        self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap)
+        self.integrator = INTEGRATORS[config.time.integrator]
+        host_values = named_values(config)
+        self.members = config.ensemble.size if any(v.ndim for v in host_values.values()) or config.ensemble.size > 1 else None
+        self.parameters = host_values
+        scalars = {name: jnp.zeros((), self.dtype) for name in host_values}
+        self.model, _ = build_model(config, self.domain.unsplit(), scalars)
+        self.outputs = self._selected(self.model.outputs())
+        self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
+        self._member = jax.eval_shape(self._member_state)
+        self._check_memory()
+        self.state_specs = self._member_specs(jax.tree.map(lambda u: self.domain.spec(u.ndim), self._member))
+        self._one = self._member_specs(PartitionSpec())
+        self.values = self._place({n: np.asarray(v, self.dtype) for n, v in host_values.items()}, self._one)
+        self._observe: Callable | None = None
+        self._advance: dict[tuple[Schedule, int], Callable] = {}
+
+    def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+        chosen = self.config.output.fields
+        return outputs if chosen is None else tuple(o for o in outputs if o.name in chosen)
+
+    def _member_state(self):
+        """One member's whole state; only its shapes and dtypes are ever asked for."""
+        domain = self.domain.unsplit()
+        values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
+        model, params = build_model(self.config, domain, values)
+        files = {
+            name: tuple(jnp.zeros(self.grid.shape, self.dtype) for _ in getattr(source, "variables", ()))
+            for name, source in self.config.initial.items()
+            if hasattr(source, "variables")
+        }
+        return initial_state(self.config, model, params, values, 0, files, self.dtype)
+
+    # ------------------------------------------------------------------ placement
+
+    def _member_specs(self, specs):
+        return specs if self.members is None else prepend_axis(specs, self._axis)
+
+    def _place(self, tree, specs):
+        """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
+        if isinstance(specs, PartitionSpec):
+            specs = jax.tree.map(lambda _: specs, tree)
+        return jax.tree.map(jax.device_put, tree, shardings(self.mesh, specs))
+
+    def _vectorise(self, fn: Callable, in_axes: tuple) -> Callable:
+        """`fn` over this device's members, all at once or in batches that fit in memory."""
+        if self.members is None:
+            return fn
+        mapped = jax.vmap(fn, in_axes=in_axes)
+        local = self.members // (self.mesh.shape[ENSEMBLE] if self._axis and self.mesh is not None else 1)
+        batch = self.config.ensemble.batch or self._fitting_batch(local)
+        if batch >= local:
+            return mapped
+
+        def in_batches(*args):
+            shared = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is None]
+            own = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is not None]
+
+            def one(own_args):
+                rest, each = iter(shared), iter(own_args)
+                return fn(*(next(rest) if axis is None else next(each) for axis in in_axes))
+
+            return jax.lax.map(one, own, batch_size=batch)
+
+        return in_batches
+
+    def _compile(self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=()) -> Callable:
+        return distribute(self._vectorise(fn, in_axes), self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+
+    # ------------------------------------------------------------------ memory
+
+    def state_bytes(self) -> int:
+        """Bytes of one member's state on one device."""
+        devices = math.prod(dict(self.mesh.shape)[name] for name in self.domain.names) if self.mesh else 1
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._member)) // devices
+
+    def _memory(self) -> int | None:
+        limit = self.config.limits.memory
+        return int(limit * 2**30) if limit is not None else available_memory()
+
+    def _fitting_batch(self, local: int) -> int:
+        memory = self._memory()
+        if memory is None:
+            return local
+        room = memory // 2 - local * 2 * self.state_bytes()
+        return max(1, min(local, room // (WORKING_COPIES * self.state_bytes())))
+
+    def _check_memory(self) -> None:
+        memory = self._memory()
+        members = 1 if self.members is None else self.members // self.config.mesh.ensemble
+        state = self.state_bytes()
+        needed = state * (2 * members + WORKING_COPIES)
+        if memory is not None and needed > memory:
+            raise ResourceError(
+                f"about {needed / 2**30:.1f} GiB per device are needed ({members} member(s) x 2 states of "
+                f"{state / 2**30:.2f} GiB and {WORKING_COPIES} working copies), {memory / 2**30:.1f} GiB are there; "
+                "use a coarser grid.shape, precision=float32, a smaller ensemble.size or more devices (mesh.x, mesh.y)."
+            )
+
+    # ------------------------------------------------------------------ programs
+
+    def start(self) -> tuple[Any, Clock, list[str]]:
+        """The initial state and clock, and sentences about files that were read.
+
+        Raises:
+            ConfigurationError: a field is not finite at some cell.
+        """
+        files, notes = read_initial_files(self.config, self.grid)
+        placed = self._place({n: tuple(c.astype(self.dtype) for c in f) for n, f in files.items()}, self.domain.spec())
+        members = np.arange(self.members or 1, dtype=np.int32)
+        member = self._place(members if self.members is not None else members[0], self._one)
+
+        def begin(values, member, files):
+            model, params = build_model(self.config, self.domain, values)
+            return initial_state(self.config, model, params, values, member, files, self.dtype)
+
+        file_specs = jax.tree.map(lambda _: self.domain.spec(), placed)
+        state = self._compile(begin, (0, 0, None), (self._one, self._one, file_specs), self.state_specs)(
+            self.values, member, placed
+        )
+        self._check_finite(state)
+        return state, self._zero_clock(), notes
+
+    def _zero_clock(self) -> Clock:
+        clock = jax.tree.map(np.asarray, Clock.zero(self.dtype))
+        if self.members is not None:
+            clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (self.members,)), clock)
+        return self._place(clock, self._one)
+
+    def _check_finite(self, state) -> None:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            bad = np.argwhere(~np.isfinite(np.asarray(leaf)))
+            if len(bad):
+                raise ConfigurationError(
+                    f"initial{_field_name(path)} is not finite at index {tuple(int(i) for i in bad[0])} "
+                    f"({len(bad)} such cells); check its formula or file."
+                )
+
+    def stable_dt(self, state) -> float:
+        """The smallest stable step of all members at Courant number one, on the host."""
+
+        def limit(values, state):
+            model, params = build_model(self.config, self.domain, values)
+            return model.domain.min(model.stable_dt(state, vary_like(params, state)))
+
+        program = self._compile(limit, (0, 0), (self._one, self.state_specs), self._one)
+        return float(np.min(np.asarray(program(self.values, state))))
+
+    def advance(self, schedule: Schedule, steps: int) -> Callable:
+        """Compiled `(values, state, clock, until) -> (state, clock)`; the state is donated."""
+        key = schedule, steps
+        if key not in self._advance:
+
+            def forward(values, state, clock, until):
+                model, params = build_model(self.config, self.domain, vary_like(values, state))
+                return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
+
+            specs = (self._one, self.state_specs, self._one, PartitionSpec())
+            self._advance[key] = self._compile(forward, (0, 0, 0, None), specs, (self.state_specs, self._one), (1,))
+        return self._advance[key]
+
+    def observe(self) -> Callable:
+        """Compiled `(values, state, clock, t) -> (fields, diagnostics)`."""
+        if self._observe is None:
+            names = [output.name for output in self.outputs]
+
+            def look(values, state, clock, t):
+                values = vary_like(values, state)
+                model, params = build_model(self.config, self.domain, values)
+                fields = model.observe(t, state, params)
+                diagnostics = model.diagnostics(t, state, params)
+                diagnostics |= exact_errors(self.config, model, fields, values, t)
+                limit = model.domain.min(model.stable_dt(state, params))
+                diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
+                # A frozen member has no fields at this time.
+                good = clock.status == OK
+                return jax.tree.map(
+                    lambda u: jnp.where(good, u, jnp.nan), ({name: fields[name] for name in names}, diagnostics)
+                )
+
+            specs = (self._one, self.state_specs, self._one, PartitionSpec())
+            fields = {name: self._member_specs(self.domain.spec()) for name in names}
+            self._observe = self._compile(look, (0, 0, 0, None), specs, (fields, self._one))
+        return self._observe
+
+    def copy(self, state, clock):
+        """A copy that outlives donation."""
+        return jax.tree.map(jnp.copy, (state, clock))
+
+    def template(self):
+        """Shapes, dtypes and shardings of (state, clock), to restore a checkpoint onto these devices."""
+        clock = jax.eval_shape(lambda: Clock.zero(self.dtype))
+        specs = self.state_specs, jax.tree.map(lambda _: self._one, clock)
+        lead = () if self.members is None else (self.members,)
+        return jax.tree.map(
+            lambda leaf, sharding: jax.ShapeDtypeStruct(lead + leaf.shape, leaf.dtype, sharding=sharding),
+            (self._member, clock),
+            shardings(self.mesh, specs),
+        )
+
+    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+        """Which field became not finite first, where and at which step: `steps` steps again, one by one."""
+        single = self._single_step(schedule)
+        for _ in range(steps):
+            state, clock = single(self.values, state, clock, jnp.asarray(2**30, jnp.int32))
+            for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+                bad = np.argwhere(~np.isfinite(np.asarray(leaf)))
+                if len(bad):
+                    step = int(np.max(np.asarray(clock.step)))
+                    return f"{_field_name(path)} at index {tuple(int(i) for i in bad[0])}, step {step}"
+        return "a field that the steps one by one did not reproduce"
+
+    def _single_step(self, schedule: Schedule) -> Callable:
+        def forward(values, state, clock, until):
+            model, params = build_model(self.config, self.domain, vary_like(values, state))
+            return take_step(model, self.integrator, params, state, clock, schedule, until)
+
+        specs = (self._one, self.state_specs, self._one, PartitionSpec())
+        return self._compile(forward, (0, 0, 0, None), specs, (self.state_specs, self._one))
+
+
+def _field_name(path) -> str:
+    """`.velocity[1]` as a user would write it: `.velocity_y`."""
+    text = jax.tree_util.keystr(path)
+    for number, axis in enumerate(AXES):
+        text = text.replace(f"[{number}]", f"_{axis}")
+    return text

@@ -1,0 +1,125 @@
+"""The process around a run: precision, devices, memory, signals, provenance."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+
+from simjax.config import Config
+from simjax.core.errors import ResourceError
+
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name)
+)
+PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
+
+
+def set_up_jax(config: Config) -> None:
+    """Set the precision before the first array; on a CPU, present as many virtual devices as the mesh asks for.
+
+    Raises:
+        ResourceError: the mesh needs more devices than there are.
+    """
+    import jax
+
+    if config.precision == "float64":
+        jax.config.update("jax_enable_x64", True)
+    needed = config.mesh.devices
+    if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        try:
+            jax.config.update("jax_num_cpu_devices", needed)
+        except RuntimeError:
+            pass  # jax has started already, in a program that uses simjax as a library: its devices stand
+    present = jax.device_count()
+    if needed > present:
+        raise ResourceError(
+            f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed} devices are asked for, {present} are present "
+            f"({jax.devices()[0].device_kind}); choose sizes whose product is at most {present}."
+        )
+
+
+def available_memory() -> int | None:
+    """Bytes free for arrays on one device, or None where nobody says."""
+    import jax
+
+    device = jax.local_devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+    return free // jax.local_device_count()
+
+
+class StopSignals:
+    """A context in which the first SIGTERM, SIGINT or SIGUSR1 asks for a stop and a second one acts at once."""
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in SIGNALS:
+            try:
+                self._previous[number] = signal.signal(number, self._note)
+            except ValueError:  # not the main thread: the program around us keeps its own signals
+                break
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number).name
+        signal.signal(number, signal.SIG_DFL)
+
+    def __exit__(self, *exception) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)  # pyright: ignore[reportArgumentType]
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide what a run computes and writes."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def git_state() -> Mapping[str, str | int]:
+    """Commit and cleanliness of the checkout that simjax runs from; empty strings outside one."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return {"simjax_git_commit": "", "simjax_git_dirty": 0}
+
+    def git(*arguments: str) -> str:
+        try:
+            return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5).stdout.strip()
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+
+    return {"simjax_git_commit": git("rev-parse", "HEAD"), "simjax_git_dirty": int(bool(git("status", "--porcelain")))}
+
+
+def device_name() -> str:
+    """How many devices of which kind, as a report names them."""
+    import jax
+
+    kind = jax.devices()[0].device_kind
+    name = f"{platform.processor() or platform.machine()} CPU" if kind == "cpu" else kind
+    return f"{jax.device_count()} x {name}" if jax.device_count() > 1 else name
+
+
+def command_line() -> str:
+    """How this process was called."""
+    return " ".join([Path(sys.executable).name, "-m simjax.run", *sys.argv[1:]])

@@ -1,0 +1,146 @@
+"""One device, many devices, overlap, ensembles and the compiler's own partitioner: the same numbers.
+
+Every model of `cases.CASES` runs in every layout that its grid admits. State and gradients are compared with those of the
+undecomposed program; they differ only by the order of sums, so the bounds are a few hundred and 1e5 roundings.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import CASES
+from jax.sharding import PartitionSpec
+
+from simjax.core.domain import Domain
+from simjax.parallel import decompose, distribute, make_mesh, prepend_axis, shardings
+
+STATE_TOLERANCE, GRADIENT_TOLERANCE = 1e-12, 1e-10
+LAYOUTS = {
+    1: {"8": ({"x": 8}, False), "4 overlap": ({"x": 4}, True)},
+    2: {
+        "2x4": ({"x": 2, "y": 4}, False),
+        "4x2": ({"x": 4, "y": 2}, False),
+        "8x1": ({"x": 8}, False),
+        "2x4 overlap": ({"x": 2, "y": 4}, True),
+        "1x1 overlap": ({}, True),
+    },
+    3: {"2x2x2": ({"x": 2, "y": 2, "z": 2}, False), "2x2x2 overlap": ({"x": 2, "y": 2, "z": 2}, True)},
+}
+SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
+COMBINATIONS = [(case, layout) for case in CASES for layout in LAYOUTS[case.grid.ndim]]
+EXPLICIT = [pair for pair in COMBINATIONS if pair[0].name.startswith("transport")]
+
+
+def named(pairs):
+    return pytest.mark.parametrize("case, layout", pairs, ids=[f"{case.name} {layout}" for case, layout in pairs])
+
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def differentiated(run):
+    """(params, state) -> ((loss, final state), gradients with respect to both), compiled as one program."""
+    return jax.jit(jax.value_and_grad(run, argnums=(0, 1), has_aux=True))
+
+
+@functools.cache
+def undecomposed(case):
+    """The program on one device and its initial state."""
+    return differentiated(case.runner(Domain(case.grid))), case.initial_state()
+
+
+@functools.cache
+def reference(case, member):
+    """Loss, final state and gradients of one ensemble member on one device."""
+    program, state = undecomposed(case)
+    return program(case.member(member), state)
+
+
+def specs_of(case, domain):
+    return case.build(domain).partition_specs(undecomposed(case)[1], case.params())
+
+
+def assert_close(found, expected, tolerance, what):
+    """Each array within `tolerance` of its largest entry."""
+    for path, wanted in jax.tree.leaves_with_path(expected):
+        scale = np.abs(wanted).max()
+        assert scale > 0, f"{what}{jax.tree_util.keystr(path)} vanishes: nothing is tested"
+    errors = jax.tree.map(lambda a, b: np.abs(np.asarray(a) - np.asarray(b)).max() / np.abs(b).max(), found, expected)
+    for path, error in jax.tree.leaves_with_path(errors):
+        assert error <= tolerance, f"{what}{jax.tree_util.keystr(path)} differs by {error:.1e} of its scale"
+
+
+def assert_same_run(found, expected):
+    (loss, state), gradients = found
+    (wanted_loss, wanted_state), wanted_gradients = expected
+    assert_close((loss, state), (wanted_loss, wanted_state), STATE_TOLERANCE, "state")
+    assert_close(gradients, wanted_gradients, GRADIENT_TOLERANCE, "gradient")
+
+
+@named(COMBINATIONS)
+def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout):
+    sizes, overlap = LAYOUTS[case.grid.ndim][layout]
+    mesh = make_mesh(sizes)
+    domain = decompose(case.grid, mesh, overlap=overlap)
+    state_specs, params_specs = specs_of(case, domain)
+    run = distribute(
+        case.runner(domain), mesh, in_specs=(params_specs, state_specs), out_specs=(PartitionSpec(), state_specs)
+    )
+    assert_same_run(differentiated(run)(case.params(), undecomposed(case)[1]), reference(case, 0))
+
+
+@each_case
+def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
+    mesh = make_mesh({"ensemble": 2, **SPACE[case.grid.ndim]})
+    domain = decompose(case.grid, mesh)
+    state_specs, params_specs = (prepend_axis(specs, "ensemble") for specs in specs_of(case, domain))
+    run = distribute(
+        jax.vmap(case.runner(domain)), mesh,
+        in_specs=(params_specs, state_specs), out_specs=(PartitionSpec("ensemble"), state_specs),
+    )  # fmt: skip
+
+    def total(params, state):
+        losses, final = run(params, state)
+        return jnp.sum(losses), (losses, final)
+
+    members = 4
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(case.member(k) for k in range(members)))
+    state = jax.tree.map(lambda u: jnp.stack([u] * members), undecomposed(case)[1])
+    (_, outcome), gradients = differentiated(total)(params, state)
+    for k in range(members):
+        found = jax.tree.map(lambda leaf, k=k: leaf[k], (outcome, gradients))
+        assert_same_run(found, reference(case, k))
+
+
+@each_case
+def test_compiler_partitioned_program_agrees(case):
+    """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
+    mesh = make_mesh({1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim])
+    state_specs, params_specs = specs_of(case, decompose(case.grid, mesh))
+    program, state = undecomposed(case)
+    found = program(
+        jax.device_put(case.params(), shardings(mesh, params_specs)), jax.device_put(state, shardings(mesh, state_specs))
+    )
+    assert_same_run(found, reference(case, 0))
+
+
+@functools.cache
+def forward(case):
+    return jax.jit(case.runner(Domain(case.grid)))(case.params(), undecomposed(case)[1])[1]
+
+
+@named(EXPLICIT)
+def test_explicit_model_is_bitwise_equal_on_every_layout(case, layout):
+    """No sum over cells enters an explicit step, so not even a rounding may differ."""
+    sizes, overlap = LAYOUTS[case.grid.ndim][layout]
+    mesh = make_mesh(sizes)
+    domain = decompose(case.grid, mesh, overlap=overlap)
+    state_specs, params_specs = specs_of(case, domain)
+    run = distribute(
+        lambda params, state: case.runner(domain)(params, state)[1], mesh,
+        in_specs=(params_specs, state_specs), out_specs=state_specs,
+    )  # fmt: skip
+    found = run(case.params(), undecomposed(case)[1])
+    np.testing.assert_array_equal(found.concentration, forward(case).concentration)
