@@ -47,7 +47,7 @@ def advected_scalar(domain: Domain, dtype=np.float32) -> Case:
     velocity = np.array(VELOCITY[: grid.ndim])
     params = advection_diffusion.Params(jnp.asarray(VISCOSITY, dtype), jnp.asarray(velocity, dtype))
     h = np.array(grid.spacing)
-    # A quarter of what forward Euler allows: with central advection it needs dt <= 2 kappa / |a|^2 besides the diffusive limit.
+    # A quarter of what forward Euler allows: central advection needs dt <= 2 kappa / |a|^2, diffusion h^2.
     limit = min(2 * VISCOSITY / float(velocity @ velocity), 1 / (2 * VISCOSITY * float(np.sum(h**-2.0))))
     return Case(model, params, advection_diffusion.State(jnp.asarray(scalar, dtype)), 0.25 * limit)
 

@@ -26,18 +26,18 @@ STEPPERS = {
 
 
 def build(shape, physics, convection: str, integrator: str):
-    """jax-cfd's step function, with its default pressure solve (real FFT)."""
+    """jax-cfd's step function, with its default pressure solve (real FFT).
+
+    `convection` is linear, which is simjax's scheme, or van_leer, which jax-cfd takes by itself.
+    """
     grid = cfd.grids.Grid(shape, domain=((0, 2 * np.pi),) * 2)
     dt = physics["dt"]
-    # None is jax-cfd's own choice, van Leer; linear interpolation is simjax's scheme.
-    linear = None
-    if convection == "linear":
 
-        def linear(v):
-            return tuple(advection.advect_linear(u, v, dt) for u in v)
+    def linear(v):
+        return tuple(advection.advect_linear(u, v, dt) for u in v)
 
     step = cfd.equations.semi_implicit_navier_stokes(
-        density=1.0, viscosity=physics["viscosity"], dt=dt, grid=grid, convect=linear,
+        density=1.0, viscosity=physics["viscosity"], dt=dt, grid=grid, convect=linear if convection == "linear" else None,
         forcing=cfd.forcings.kolmogorov_forcing(grid, scale=physics["force"], k=physics["wavenumber"]),
         time_stepper=STEPPERS[integrator],
     )  # fmt: skip

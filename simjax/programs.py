@@ -252,7 +252,7 @@ class Programs:
                 bad = np.argwhere(~np.isfinite(np.asarray(leaf)))
                 if len(bad):
                     step = int(np.max(np.asarray(clock.step)))
-                    return f"{_field_name(path)} at index {tuple(int(i) for i in bad[0])}, step {step}"
+                    return f"{_field_name(path)[1:]} at index {tuple(int(i) for i in bad[0])}, step {step}"
         return "a field that the steps one by one did not reproduce"
 
     def _single_step(self, schedule: Schedule) -> Callable:

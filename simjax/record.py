@@ -241,10 +241,9 @@ class Record:
 
     def fail(self, message: str, pace: Pace, elapsed: float) -> None:
         """Close a run whose fields are no longer numbers."""
-        self.tell(message)
         self._close(complete=False)
         self._write_report(f"failed: {message}", pace, elapsed)
-        self._say_goodbye("failed")
+        self._say_goodbye(f"failed: {message}", shown="failed")
 
     def abandon(self) -> None:
         """Leave the files as they are after an error in the host loop; nothing is hidden by a second error."""
@@ -291,13 +290,15 @@ class Record:
     def _resume_command(self) -> str:
         return f"python -m simjax.run resume={shlex.quote(str(self.folder))}"
 
-    def _say_goodbye(self, outcome: str) -> str:
+    def _say_goodbye(self, outcome: str, shown: str | None = None) -> str:
         """Log the outcome and end the display with how to open, how to resume and where the report is."""
         self._log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {outcome}\n")
         self._log.close()
         if self.display is not None:
-            lines = [outcome, f"  report  {self.folder / 'report.html'}"] if self.config.output.report else [outcome]
-            lines.append(f"  open    simjax.open_run({str(self.folder)!r}), or {self.folder.name}/fields.m0000.vtkhdf in ParaView")
-            lines.append(f"  resume  {self._resume_command()} time.end=...")
+            lines = [shown or outcome]
+            if self.config.output.report:
+                lines.append(f"  report  {self.folder / 'report.html'}")
+            lines.append(f"  open    simjax.open_run({str(self.folder)!r}); ParaView: {self.folder / 'fields.m0000.vtkhdf'}")
+            lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome

@@ -1,4 +1,4 @@
-"""Configurations: typed and complete when valid; every mistake of a configuration refused, all of them at once."""
+"""Configurations: typed and complete when valid; every mistake refused, all of them at once."""
 
 import copy
 from pathlib import Path
@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import yaml
 
-from simjax.config import MODELS, compose, conf_folder, expand_sweep, list_experiments, load_config, sample_members
+from simjax.config import (
+    MODELS,
+    compose,
+    conf_folder,
+    expand_sweep,
+    list_experiments,
+    load_config,
+    sample_members,
+)
 from simjax.config import validate as validate_mapping
 from simjax.config.composition import compose_from_run
 from simjax.config.folders import (
@@ -91,14 +99,19 @@ def test_walls():
             FLOW,
             {
                 "boundaries.x": "slip",
-                "boundaries.y": {"lower": "no_slip", "upper": {"kind": "no_slip", "velocity": ["sin(t)*x", 0]}},
+                "boundaries.y": {
+                    "lower": "no_slip",
+                    "upper": {"kind": "no_slip", "velocity": ["sin(t)*x", 0]},
+                },
             },
         )
     )
     x, y = config.boundaries
     assert x.lower.kind == x.upper.kind == "slip" and not x.periodic
     assert y.lower.values[0].constant == 0.0 and y.upper.values[0].text == "sin(t)*x"
-    plate = validate_mapping(changed(DYE, {"boundaries.y": {"lower": {"kind": "dirichlet", "value": 2}, "upper": "neumann"}}))
+    plate = validate_mapping(
+        changed(DYE, {"boundaries.y": {"lower": {"kind": "dirichlet", "value": 2}, "upper": "neumann"}})
+    )
     assert plate.boundaries[1].lower.values[0].constant == 2.0
     assert plate.boundaries[1].upper.values[0].constant == 0.0
 
@@ -122,8 +135,16 @@ MISTAKES = {
     "key of a section": (FLOW, {"end": 1}, ["end: unknown key", "did you mean 'time.end'"]),
     "key nearly right": (changed(FLOW, {"physics": {"visc": 1}}), {}, ["did you mean 'physics.viscosity'"]),
     "unknown key, nearest": (FLOW, {"grid.shpe": [1]}, ["grid.shpe", "did you mean 'grid.shape'"]),
-    "unknown key of the model": (FLOW, {"physics.diffusivity": 1}, ["physics.diffusivity", "known here: viscosity, drag"]),
-    "unknown key, deep": (FLOW, {"boundaries.y": {"lower": "slip", "uper": "slip"}}, ["boundaries.y.uper", "boundaries.y.upper"]),
+    "unknown key of the model": (
+        FLOW,
+        {"physics.diffusivity": 1},
+        ["physics.diffusivity", "known here: viscosity, drag"],
+    ),
+    "unknown key, deep": (
+        FLOW,
+        {"boundaries.y": {"lower": "slip", "uper": "slip"}},
+        ["boundaries.y.uper", "boundaries.y.upper"],
+    ),
     "word for a number": (FLOW, {"physics.viscosity": "abc"}, ["physics.viscosity = 'abc'", ">= 0"]),
     "quoted number": (FLOW, {"physics.viscosity": "1e-3"}, ["without quotes"]),
     "negative": (FLOW, {"physics.viscosity": -1.0}, ["physics.viscosity = -1.0", ">= 0"]),
@@ -154,8 +175,16 @@ MISTAKES = {
     "name with a slash": (FLOW, {"experiment_name": "../up"}, ["experiment_name"]),
     "wall": (FLOW, {"boundaries.y": "no_slp"}, ["did you mean 'no_slip'"]),
     "wall of another model": (DYE, {"boundaries.y": "slip"}, ["dirichlet, neumann"]),
-    "wall value": (FLOW, {"boundaries.y": {"kind": "slip", "velocity": [1, 0]}}, ["boundaries.y.velocity: unknown key"]),
-    "flow through a wall": (FLOW, {"boundaries.y": {"kind": "no_slip", "velocity": [0, 1]}}, ["velocity[1] = 1", "inflow"]),
+    "wall value": (
+        FLOW,
+        {"boundaries.y": {"kind": "slip", "velocity": [1, 0]}},
+        ["boundaries.y.velocity: unknown key"],
+    ),
+    "flow through a wall": (
+        FLOW,
+        {"boundaries.y": {"kind": "no_slip", "velocity": [0, 1]}},
+        ["velocity[1] = 1", "inflow"],
+    ),
     "inflow of nothing": (FLOW, {"boundaries.x": "inflow"}, ["boundaries.x.velocity is missing"]),
     "half periodic": (FLOW, {"boundaries.x": {"lower": "periodic", "upper": "slip"}}, ["both sides"]),
     "one wall": (FLOW, {"boundaries.x": {"lower": "slip"}}, ["boundaries.x.upper is missing"]),
@@ -169,33 +198,77 @@ MISTAKES = {
     "initial nan": (DYE, {"initial.concentration": float("nan")}, ["initial.concentration", "finite"]),
     "noise later": (FLOW, {"forcing.velocity": ["noise(3)", 0]}, ["initial conditions only"]),
     "exact": (FLOW, {"exact.velocity_z": "x"}, ["did you mean 'exact.velocity_"]),
-    "no such file": (FLOW, {"initial.velocity": {"file": "no.nc", "variable": ["u", "v"]}}, ["no.nc", "no such file"]),
-    "file without a name": (FLOW, {"initial.velocity": {"variable": ["u", "v"]}}, ["initial.velocity.file is missing"]),
-    "one variable of two": (FLOW, {"initial.velocity": {"file": "no.nc", "variable": "u"}}, ["velocity_x, velocity_y"]),
-    "file key": (FLOW, {"initial.velocity": {"fil": "no.nc", "variable": ["u", "v"]}}, ["did you mean 'initial.velocity.file'"]),
+    "no such file": (
+        FLOW,
+        {"initial.velocity": {"file": "no.nc", "variable": ["u", "v"]}},
+        ["no.nc", "no such file"],
+    ),
+    "file without a name": (
+        FLOW,
+        {"initial.velocity": {"variable": ["u", "v"]}},
+        ["initial.velocity.file is missing"],
+    ),
+    "one variable of two": (
+        FLOW,
+        {"initial.velocity": {"file": "no.nc", "variable": "u"}},
+        ["velocity_x, velocity_y"],
+    ),
+    "file key": (
+        FLOW,
+        {"initial.velocity": {"fil": "no.nc", "variable": ["u", "v"]}},
+        ["did you mean 'initial.velocity.file'"],
+    ),
     "parameter named x": (FLOW, {"parameters.x": 1.0}, ["parameters.x"]),
     "parameter of physics": (FLOW, {"parameters.viscosity": 1.0}, ["choose another name"]),
     "velocity of another rank": (DYE, {"physics.velocity": [1.0]}, ["physics.velocity", "2 number(s)"]),
-    "mesh does not divide": (FLOW, {"grid.shape": [100, 8], "mesh.x": 8}, ["use 96 or 104 cells", "mesh.x=5"]),
+    "mesh does not divide": (
+        FLOW,
+        {"grid.shape": [100, 8], "mesh.x": 8},
+        ["use 96 or 104 cells", "mesh.x=5"],
+    ),
     "mesh axis without a grid axis": (FLOW, {"mesh.z": 2}, ["mesh.z = 2", "has no axis z"]),
     "members on the mesh": (FLOW, {"ensemble.size": 6, "mesh.ensemble": 4}, ["ensemble.size=8"]),
     "batch": (FLOW, {"ensemble.size": 2, "ensemble.batch": 4}, ["ensemble.batch = 4"]),
-    "vary what": (FLOW, {"ensemble.vary": {"physics": {"viscosty": {"uniform": [1, 2]}}}}, ["did you mean 'ensemble.vary.physics.viscosity'"]),
-    "vary how": (FLOW, {"ensemble.vary": {"physics": {"viscosity": {"unifrom": [1, 2]}}}}, ["uniform, log_uniform"]),
-    "vary below the range": (FLOW, {"ensemble.vary": {"physics": {"viscosity": {"uniform": [-1, 2]}}}}, ["uniform[0] = -1", ">= 0"]),
+    "vary what": (
+        FLOW,
+        {"ensemble.vary": {"physics": {"viscosty": {"uniform": [1, 2]}}}},
+        ["did you mean 'ensemble.vary.physics.viscosity'"],
+    ),
+    "vary how": (
+        FLOW,
+        {"ensemble.vary": {"physics": {"viscosity": {"unifrom": [1, 2]}}}},
+        ["uniform, log_uniform"],
+    ),
+    "vary below the range": (
+        FLOW,
+        {"ensemble.vary": {"physics": {"viscosity": {"uniform": [-1, 2]}}}},
+        ["uniform[0] = -1", ">= 0"],
+    ),
     "logarithm of zero": (FLOW, {"ensemble.vary": {"physics.viscosity": {"log_uniform": [0, 1]}}}, ["> 0"]),
-    "vary backwards": (FLOW, {"ensemble.vary": {"physics.viscosity": {"uniform": [2, 1]}}}, ["lower number first"]),
-    "values per member": (FLOW, {"ensemble.size": 3, "ensemble.vary": {"physics.viscosity": {"values": [1, 2]}}}, ["list of 3"]),
+    "vary backwards": (
+        FLOW,
+        {"ensemble.vary": {"physics.viscosity": {"uniform": [2, 1]}}},
+        ["lower number first"],
+    ),
+    "values per member": (
+        FLOW,
+        {"ensemble.size": 3, "ensemble.vary": {"physics.viscosity": {"values": [1, 2]}}},
+        ["list of 3"],
+    ),
     "folder outside": (FLOW, {"output.folder": "../../.."}, ["output.folder", "below output.root=outputs"]),
     "absolute folder": (FLOW, {"output.folder": "/etc"}, ["output.folder = '/etc'"]),
-    "fields": (FLOW, {"output.fields": ["velocity_w"]}, ["output.fields[0] = 'velocity_w'", "did you mean 'velocity_"]),
+    "fields": (
+        FLOW,
+        {"output.fields": ["velocity_w"]},
+        ["output.fields[0] = 'velocity_w'", "did you mean 'velocity_"],
+    ),
     "flag": (FLOW, {"output.report": "yes"}, ["true or false"]),
     "section is a number": (FLOW, {"time": 3}, ["time = 3", "keys with values"]),
     "bits": (FLOW, {"output.rounding_bits": 60}, ["<= 52"]),
     "target": (FLOW, {"physics._target_": "os.system"}, ["physics._target_", "calls nothing"]),
     "partial": (FLOW, {"initial": {"velocity": [{"_partial_": True}]}}, ["_partial_"]),
     "environment": (FLOW, {"title": "${oc.env:HOME}"}, ["title", "${oc.env:HOME}"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -223,7 +296,15 @@ def test_all_mistakes_are_told_at_once():
         )
     )
     assert said.startswith("7 problems in the configuration:")
-    for path in ("modle", "physics.viscosity", "grid.shape[0]", "time.end", "boundaries.y", "initial.velocity[0]", "seed"):
+    for path in (
+        "modle",
+        "physics.viscosity",
+        "grid.shape[0]",
+        "time.end",
+        "boundaries.y",
+        "initial.velocity[0]",
+        "seed",
+    ):
         assert f"\n  {path}" in said, said
 
 
@@ -237,7 +318,9 @@ def test_hostile_depth_is_refused():
 # ---- files
 
 
-def experiment(folder: Path, text: str, name: str = "mine", header: str = "# @package _global_\n# Mine\n") -> Path:
+def experiment(
+    folder: Path, text: str, name: str = "mine", header: str = "# @package _global_\n# Mine\n"
+) -> Path:
     (folder / "experiment").mkdir(exist_ok=True)
     (folder / "experiment" / f"{name}.yaml").write_text(header + text, encoding="utf-8")
     return folder
@@ -248,12 +331,19 @@ MINE = "physics: {viscosity: 0.1}\ntime: {end: 2.0}\n"
 
 def test_own_experiment_in_own_folder(tmp_path):
     config = load_config("mine", ["seed=4"], config_dir=experiment(tmp_path, MINE))
-    assert (config.experiment_name, config.physics.viscosity, config.time.end, config.seed) == ("mine", 0.1, 2.0, 4)
+    assert (config.experiment_name, config.physics.viscosity, config.time.end, config.seed) == (
+        "mine",
+        0.1,
+        2.0,
+        4,
+    )
 
 
 def test_own_experiment_may_build_on_another(tmp_path):
     experiment(tmp_path, MINE, "base")
-    config = load_config("mine", config_dir=experiment(tmp_path, "defaults: [base, _self_]\ntime: {end: 3.0}\n"))
+    config = load_config(
+        "mine", config_dir=experiment(tmp_path, "defaults: [base, _self_]\ntime: {end: 3.0}\n")
+    )
     assert config.time.end == 3.0 and config.physics.viscosity == 0.1
 
 
@@ -267,7 +357,10 @@ def test_spellings_and_order_of_overrides(spelling, at):
 
 
 FILE_MISTAKES = {
-    "unknown key": ("physics: {viscosity: 1}\ntime: {edn: 2}\n", "time.edn: unknown key; did you mean 'time.end'"),
+    "unknown key": (
+        "physics: {viscosity: 1}\ntime: {edn: 2}\n",
+        "time.edn: unknown key; did you mean 'time.end'",
+    ),
     "octal": (MINE + "seed: 010\n", "line 5: 010 is an octal number to YAML; write 10"),
     "base 60": (MINE + "limits: {wall_clock: 12:30}\n", "line 5: 12:30 is a number of base 60"),
     "no": ("physics: {viscosity: no}\n", "physics.viscosity = False"),
@@ -318,7 +411,9 @@ def test_reference_bomb(tmp_path):
 
 
 def test_reference_to_another_key(tmp_path):
-    config = load_config("mine", config_dir=experiment(tmp_path, MINE + "parameters: {nu: '${physics.viscosity}'}\n"))
+    config = load_config(
+        "mine", config_dir=experiment(tmp_path, MINE + "parameters: {nu: '${physics.viscosity}'}\n")
+    )
     assert config.parameters == {"nu": 0.1}
 
 
@@ -451,7 +546,11 @@ def test_a_member_is_the_same_whatever_the_size():
     few = sample_members(validate_mapping(VARIED))
     many = sample_members(validate_mapping(changed(VARIED, {"ensemble.size": 1024})))
     alone = sample_members(
-        validate_mapping(changed(FLOW, {"ensemble": {"size": 18, "vary": {"physics.viscosity": {"log_uniform": [1e-4, 1e-2]}}}}))
+        validate_mapping(
+            changed(
+                FLOW, {"ensemble": {"size": 18, "vary": {"physics.viscosity": {"log_uniform": [1e-4, 1e-2]}}}}
+            )
+        )
     )
     for path in ("physics.viscosity", "parameters.a"):
         assert np.array_equal(few[path], many[path][:64])
@@ -478,7 +577,9 @@ def test_another_seed_is_another_sample():
 
 
 def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path):
-    config = validate_mapping(changed(FLOW, {"output.root": str(tmp_path / "out"), "experiment_name": "flow"}))
+    config = validate_mapping(
+        changed(FLOW, {"output.root": str(tmp_path / "out"), "experiment_name": "flow"})
+    )
     folders = {new_run_folder(config) for _ in range(20)}
     assert len(folders) == 20 and all(folder.parent == tmp_path / "out" / "flow" for folder in folders)
 
@@ -497,7 +598,9 @@ def test_a_link_out_of_the_root_is_refused(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "root" / "link").symlink_to(tmp_path / "elsewhere")
-    assert "output.folder" in refusal(changed(FLOW, {"output.root": str(tmp_path / "root"), "output.folder": "link"}))
+    assert "output.folder" in refusal(
+        changed(FLOW, {"output.root": str(tmp_path / "root"), "output.folder": "link"})
+    )
 
 
 def test_a_root_that_is_a_file(tmp_path):
@@ -522,7 +625,10 @@ def test_the_run_to_resume(tmp_path):
 def test_a_run_keeps_its_configuration(tmp_path):
     config = load_config("cavity", ["seed=3", "time.end=1.5"])
     write_hydra_folder(tmp_path, config)
-    assert yaml.safe_load((tmp_path / ".hydra" / "overrides.yaml").read_text())[-2:] == ["seed=3", "time.end=1.5"]
+    assert yaml.safe_load((tmp_path / ".hydra" / "overrides.yaml").read_text())[-2:] == [
+        "seed=3",
+        "time.end=1.5",
+    ]
     again = compose_from_run(tmp_path / ".hydra" / "config.yaml", ["time.end=2.5"]).config()
     assert (again.seed, again.time.end, again.experiment_name) == (3, 2.5, "cavity")
     assert resume_differences(config.mapping, again.mapping) == ([], ["time.end was 1.5 and is 2.5 now"])
@@ -530,7 +636,9 @@ def test_a_run_keeps_its_configuration(tmp_path):
 
 def test_what_a_resumed_run_may_change():
     old = validate_mapping(FLOW).mapping
-    new = changed(FLOW, {"physics.viscosity": 2e-3, "mesh.x": 2, "precision": "float64", "time.output_every": 0.5})
+    new = changed(
+        FLOW, {"physics.viscosity": 2e-3, "mesh.x": 2, "precision": "float64", "time.output_every": 0.5}
+    )
     refused, allowed = resume_differences(old, validate_mapping(new).mapping)
     assert [sentence.split()[0] for sentence in refused] == ["physics.viscosity", "precision"]
     assert [sentence.split()[0] for sentence in allowed] == ["mesh.x", "time.output_every"]

@@ -120,6 +120,16 @@ def test_a_cut_reads_the_plane_that_its_title_names():
         np.testing.assert_allclose(speed.values(1, cut=cut), speed.values(1).take(4, axis), rtol=1e-6)
 
 
+def test_a_run_that_diverged_is_shown_up_to_its_last_finite_frame():
+    dataset = flows.taylor_green(16, 21)
+    main = scene.scalars(dataset)[0]
+    assert scene.last_finite(main) == 20
+    for lost in range(21):
+        later = xr.DataArray(np.arange(21) >= lost, dims="time")
+        main = scene.scalars(dataset.assign(vorticity=dataset["vorticity"].where(~later, np.inf)))[0]
+        assert scene.last_finite(main) == max(lost - 1, 0)
+
+
 def test_what_is_drawn_first():
     assert [s.name for s in scene.scalars(flows.taylor_green(8, 1))] == ["vorticity", "speed", "pressure"]
     assert scene.scalars(flows.taylor_green_3d(8, 1))[0].name == "vorticity_magnitude"

@@ -1,4 +1,4 @@
-"""Initial fields from files: exact where they must be, of second order where they are regridded, refused otherwise."""
+"""Initial fields from files: exact where they can be, of second order where regridded, refused otherwise."""
 
 import io
 import struct
@@ -26,7 +26,9 @@ def write_netcdf4(path, values, dims=("y", "x"), coordinates=None, name="c", **a
             if dim not in file:
                 line = (coordinates or {}).get(dim)
                 scale = file.create_dataset(dim, data=np.zeros(values.shape[axis]) if line is None else line)
-                scale.make_scale(dim if line is not None else "This is a netCDF dimension but not a netCDF variable.")
+                scale.make_scale(
+                    dim if line is not None else "This is a netCDF dimension but not a netCDF variable."
+                )
         dataset = file.create_dataset(name, data=values)
         for axis, dim in enumerate(dims):
             dataset.dims[axis].attach_scale(file[dim])
@@ -96,7 +98,9 @@ def test_three_dimensions(tmp_path):
 def test_one_dimension_and_one_cell(tmp_path):
     np.savez(tmp_path / "a.npz", c=np.arange(5.0), one=np.array([2.0]))
     line = Grid((5,), (0.0,), (1.0,))
-    assert np.array_equal(read_field(tmp_path / "a.npz", "c", line, (CENTER,), periodic=(True,))[0], np.arange(5.0))
+    assert np.array_equal(
+        read_field(tmp_path / "a.npz", "c", line, (CENTER,), periodic=(True,))[0], np.arange(5.0)
+    )
     values, notes = read_field(tmp_path / "a.npz", "one", line, (CENTER,), periodic=(True,))
     assert np.array_equal(values, np.full(5, 2.0)) and "constant along x" in notes[0]
 
@@ -113,7 +117,9 @@ def test_time_and_member_are_chosen(tmp_path):
 
 
 def test_descending_coordinates_are_turned(tmp_path):
-    path = write_netcdf4(tmp_path / "a", RANDOM, coordinates={"y": centers(4, 0, 2)[::-1], "x": centers(6, 0, 3)})
+    path = write_netcdf4(
+        tmp_path / "a", RANDOM, coordinates={"y": centers(4, 0, 2)[::-1], "x": centers(6, 0, 3)}
+    )
     assert np.array_equal(read(path)[0], RANDOM[::-1].T)
 
 
@@ -164,7 +170,9 @@ def test_a_periodic_file_may_start_anywhere(tmp_path):
     x = centers(16)
     field = np.cos(2 * np.pi * x) + np.sin(4 * np.pi * x)
     grid = Grid((16,), (0,), (1,))
-    shifted = write_netcdf4(tmp_path / "a", np.roll(field, -5), ("x",), coordinates={"x": np.roll(x, -5) + (np.arange(16) > 10)})
+    shifted = write_netcdf4(
+        tmp_path / "a", np.roll(field, -5), ("x",), coordinates={"x": np.roll(x, -5) + (np.arange(16) > 10)}
+    )
     values, _ = read_field(shifted, "c", grid, (CENTER,), periodic=(True,))
     np.testing.assert_allclose(values, field, rtol=0, atol=1e-13)  # coordinates are wrapped to rounding
 
@@ -223,8 +231,14 @@ def test_fill_values_are_not_finite(tmp_path):
 
 
 def test_missing_variable(tmp_path):
-    refused(write_netcdf4(tmp_path / "a", RANDOM, name="velocity"), "no variable 'velocty'; did you mean 'velocity'?", name="velocty")
-    refused(write_classic(tmp_path / "b", RANDOM, name="velocity"), "did you mean 'velocity'?", name="velocty")
+    refused(
+        write_netcdf4(tmp_path / "a", RANDOM, name="velocity"),
+        "no variable 'velocty'; did you mean 'velocity'?",
+        name="velocty",
+    )
+    refused(
+        write_classic(tmp_path / "b", RANDOM, name="velocity"), "did you mean 'velocity'?", name="velocty"
+    )
     np.savez(tmp_path / "c.npz", velocity=RANDOM)
     refused(tmp_path / "c.npz", "did you mean 'velocity'?", name="velocty")
     refused(tmp_path / "c.npz", "it holds velocity", name="q")
@@ -234,7 +248,10 @@ def test_wrong_rank(tmp_path):
     np.savez(tmp_path / "a.npz", c=RANDOM[0])
     refused(tmp_path / "a.npz", "has shape (6,); expected the 2 axes (y, x)")
     refused(write_netcdf4(tmp_path / "b", RANDOM[0], ("x",)), "axes (x) of shape (6,); expected (y, x)")
-    refused(write_netcdf4(tmp_path / "c", np.stack([RANDOM] * 3), ("z", "y", "x")), "3 values along 'z'; the grid has axes x y")
+    refused(
+        write_netcdf4(tmp_path / "c", np.stack([RANDOM] * 3), ("z", "y", "x")),
+        "3 values along 'z'; the grid has axes x y",
+    )
     refused(write_netcdf4(tmp_path / "d", RANDOM, ("band", "x")), "4 values along 'band'")
 
 
@@ -248,11 +265,19 @@ def test_units(tmp_path):
     path = write_netcdf4(tmp_path / "a", RANDOM, units="cm/s")
     refused(path, "is in 'cm/s'; expected 'm s-1'", units="m s-1")
     assert "units" not in read(write_netcdf4(tmp_path / "b", RANDOM, units="m/s"), units="m s-1")[1][0]
-    assert "no units in the file, taken as m s-1" in read(write_netcdf4(tmp_path / "c", RANDOM), units="m s-1")[1][0]
+    assert (
+        "no units in the file, taken as m s-1"
+        in read(write_netcdf4(tmp_path / "c", RANDOM), units="m s-1")[1][0]
+    )
 
 
 def test_spellings_of_units():
-    assert unit_powers("m/s") == unit_powers("m s-1") == unit_powers("m s**-1") == unit_powers("meters.second^-1")
+    assert (
+        unit_powers("m/s")
+        == unit_powers("m s-1")
+        == unit_powers("m s**-1")
+        == unit_powers("meters.second^-1")
+    )
     assert unit_powers("1") == unit_powers("") == unit_powers("-") == {}
     assert unit_powers("kg/m3") == unit_powers("kg m-3") != unit_powers("kg m-2")
     assert unit_powers("degrees_C") == "degrees_C"
@@ -273,7 +298,9 @@ def npz_that_claims(path, shape):
 
 def test_sizes_are_checked_before_memory_is_taken(tmp_path):
     refused(npz_that_claims(tmp_path / "a.npz", (2**20, 2**20)), "claims 8.19e+03 GiB")
-    refused(npz_that_claims(tmp_path / "b.npz", (100, 100)), "claims shape (100, 100)", error=InputOutputError)
+    refused(
+        npz_that_claims(tmp_path / "b.npz", (100, 100)), "claims shape (100, 100)", error=InputOutputError
+    )
     with h5py.File(tmp_path / "c.h5", "w") as file:
         file.create_dataset("c", shape=(2**20, 2**20), dtype="f8", chunks=(64, 64))
     refused(tmp_path / "c.h5", "claims 8.19e+03 GiB")

@@ -111,12 +111,15 @@ def test_hostile_text_stays_text(tmp_path):
     dataset["vorticity"].attrs["long_name"] = flows.HOSTILE
     dataset["kinetic_energy"].attrs.update(long_name=flows.HOSTILE, units=flows.HOSTILE)
     dataset["time"].attrs["units"] = flows.HOSTILE
+    plain = ("title", "description", "command", "resume_command", "device", "run_id", "started", "outcome")
     report = full_report(
-        title=flows.HOSTILE, description=flows.HOSTILE, verdicts=[Verdict(flows.HOSTILE, flows.HOSTILE, flows.HOSTILE, True)],
-        config_yaml=yaml.safe_dump({"title": flows.HOSTILE}), defaults_yaml="", command=flows.HOSTILE, resume_command=flows.HOSTILE,
-        versions={flows.HOSTILE: flows.HOSTILE}, device=flows.HOSTILE, run_id=flows.HOSTILE, started=flows.HOSTILE, outcome=flows.HOSTILE,
+        **dict.fromkeys(plain, flows.HOSTILE),
+        verdicts=[Verdict(flows.HOSTILE, flows.HOSTILE, flows.HOSTILE, True)],
+        config_yaml=yaml.safe_dump({"title": flows.HOSTILE}),
+        defaults_yaml="",
+        versions={flows.HOSTILE: flows.HOSTILE},
         notes=[flows.HOSTILE],
-    )  # fmt: skip
+    )
     (tmp_path / "a 'quoted' <i>\"name\".txt").touch()
     page = Page(written(tmp_path, dataset, report))
     assert not {"script", "i"} & set(page.tags)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,10 @@ class Composition:
     experiment: str | None
 
     def config(self) -> Config:
-        return validate(self.mapping, folders=input_folders(self.folders[1:]), overrides=self.overrides)
+        config = validate(self.mapping, folders=input_folders(self.folders[1:]), overrides=self.overrides)
+        known = {experiment.name: experiment for experiment in list_experiments(self.folders)}
+        experiment = known.get(config.experiment_name)
+        return replace(config, description=experiment.description if experiment is not None else "")
 
 
 class InspectedSource(FileConfigSource):

@@ -72,6 +72,7 @@ def validate(
     if schema is not None and keys["ensemble"] is not None:
         ensemble = _read_ensemble(keys["ensemble"], schema, parameters, keys["mesh"], problems)
     problems.raise_if_any()
+    assert schema is not None
     values = {**keys, **sections, "physics": physics, "parameters": parameters, "grid": grid, "time": time}
     values |= {"model": schema.name, "ensemble": ensemble}
     config = Config(**values, overrides=tuple(overrides))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,14 +16,13 @@ from simjax.core.errors import ConfigurationError
 from simjax.io import scene
 from simjax.io.animation_stage import LineStage, PlaneStage
 from simjax.io.files import replaced
+from simjax.io.webp import animated_webp, frame_durations
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _MOST_FRAMES = 150
 _SIZE_LIMIT = 1_500_000
-_LOOP_MS, _SHORTEST_MS, _LONGEST_MS, _LAST_MS = 9_000, 40, 250, 900
-_METHOD = 2  # of libwebp, 0 to 6: from 3 on it takes twice the time for 5 % fewer bytes
 # Coarser and coarser: WebP quality, scale of the picture, and every how many frames.
 _LADDER = (
     (82, 1.0, 1),
@@ -69,39 +67,20 @@ def encode_webp(draw: Callable[[int], Image.Image], count: int, size_limit: int)
     encoded = b""
     for quality, scale, skip in _LADDER[_first_rung(draw, count, size_limit) :]:
         shown = sorted({*range(0, count, skip), count - 1})
-        encoded = _encode(draw, shown, quality, scale)
+        encoded = animated_webp((_scaled(draw(i), scale) for i in shown), len(shown), quality)
         if len(encoded) <= size_limit:
             break
     return encoded
 
 
-def _encode(draw: Callable[[int], Image.Image], shown: Sequence[int], quality: int, scale: float) -> bytes:
-    durations = frame_durations(len(shown))
-    pictures = (_scaled(draw(i), scale) for i in shown)
-    stream = io.BytesIO()
-    # Without key frames (kmax=0) only the rectangle that changes is stored, so the margins cost nothing.
-    next(pictures).save(
-        stream,
-        "WEBP",
-        save_all=True,
-        append_images=pictures,
-        duration=durations,
-        loop=0,
-        quality=quality,
-        method=_METHOD,
-        kmin=0,
-        kmax=0,
-    )
-    return stream.getvalue()
-
-
 def _first_rung(draw: Callable[[int], Image.Image], count: int, size_limit: int) -> int:
     """Where on the ladder to begin, from the sizes of an animation of three frames and of its first."""
-    shown = sorted({0, count // 4, 3 * count // 4})
+    samples = [draw(i) for i in sorted({0, count // 4, 3 * count // 4})]
     for rung, (quality, scale, skip) in enumerate(_LADDER):
-        first = len(_encode(draw, shown[:1], quality, scale))
-        each = (len(_encode(draw, shown, quality, scale)) - first) / max(1, len(shown) - 1)
-        if first + each * (count / skip - 1) <= 0.97 * size_limit:
+        pictures = [_scaled(sample, scale) for sample in samples]
+        first = len(animated_webp(pictures[:1], 1, quality))
+        rest = len(animated_webp(pictures, len(pictures), quality)) - first
+        if first + rest / max(1, len(samples) - 1) * (count / skip - 1) <= 0.97 * size_limit:
             return rung
     return len(_LADDER) - 1
 
@@ -111,12 +90,6 @@ def _scaled(picture: Image.Image, scale: float) -> Image.Image:
         return picture
     size = (round(picture.width * scale), round(picture.height * scale))
     return picture.resize(size, Image.Resampling.LANCZOS)
-
-
-def frame_durations(count: int) -> list[int]:
-    """Milliseconds for each frame: about nine seconds in all, and a rest on the last one."""
-    each = round(min(max(_LOOP_MS / count, _SHORTEST_MS), _LONGEST_MS))
-    return [each] * (count - 1) + [max(each, _LAST_MS)]
 
 
 def _ffmpeg() -> str:

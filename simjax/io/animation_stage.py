@@ -19,14 +19,15 @@ _LEFT, _TOP, _BOTTOM, _BAR_ROOM, _GAP, _PANEL_TITLE = 64, 56, 48, 96, 26, 24
 _AREA, _LONGEST = 176_000, 640  # pixels of all panels together; of one side
 _LINE_SIZE = (600, 300)
 _SUPERSAMPLING = 3
+_BOLD = 1.15  # how much wider bold letters are than the font that measures them
 _LINE_COLOURS = ((31, 95, 168), (200, 82, 40), (35, 131, 87), (122, 70, 160))
 
 
 class Stage:
-    """A picture with fixed surroundings: the title left, the time right, and room for the panels."""
+    """A picture of `size` pixels with fixed surroundings; the panels end at the pixel column `right`."""
 
-    def __init__(self, scalar: Scalar, frames: Sequence[int], title: str, size: tuple[int, int]):
-        self.scalar, self.frames = scalar, frames
+    def __init__(self, scalar: Scalar, frames: Sequence[int], title: str, size: tuple[int, int], right: int):
+        self.scalar, self.right = scalar, right
         self.times = scene.frame_labels(scalar.dataset, frames)
         self.size = size
         self.sheet = Sheet(size[0] / _DPI, size[1] / _DPI, _DPI)
@@ -38,12 +39,16 @@ class Stage:
         self._write_title(title)
 
     def _write_title(self, title: str) -> None:
-        widest = max(self.font.getlength(label) for label in self.times)
-        room = self.size[0] - _LEFT - widest - 24
-        below = self.scalar.label + (f", mid-plane {self.place}" if self.place else "")
-        self.sheet.text(_LEFT / _DPI, 0.09, _shortened(title, room, self.font), size=11, bold=True)
-        self.sheet.text(_LEFT / _DPI, 0.3, below, size=NORMAL, color=MUTED)
-        self.time_at = (self.size[0] - 12 - widest, 8)
+        """Title and scalar, the latter beside the time; both are shortened to the room there is."""
+        # The position comes first because the colour bar repeats the name should it be cut off.
+        below = f"{self.place} (mid-plane), {self.scalar.label}" if self.place else self.scalar.label
+        beside = max(self.font.getlength(label) for label in self.times) + 16
+        if self.font.getlength(below) > self.right - _LEFT - beside:
+            self.right = self.size[0] - 12
+        above = _shortened(title, (self.size[0] - _LEFT - 12) / _BOLD, self.font)
+        self.sheet.text(_LEFT / _DPI, 0.08, above, size=11, bold=True)
+        below = _shortened(below, self.right - _LEFT - beside, self.font)
+        self.sheet.text(_LEFT / _DPI, 0.32, below, size=NORMAL, color=MUTED)
 
     def background(self) -> Image.Image:
         """The surroundings as matplotlib drew them."""
@@ -52,7 +57,9 @@ class Stage:
         return Image.fromarray(np.ascontiguousarray(pixels))
 
     def write_time(self, picture: Image.Image, frame: int) -> None:
-        ImageDraw.Draw(picture).text(self.time_at, self.times[frame], font=self.font, fill=INK)
+        """The time, right-aligned over the panels: what changes stays in one rectangle with them."""
+        at = (self.right, 46)
+        ImageDraw.Draw(picture).text(at, self.times[frame], font=self.font, fill=INK, anchor="rs")
 
 
 class PlaneStage(Stage):
@@ -76,7 +83,7 @@ class PlaneStage(Stage):
         ]
         width = self.corners[columns - 1][0] + self.panel[0] + _BAR_ROOM
         height = self._row_top(rows - 1) + self.panel[1] + _BOTTOM
-        super().__init__(scalar, frames, title, (width, height))
+        super().__init__(scalar, frames, title, (width, height), width - _BAR_ROOM)
         self.planes = [[self._plane(frame, member) for member in self.members] for frame in frames]
         self.scale = scene.colour_scale(scalar, [plane for planes in self.planes for plane in planes])
         self._surround(columns)
@@ -130,7 +137,8 @@ class LineStage(Stage):
         order = scene.member_order(dataset)
         self.members = [order[i] for i in scene.spread(len(order), 4)]
         width, height = _LINE_SIZE
-        super().__init__(scalar, frames, title, (_LEFT + width + 24, _TOP + height + _BOTTOM))
+        size = (_LEFT + width + 24, _TOP + height + _BOTTOM)
+        super().__init__(scalar, frames, title, size, _LEFT + width)
         self.corner = (_LEFT, _TOP)
         self.position = scalar.coordinate(scalar.axes[0])
         self.profiles = np.stack([[scalar.values(i, member) for member in self.members] for i in frames])
@@ -200,9 +208,9 @@ def _fitted(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def _shortened(text: str, room: float, font: ImageFont.FreeTypeFont) -> str:
-    # A bold letter is about 1.12 times as wide as the font that measures here.
-    while text and 1.12 * font.getlength(text + "…") > room:
+    """The text, or as much of its beginning as fits into so many pixels, with an ellipsis."""
+    if font.getlength(text) <= room:
+        return text
+    while text and font.getlength(text + "…") > room:
         text = text[:-1]
-        if 1.12 * font.getlength(text + "…") <= room:
-            return text.rstrip() + "…"
-    return text
+    return text.rstrip() + "…"

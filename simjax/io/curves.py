@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from simjax.io import scene
-from simjax.io.labels import common_power, number, scaled_label, tick_labels, title_case, with_units
+from simjax.io.labels import number, tick_labels, with_units
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,19 +27,14 @@ def curve_figures(dataset: xr.Dataset) -> Iterator[tuple[str, str]]:
     if instants.size == 0:
         return
     for name in scene.diagnostics(dataset):
-        values = scene.curves(dataset, name)
-        attributes = dataset[name].attrs
-        label = str(attributes.get("long_name") or title_case(name))
-        logarithmic = scene.wide_range(values, 1e3)
-        largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
-        power = 0 if logarithmic else common_power(largest)
-        title = scaled_label(label[:1].upper() + label[1:], str(attributes.get("units", "1")), power)
+        values, title = scene.scaled_curves(dataset, name)
         time_label = with_units("t", scene.time_units(dataset))
-        yield escape(title), _drawing(instants, values / 10.0**power, logarithmic, title, time_label)
+        yield escape(title), _drawing(instants, values, title, time_label)
 
 
-def _drawing(instants: np.ndarray, values: np.ndarray, logarithmic: bool, title: str, time_label: str) -> str:
-    """One SVG element: grid, labels, and one polyline for each member without its gaps."""
+def _drawing(instants: np.ndarray, values: np.ndarray, title: str, time_label: str) -> str:
+    """One SVG element: grid, labels, and one line for each member, broken at its gaps."""
+    logarithmic = scene.wide_range(values, scene.DECADES)
     shown_y, ticks_y, labels_y = _vertical(values, logarithmic)
     low, high = (ticks_y[0], ticks_y[-1]) if logarithmic else scene.value_range(shown_y)
     begin, end = float(instants[0]), float(instants[-1])

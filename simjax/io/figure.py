@@ -114,20 +114,30 @@ def _rows(dataset: xr.Dataset) -> list[Row]:
 def _field_rows(drawable: Sequence[Scalar]) -> list[Row]:
     """The main scalar over time, then its other mid-planes in 3-D, or the speed beside a vorticity in 2-D."""
     main = drawable[0]
-    last = main.dataset.sizes["time"] - 1
+    last = scene.last_finite(main)
     frames = scene.spread(last + 1, 4)
     over_time = _panels(main, frames, "z")
     if len(main.axes) == 3:
         shown = sorted({frames[len(frames) // 2], last})
         across = [panel for axis in ("y", "x") for panel in _panels(main, shown, axis)]
         scale = scene.colour_scale(main, [panel.values for panel in [*over_time, *across]])
-        level = PanelRow(main, over_time, f"{main.label} on the mid-plane across z", scale)
+        level = PanelRow(
+            main, over_time, f"{main.label} on the mid-plane across z{_until(main, last)}", scale
+        )
         return [level, PanelRow(main, across, f"{main.label} on the mid-planes across y and x", scale)]
-    rows = [PanelRow(main, over_time, main.label)]
+    rows = [PanelRow(main, over_time, main.label + _until(main, last))]
     if rows[0].rows == 1:
         speeds = [other for other in drawable[1:] if other.name == "speed"]
         rows.extend(PanelRow(speed, _panels(speed, frames, "z"), speed.label) for speed in speeds)
     return [*rows]
+
+
+def _until(scalar: Scalar, last: int) -> str:
+    """A note where the run went on after its last finite frame."""
+    if last == scalar.dataset.sizes["time"] - 1:
+        return ""
+    instant = float(scene.times(scalar.dataset)[last])
+    return f" (not finite after t = {quantity(instant, scene.time_units(scalar.dataset), 4)})"
 
 
 def _panels(scalar: Scalar, frames: Sequence[int], normal: str) -> list[Panel]:

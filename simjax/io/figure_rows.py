@@ -13,7 +13,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm, Normalize
 
 from simjax.io import scene
-from simjax.io.labels import common_power, scaled_label, title_case, with_units
+from simjax.io.labels import with_units
 from simjax.io.scene import ColourScale, Scalar
 from simjax.io.sheet import (
     ACCENT,
@@ -137,7 +137,7 @@ class LineRow:
 
     def _profiles(self, axes: Axes) -> None:
         dataset = self.scalar.dataset
-        chosen = scene.spread(dataset.sizes["time"], 6)
+        chosen = scene.spread(scene.last_finite(self.scalar) + 1, 6)
         labels = scene.frame_labels(dataset, chosen)
         position = self.scalar.coordinate(self.scalar.axes[0])
         colours = colormap("dense")(np.linspace(0.25, 0.9, len(chosen)))
@@ -190,7 +190,7 @@ class CurveRow:
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         instants = scene.times(self.dataset)
         for name, axes in zip(self.names, _side_by_side(sheet, left, top, len(self.names)), strict=True):
-            values, label = _scaled(self.dataset, name)
+            values, label = scene.scaled_curves(self.dataset, name)
             if values.shape[0] == 1:
                 marker = "o" if np.isfinite(values).sum() == 1 else ""
                 axes.plot(instants, values[0], color=ACCENT, linewidth=1.4, marker=marker, markersize=4)
@@ -219,9 +219,9 @@ class ScatterRow:
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         parameter = scene.varied_parameters(self.dataset)[self.parameter]
-        unit = str(self.dataset[self.parameter].attrs.get("units", "1"))
+        unit = scene.units_of(self.dataset, self.parameter)
         for name, axes in zip(self.names, _side_by_side(sheet, left, top, len(self.names)), strict=True):
-            values, label = _scaled(self.dataset, name)
+            values, label = scene.scaled_curves(self.dataset, name)
             final = values[:, -1]
             axes.plot(parameter, final, "o", color=ACCENT, markersize=3.5, alpha=0.75, markeredgewidth=0)
             if scene.wide_range(parameter, 20):
@@ -235,17 +235,6 @@ def _side_by_side(sheet: Sheet, left: float, top: float, count: int) -> list[Axe
     columns = max(3, count)
     width = (_INNER - (columns - 1) * _CURVE_GAP) / columns
     return [sheet.axes(left + i * (width + _CURVE_GAP), top, width, _CURVE_HEIGHT) for i in range(count)]
-
-
-def _scaled(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, str]:
-    """A diagnostic as (member, time) without its power of ten, and the label that states both."""
-    values = scene.curves(dataset, name)
-    attributes = dataset[name].attrs
-    label = str(attributes.get("long_name") or title_case(name))
-    largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
-    power = 0 if scene.wide_range(values, 1e3) else common_power(largest)
-    text = scaled_label(label[:1].upper() + label[1:], str(attributes.get("units", "1")), power)
-    return values / 10.0**power, text
 
 
 def _name_curve(axes: Axes, label: str) -> None:
@@ -265,7 +254,7 @@ def _set_value_range(axes: Axes, values: np.ndarray) -> None:
     if finite.size == 0:
         axes.set_ylim(0, 1)
         _say_empty(axes)
-    elif scene.wide_range(values, 1e3):
+    elif scene.wide_range(values, scene.DECADES):
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.5 * max(finite[finite > 0].min(), 1e-16 * finite.max()))
     else:
@@ -293,7 +282,7 @@ def _member_lines(
         if sheet is not None:
             box = axes.get_position()
             place = (box.x1 * sheet.width + 0.12, (1 - box.y1) * sheet.height, 0.1, box.height * sheet.height)
-            label = with_units(scene.short(name), str(dataset[name].attrs.get("units", "1")))
+            label = with_units(scene.short(name), scene.units_of(dataset, name))
             parameter_bar(sheet, ScalarMappable(norm, colormap("thermal")), label, place)
     axes.add_collection(collection)
     axes.autoscale_view()

@@ -161,7 +161,8 @@ def _follow(file: Any, variable: str, path: Path) -> Any:
     """The object behind a name, link by link: an external link would open another file unasked."""
     import h5py
 
-    here, parts, links = file, [part for part in variable.split("/") if part], 0
+    here: Any = file
+    parts, links = [part for part in variable.split("/") if part], 0
     if not parts:
         raise _missing(path, variable, _dataset_names(file))
     while parts:

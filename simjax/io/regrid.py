@@ -44,26 +44,25 @@ def regrid_axis(
     position the value is held. Raises AxisMismatch when the file does not reach the grid's outermost values.
     """
     count = values.shape[0]
-    if positions is None:
-        if count == target.count:
-            return values, None
-        width = (target.upper - target.lower) / count
-        positions = target.lower + (np.arange(count) + 0.5) * width
-    if positions.shape[0] > 1 and positions[0] > positions[-1]:
-        values, positions = values[::-1], positions[::-1]
-    if np.any(np.diff(positions) <= 0.0) or not np.all(np.isfinite(positions)):
+    if positions is None and count == target.count:
+        return values, None
+    width = (target.upper - target.lower) / count
+    line = target.lower + (np.arange(count) + 0.5) * width if positions is None else positions
+    if count > 1 and line[0] > line[-1]:
+        values, line = values[::-1], line[::-1]
+    if np.any(np.diff(line) <= 0.0) or not np.all(np.isfinite(line)):
         raise AxisMismatch(f"the coordinate {target.name} is neither increasing nor decreasing")
     if count == 1:
         return np.repeat(values, target.count, axis=0), f"constant along {target.name}"
     tolerance = SAME * target.spacing
-    if count == target.count and np.allclose(positions, target.positions, rtol=0.0, atol=tolerance):
+    if count == target.count and np.allclose(line, target.positions, rtol=0.0, atol=tolerance):
         return values, None
-    values, positions = _cover(values, positions, target)
-    source_spacing = (positions[-1] - positions[0]) / (positions.shape[0] - 1)
+    values, line = _cover(values, line, target)
+    source_spacing = (line[-1] - line[0]) / (line.shape[0] - 1)
     told = f"along {target.name} ({count} to {target.count})"
     if source_spacing < target.spacing * (1.0 - PERIOD_TOLERANCE):
-        return _cell_means(values, positions, target), f"averaged {told}"
-    interpolated = _interpolate(values, positions, target.positions)
+        return _cell_means(values, line, target), f"averaged {told}"
+    interpolated = _interpolate(values, line, target.positions)
     return interpolated, f"interpolated linearly {told}"
 
 

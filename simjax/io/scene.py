@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simjax.core.errors import InputOutputError
-from simjax.io.labels import number, quantity, time_labels, title_case
+from simjax.io.labels import common_power, number, quantity, scaled_label, time_labels, title_case
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,6 +21,7 @@ MISSING_COLOUR = (214, 216, 220)
 _FACE = "_face"
 _DIAGNOSTIC_ORDER = ("kinetic_energy", "enstrophy", "max_divergence", "courant")
 _SAMPLES = 1_000_000
+DECADES = 1e3  # a diagnostic over a wider range is shown on a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Scalar:
     def axis_label(self, axis: str) -> tuple[str, str]:
         """Name and units of the coordinate along `axis`."""
         name = self.dimension(axis)
-        return axis, str(self.dataset[name].attrs.get("units", "1")) if name in self.dataset.coords else "1"
+        return axis, units_of(self.dataset, name) if name in self.dataset.coords else "1"
 
     def mid_plane(self, normal: str) -> tuple[dict[str, int], str]:
         """In 3-D the cut through the middle across `normal`, and its position as text; else nothing."""
@@ -139,16 +140,25 @@ def scalars(dataset: xr.Dataset) -> list[Scalar]:
         if len(components) == 1:
             plain.append(_scalar(dataset, components[0]))
             continue
-        units = str(dataset[components[0]].attrs.get("units", "1"))
+        units = units_of(dataset, components[0])
         name = "speed" if vector == "velocity" else f"{vector}_magnitude"
         magnitudes.append(Scalar(dataset, name, tuple(components), title_case(name), units))
     return sorted(plain + magnitudes, key=_rank)
 
 
 def _scalar(dataset: xr.Dataset, name: str) -> Scalar:
-    attributes = dataset[name].attrs
-    label = str(attributes.get("long_name") or title_case(name))
-    return Scalar(dataset, name, (name,), label[:1].upper() + label[1:], str(attributes.get("units", "1")))
+    return Scalar(dataset, name, (name,), label_of(dataset, name), units_of(dataset, name))
+
+
+def label_of(dataset: xr.Dataset, name: str) -> str:
+    """The long name of a variable where it says more than the name, with a capital."""
+    long_name = str(dataset[name].attrs.get("long_name") or name)
+    return title_case(name) if long_name == name else long_name[:1].upper() + long_name[1:]
+
+
+def units_of(dataset: xr.Dataset, name: str) -> str:
+    """The units of a variable, `1` where it has none."""
+    return str(dataset[name].attrs.get("units", "1"))
 
 
 def _vector_of(name: str, variable: xr.DataArray) -> str:
@@ -176,6 +186,14 @@ def diagnostics(dataset: xr.Dataset) -> list[str]:
     return sorted(names, key=lambda name: order.get(name, len(order)))
 
 
+def scaled_curves(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, str]:
+    """A diagnostic as (member, time) without its power of ten, and the label that states both."""
+    values = curves(dataset, name)
+    largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+    power = 0 if wide_range(values, DECADES) else common_power(largest)
+    return values / 10.0**power, scaled_label(label_of(dataset, name), units_of(dataset, name), power)
+
+
 def curves(dataset: xr.Dataset, name: str) -> np.ndarray:
     """A diagnostic as (member, time), with one member where there is no ensemble; infinities are gaps."""
     variable = dataset[name]
@@ -194,12 +212,23 @@ def times(dataset: xr.Dataset) -> np.ndarray:
 
 
 def time_units(dataset: xr.Dataset) -> str:
-    return str(dataset["time"].attrs.get("units", "1")) if "time" in dataset.coords else "1"
+    return units_of(dataset, "time") if "time" in dataset.coords else "1"
 
 
 def frame_labels(dataset: xr.Dataset, frames: Sequence[int]) -> list[str]:
     """`t = 0.25 s` for each of these frames."""
     return time_labels([float(value) for value in times(dataset)[list(frames)]], time_units(dataset))
+
+
+def last_finite(scalar: Scalar) -> int:
+    """The last frame with finite values, found by bisection: a run that diverged does not come back."""
+    cut, _ = scalar.mid_plane("z")
+    low, high = 0, scalar.dataset.sizes["time"] - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        finite = np.isfinite(scalar.values(middle, cut=cut)).any()
+        low, high = (middle, high) if finite else (low, middle - 1)
+    return low
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -304,7 +333,7 @@ def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
         return ColourScale("balance", -shown, shown, (lowest < -1.01 * limit, highest > 1.01 * limit))
     if scalar.magnitude or 0 <= lowest <= 0.1 * highest:
         limit = _robust_limit(highest, values)
-        palette = "deep" if scalar.name == "speed" else "amp" if scalar.magnitude else "thermal"
+        palette = "haline" if scalar.name == "speed" else "amp" if scalar.magnitude else "thermal"
         return ColourScale(palette, 0.0, limit if limit > 0 else 1.0, (False, highest > 1.01 * limit))
     if highest - lowest <= 1e-6 * max(abs(lowest), abs(highest)):
         margin = 0.5 * abs(highest) or 0.5

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
-from simjax.core.varying import cast_varying
-from simjax.solvers.transforms import FOURIER, Transform
+from simjax.solvers.transforms import FOURIER, Transform, eigenvalue
 
 Placement = tuple[tuple[str, ...], ...]
 """For each spatial axis, the mesh axes over which it is cut, outermost first."""
@@ -105,17 +103,19 @@ class SpectralBasis:
         """Eigenvalues per axis of the second difference for this block's part of the spectrum, shaped to broadcast."""
         result = []
         for axis, (n, h) in enumerate(zip(self.domain.grid.shape, self.domain.grid.spacing, strict=True)):
-            values = jnp.asarray(self._axis_eigenvalues(axis, n, h), dtype)
             names = self._placement[axis]
-            if names:
-                count = math.prod(self._sizes[name] for name in names)
-                values = cast_varying(values.reshape(count, n // count), names)
-                values = lax.dynamic_index_in_dim(values, lax.axis_index(names), keepdims=False)
+            if axis in self._joint:
+                values = self._complex_eigenvalues(axis, n, h, dtype)
+            else:
+                block = n // math.prod(self._sizes[name] for name in names)
+                first = lax.axis_index(names) * block if names else 0
+                index = (first + jnp.arange(block, dtype=jnp.int32)).astype(dtype)
+                values = self.transforms[axis].eigenvalues(index, n, h)
             result.append(values.reshape(tuple(-1 if k == axis else 1 for k in range(self.domain.grid.ndim))))
         return tuple(result)
 
-    def _axis_eigenvalues(self, axis: int, n: int, h: float) -> np.ndarray:
-        if axis not in self._joint:
-            return self.transforms[axis].eigenvalues(n, h)
-        wavenumbers = np.arange(n // 2 + 1) if axis == self._joint[-1] else np.arange(n)
-        return -((2 / h * np.sin(np.pi * wavenumbers / n)) ** 2)
+    def _complex_eigenvalues(self, axis: int, n: int, h: float, dtype) -> Array:
+        """In the order of a multidimensional real FFT: all wavenumbers, but half of them along its last axis."""
+        count = n // 2 + 1 if axis == self._joint[-1] else n
+        wavenumbers = jnp.arange(count, dtype=dtype)
+        return eigenvalue(2 * wavenumbers, n, h)

@@ -34,8 +34,8 @@ def inverse_fourier(packed: Array, axis: int) -> Array:
 def _index(u: Array, axis: int) -> Array:
     """0, 1, 2, ... along `axis`, shaped to broadcast against `u`.
 
-    An iota rather than a table: a constant captured by `custom_linear_solve` inside `shard_map` is cast to
-    varying twice, which jax 0.10 to 0.12 refuse.
+    An iota rather than a table: a constant captured by `custom_linear_solve`, or by a conditional under `vmap`,
+    is cast to varying twice inside `shard_map`, which jax 0.10 to 0.12 refuse.
     """
     shape = tuple(n if k == axis % u.ndim else 1 for k, n in enumerate(u.shape))
     return jnp.arange(u.shape[axis], dtype=u.dtype).reshape(shape)
@@ -112,18 +112,23 @@ class Transform:
 
     forward: Callable[[Array, int], Array]
     inverse: Callable[[Array, int], Array]
-    wave_indices: Callable[[int], np.ndarray]
-    """n -> the half-wavelengths m per axis length of each packed entry; eigenvalue -(2/h sin(pi m / 2n))^2."""
+    half_waves: Callable[[Array, int], Array]
+    """(packed index, n) -> half-wavelengths m in the axis; the eigenvalue is -(2/h sin(pi m / 2n))^2."""
 
-    def eigenvalues(self, n: int, spacing: float) -> np.ndarray:
-        """Eigenvalues of (u[i-1] - 2 u[i] + u[i+1]) / h^2, float64, in the packed order."""
-        return -((2 / spacing * np.sin(np.pi * self.wave_indices(n) / (2 * n))) ** 2)
-
-
-def _fourier_indices(n: int) -> np.ndarray:
-    return 2 * np.concatenate([np.arange(n // 2 + 1), np.arange(1, (n + 1) // 2)])
+    def eigenvalues(self, index: Array, n: int, spacing: float) -> Array:
+        """Eigenvalues of (u[i-1] - 2 u[i] + u[i+1]) / h^2 at packed positions `index`, an array of reals."""
+        return eigenvalue(self.half_waves(index, n), n, spacing)
 
 
-FOURIER = Transform(fourier, inverse_fourier, _fourier_indices)
-COSINE = Transform(cosine, inverse_cosine, np.arange)
-SINE = Transform(sine, inverse_sine, lambda n: np.arange(1, n + 1))
+def eigenvalue(half_waves: Array, n: int, spacing: float) -> Array:
+    """-(2/h sin(pi m / 2n))^2."""
+    return -((2 / spacing * jnp.sin(np.pi / (2 * n) * half_waves)) ** 2)
+
+
+def _fourier_half_waves(index: Array, n: int) -> Array:
+    return 2 * jnp.where(index <= n // 2, index, index - n // 2)
+
+
+FOURIER = Transform(fourier, inverse_fourier, _fourier_half_waves)
+COSINE = Transform(cosine, inverse_cosine, lambda index, n: index)
+SINE = Transform(sine, inverse_sine, lambda index, n: index + 1)
