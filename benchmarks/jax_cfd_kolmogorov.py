@@ -37,7 +37,8 @@ def build(shape, physics, convection: str, integrator: str):
         return tuple(advection.advect_linear(u, v, dt) for u in v)
 
     step = cfd.equations.semi_implicit_navier_stokes(
-        density=1.0, viscosity=physics["viscosity"], dt=dt, grid=grid, convect=linear if convection == "linear" else None,
+        density=1.0, viscosity=physics["viscosity"], dt=dt, grid=grid,
+        convect=linear if convection == "linear" else None,
         forcing=cfd.forcings.kolmogorov_forcing(grid, scale=physics["force"], k=physics["wavenumber"]),
         time_stepper=STEPPERS[integrator],
     )  # fmt: skip

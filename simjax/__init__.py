@@ -11,7 +11,8 @@ _HOMES = {
     "INTEGRATORS": "integrators.runge_kutta", "Integrator": "integrators.runge_kutta",
     "Clock": "simulate", "Schedule": "simulate", "Trajectory": "simulate", "advance": "simulate", "simulate": "simulate",
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
-    "Simulation": "simulation", "Result": "simulation", "load": "simulation",
+    "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",
+    "register": "build", "CenteredModel": "models.centered",
     "open_run": "io.read", "check_run": "io.read",
 }  # fmt: skip
 

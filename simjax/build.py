@@ -12,11 +12,10 @@ import numpy as np
 from jax import Array
 
 from simjax.config import Config, FileSource, parameter_values, sample_members
-from simjax.config.models import MODELS
+from simjax.config.models import MODELS, declare
 from simjax.config.schema import Wall
 from simjax.core.boundary import (
     Dirichlet,
-    FieldLayout,
     Inflow,
     Neumann,
     NoSlipWall,
@@ -31,6 +30,7 @@ from simjax.core.grid import AXES, Grid
 from simjax.core.model import Model
 from simjax.formula import Formula
 from simjax.models import advection_diffusion, incompressible
+from simjax.models.centered import CenteredModel
 from simjax.noise import random_modes
 from simjax.simulate import Schedule
 
@@ -98,10 +98,16 @@ def _side(wall: Wall, values: Values) -> Side:
 def build_model(config: Config, domain: Domain, values: Values) -> tuple[Model, Any]:
     """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics."""
     sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
-    if config.model == "advection_diffusion":
-        velocity = jnp.stack([values[f"velocity_{axis}"] for axis in AXES[: domain.grid.ndim]])
-        params = advection_diffusion.Params(values["diffusivity"], velocity)
-        return advection_diffusion.AdvectionDiffusion(domain, sides, config.physics.scheme), params
+    return BUILDERS[config.model](config, domain, sides, values)
+
+
+def _advection_diffusion(config: Config, domain: Domain, sides, values: Values):
+    velocity = jnp.stack([values[f"velocity_{axis}"] for axis in AXES[: domain.grid.ndim]])
+    params = advection_diffusion.Params(values["diffusivity"], velocity)
+    return advection_diffusion.AdvectionDiffusion(domain, sides, config.physics.scheme), params
+
+
+def _incompressible(config: Config, domain: Domain, sides, values: Values):
     formulas = config.forcing.get("velocity")
     forces = formulas and [
         None if f.constant == 0 else FormulaForce(FormulaValue(f, dict(values))) for f in formulas
@@ -110,18 +116,22 @@ def build_model(config: Config, domain: Domain, values: Values) -> tuple[Model, 
     return incompressible.Incompressible(domain, sides, forces), params
 
 
-def _component_layouts(model: Model) -> dict[str, tuple[FieldLayout, ...]]:
-    """Layouts of the components of every field that has an initial condition."""
-    if isinstance(model, incompressible.Incompressible):
-        return {"velocity": model.layouts}
-    assert isinstance(model, advection_diffusion.AdvectionDiffusion)
-    return {"concentration": (model.layout,)}
+BUILDERS: dict[str, Callable] = {"advection_diffusion": _advection_diffusion, "incompressible": _incompressible}
+"""Model name -> `(config, domain, sides, values)` -> (model, params)."""
 
 
-def _state(model: Model, fields: dict[str, tuple[Array, ...]]):
-    if isinstance(model, incompressible.Incompressible):
-        return incompressible.State(fields["velocity"])
-    return advection_diffusion.State(fields["concentration"][0])
+def register(model: type[CenteredModel]) -> type[CenteredModel]:
+    """Make a user's model known by its class name to configurations: YAML files, `sj.configure`, ensembles.
+
+    Its `parameters` become the keys of `physics`, its `fields` those of `initial`. Also a class decorator.
+    """
+
+    def build(config: Config, domain: Domain, sides, values: Values):
+        return model(domain, sides), {name: values[name] for name in model.parameters}
+
+    declare(model.__name__, model.parameters, model.fields)
+    BUILDERS[model.__name__] = build
+    return model
 
 
 def read_initial_files(config: Config, grid: Grid) -> tuple[dict[str, tuple[np.ndarray, ...]], list[str]]:
@@ -136,7 +146,7 @@ def read_initial_files(config: Config, grid: Grid) -> tuple[dict[str, tuple[np.n
             continue
         units = MODELS[config.model].field(name).units
         components = []
-        for variable, layout in zip(source.variables, _component_layouts(model)[name], strict=True):
+        for variable, layout in zip(source.variables, model.component_layouts()[name], strict=True):
             values, done = read_field(
                 source.file, variable, grid, layout.offset, periodic=periodic,
                 units=None if units == "1" else units, time=source.time, member=source.member, order=source.order,
@@ -160,7 +170,7 @@ def initial_state(config: Config, model: Model, params, values: Values, member, 
     """
     domain = model.domain
     fields = {}
-    for name, layouts in _component_layouts(model).items():
+    for name, layouts in model.component_layouts().items():
         if name in files:
             fields[name] = tuple(component.astype(dtype) for component in files[name])
             continue
@@ -171,7 +181,7 @@ def initial_state(config: Config, model: Model, params, values: Values, member, 
             u = FormulaValue(formula, dict(values))(jnp.zeros((), dtype), *x, noise=noise)
             components.append(jnp.broadcast_to(jnp.asarray(u, dtype), domain.block_shape))
         fields[name] = tuple(components)
-    return model.constrain(jnp.zeros((), dtype), jnp.zeros((), dtype), _state(model, fields), params)
+    return model.constrain(jnp.zeros((), dtype), jnp.zeros((), dtype), model.state_from(fields), params)
 
 
 def _noise(config: Config, domain: Domain, coordinates: tuple[Array, ...], member, component: int) -> Callable:
@@ -224,17 +234,18 @@ class Plan:
         return self.frames * self.schedule.interval + self.tail.interval
 
 
-def plan_frames(config: Config, max_steps: int) -> Plan:
-    """Frames that end at every multiple of time.output_every, and at time.end."""
+def plan_frames(config: Config, max_steps: int, halvings: int = 0) -> Plan:
+    """Frames that end at every multiple of time.output_every, and at time.end; steps halved `halvings` times."""
     time = config.time
     every = min(time.output_every, time.end) if time.end > 0 else time.output_every
     frames = math.floor(time.end / every * (1 + 1e-12))
     rest = time.end - frames * every
-    dt = None if time.dt is None else min(time.dt, every)
-    whole = Schedule(every, dt=dt, courant=time.courant, max_steps=max_steps)
+    dt = None if time.dt is None else min(time.dt, every) / 2**halvings
+    courant = None if time.courant is None else time.courant / 2**halvings
+    whole = Schedule(every, dt=dt, courant=courant, max_steps=max_steps)
     if rest <= 1e-9 * every:
         return Plan(whole, frames, None)
     # Frame number `frames` must begin at frames * every although its own interval is shorter.
     start = frames * (every - rest)
     tail_dt = None if dt is None else min(dt, rest)
-    return Plan(whole, frames, Schedule(rest, start, tail_dt, time.courant, max_steps))
+    return Plan(whole, frames, Schedule(rest, start, tail_dt, courant, max_steps))

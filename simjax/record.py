@@ -205,13 +205,13 @@ class Record:
             return frame % every.every_frames == 0
         return every.every_seconds is not None and wall.monotonic() - self._last_checkpoint >= every.every_seconds
 
-    def checkpoint(self, state_and_clock, pace: Pace) -> None:
+    def checkpoint(self, state_and_clock, meta: dict[str, float], pace: Pace) -> None:
         """Save a state whose status is known to be good, after everything before it is on disk."""
         begin = wall.monotonic()
         self.settle_all(pace)
         self.writer.commit()
         step = int(np.max(np.asarray(state_and_clock[1].step)))
-        self.checkpoints.save(step, state_and_clock, {"time": self.last_time})
+        self.checkpoints.save(step, state_and_clock, meta)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 

@@ -6,19 +6,20 @@ import dataclasses
 import time as wall
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.build import plan_frames
+from simjax.build import plan_frames, register
 from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import OK, reasons
 from simjax.io.lock import FolderLock
+from simjax.models.centered import CenteredModel
 from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.record import Record
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import xarray
 
 STOPPED = 75
+RETRIES = 3
 
 
 @dataclasses.dataclass
@@ -72,15 +74,16 @@ class Simulation:
         config = dataclasses.replace(self.config, resume=resume) if resume != self.config.resume else self.config
         set_up_jax(config)
         programs = Programs(config)
-        folder = find_resumable(config)
-        if folder is not None:
+        with StopSignals() as signals:
+            run = _Run(config, programs, signals, progress)
+            folder = find_resumable(config)
+            if folder is not None:
+                with FolderLock(folder):
+                    return run.go_on(folder)
+            run.prepare()
+            folder = new_run_folder(config)
             with FolderLock(folder):
-                return _Run(config, programs, progress).go_on(folder)
-        run = _Run(config, programs, progress)
-        run.prepare()
-        folder = new_run_folder(config)
-        with FolderLock(folder):
-            return run.begin(folder)
+                return run.begin(folder)
 
 
 class _Run:
@@ -90,8 +93,8 @@ class _Run:
     are donated from call to call.
     """
 
-    def __init__(self, config: Config, programs: Programs, progress: bool):
-        self.config, self.programs, self.progress = config, programs, progress
+    def __init__(self, config: Config, programs: Programs, signals: StopSignals, progress: bool):
+        self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.started = wall.monotonic()
         self.notes: list[str] = []
         self.state: Any = None
@@ -99,6 +102,7 @@ class _Run:
         self.pace = Pace(config, programs)
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
+        self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
 
     # ------------------------------------------------------------------ beginnings
 
@@ -136,29 +140,27 @@ class _Run:
         self.notes += restored.skipped
         self.state, self.clock = restored.tree
         frame = int(np.min(np.asarray(self.clock.frame)))
-        self.substeps = int(np.max(np.asarray(self.clock.substep)))
-        self.step = restored.step - self.substeps
+        self.halvings = self.halvings_before = restored.meta["halvings"]
         self.pace.measure_step(self.programs.stable_dt(self.state))
-        self.plan = plan_frames(self.config, self.pace.steps_per_frame)
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings)
         if frame >= self.plan.total:
             return Result(folder, 0, f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do.")
         write_hydra_folder(folder, self.config)
         self.record = Record(
             folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=restored.step
         )
+        self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
 
     # ------------------------------------------------------------------ the loop
 
     def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
         try:
-            with StopSignals() as signals:
-                if not resumed:
-                    self._observe(0)
-                reason = self._loop(first_frame, signals)
-            # The last frame is done, or the piece after which the run stops: what is saved is known to be good.
-            self._check()
-            self.record.checkpoint(self.programs.copy(self.state, self.clock), self.pace)
+            if not resumed:
+                self._observe(0)
+            reason = self._loop(first_frame)
+            self.record.settle_all(self.pace)
+            self._checkpoint()
             elapsed = wall.monotonic() - self.started
             if reason:
                 return Result(self.record.folder, STOPPED, self.record.stop(reason, self.pace, elapsed), self.record.statuses)
@@ -167,22 +169,29 @@ class _Run:
             self.record.abandon()
             raise
 
-    def _loop(self, first_frame: int, signals: StopSignals) -> str | None:
+    def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""
 
         def reason() -> str | None:
-            return signals.received or self.record.time_is_up(wall.monotonic() - self.started)
+            return self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
 
-        for frame in range(first_frame, self.plan.total):
-            if not self._advance_frame(frame, reason):
-                return reason()
-            self._observe(frame + 1)
-            if np.all(self.record.statuses != OK):
+        frame = first_frame
+        while True:
+            while frame < self.plan.total:
+                if not self._advance_frame(frame, reason):
+                    return reason()
+                frame += 1
+                self._observe(frame)
+                if np.all(self.record.statuses != OK):
+                    break
+                if frame < self.plan.total and self.record.checkpoint_is_due(frame):
+                    if not self._is_good():
+                        break
+                    self._checkpoint()
+            if self._is_good():
                 return None
-            if frame + 1 < self.plan.total and self.record.checkpoint_is_due(frame + 1):
-                self._check()
-                self.record.checkpoint(self.programs.copy(self.state, self.clock), self.pace)
-        return None
+            self._take_back()
+            frame = int(np.max(np.asarray(self.clock.frame)))
 
     def _advance_frame(self, frame: int, reason: Callable[[], str | None]) -> bool:
         """Whether the frame was completed rather than cut short by a reason to stop."""
@@ -220,24 +229,52 @@ class _Run:
             observed = program(self.programs.values, self.state, self.clock, jnp.asarray(time, self.programs.dtype))
         self.record.add(time, self.step, observed, self.clock, self.pace)
 
-    def _check(self) -> None:
-        """Stop when the only member, or every member, has failed; name the field, the place and the step."""
+    def _checkpoint(self) -> None:
+        meta = {"time": self.record.last_time, "halvings": self.halvings}
+        self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
+
+    def _is_good(self) -> bool:
+        """Whether any member is well after all that was dispatched."""
         self.record.settle_all(self.pace)
-        statuses = np.atleast_1d(np.asarray(self.clock.status))
-        if np.any(statuses == OK):
-            return
-        # Whatever was dispatched since left the last good state and its clock as they were.
-        good = jax.tree.map(jnp.zeros_like, self.clock.status)
-        clock = eqx.tree_at(lambda c: c.status, self.clock, good)
-        self.record.checkpoint(self.programs.copy(self.state, clock), self.pace)
-        schedule = self.plan.schedule_of(int(np.min(np.asarray(clock.frame))))
-        where = self.programs.first_fault(self.state, clock, schedule, self.pace.longest_call)
-        advice = "a smaller time.courant" if schedule.dt is None else "a smaller time.dt, or time.dt=null with time.courant=0.5"
-        message = (
-            f"{reasons(int(statuses[0]))}: {where}, after t={self.record.last_time:g}; "
-            f"the last good state (step {int(np.max(np.asarray(clock.step)))}) is kept in "
-            f"{self.record.folder / 'checkpoints'}. Try {advice}, or a finer grid."
+        return bool(np.any(np.asarray(self.clock.status) == OK))
+
+    def _take_back(self) -> None:
+        """After a failure: go on from the last good state with half the step, a few times; then give up.
+
+        `advance` has returned the last good state and its clock, and left them alone since.
+        """
+        status = int(np.atleast_1d(np.asarray(self.clock.status))[0])
+        self.clock = eqx.tree_at(lambda c: c.status, self.clock, jax.tree.map(jnp.zeros_like, self.clock.status))
+        self._place_clock()
+        if self.programs.members is not None or self.halvings >= self.halvings_before + RETRIES:
+            self._give_up(status)
+        self.halvings += 1
+        # A fixed step counts the frame's time in steps: twice as many half as long.
+        self.clock = eqx.tree_at(lambda c: c.substep, self.clock, 2 * self.clock.substep)
+        self._place_clock()
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings)
+        self.record.tell(
+            f"{reasons(status)} after t={self.record.last_time:g}: taken back to step {self.step + self.substeps}, "
+            f"going on with the time step halved ({self.halvings} times in all)."
         )
+
+    def _place_clock(self) -> None:
+        """The host's step counters from the clock."""
+        self.substeps = int(np.max(np.asarray(self.clock.substep)))
+        self.step = int(np.max(np.asarray(self.clock.step))) - self.substeps
+        self.record.statuses = np.atleast_1d(np.asarray(self.clock.status))
+
+    def _give_up(self, status: int) -> NoReturn:
+        """Save the last good state; name the field, the place and the step in the error."""
+        self._checkpoint()
+        frame = int(np.min(np.asarray(self.clock.frame)))
+        where = self.programs.first_fault(self.state, self.clock, self.plan.schedule_of(frame), self.pace.longest_call)
+        message = (
+            f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
+            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. "
+            "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
+        )
+        self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)
         raise NumericalError(message)
 
@@ -250,3 +287,16 @@ def load(experiment: str, overrides: Sequence[str] = (), *, config_dir: str | No
     from simjax.config import load_config
 
     return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
+
+
+def configure(model: type[CenteredModel], **sections: Any) -> Simulation:
+    """A simulation of one's own model, configured in Python with the keys of a YAML experiment.
+
+    `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`.
+    Raises ConfigurationError with everything that is wrong with the configuration.
+    """
+    from simjax.config import validate
+
+    register(model)
+    defaults = {"experiment_name": model.__name__, "title": (model.__doc__ or model.__name__).splitlines()[0]}
+    return Simulation(validate({**defaults, "model": model.__name__, **sections}))

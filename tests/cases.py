@@ -128,35 +128,35 @@ CASES = (
     ),
     Case(
         "transport-2d-periodic", _plane, _advection_diffusion([PERIODIC, PERIODIC], "central"),
-        _transport(0.8, -0.5), "rk4", _courant,
+        _transport(0.8, -0.5), "ssprk2", _courant,
     ),
     Case(
         "transport-2d-walls", _plane, _advection_diffusion([(_heated, _fluxed), (_fluxed, _still)], "upwind"),
-        _transport(0.8, -0.5), "williamson3", _fixed,
+        _transport(0.8, -0.5), "midpoint", _fixed,
     ),
     Case(
         "transport-3d-walls", _box, _advection_diffusion([(_heated, _slip), PERIODIC, (_fluxed, _still)], "central"),
-        _transport(0.8, -0.5, 0.3), "ssprk3", _fixed,
+        _transport(0.8, -0.5, 0.3), "euler", _fixed,
     ),
     Case(
         "flow-2d-periodic", _plane, _incompressible([PERIODIC, PERIODIC], (stirring, None)),
-        _flow, "midpoint", _fixed, checkpoint="two_level",
+        _flow, "euler", _fixed, checkpoint="two_level",
     ),
     Case(
         "flow-2d-walls", _plane,
         _incompressible([(_still, _slip), (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
-        _flow, "ssprk2", _courant,
+        _flow, "heun", _courant,
     ),
     Case(
         "flow-2d-channel", _plane, _incompressible([PERIODIC, (_slip, NoSlipWall((lid, 0.0)))]),
-        _flow, "euler", _fixed, checkpoint="none",
+        _flow, "williamson3", _fixed, checkpoint="none",
     ),
     Case(
-        "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, "heun", _fixed,
+        "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, "euler", _fixed,
     ),
     Case(
         "flow-3d-walls", _box,
         _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0, 0.3))), (_slip, _still)], (stirring, None, None)),
-        _flow, "midpoint", _courant,
+        _flow, "euler", _courant,
     ),
 )  # fmt: skip

@@ -66,7 +66,18 @@ def run(capsys, *arguments):
 
 
 def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
-    heavy = "jax numpy scipy h5py xarray matplotlib orbax equinox hydra omegaconf".split()
+    heavy = (
+        "jax",
+        "numpy",
+        "scipy",
+        "h5py",
+        "xarray",
+        "matplotlib",
+        "orbax",
+        "equinox",
+        "hydra",
+        "omegaconf",
+    )
     code = "import sys, simjax.run; simjax.run.main(['--help']); "
     code += f"print([module for module in {heavy} if module in sys.modules])"
     assert command(cwd=tmp_path, code=code).stdout.splitlines()[-1] == "[]"

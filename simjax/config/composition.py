@@ -78,15 +78,14 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | Path | None = No
     normalised = [normalise(override, folders) for override in overrides]
     chosen = _chosen_experiment(normalised)
     with _composing():
-        _parse(normalised)
-        loaded = _loader(folders).load_configuration("config", normalised, RunMode.RUN, from_shell=False)
-        plain = OmegaConf.to_container(loaded, resolve=False)
-    assert isinstance(plain, dict)
+        values = _parse([text for text in normalised if _sets_a_value(text)])
+        groups = [text for text in normalised if not _sets_a_value(text)]
+        loaded = _loader(folders).load_configuration("config", groups, RunMode.RUN, from_shell=False)
+        plain: Any = OmegaConf.to_container(loaded, resolve=False)
     plain.pop("hydra", None)
-    mapping = resolve_references(plain)
-    if chosen is not None and mapping.get("experiment_name") is None:
-        mapping["experiment_name"] = chosen
-    return Composition(_without_none_name(mapping), tuple(overrides), folders, chosen)
+    if chosen is not None and plain.get("experiment_name") is None:
+        plain["experiment_name"] = chosen
+    return Composition(_complete(plain, values), tuple(overrides), folders, chosen)
 
 
 def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
@@ -97,12 +96,70 @@ def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
     inspect_yaml(text, str(file))
     folders = config_folders()
     normalised = [normalise(override, folders) for override in overrides]
+    for given, override in zip(overrides, normalised, strict=True):
+        if not _sets_a_value(override):
+            raise ConfigurationError(
+                f"{given}: a resumed run takes keys, such as output.report=true, not groups."
+            )
     with _composing():
-        base = OmegaConf.create(yaml.safe_load(text) or {})
-        for override in _parse(normalised):
-            OmegaConf.update(base, override.key_or_group, override.value(), merge=True, force_add=True)
-        plain = OmegaConf.to_container(base, resolve=False)
-    return Composition(resolve_references(plain), tuple(overrides), folders, None)
+        values = _parse(normalised)
+    return Composition(_complete(yaml.safe_load(text) or {}, values), tuple(overrides), folders, None)
+
+
+def _sets_a_value(normalised: str) -> bool:
+    return normalised.startswith(("++", "~"))
+
+
+def _complete(plain: dict[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
+    """Apply values in their order, then put in what references refer to; a null name is no name."""
+    for override in overrides:
+        if override.package is not None:
+            raise ConfigurationError(f"{override.input_line}: write key=value, without @.")
+        _apply(plain, override.key_or_group, override)
+    if plain.get("experiment_name", "") is None:
+        del plain["experiment_name"]
+    return resolve_references(plain)
+
+
+def _apply(plain: dict[str, Any], path: str, override: Override) -> None:
+    """Set or delete one key. A mapping is merged into a mapping; everything else replaces what was there."""
+    *parents, last = path.split(".")
+    here: Any = plain
+    for key in parents:
+        place = _place(here, key)
+        if place is None and (isinstance(here, list) or override.is_delete()):
+            raise ConfigurationError(f"{path}: there is no '{key}' to go into.")
+        place = key if place is None else place
+        if not isinstance(_get(here, place), (dict, list)):
+            here[place] = {}
+        here = here[place]
+    place, value = _place(here, last), override.value()
+    if override.is_delete():
+        if place is None:
+            raise ConfigurationError(f"~{path}: there is no such key.")
+        del here[place]
+    elif place is None and isinstance(here, list):
+        raise ConfigurationError(f"{path}: the list has {len(here)} entries, 0 to {len(here) - 1}.")
+    else:
+        place = last if place is None else place
+        here[place] = _merged(_get(here, place), value)
+
+
+def _get(here: Any, place: Any) -> Any:
+    return here.get(place) if isinstance(here, dict) else here[place]
+
+
+def _place(here: Any, key: str) -> Any:
+    """The index or key of an existing entry, or None."""
+    if isinstance(here, list):
+        return int(key) if key.isdigit() and int(key) < len(here) else None
+    return key if key in here else None
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
 
 
 def load_config(
@@ -194,10 +251,6 @@ def _chosen_experiment(normalised: Sequence[str]) -> str | None:
     if chosen and not re.fullmatch(r"[\w.\-]+", chosen[0]):
         raise ConfigurationError(f"experiment={chosen[0]}: several experiments need -m.")
     return chosen[0] if chosen else None
-
-
-def _without_none_name(mapping: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in mapping.items() if key != "experiment_name" or value is not None}
 
 
 def _parse(normalised: Sequence[str], sweep_loader: ConfigLoaderImpl | None = None) -> list[Override]:

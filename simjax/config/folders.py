@@ -117,7 +117,9 @@ def check_same_simulation(folder: Path, config: Config) -> list[str]:
         raise CheckpointError(f"resume={folder}: {path} cannot be read ({error}).") from None
     refused, allowed = resume_differences(before, config.mapping)
     if refused:
-        raise ConfigurationError(f"resume={folder} is another simulation: {'; '.join(refused)}. Start a new run instead.")
+        raise ConfigurationError(
+            f"resume={folder} is another simulation: {'; '.join(refused)}. Start a new run instead."
+        )
     return [f"On resuming, {sentence}." for sentence in allowed if not sentence.startswith("resume ")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -51,10 +51,15 @@ def read_section(cls: type[Section], path: str, value: Any, problems: Problems) 
         if name in value:
             values[name] = field.metadata["kind"].read(join(path, name), value[name], problems)
         elif field.default is dataclasses.MISSING and name not in meant:
-            problems.say(
-                join(path, name), f"{join(path, name)} is missing: expected {field.metadata['kind'].allowed}"
-            )
+            tell_missing(join(path, name), field, problems)
     return cls(**values) if len(problems) == before else None
+
+
+def tell_missing(path: str, field: dataclasses.Field, problems: Problems) -> None:
+    """A key without a default is not there: what it means and what may stand there."""
+    about, units = field.metadata["about"], field.metadata["units"]
+    meaning = f"{about}, in {units}: " if about and units != "1" else ""
+    problems.say(path, f"{path} is missing: {meaning}expected {field.metadata['kind'].allowed}")
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Choice:
-    options: tuple[str, ...]
+    options: Collection[str]
 
     @property
     def allowed(self) -> str:

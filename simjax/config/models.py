@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,13 @@ MODELS: dict[str, ModelSchema] = {
         ),
     )
 }
+
+
+def declare(name: str, parameters: Mapping[str, float], fields: Sequence[str]) -> None:
+    """Add a model with scalar `parameters` (name -> default) and cell-centred scalar `fields`."""
+    numbers = [(key, float, entry(Real(), float(value))) for key, value in parameters.items()]
+    physics = dataclasses.make_dataclass(f"{name}Physics", numbers, frozen=True)
+    MODELS[name] = ModelSchema(name, physics, tuple(FieldSchema(field) for field in fields), SCALAR_WALLS)
 
 
 def parameter_values(physics: Any) -> dict[str, float]:

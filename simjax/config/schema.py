@@ -187,7 +187,7 @@ class EnsembleKeys:
 class Keys:
     """The keys of a configuration file, before those that depend on each other are read together."""
 
-    model: str = entry(Choice(tuple(MODELS)))
+    model: str = entry(Choice(MODELS.keys()))  # a view: user models register later
     grid: GridConfig = entry(Nested(GridConfig))
     time: TimeConfig = entry(Nested(TimeConfig))
     experiment_name: str = entry(

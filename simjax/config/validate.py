@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section
+from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
 from simjax.config.locate import input_folders, locate_run_folder
 from simjax.config.models import AXES, MODELS, ModelSchema
 from simjax.config.problems import Problems
@@ -113,7 +113,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]
         if name in mapping:
             values[name] = field.metadata["kind"].read(name, mapping[name], problems)
         elif field.default is dataclasses.MISSING:
-            problems.say(name, f"{name} is missing: expected {field.metadata['kind'].allowed}")
+            tell_missing(name, field, problems)
             values[name] = None
         else:
             values[name] = field.default

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 
 
@@ -55,6 +56,14 @@ class Model(eqx.Module):
     @abc.abstractmethod
     def observe(self, t, state, params) -> dict[str, jax.Array]:
         """The variables to write, by name, on this block."""
+
+    @abc.abstractmethod
+    def component_layouts(self) -> dict[str, tuple[FieldLayout, ...]]:
+        """Layouts of the components of every field that has an initial condition, by field."""
+
+    @abc.abstractmethod
+    def state_from(self, fields: dict[str, tuple[jax.Array, ...]]) -> Any:
+        """The state with the given components of every field of `component_layouts`."""
 
     def partition_specs(self, state, params) -> tuple[Any, Any]:
         """Partition of every leaf of `state` and `params`: fields are cut like the grid, the rest replicated.

@@ -68,6 +68,12 @@ class AdvectionDiffusion(Model):
             "maximum_concentration": domain.max(c),
         }
 
+    def component_layouts(self):
+        return {"concentration": (self.layout,)}
+
+    def state_from(self, fields):
+        return State(fields["concentration"][0])
+
     def outputs(self):
         return (Output("concentration", self.layout.offset, self.layout.units, "concentration"),)
 

@@ -158,6 +158,12 @@ class Incompressible(Model):
             "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t))),
         }
 
+    def component_layouts(self):
+        return {"velocity": self.layouts}
+
+    def state_from(self, fields):
+        return State(fields["velocity"])
+
     def outputs(self):
         ndim = self.domain.grid.ndim
         velocity = tuple(

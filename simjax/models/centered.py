@@ -1,0 +1,56 @@
+"""A base for one's own equations of cell-centred scalar fields: write `rhs` and `stable_dt`, the rest is here."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import jax
+
+from simjax.core.boundary import FieldLayout, Side, center_layout
+from simjax.core.domain import Domain
+from simjax.core.model import Model, Output
+
+
+class CenteredModel(Model):
+    """Equations of scalar fields at cell centres; state and params are dicts by name.
+
+    A subclass names its `fields` and the default values of its `parameters`, and defines `rhs` and `stable_dt`.
+    The first line of its docstring is the title of its runs.
+    """
+
+    fields: ClassVar[Sequence[str]] = ()
+    parameters: ClassVar[Mapping[str, float]] = {}
+
+    domain: Domain
+    layout: FieldLayout
+
+    def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]]):
+        self.domain = domain
+        self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
+
+    def apply(self, stencil, state: dict[str, jax.Array], width: int = 1, t=0.0):
+        """`stencil(field, ...)` of all fields in the order of `fields`, padded by `width`; see `Domain.apply`."""
+        return self.domain.apply(stencil, tuple(state[name] for name in self.fields), self._layouts(), width, t)
+
+    def _layouts(self) -> tuple[FieldLayout, ...]:
+        return (self.layout,) * len(self.fields)
+
+    def diagnostics(self, t, state, params):
+        """Mean, minimum and maximum of every field."""
+        domain, result = self.domain, {}
+        for name in self.fields:
+            result[f"mean_{name}"] = domain.mean(state[name])
+            result[f"minimum_{name}"] = domain.min(state[name])
+            result[f"maximum_{name}"] = domain.max(state[name])
+        return result
+
+    def component_layouts(self):
+        return {name: (self.layout,) for name in self.fields}
+
+    def state_from(self, fields):
+        return {name: components[0] for name, components in fields.items()}
+
+    def outputs(self):
+        return tuple(Output(name, self.layout.offset, self.layout.units, name) for name in self.fields)
+
+    def observe(self, t, state, params):
+        return {name: state[name] for name in self.fields}

@@ -1,0 +1,40 @@
+"""Small valid configurations for tests to change."""
+
+import copy
+
+import pytest
+
+from simjax.config import validate
+from simjax.core.errors import ConfigurationError
+
+FLOW = {
+    "model": "incompressible",
+    "physics": {"viscosity": 1e-3},
+    "grid": {"shape": [16, 8]},
+    "time": {"end": 1.0, "output_every": 0.1},
+}
+DYE = {
+    "model": "advection_diffusion",
+    "physics": {"diffusivity": 1e-3, "velocity": [1.0, 0.0]},
+    "grid": {"shape": [16, 8]},
+    "time": {"end": 1.0, "output_every": 0.1},
+}
+
+
+def changed(base, changes):
+    """`base` with dotted keys set."""
+    mapping = copy.deepcopy(base)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        section = mapping
+        for key in parents:
+            section = section.setdefault(key, {})
+        section[last] = value
+    return mapping
+
+
+def refusal(mapping, **options):
+    with pytest.raises(ConfigurationError) as refused:
+        validate(mapping, **options)
+    assert refused.value.exit_code == 2
+    return str(refused.value)
