@@ -9,14 +9,17 @@ _HOMES = {
     "SlipWall": "core.boundary", "center_layout": "core.boundary", "face_layout": "core.boundary",
     "Domain": "core.domain", "Grid": "core.grid", "Model": "core.model", "Output": "core.model",
     "INTEGRATORS": "integrators.runge_kutta", "Integrator": "integrators.runge_kutta",
-    "Clock": "simulate", "Schedule": "simulate", "Trajectory": "simulate", "advance": "simulate", "simulate": "simulate",
+    "Clock": "simulate", "Schedule": "simulate", "Trajectory": "simulate", "advance": "simulate",
+    "simulate": "simulate",
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
     "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",
     "register": "build", "CenteredModel": "models.centered",
     "open_run": "io.read", "check_run": "io.read",
 }  # fmt: skip
 
-__all__ = sorted(_HOMES)
+
+def __dir__():
+    return sorted({*globals(), *_HOMES})
 
 
 def __getattr__(name: str):

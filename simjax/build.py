@@ -67,7 +67,8 @@ def named_values(config: Config) -> dict[str, np.ndarray]:
     if size == 1 and not config.ensemble.vary:
         return {name: np.asarray(value, np.float64) for name, value in values.items()}
     varied = {path.split(".", 1)[1]: sample for path, sample in sample_members(config).items()}
-    return {name: np.broadcast_to(varied.get(name, value), (size,)).astype(np.float64) for name, value in values.items()}
+    chosen = {**values, **varied}
+    return {name: np.broadcast_to(np.asarray(value, np.float64), (size,)) for name, value in chosen.items()}
 
 
 def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | FormulaValue, ...]:
@@ -109,14 +110,15 @@ def _advection_diffusion(config: Config, domain: Domain, sides, values: Values):
 
 def _incompressible(config: Config, domain: Domain, sides, values: Values):
     formulas = config.forcing.get("velocity")
-    forces = formulas and [
-        None if f.constant == 0 else FormulaForce(FormulaValue(f, dict(values))) for f in formulas
-    ]
+    forces = formulas and [None if f.constant == 0 else FormulaForce(FormulaValue(f, dict(values))) for f in formulas]
     params = incompressible.Params(values["viscosity"], values["drag"])
     return incompressible.Incompressible(domain, sides, forces), params
 
 
-BUILDERS: dict[str, Callable] = {"advection_diffusion": _advection_diffusion, "incompressible": _incompressible}
+BUILDERS: dict[str, Callable] = {
+    "advection_diffusion": _advection_diffusion,
+    "incompressible": _incompressible,
+}
 """Model name -> `(config, domain, sides, values)` -> (model, params)."""
 
 
@@ -161,7 +163,15 @@ def _plain_values(config: Config) -> dict[str, float]:
     return {**parameter_values(config.physics), **config.parameters}
 
 
-def initial_state(config: Config, model: Model, params, values: Values, member, files: Mapping[str, tuple[Array, ...]], dtype):
+def initial_state(
+    config: Config,
+    model: Model,
+    params,
+    values: Values,
+    member,
+    files: Mapping[str, tuple[Array, ...]],
+    dtype,
+):
     """This block's initial state, walls imposed and constraints satisfied.
 
     Args:
@@ -175,7 +185,9 @@ def initial_state(config: Config, model: Model, params, values: Values, member, 
             fields[name] = tuple(component.astype(dtype) for component in files[name])
             continue
         components = []
-        for number, (formula, layout) in enumerate(zip(config.initial[name], layouts, strict=True)):  # pyright: ignore[reportArgumentType]
+        formulas = config.initial[name]
+        assert isinstance(formulas, tuple)
+        for number, (formula, layout) in enumerate(zip(formulas, layouts, strict=True)):
             x = domain.coordinates(layout.offset, dtype)
             noise = _noise(config, domain, x, member, number)
             u = FormulaValue(formula, dict(values))(jnp.zeros((), dtype), *x, noise=noise)

@@ -34,8 +34,8 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
     devices = jax.devices() if devices is None else list(devices)
     if math.prod(shape) > len(devices):
         raise ResourceError(
-            f"mesh {dict(zip(order, shape, strict=True))} needs {math.prod(shape)} devices, {len(devices)} are present; "
-            f"choose sizes whose product is at most {len(devices)}."
+            f"mesh {dict(zip(order, shape, strict=True))} needs {math.prod(shape)} devices, {len(devices)} are "
+            f"present; choose sizes whose product is at most {len(devices)}."
         )
     grid = np.asarray(devices[: math.prod(shape)], dtype=object).reshape(shape)
     for axis, (name, count) in enumerate(zip(order, shape, strict=True)):
@@ -85,6 +85,4 @@ def shardings(mesh: Mesh | None, specs):
     if mesh is None:
         device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
         return jax.tree.map(lambda _: device, specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
-    return jax.tree.map(
-        lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda s: isinstance(s, PartitionSpec)
-    )
+    return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda s: isinstance(s, PartitionSpec))

@@ -20,9 +20,9 @@ from simjax.config import Config
 from simjax.core.errors import ConfigurationError, ResourceError
 from simjax.core.grid import AXES, Grid
 from simjax.core.model import Output
+from simjax.core.status import OK
 from simjax.core.varying import vary_like
 from simjax.integrators.runge_kutta import INTEGRATORS
-from simjax.core.status import OK
 from simjax.parallel import ENSEMBLE, decompose, distribute, make_mesh, prepend_axis, shardings
 from simjax.runtime import available_memory
 from simjax.simulate import Clock, Schedule, advance, take_step
@@ -46,7 +46,8 @@ class Programs:
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap)
         self.integrator = INTEGRATORS[config.time.integrator]
         host_values = named_values(config)
-        self.members = config.ensemble.size if any(v.ndim for v in host_values.values()) or config.ensemble.size > 1 else None
+        ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
+        self.members = config.ensemble.size if ensemble else None
         self.parameters = host_values
         scalars = {name: jnp.zeros((), self.dtype) for name in host_values}
         self.model, _ = build_model(config, self.domain.unsplit(), scalars)
@@ -110,7 +111,8 @@ class Programs:
         return in_batches
 
     def _compile(self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=()) -> Callable:
-        return distribute(self._vectorise(fn, in_axes), self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+        mapped = self._vectorise(fn, in_axes)
+        return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
 
     # ------------------------------------------------------------------ memory
 
@@ -169,7 +171,8 @@ class Programs:
     def _zero_clock(self) -> Clock:
         clock = jax.tree.map(np.asarray, Clock.zero(self.dtype))
         if self.members is not None:
-            clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (self.members,)), clock)
+            shape = (self.members,)
+            clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, shape), clock)
         return self._place(clock, self._one)
 
     def _check_finite(self, state) -> None:
@@ -220,7 +223,8 @@ class Programs:
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
                 return jax.tree.map(
-                    lambda u: jnp.where(good, u, jnp.nan), ({name: fields[name] for name in names}, diagnostics)
+                    lambda u: jnp.where(good, u, jnp.nan),
+                    ({name: fields[name] for name in names}, diagnostics),
                 )
 
             specs = (self._one, self.state_specs, self._one, PartitionSpec())

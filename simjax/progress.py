@@ -108,9 +108,7 @@ class Progress:
             cells = f"{self.cells:,}".replace(",", " ")
             self._line(f"{self.title}: {cells} cells, to t = {self.simulated(self.end_time)}; compiling")
 
-    def update(
-        self, time: float, step: int, rate_cells_per_s: float, diagnostics: Mapping[str, float]
-    ) -> None:
+    def update(self, time: float, step: int, rate_cells_per_s: float, diagnostics: Mapping[str, float]) -> None:
         """Tell where the run is: simulated time, steps done, cell updates per second, latest diagnostics."""
         now = self.clock()
         first = self.compiling

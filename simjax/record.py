@@ -26,8 +26,8 @@ from simjax.io.grid_output import GridWriter
 from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.progress import Progress
-from simjax.simulate import Clock
 from simjax.runtime import command_line, device_name, git_state, versions
+from simjax.simulate import Clock
 from simjax.verdicts import judge
 
 
@@ -87,7 +87,9 @@ class Record:
                 f"{schedule.steps} steps is {schedule.last_dt:.6g}."
             )
         if self.plan.tail is not None:
-            self.notes.append(f"The last output interval is {self.plan.tail.interval:.6g}, to end at time.end={self.config.time.end:g}.")
+            self.notes.append(
+                f"The last output interval is {self.plan.tail.interval:.6g}, to end at time.end={self.config.time.end:g}."
+            )
 
     def _open_writer(self, keep_until_step: int | None) -> GridWriter:
         programs, config = self.programs, self.config
@@ -103,7 +105,10 @@ class Record:
             **git_state(),
         }
         shapes = jax.eval_shape(
-            programs.observe(), programs.values, *programs.template(), jax.ShapeDtypeStruct((), programs.dtype)
+            programs.observe(),
+            programs.values,
+            *programs.template(),
+            jax.ShapeDtypeStruct((), programs.dtype),
         )
         self.diagnostics = sorted(shapes[1])
         writer = GridWriter(
@@ -151,7 +156,8 @@ class Record:
         """Take a frame that was just dispatched; write and show those before it, which are done by now."""
         for leaf in jax.tree.leaves(observed):
             leaf.copy_to_host_async()
-        self._pending.append(_Frame(time, step, *observed, clock))
+        fields, diagnostics = observed
+        self._pending.append(_Frame(time, step, fields, diagnostics, clock))
         while len(self._pending) > 1:
             self._settle(pace)
 
@@ -298,7 +304,8 @@ class Record:
             lines = [shown or outcome]
             if self.config.output.report:
                 lines.append(f"  report  {self.folder / 'report.html'}")
-            lines.append(f"  open    simjax.open_run({str(self.folder)!r}); ParaView: {self.folder / 'fields.m0000.vtkhdf'}")
+            lines.append(f"  open    simjax.open_run({str(self.folder)!r})")
+            lines.append(f"          ParaView: {self.folder / 'fields.m0000.vtkhdf'}")
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome

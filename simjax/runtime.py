@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import signal
@@ -15,9 +16,7 @@ from types import FrameType
 from simjax.config import Config
 from simjax.core.errors import ResourceError
 
-SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name)
-)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
 
 
@@ -33,10 +32,9 @@ def set_up_jax(config: Config) -> None:
         jax.config.update("jax_enable_x64", True)
     needed = config.mesh.devices
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        try:
+        # Where jax has started already, in a program that uses simjax as a library, its devices stand.
+        with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", needed)
-        except RuntimeError:
-            pass  # jax has started already, in a program that uses simjax as a library: its devices stand
     present = jax.device_count()
     if needed > present:
         raise ResourceError(
@@ -104,11 +102,15 @@ def git_state() -> Mapping[str, str | int]:
 
     def git(*arguments: str) -> str:
         try:
-            return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5).stdout.strip()
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5)
+            return done.stdout.strip()
         except (OSError, subprocess.TimeoutExpired):
             return ""
 
-    return {"simjax_git_commit": git("rev-parse", "HEAD"), "simjax_git_dirty": int(bool(git("status", "--porcelain")))}
+    return {
+        "simjax_git_commit": git("rev-parse", "HEAD"),
+        "simjax_git_dirty": int(bool(git("status", "--porcelain"))),
+    }
 
 
 def device_name() -> str:

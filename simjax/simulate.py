@@ -35,7 +35,9 @@ class Schedule(eqx.Module):
 
     def __check_init__(self):
         if (self.dt is None) == (self.courant is None):
-            raise ConfigurationError(f"Schedule needs exactly one of dt and courant; dt={self.dt}, courant={self.courant}.")
+            raise ConfigurationError(
+                f"Schedule needs exactly one of dt and courant; dt={self.dt}, courant={self.courant}."
+            )
         for name in ("interval", "dt", "courant"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
@@ -109,7 +111,8 @@ def advance(
     begin = state, clock
 
     def step(carry):
-        return take_step(model, integrator, params, *carry, schedule, until)
+        state, clock = carry
+        return take_step(model, integrator, params, state, clock, schedule, until)
 
     state, clock = _repeat(step, begin, steps, integrator, checkpoint)
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
@@ -153,8 +156,8 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
         state = integrator.step(model, time_of(clock, schedule), dt, state, params)
         return state, _tick(clock, dt, remaining <= limit)
 
-    forward, begin = steady_carry(forward, (state, clock))
-    return lax.cond(collapsed | (clock.frame >= until), lambda carry: carry, forward, begin)
+    step, begin = steady_carry(forward, (state, clock))
+    return lax.cond(collapsed | (clock.frame >= until), lambda carry: carry, step, begin)
 
 
 def _tick(clock: Clock, dt: Array, completes: Array) -> Clock:
@@ -225,7 +228,7 @@ def simulate(
         not zero if the run stopped early on a fault, with the last good state.
     """
     dtype = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)))
-    clock = Clock.zero(dtype) if clock is None else clock
+    start = Clock.zero(dtype) if clock is None else clock
     params = vary_like(params, state)
 
     def frame(carry, _):
@@ -241,6 +244,6 @@ def simulate(
 
     if checkpoint == "two_level":
         frame = jax.checkpoint(frame, prevent_cse=False)
-    _, begin = steady_carry(lambda carry: frame(carry, None)[0], (state, clock))
-    (state, clock), observed = lax.scan(frame, begin, None, length=frames)
-    return Trajectory(state, clock, observed)
+    _, begin = steady_carry(lambda carry: frame(carry, None)[0], (state, start))
+    (state, end), observed = lax.scan(frame, begin, None, length=frames)
+    return Trajectory(state, end, observed)

@@ -110,12 +110,11 @@ class _Run:
         """Everything that can be refused before a file is written: initial fields, the time step."""
         self.state, self.clock, self.notes = self.programs.start()
         limit = self.programs.stable_dt(self.state)
-        dt, integrator = self.config.time.dt, self.programs.integrator
-        if dt is not None and dt > limit * integrator.courant_limit:
+        dt, largest = self.config.time.dt, limit * self.programs.integrator.courant_limit
+        if dt is not None and dt > largest:
             raise ConfigurationError(
-                f"time.dt={dt:g} is above the stable limit {limit * integrator.courant_limit:.3g} of "
-                f"{self.config.time.integrator} for the initial state; write time.dt={0.5 * limit * integrator.courant_limit:.2g}, "
-                "or time.dt=null and time.courant=0.5."
+                f"time.dt={dt:g} is above the stable limit {largest:.3g} of {self.config.time.integrator} for the "
+                f"initial state; write time.dt={0.5 * largest:.2g}, or time.dt=null and time.courant=0.5."
             )
         self.pace.measure_step(limit)
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
@@ -124,7 +123,9 @@ class _Run:
         """A new run in an empty folder."""
         write_hydra_folder(folder, self.config)
         keep = -1 if self.config.output.overwrite else None
-        self.record = Record(folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=keep)
+        self.record = Record(
+            folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=keep
+        )
         return self._carry_out(first_frame=0)
 
     def go_on(self, folder: Path) -> Result:
@@ -136,7 +137,9 @@ class _Run:
         restored = checkpoints.latest(self.programs.template())
         checkpoints.close()
         if restored is None:
-            raise ConfigurationError(f"resume={folder}: the run has no checkpoint yet; start it again in another folder.")
+            raise ConfigurationError(
+                f"resume={folder}: the run has no checkpoint yet; start it again in another folder."
+            )
         self.notes += restored.skipped
         self.state, self.clock = restored.tree
         frame = int(np.min(np.asarray(self.clock.frame)))
@@ -147,7 +150,13 @@ class _Run:
             return Result(folder, 0, f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do.")
         write_hydra_folder(folder, self.config)
         self.record = Record(
-            folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=restored.step
+            folder,
+            self.config,
+            self.programs,
+            self.plan,
+            self.notes,
+            self.progress,
+            keep_until_step=restored.step,
         )
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -163,8 +172,10 @@ class _Run:
             self._checkpoint()
             elapsed = wall.monotonic() - self.started
             if reason:
-                return Result(self.record.folder, STOPPED, self.record.stop(reason, self.pace, elapsed), self.record.statuses)
-            return Result(self.record.folder, 0, self.record.finish(self.pace, elapsed), self.record.statuses)
+                code, message = STOPPED, self.record.stop(reason, self.pace, elapsed)
+            else:
+                code, message = 0, self.record.finish(self.pace, elapsed)
+            return Result(self.record.folder, code, message, self.record.statuses)
         except BaseException:
             self.record.abandon()
             raise

@@ -14,7 +14,9 @@ from simjax.programs import Programs
 def judge(config: Config, programs: Programs, dataset: xarray.Dataset, statuses: np.ndarray) -> list[Verdict]:
     """One verdict for each property that this model must keep; `dataset` is the finished run."""
     lost = int(np.sum(statuses != OK))
-    kept = f"{len(statuses) - lost} of {len(statuses)} members" if len(statuses) > 1 else ("yes" if not lost else reasons(int(statuses[0])))
+    kept = "yes" if not lost else reasons(int(statuses[0]))
+    if len(statuses) > 1:
+        kept = f"{len(statuses) - lost} of {len(statuses)} members"
     verdicts = [Verdict("Fields stayed finite", kept, "all", lost == 0)]
     if dataset.sizes.get("time", 0) < 1:
         return verdicts
@@ -27,7 +29,10 @@ def judge(config: Config, programs: Programs, dataset: xarray.Dataset, statuses:
     for name in config.exact:
         error = dataset[f"error_{name}"].isel(time=-1)
         verdicts.append(
-            Verdict(f"Relative error of {name} at the end", f"{float(error.max()):.2e}", "finite, against the exact formula", bool(np.all(np.isfinite(error))))
+            Verdict(
+                f"Relative error of {name} at the end", f"{float(error.max()):.2e}",
+                "finite, against the exact formula", bool(np.all(np.isfinite(error))),
+            )
         )  # fmt: skip
     if "kinetic_energy" in dataset and not config.forcing and _walls_at_rest(config):
         verdicts.append(_decay(dataset["kinetic_energy"], programs))
@@ -43,7 +48,10 @@ def _divergence(programs: Programs, dataset: xarray.Dataset) -> Verdict:
     rounding = float(np.finfo(programs.dtype).eps) * speed / min(programs.grid.spacing)
     largest = float(dataset["max_divergence"].max())
     return Verdict(
-        "Largest divergence", f"{largest:.1e} 1/s", f"rounding: at most {100 * rounding:.1e}", largest <= 100 * rounding
+        "Largest divergence",
+        f"{largest:.1e} 1/s",
+        f"rounding: at most {100 * rounding:.1e}",
+        largest <= 100 * rounding,
     )
 
 
@@ -59,7 +67,8 @@ def _decay(energy: xarray.DataArray, programs: Programs) -> Verdict:
     rise = float(np.nanmax(np.diff(values, axis=-1), initial=0.0)) / max(float(np.nanmax(values)), 1e-30)
     tolerance = 50 * float(np.finfo(programs.dtype).eps)
     share = float(np.nanmean(values[..., -1] / values[..., 0]))
-    return Verdict("Kinetic energy never rises", f"{100 * share:.1f} % left, largest rise {rise:.1e}", f"rise at most {tolerance:.0e}", rise <= tolerance)
+    found = f"{100 * share:.1f} % left, largest rise {rise:.1e}"
+    return Verdict("Kinetic energy never rises", found, f"rise at most {tolerance:.0e}", rise <= tolerance)
 
 
 def _conserved(mean: xarray.DataArray, largest: xarray.DataArray, programs: Programs) -> Verdict:
@@ -67,4 +76,5 @@ def _conserved(mean: xarray.DataArray, largest: xarray.DataArray, programs: Prog
     change = float(np.nanmax(np.abs(mean - mean.isel(time=0)))) / max(float(np.nanmax(np.abs(largest))), 1e-30)
     steps = max(1, int(mean["step"].max())) if "step" in mean.coords else 1
     tolerance = 10 * float(np.finfo(programs.dtype).eps) * steps**0.5
-    return Verdict("Mean concentration is conserved", f"changed by {change:.1e}", f"at most {tolerance:.1e}", change <= tolerance)
+    expected = f"at most {tolerance:.1e}"
+    return Verdict("Mean concentration is conserved", f"changed by {change:.1e}", expected, change <= tolerance)

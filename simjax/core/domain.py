@@ -1,6 +1,6 @@
 """The one place that knows who the neighbour is: ghost cells, exchange between devices, global reductions."""
 
-import math
+import functools
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from simjax.core.boundary import FieldLayout, Periodic
+from simjax.core.boundary import FieldLayout
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, FACE, LOWER, UPPER, Grid
 from simjax.core.stitch import stitch_interior_and_rim
@@ -74,7 +74,9 @@ class Domain(eqx.Module):
         entry = self.split[axis]
         return 0 if entry is None else lax.axis_index(entry[0])
 
-    def coordinates(self, offset: Sequence[float], dtype=None, ghosts: Sequence[int] | None = None) -> tuple[Array, ...]:
+    def coordinates(
+        self, offset: Sequence[float], dtype=None, ghosts: Sequence[int] | None = None
+    ) -> tuple[Array, ...]:
         """This block's positions for a field at `offset`: one array per axis, shaped to broadcast.
 
         Positions are formed from the global integer index, so they do not depend on the decomposition.
@@ -105,9 +107,7 @@ class Domain(eqx.Module):
         for axis in range(self.grid.ndim):
             for pieces, piece in zip(ghosts, self._ghosts(leaves, ghosts, kinds, axis, width, t), strict=True):
                 pieces.append(piece)
-        return jax.tree.unflatten(
-            tree, [_assemble(u, pieces, width) for u, pieces in zip(leaves, ghosts, strict=True)]
-        )
+        return jax.tree.unflatten(tree, [_assemble(u, pieces, width) for u, pieces in zip(leaves, ghosts, strict=True)])
 
     def _ghosts(self, leaves, ghosts, layouts, axis: int, width: int, t) -> list[tuple[Array, Array]]:
         """Ghost lines (lower, upper) of every field along `axis`, given those along the axes before it."""
@@ -154,7 +154,7 @@ class Domain(eqx.Module):
         ghost = layout.boundaries[axis][side].ghost(
             edge if side == LOWER else lax.rev(edge, (array_axis,)),
             axis=axis, side=side, offset=layout.offset[axis], width=width, spacing=self.grid.spacing, t=t,
-            positions=lambda: self._side_positions(edge, layout, axis, side),
+            positions=functools.partial(self._side_positions, edge, layout, axis, side),
         )  # fmt: skip
         if side == LOWER and width > 1:
             ghost = lax.rev(ghost, (array_axis,))
@@ -166,9 +166,8 @@ class Domain(eqx.Module):
     def _side_positions(self, u: Array, layout: FieldLayout, axis: int, side: int) -> tuple[Array, ...]:
         """Coordinates of the side's plane for `u`, which may carry ghost cells along other axes."""
         spatial = u.shape[u.ndim - self.grid.ndim :]
-        ghosts = [
-            0 if k == axis else (have - n) // 2 for k, (have, n) in enumerate(zip(spatial, self.block_shape, strict=True))
-        ]
+        ghosts = [(have - n) // 2 for have, n in zip(spatial, self.block_shape, strict=True)]
+        ghosts[axis] = 0
         x = list(self.coordinates(layout.offset, u.dtype, ghosts))
         plane = (self.grid.lower, self.grid.upper)[side][axis]
         x[axis] = jnp.full((1,) * self.grid.ndim, plane, u.dtype)
@@ -184,9 +183,8 @@ class Domain(eqx.Module):
         for axis in range(self.grid.ndim):
             if layout.offset[axis] != FACE or layout.is_periodic(axis):
                 continue
-            value = layout.boundaries[axis][LOWER].imposed(
-                t=t, positions=lambda axis=axis: self._side_positions(u, layout, axis, LOWER), like=u
-            )
+            positions = functools.partial(self._side_positions, u, layout, axis, LOWER)
+            value = layout.boundaries[axis][LOWER].imposed(t=t, positions=positions, like=u)
             if value is None:
                 continue
             n = self.block_shape[axis]

@@ -42,9 +42,7 @@ class Grid(eqx.Module):
             if n < 1:
                 raise ConfigurationError(f"Grid.shape[{axis}]={n}: expected at least one cell.")
             if not (math.isfinite(a) and math.isfinite(b) and b > a):
-                raise ConfigurationError(
-                    f"Grid.upper[{axis}]={b} must be finite and above Grid.lower[{axis}]={a}."
-                )
+                raise ConfigurationError(f"Grid.upper[{axis}]={b} must be finite and above Grid.lower[{axis}]={a}.")
 
     @property
     def ndim(self) -> int:

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.grid import LOWER, UPPER
+
 
 def stitch_interior_and_rim(function: Callable, fields, padded, ndim: int, width: int):
     """`function(padded)`, with all but the outermost `width` cells computed from `fields` alone.
@@ -16,12 +18,14 @@ def stitch_interior_and_rim(function: Callable, fields, padded, ndim: int, width
     """
     result = function(fields)
     for axis in reversed(range(ndim)):
-        lower, upper = (
-            function(jax.tree.map(lambda p, side=side: _strip(p, ndim, axis, side, width), padded)) for side in (0, 1)
-        )
-        result = jax.tree.map(
-            lambda a, b, c: jnp.concatenate([a, b, c], axis=axis - ndim), lower, result, upper
-        )  # fmt: skip
+
+        def rim(side: int, axis: int = axis):
+            return function(jax.tree.map(lambda p: _strip(p, ndim, axis, side, width), padded))
+
+        def join(*parts: Array, axis: int = axis) -> Array:
+            return jnp.concatenate(parts, axis=axis - ndim)
+
+        result = jax.tree.map(join, rim(LOWER), result, rim(UPPER))
     return result
 
 
@@ -33,6 +37,6 @@ def _strip(p: Array, ndim: int, axis: int, side: int, width: int) -> Array:
         if k < axis:
             p = lax.slice_in_dim(p, width, n - width, axis=array_axis)
         elif k == axis:
-            start = 0 if side == 0 else n - 3 * width
+            start = 0 if side == LOWER else n - 3 * width
             p = lax.slice_in_dim(p, start, start + 3 * width, axis=array_axis)
     return p

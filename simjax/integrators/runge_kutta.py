@@ -18,8 +18,12 @@ class Integrator(eqx.Module):
     """
 
     order: eqx.AbstractVar[int]
-    stages: eqx.AbstractVar[int]
     courant_limit: eqx.AbstractVar[float]
+
+    @property
+    @abc.abstractmethod
+    def stages(self) -> int:
+        """Evaluations of the tendency per step."""
 
     @abc.abstractmethod
     def step(self, model, t, dt, state, params):
@@ -46,7 +50,7 @@ class RungeKutta(Integrator):
     courant_limit: float = eqx.field(static=True)
 
     @property
-    def stages(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def stages(self) -> int:
         return len(self.b)
 
     def step(self, model, t, dt, state, params):
@@ -69,7 +73,7 @@ class ShuOsher(Integrator):
     courant_limit: float = eqx.field(static=True)
 
     @property
-    def stages(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def stages(self) -> int:
         return len(self.rows)
 
     def step(self, model, t, dt, state, params):
@@ -100,7 +104,7 @@ class LowStorage(Integrator):
     courant_limit: float = eqx.field(static=True)
 
     @property
-    def stages(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def stages(self) -> int:
         return len(self.b)
 
     def step(self, model, t, dt, state, params):
@@ -120,14 +124,22 @@ class LowStorage(Integrator):
 # Stability along the imaginary axis: 1.73 for three stages of order three, 2.83 for the classical fourth order;
 # forward Euler and second-order methods lean on diffusion and are held to one.
 INTEGRATORS: dict[str, Integrator] = {
-    "euler": RungeKutta(1, (), (1.0,), 1.0),
-    "midpoint": RungeKutta(2, ((0.5,),), (0.0, 1.0), 1.0),
-    "heun": RungeKutta(2, ((1.0,),), (0.5, 0.5), 1.0),
-    "ssprk2": ShuOsher(2, ((0.0, 1.0), (0.5, 1.0)), 1.0),
-    "kutta3": RungeKutta(3, ((0.5,), (-1.0, 2.0)), (1 / 6, 2 / 3, 1 / 6), 1.7),
-    "ssprk3": ShuOsher(3, ((0.0, 1.0), (3 / 4, 1.0), (1 / 3, 1.0)), 1.7),
-    "williamson3": LowStorage(3, (0.0, -5 / 9, -153 / 128), (1 / 3, 15 / 16, 8 / 15), (0.0, 1 / 3, 3 / 4), 1.7),
-    "rk4": RungeKutta(4, ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6), 2.7),
+    "euler": RungeKutta(order=1, a=(), b=(1.0,), courant_limit=1.0),
+    "midpoint": RungeKutta(order=2, a=((0.5,),), b=(0.0, 1.0), courant_limit=1.0),
+    "heun": RungeKutta(order=2, a=((1.0,),), b=(0.5, 0.5), courant_limit=1.0),
+    "ssprk2": ShuOsher(order=2, rows=((0.0, 1.0), (0.5, 1.0)), courant_limit=1.0),
+    "kutta3": RungeKutta(order=3, a=((0.5,), (-1.0, 2.0)), b=(1 / 6, 2 / 3, 1 / 6), courant_limit=1.7),
+    "ssprk3": ShuOsher(order=3, rows=((0.0, 1.0), (3 / 4, 1.0), (1 / 3, 1.0)), courant_limit=1.7),
+    "williamson3": LowStorage(
+        order=3,
+        a=(0.0, -5 / 9, -153 / 128),
+        b=(1 / 3, 15 / 16, 8 / 15),
+        c=(0.0, 1 / 3, 3 / 4),
+        courant_limit=1.7,
+    ),
+    "rk4": RungeKutta(
+        order=4, a=((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), b=(1 / 6, 1 / 3, 1 / 3, 1 / 6), courant_limit=2.7
+    ),
 }
 """Every named scheme. midpoint, heun: Runge (1895); kutta3, rk4: Kutta (1901); ssprk: Shu and Osher (1988);
 williamson3: Williamson (1980), case 7."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
+import numpy.typing as npt
 
 from simjax.core.errors import InputOutputError
 from simjax.io.files import remove_temporaries, replaced
@@ -76,7 +77,7 @@ class GridWriter:
         title: str,
         time_units: str = "s",
         length_units: str = "m",
-        dtype=np.float32,
+        dtype: npt.DTypeLike = np.float32,
         keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
         rounding_bits: int | None = None,

@@ -13,6 +13,8 @@ from simjax.core.domain import Domain
 from simjax.core.model import Model, Output
 from simjax.ops import difference
 
+Scheme = Literal["central", "upwind"]
+
 
 class State(eqx.Module):
     """concentration: `(*grid.shape)`, cell centres."""
@@ -37,9 +39,9 @@ class AdvectionDiffusion(Model):
 
     domain: Domain
     layout: FieldLayout
-    scheme: Literal["central", "upwind"] = eqx.field(static=True)
+    scheme: Scheme = eqx.field(static=True)
 
-    def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Literal["central", "upwind"] = "central"):
+    def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme = "central"):
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme

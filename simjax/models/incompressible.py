@@ -7,7 +7,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.boundary import Dirichlet, FieldLayout, Neumann, Outflow, Periodic, Side, center_layout, face_layout
+from simjax.core.boundary import (
+    Dirichlet,
+    FieldLayout,
+    Neumann,
+    Outflow,
+    Periodic,
+    Side,
+    center_layout,
+    face_layout,
+)
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
@@ -55,12 +64,12 @@ class Incompressible(Model):
     ):
         ndim = domain.grid.ndim
         if ndim < 2:
-            raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes; 1 came (its velocity is constant).")
+            raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes; one came.")
         for axis, pair in enumerate(sides):
             if any(isinstance(side, Outflow) for side in pair):
                 raise ConfigurationError(
-                    f"boundaries.{AXES[axis]}: incompressible flow takes periodic, no_slip, slip or inflow (a prescribed "
-                    "velocity) sides; outflow came."
+                    f"boundaries.{AXES[axis]}: incompressible flow takes periodic, no_slip, slip or inflow (a "
+                    "prescribed velocity) sides; outflow came."
                 )
         self.domain = domain
         self.layouts = tuple(
@@ -107,9 +116,11 @@ class Incompressible(Model):
 
     def _subtract_gradient(self, velocity, phi: Array):
         h = self.domain.grid.spacing
-        gradients = self.domain.apply(
-            lambda p: tuple(staggered.diff_to_face(p, axis, h) for axis in range(len(h))), phi, self.pressure_layout, width=1
-        )
+
+        def gradient(p):
+            return tuple(staggered.diff_to_face(p, axis, h) for axis in range(len(h)))
+
+        gradients = self.domain.apply(gradient, phi, self.pressure_layout, width=1)
         return tuple(u - g for u, g in zip(velocity, gradients, strict=True))
 
     def pressure(self, t, state, params) -> Array:
@@ -152,9 +163,10 @@ class Incompressible(Model):
     def diagnostics(self, t, state, params):
         """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|."""
         domain = self.domain
+        vorticity = self._vorticity(staggered.vorticity, state, t)
         return {
             "kinetic_energy": 0.5 * domain.sum(tuple(u * u for u in state.velocity)) / domain.grid.cells,
-            "enstrophy": 0.5 * domain.sum(tuple(w * w for w in self._vorticity(staggered.vorticity, state, t))) / domain.grid.cells,
+            "enstrophy": 0.5 * domain.sum(tuple(w * w for w in vorticity)) / domain.grid.cells,
             "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t))),
         }
 
@@ -167,8 +179,15 @@ class Incompressible(Model):
     def outputs(self):
         ndim = self.domain.grid.ndim
         velocity = tuple(
-            Output(f"velocity_{AXES[i]}", layout.offset, layout.units, f"{AXES[i]}-velocity", vector="velocity", component=i)
-            for i, layout in enumerate(self.layouts)
+            Output(
+                f"velocity_{axis}",
+                layout.offset,
+                layout.units,
+                f"{axis}-velocity",
+                vector="velocity",
+                component=i,
+            )
+            for i, (axis, layout) in enumerate(zip(AXES, self.layouts, strict=False))
         )
         name = "vorticity" if ndim == 2 else "vorticity_magnitude"
         return (

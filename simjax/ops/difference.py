@@ -8,24 +8,25 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import Array, lax
+from jaxtyping import Float
 
 
-def shift(u: Array, ndim: int, axis: int | None = None, by: int = 0, width: int = 1) -> Array:
+def shift(
+    u: Float[Array, "..."], ndim: int, axis: int | None = None, by: int = 0, width: int = 1
+) -> Float[Array, "..."]:
     """The interior of a padded block, displaced by `by` cells along spatial axis `axis`: u[i + by]."""
     return shift_by(u, tuple(by if k == axis else 0 for k in range(ndim)), width)
 
 
-def shift_by(u: Array, displacement: Sequence[int], width: int = 1) -> Array:
+def shift_by(u: Float[Array, "..."], displacement: Sequence[int], width: int = 1) -> Float[Array, "..."]:
     """The interior of a padded block, displaced by one count of cells per spatial axis."""
     leading = u.ndim - len(displacement)
     starts = (0,) * leading + tuple(width + d for d in displacement)
-    stops = u.shape[:leading] + tuple(
-        n - width + d for n, d in zip(u.shape[leading:], displacement, strict=True)
-    )
+    stops = u.shape[:leading] + tuple(n - width + d for n, d in zip(u.shape[leading:], displacement, strict=True))
     return lax.slice(u, starts, stops)
 
 
-def laplacian(u: Array, spacing: Sequence[float], width: int = 1) -> Array:
+def laplacian(u: Float[Array, "..."], spacing: Sequence[float], width: int = 1) -> Float[Array, "..."]:
     """Second-order Laplacian: sum over axes of (u[i-1] - 2 u[i] + u[i+1]) / h^2."""
     ndim = len(spacing)
     center = shift(u, ndim, width=width)
@@ -36,7 +37,9 @@ def laplacian(u: Array, spacing: Sequence[float], width: int = 1) -> Array:
     return sum(terms[1:], terms[0])
 
 
-def advect_central(u: Array, velocity: Array, spacing: Sequence[float], width: int = 1) -> Array:
+def advect_central(
+    u: Float[Array, "..."], velocity: Float[Array, " axes"], spacing: Sequence[float], width: int = 1
+) -> Float[Array, "..."]:
     """a . grad(u) by second-order central differences; `velocity` (ndim,)."""
     ndim = len(spacing)
     terms = [
@@ -46,7 +49,9 @@ def advect_central(u: Array, velocity: Array, spacing: Sequence[float], width: i
     return sum(terms[1:], terms[0])
 
 
-def advect_upwind(u: Array, velocity: Array, spacing: Sequence[float], width: int = 1) -> Array:
+def advect_upwind(
+    u: Float[Array, "..."], velocity: Float[Array, " axes"], spacing: Sequence[float], width: int = 1
+) -> Float[Array, "..."]:
     """a . grad(u) by first-order upwind differences; `velocity` (ndim,)."""
     ndim = len(spacing)
     center = shift(u, ndim, width=width)

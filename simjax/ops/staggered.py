@@ -8,34 +8,35 @@ Phys. Fluids 8, 2182.
 from collections.abc import Sequence
 
 from jax import Array
+from jaxtyping import Float
 
 from simjax.ops.difference import laplacian, shift, shift_by
 
 
-def diff_to_center(u: Array, axis: int, spacing: Sequence[float]) -> Array:
+def diff_to_center(u: Float[Array, "..."], axis: int, spacing: Sequence[float]) -> Float[Array, "..."]:
     """du/dx at cell centres from values on the faces normal to `axis`."""
     ndim = len(spacing)
     return (shift(u, ndim, axis, 1) - shift(u, ndim)) * (1 / spacing[axis])
 
 
-def diff_to_face(u: Array, axis: int, spacing: Sequence[float]) -> Array:
+def diff_to_face(u: Float[Array, "..."], axis: int, spacing: Sequence[float]) -> Float[Array, "..."]:
     """du/dx on the lower faces normal to `axis` from values at cell centres."""
     ndim = len(spacing)
     return (shift(u, ndim) - shift(u, ndim, axis, -1)) * (1 / spacing[axis])
 
 
-def mean_to_center(u: Array, axis: int, ndim: int) -> Array:
+def mean_to_center(u: Float[Array, "..."], axis: int, ndim: int) -> Float[Array, "..."]:
     """Mean over both faces normal to `axis`, at cell centres."""
     return 0.5 * (shift(u, ndim) + shift(u, ndim, axis, 1))
 
 
-def divergence(velocity: Sequence[Array], spacing: Sequence[float]) -> Array:
+def divergence(velocity: Sequence[Float[Array, "..."]], spacing: Sequence[float]) -> Float[Array, "..."]:
     """Sum over axes of du_i/dx_i at cell centres."""
     terms = [diff_to_center(u, axis, spacing) for axis, u in enumerate(velocity)]
     return sum(terms[1:], terms[0])
 
 
-def advection(velocity: Sequence[Array], component: int, spacing: Sequence[float]) -> Array:
+def advection(velocity: Sequence[Float[Array, "..."]], component: int, spacing: Sequence[float]) -> Float[Array, "..."]:
     """Divergence of momentum flux, sum over j of d(u_j u_i)/dx_j, on the faces of component i.
 
     Central and conservative: fluxes are products of means, at cell centres for j = i and on cell edges else.
@@ -60,14 +61,16 @@ def advection(velocity: Sequence[Array], component: int, spacing: Sequence[float
     return total
 
 
-def _mean_across(a: Array, component: int, axis: int, by: int, ndim: int) -> Array:
+def _mean_across(a: Float[Array, "..."], component: int, axis: int, by: int, ndim: int) -> Float[Array, "..."]:
     """Twice the mean of transporting component `axis` at the edge it shares with component `component`."""
     here = tuple(by if k == axis else 0 for k in range(ndim))
     behind = tuple(h - (k == component) for k, h in enumerate(here))
     return shift_by(a, here) + shift_by(a, behind)
 
 
-def momentum_tendency(velocity: Sequence[Array], viscosity, spacing: Sequence[float]) -> tuple[Array, ...]:
+def momentum_tendency(
+    velocity: Sequence[Float[Array, "..."]], viscosity, spacing: Sequence[float]
+) -> tuple[Float[Array, "..."], ...]:
     """viscosity lap(u_i) - sum_j d(u_j u_i)/dx_j for every component, each on its own faces."""
     return tuple(
         viscosity * laplacian(u, spacing) - advection(velocity, component, spacing)
@@ -75,17 +78,21 @@ def momentum_tendency(velocity: Sequence[Array], viscosity, spacing: Sequence[fl
     )
 
 
-def vorticity(velocity: Sequence[Array], plane: tuple[int, int], spacing: Sequence[float]) -> Array:
+def vorticity(
+    velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[float]
+) -> Float[Array, "..."]:
     """dv/dx - du/dy on the lower edges of cells, with (x, y) = `plane` and (u, v) those components."""
     x, y = plane
     return diff_to_face(velocity[y], x, spacing) - diff_to_face(velocity[x], y, spacing)
 
 
-def vorticity_at_center(velocity: Sequence[Array], plane: tuple[int, int], spacing: Sequence[float]) -> Array:
+def vorticity_at_center(
+    velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[float]
+) -> Float[Array, "..."]:
     """dv/dx - du/dy at cell centres: the mean of `vorticity` over the four edges around."""
     ndim = len(spacing)
 
-    def derivative(component: int, axis: int) -> Array:
+    def derivative(component: int, axis: int) -> Float[Array, "..."]:
         """Central difference along `axis` of the component's mean over its two faces."""
         u = velocity[component]
         terms = []

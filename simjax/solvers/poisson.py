@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 from jax import Array, lax
+from jaxtyping import Float
 
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic
 from simjax.core.domain import Domain
@@ -13,7 +14,7 @@ from simjax.solvers.spectral import SpectralBasis
 from simjax.solvers.transforms import COSINE, FOURIER, SINE, Transform
 
 
-def solve_poisson(domain: Domain, layout: FieldLayout, source: Array) -> Array:
+def solve_poisson(domain: Domain, layout: FieldLayout, source: Float[Array, "*block"]) -> Float[Array, "*block"]:
     """phi with lap(phi) = source, for the second-order Laplacian and homogeneous boundaries of `layout`.
 
     Args:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jaxtyping import Float
 
 
-def fourier(u: Array, axis: int) -> Array:
+def fourier(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Real discrete Fourier transform, packed: real parts of wavenumbers 0..n/2, then imaginary parts of 1..(n-1)/2."""
     n = u.shape[axis]
     spectrum = jnp.fft.rfft(u, axis=axis)
@@ -20,7 +21,7 @@ def fourier(u: Array, axis: int) -> Array:
     return jnp.concatenate([spectrum.real, imaginary], axis=axis)
 
 
-def inverse_fourier(packed: Array, axis: int) -> Array:
+def inverse_fourier(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Inverse of `fourier`."""
     n, axis = packed.shape[axis], axis % packed.ndim
     half = n // 2 + 1
@@ -47,7 +48,7 @@ def _twiddle(u: Array, axis: int) -> tuple[Array, Array]:
     return jnp.cos(angle), jnp.sin(angle)
 
 
-def cosine(u: Array, axis: int) -> Array:
+def cosine(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Cosine transform: U[k] = sum_j u[j] cos(pi k (j + 1/2) / n) (half a DCT-II), by one real FFT of length n.
 
     Makhoul (1980), IEEE Trans. ASSP 28, 27.
@@ -66,7 +67,7 @@ def cosine(u: Array, axis: int) -> Array:
     return real * c + imaginary * s
 
 
-def inverse_cosine(packed: Array, axis: int) -> Array:
+def inverse_cosine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Inverse of `cosine`."""
     n, axis = packed.shape[axis], axis % packed.ndim
     if n == 1:
@@ -77,31 +78,31 @@ def inverse_cosine(packed: Array, axis: int) -> Array:
     mirrored = lax.pad(mirrored, jnp.zeros((), packed.dtype), ends)
     c, s = _twiddle(packed, axis)
     half = n // 2 + 1
-    spectrum = lax.slice_in_dim(
-        lax.complex(packed * c + mirrored * s, packed * s - mirrored * c), 0, half, axis=axis
-    )
+    spectrum = lax.slice_in_dim(lax.complex(packed * c + mirrored * s, packed * s - mirrored * c), 0, half, axis=axis)
     v = jnp.fft.irfft(spectrum, n, axis=axis)
     evens = (n + 1) // 2
     even = lax.slice_in_dim(v, 0, evens, axis=axis)
     odd = lax.rev(lax.slice_in_dim(v, evens, n, axis=axis), (axis,))
-    zero = jnp.zeros((), v.dtype)
-    spread = [
-        lax.pad(part, zero, [(lead, n - lead - 2 * part.shape[axis] + 1, 1) if k == axis else (0, 0, 0) for k in range(v.ndim)])
-        for lead, part in ((0, even), (1, odd))
-    ]  # fmt: skip
-    return spread[0] + spread[1]
+    return _spread(even, axis, n, 0) + _spread(odd, axis, n, 1)
+
+
+def _spread(part: Array, axis: int, n: int, first: int) -> Array:
+    """`part` at every second of `n` places along `axis`, from place `first` on; zeros between."""
+    after = n - first - 2 * part.shape[axis] + 1
+    ends = [(first, after, 1) if k == axis else (0, 0, 0) for k in range(part.ndim)]
+    return lax.pad(part, jnp.zeros((), part.dtype), ends)
 
 
 def _alternate(u: Array, axis: int) -> Array:
     return u * (1 - 2 * (_index(u, axis) % 2))
 
 
-def sine(u: Array, axis: int) -> Array:
+def sine(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Sine transform: U[k - 1] = sum_j u[j] sin(pi k (j + 1/2) / n), k = 1..n, through `cosine`."""
     return lax.rev(cosine(_alternate(u, axis), axis), (axis % u.ndim,))
 
 
-def inverse_sine(packed: Array, axis: int) -> Array:
+def inverse_sine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Inverse of `sine`."""
     return _alternate(inverse_cosine(lax.rev(packed, (axis % packed.ndim,)), axis), axis)
 
