@@ -35,12 +35,8 @@ def stream_function(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def write(file: Path) -> None:
     x, y = ((np.arange(n) + 0.5) * SPACING for n in CELLS)
     step = 1.0  # m: centred differences of an analytic stream function, exact to rounding of single precision
-    u = -(stream_function(x[None], y[:, None] + step) - stream_function(x[None], y[:, None] - step)) / (
-        2 * step
-    )
-    v = (stream_function(x[None] + step, y[:, None]) - stream_function(x[None] - step, y[:, None])) / (
-        2 * step
-    )
+    u = -(stream_function(x[None], y[:, None] + step) - stream_function(x[None], y[:, None] - step)) / (2 * step)
+    v = (stream_function(x[None] + step, y[:, None]) - stream_function(x[None] - step, y[:, None])) / (2 * step)
     with netcdf_file(file, "w") as out:
         out.Conventions = "CF-1.11"
         out.title = "Synthetic mesoscale eddies, periodic, on a 10 km grid"

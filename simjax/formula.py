@@ -210,9 +210,7 @@ class _Parser:
 
     def read_noise(self, node: ast.Call, depth: int) -> Tree:
         if not 1 <= len(node.args) <= 2:
-            self.refuse(
-                node, f"noise takes a wavenumber and optionally an index, {len(node.args)} arguments came"
-            )
+            self.refuse(node, f"noise takes a wavenumber and optionally an index, {len(node.args)} arguments came")
         numbers = [self.read(argument, depth + 1) for argument in node.args]
         if any(number[0] != "number" for number in numbers):
             self.refuse(node, "noise takes constant numbers only, such as noise(8) or noise(8, 1)")
@@ -262,9 +260,7 @@ def _power(base: Any, exponent: Any) -> Any:
     return base**exponent
 
 
-def _evaluate(
-    tree: Tree, namespace: Mapping[str, Any], functions: Mapping[str, Callable], module: Any
-) -> Any:
+def _evaluate(tree: Tree, namespace: Mapping[str, Any], functions: Mapping[str, Callable], module: Any) -> Any:
     kind = tree[0]
     if kind == "number":
         return tree[1]
@@ -272,9 +268,7 @@ def _evaluate(
         return namespace[tree[1]]
     if kind == "noise":
         return namespace["noise"](tree[1], tree[2])
-    arguments = [
-        _evaluate(part, namespace, functions, module) for part in tree[1:] if isinstance(part, tuple)
-    ]
+    arguments = [_evaluate(part, namespace, functions, module) for part in tree[1:] if isinstance(part, tuple)]
     if kind == "call":
         return functions[tree[1]](*arguments)
     if kind == "negative":
@@ -319,9 +313,7 @@ _FLOAT_FUNCTIONS: dict[str, Callable] = {
 
 
 def _array_functions(module: ModuleType) -> dict[str, Callable]:
-    functions = {
-        name: getattr(module, _ARRAY_NAMES.get(name, name)) for name in FUNCTIONS if name not in _SPECIAL
-    }
+    functions = {name: getattr(module, _ARRAY_NAMES.get(name, name)) for name in FUNCTIONS if name not in _SPECIAL}
     functions["step"] = lambda a: module.where(a < 0, 0.0, 1.0)
     functions["erf"] = _error_function(module)
     return functions

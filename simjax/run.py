@@ -116,13 +116,9 @@ def _sweep(options: argparse.Namespace) -> list[Config]:
     configs = [compose(job, config_dir=options.config_dir).config() for job in jobs]
     folders = [config.output.folder for config in configs if config.output.folder is not None]
     if len(set(folders)) < len(folders):
-        raise ConfigurationError(
-            f"output.folder={folders[0]} is one folder for {len(configs)} runs; leave it out."
-        )
+        raise ConfigurationError(f"output.folder={folders[0]} is one folder for {len(configs)} runs; leave it out.")
     if len(configs) > 1 and any(config.resume is not None for config in configs):
-        raise ConfigurationError(
-            "resume goes on with one run: leave out -m, or resume each of the runs by itself."
-        )
+        raise ConfigurationError("resume goes on with one run: leave out -m, or resume each of the runs by itself.")
     return configs
 
 

@@ -137,9 +137,7 @@ def test_spellings(capsys, simulations, arguments):
 @pytest.mark.parametrize("first", [True, False])
 def test_config_dir(capsys, simulations, tmp_path, option, first):
     (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yaml").write_text(
-        "# @package _global_\n# Mine\nphysics: {viscosity: 0.5}\n"
-    )
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\n# Mine\nphysics: {viscosity: 0.5}\n")
     option = [part.format(tmp_path) for part in option]
     chosen = ["experiment=mine", "seed=2"]
     assert run(capsys, *(option + chosen if first else chosen + option))[0] == 0
@@ -242,9 +240,7 @@ def test_a_run_from_a_folder_with_spaces(tmp_path):
     assert done.returncode == 0, done.stderr
     assert [path.name for path in folder.iterdir()] == ["outputs"]
     (written,) = (folder / "outputs" / "from_file").iterdir()
-    assert {"config.yaml", "overrides.yaml", "hydra.yaml"} == {
-        path.name for path in (written / ".hydra").iterdir()
-    }
+    assert {"config.yaml", "overrides.yaml", "hydra.yaml"} == {path.name for path in (written / ".hydra").iterdir()}
     assert yaml.safe_load((written / ".hydra" / "config.yaml").read_text())["time"]["end"] == 43200.0
     refused = command(f"resume={written}", "physics.viscosity=1", cwd=folder)
     assert refused.returncode == 2 and "physics.viscosity was 40.0 and is 1.0 now" in refused.stderr

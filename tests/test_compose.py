@@ -8,9 +8,7 @@ from simjax.config import compose, conf_folder, expand_sweep, load_config
 from simjax.core.errors import ConfigurationError
 
 
-def experiment(
-    folder: Path, text: str, name: str = "mine", header: str = "# @package _global_\n# Mine\n"
-) -> Path:
+def experiment(folder: Path, text: str, name: str = "mine", header: str = "# @package _global_\n# Mine\n") -> Path:
     (folder / "experiment").mkdir(exist_ok=True)
     (folder / "experiment" / f"{name}.yaml").write_text(header + text, encoding="utf-8")
     return folder
@@ -31,9 +29,7 @@ def test_own_experiment_in_own_folder(tmp_path):
 
 def test_own_experiment_may_build_on_another(tmp_path):
     experiment(tmp_path, MINE, "base")
-    config = load_config(
-        "mine", config_dir=experiment(tmp_path, "defaults: [base, _self_]\ntime: {end: 3.0}\n")
-    )
+    config = load_config("mine", config_dir=experiment(tmp_path, "defaults: [base, _self_]\ntime: {end: 3.0}\n"))
     assert config.time.end == 3.0 and config.physics.viscosity == 0.1
 
 
@@ -101,9 +97,7 @@ def test_reference_bomb(tmp_path):
 
 
 def test_reference_to_another_key(tmp_path):
-    config = load_config(
-        "mine", config_dir=experiment(tmp_path, MINE + "parameters: {nu: '${physics.viscosity}'}\n")
-    )
+    config = load_config("mine", config_dir=experiment(tmp_path, MINE + "parameters: {nu: '${physics.viscosity}'}\n"))
     assert config.parameters == {"nu": 0.1}
 
 

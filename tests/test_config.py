@@ -58,9 +58,7 @@ def test_walls():
     x, y = config.boundaries
     assert x.lower.kind == x.upper.kind == "slip" and not x.periodic
     assert y.lower.values[0].constant == 0.0 and y.upper.values[0].text == "sin(t)*x"
-    plate = validate(
-        changed(DYE, {"boundaries.y": {"lower": {"kind": "dirichlet", "value": 2}, "upper": "neumann"}})
-    )
+    plate = validate(changed(DYE, {"boundaries.y": {"lower": {"kind": "dirichlet", "value": 2}, "upper": "neumann"}}))
     assert plate.boundaries[1].lower.values[0].constant == 2.0
     assert plate.boundaries[1].upper.values[0].constant == 0.0
 

@@ -22,10 +22,7 @@ EXPRESSIONS = {
     "sin(x)*cos(y) + tan(x)": np.sin(X) * np.cos(Y) + np.tan(X),
     "exp(-x) + log(x) + sqrt(x) + abs(y)": np.exp(-X) + np.log(X) + np.sqrt(X) + np.abs(Y),
     "tanh(x) + sinh(x) + cosh(x)": np.tanh(X) + np.sinh(X) + np.cosh(X),
-    "asin(x) + acos(x) + atan(x) + atan2(y, x)": np.arcsin(X)
-    + np.arccos(X)
-    + np.arctan(X)
-    + np.arctan2(Y, X),
+    "asin(x) + acos(x) + atan(x) + atan2(y, x)": np.arcsin(X) + np.arccos(X) + np.arctan(X) + np.arctan2(Y, X),
     "minimum(x, y) + maximum(x, 0.5)": np.minimum(X, Y) + np.maximum(X, 0.5),
     "mod(7*x, 2) + floor(3*y)": np.mod(7 * X, 2) + np.floor(3 * Y),
     "erf(y) + step(y)": erf(Y) + np.where(Y < 0, 0.0, 1.0),
@@ -56,9 +53,7 @@ def test_step_is_one_at_zero():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_dtype_is_that_of_the_coordinates_under_strict_promotion(dtype):
     text = "2*a*sin(3*x) + where(x > 0.5, x**2, 1) + erf(x)/7 + maximum(x, 0.2) + step(x - 1)*x"
-    value = jax.jit(lambda x, a: Formula(text)({"x": x, "a": a}, jnp))(
-        jnp.asarray(X, dtype), jnp.asarray(2.0, dtype)
-    )
+    value = jax.jit(lambda x, a: Formula(text)({"x": x, "a": a}, jnp))(jnp.asarray(X, dtype), jnp.asarray(2.0, dtype))
     assert value.dtype == dtype and value.shape == X.shape
 
 

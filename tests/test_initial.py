@@ -26,9 +26,7 @@ def write_netcdf4(path, values, dims=("y", "x"), coordinates=None, name="c", **a
             if dim not in file:
                 line = (coordinates or {}).get(dim)
                 scale = file.create_dataset(dim, data=np.zeros(values.shape[axis]) if line is None else line)
-                scale.make_scale(
-                    dim if line is not None else "This is a netCDF dimension but not a netCDF variable."
-                )
+                scale.make_scale(dim if line is not None else "This is a netCDF dimension but not a netCDF variable.")
         dataset = file.create_dataset(name, data=values)
         for axis, dim in enumerate(dims):
             dataset.dims[axis].attach_scale(file[dim])
@@ -98,9 +96,7 @@ def test_three_dimensions(tmp_path):
 def test_one_dimension_and_one_cell(tmp_path):
     np.savez(tmp_path / "a.npz", c=np.arange(5.0), one=np.array([2.0]))
     line = Grid((5,), (0.0,), (1.0,))
-    assert np.array_equal(
-        read_field(tmp_path / "a.npz", "c", line, (CENTER,), periodic=(True,))[0], np.arange(5.0)
-    )
+    assert np.array_equal(read_field(tmp_path / "a.npz", "c", line, (CENTER,), periodic=(True,))[0], np.arange(5.0))
     values, notes = read_field(tmp_path / "a.npz", "one", line, (CENTER,), periodic=(True,))
     assert np.array_equal(values, np.full(5, 2.0)) and "constant along x" in notes[0]
 
@@ -117,9 +113,7 @@ def test_time_and_member_are_chosen(tmp_path):
 
 
 def test_descending_coordinates_are_turned(tmp_path):
-    path = write_netcdf4(
-        tmp_path / "a", RANDOM, coordinates={"y": centers(4, 0, 2)[::-1], "x": centers(6, 0, 3)}
-    )
+    path = write_netcdf4(tmp_path / "a", RANDOM, coordinates={"y": centers(4, 0, 2)[::-1], "x": centers(6, 0, 3)})
     assert np.array_equal(read(path)[0], RANDOM[::-1].T)
 
 
@@ -236,9 +230,7 @@ def test_missing_variable(tmp_path):
         "no variable 'velocty'; did you mean 'velocity'?",
         name="velocty",
     )
-    refused(
-        write_classic(tmp_path / "b", RANDOM, name="velocity"), "did you mean 'velocity'?", name="velocty"
-    )
+    refused(write_classic(tmp_path / "b", RANDOM, name="velocity"), "did you mean 'velocity'?", name="velocty")
     np.savez(tmp_path / "c.npz", velocity=RANDOM)
     refused(tmp_path / "c.npz", "did you mean 'velocity'?", name="velocty")
     refused(tmp_path / "c.npz", "it holds velocity", name="q")
@@ -265,19 +257,11 @@ def test_units(tmp_path):
     path = write_netcdf4(tmp_path / "a", RANDOM, units="cm/s")
     refused(path, "is in 'cm/s'; expected 'm s-1'", units="m s-1")
     assert "units" not in read(write_netcdf4(tmp_path / "b", RANDOM, units="m/s"), units="m s-1")[1][0]
-    assert (
-        "no units in the file, taken as m s-1"
-        in read(write_netcdf4(tmp_path / "c", RANDOM), units="m s-1")[1][0]
-    )
+    assert "no units in the file, taken as m s-1" in read(write_netcdf4(tmp_path / "c", RANDOM), units="m s-1")[1][0]
 
 
 def test_spellings_of_units():
-    assert (
-        unit_powers("m/s")
-        == unit_powers("m s-1")
-        == unit_powers("m s**-1")
-        == unit_powers("meters.second^-1")
-    )
+    assert unit_powers("m/s") == unit_powers("m s-1") == unit_powers("m s**-1") == unit_powers("meters.second^-1")
     assert unit_powers("1") == unit_powers("") == unit_powers("-") == {}
     assert unit_powers("kg/m3") == unit_powers("kg m-3") != unit_powers("kg m-2")
     assert unit_powers("degrees_C") == "degrees_C"
@@ -298,9 +282,7 @@ def npz_that_claims(path, shape):
 
 def test_sizes_are_checked_before_memory_is_taken(tmp_path):
     refused(npz_that_claims(tmp_path / "a.npz", (2**20, 2**20)), "claims 8.19e+03 GiB")
-    refused(
-        npz_that_claims(tmp_path / "b.npz", (100, 100)), "claims shape (100, 100)", error=InputOutputError
-    )
+    refused(npz_that_claims(tmp_path / "b.npz", (100, 100)), "claims shape (100, 100)", error=InputOutputError)
     with h5py.File(tmp_path / "c.h5", "w") as file:
         file.create_dataset("c", shape=(2**20, 2**20), dtype="f8", chunks=(64, 64))
     refused(tmp_path / "c.h5", "claims 8.19e+03 GiB")

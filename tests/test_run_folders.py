@@ -36,9 +36,7 @@ def test_a_link_out_of_the_root_is_refused(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "root" / "link").symlink_to(tmp_path / "elsewhere")
-    assert "output.folder" in refusal(
-        changed(FLOW, {"output.root": str(tmp_path / "root"), "output.folder": "link"})
-    )
+    assert "output.folder" in refusal(changed(FLOW, {"output.root": str(tmp_path / "root"), "output.folder": "link"}))
 
 
 def test_a_root_that_is_a_file(tmp_path):
@@ -76,9 +74,7 @@ def test_a_run_keeps_its_configuration(tmp_path):
 
 def test_what_a_resumed_run_may_change():
     old = validate(FLOW).mapping
-    new = changed(
-        FLOW, {"physics.viscosity": 2e-3, "mesh.x": 2, "precision": "float64", "time.output_every": 0.5}
-    )
+    new = changed(FLOW, {"physics.viscosity": 2e-3, "mesh.x": 2, "precision": "float64", "time.output_every": 0.5})
     refused, allowed = resume_differences(old, validate(new).mapping)
     assert [sentence.split()[0] for sentence in refused] == ["physics.viscosity", "precision"]
     assert [sentence.split()[0] for sentence in allowed] == ["mesh.x", "time.output_every"]

@@ -23,9 +23,7 @@ def test_a_member_is_the_same_whatever_the_size():
     many = sample_members(validate(changed(VARIED, {"ensemble.size": 1024})))
     alone = sample_members(
         validate(
-            changed(
-                FLOW, {"ensemble": {"size": 18, "vary": {"physics.viscosity": {"log_uniform": [1e-4, 1e-2]}}}}
-            )
+            changed(FLOW, {"ensemble": {"size": 18, "vary": {"physics.viscosity": {"log_uniform": [1e-4, 1e-2]}}}})
         )
     )
     for path in ("physics.viscosity", "parameters.a"):

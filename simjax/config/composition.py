@@ -64,9 +64,7 @@ class InspectedSource(FileConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         if ".." in config_path.split("/"):
-            raise ConfigurationError(
-                f"{config_path}: a configuration is named below its folder, without '..'."
-            )
+            raise ConfigurationError(f"{config_path}: a configuration is named below its folder, without '..'.")
         file = Path(self.path) / self._normalize_file_name(config_path)
         inspect_yaml(read_yaml_text(file), str(file), experiment=config_path.startswith("experiment/"))
         return super().load_config(config_path)
@@ -98,9 +96,7 @@ def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
     normalised = [normalise(override, folders) for override in overrides]
     for given, override in zip(overrides, normalised, strict=True):
         if not _sets_a_value(override):
-            raise ConfigurationError(
-                f"{given}: a resumed run takes keys, such as output.report=true, not groups."
-            )
+            raise ConfigurationError(f"{given}: a resumed run takes keys, such as output.report=true, not groups.")
     with _composing():
         values = _parse(normalised)
     return Composition(_complete(yaml.safe_load(text) or {}, values), tuple(overrides), folders, None)
@@ -200,9 +196,7 @@ def normalise(override: str, folders: Sequence[Path]) -> str:
     if key in _PATHS or key.endswith(".file"):
         value = _quoted(value)
     if re.match(r"hydra\b", key):
-        raise ConfigurationError(
-            f"{override}: only hydra.run.dir can be set; a run's folder is output.folder=..."
-        )
+        raise ConfigurationError(f"{override}: only hydra.run.dir can be set; a run's folder is output.folder=...")
     return f"++{key}{value}"
 
 
@@ -245,9 +239,7 @@ def _refuse_ambiguous(group: str, name: str, folders: Sequence[Path]) -> None:
 def _chosen_experiment(normalised: Sequence[str]) -> str | None:
     chosen = [override.partition("=")[2] for override in normalised if override.startswith("+experiment=")]
     if len(set(chosen)) > 1:
-        raise ConfigurationError(
-            f"experiment={' and experiment='.join(chosen)}: expected one; -m runs several."
-        )
+        raise ConfigurationError(f"experiment={' and experiment='.join(chosen)}: expected one; -m runs several.")
     if chosen and not re.fullmatch(r"[\w.\-]+", chosen[0]):
         raise ConfigurationError(f"experiment={chosen[0]}: several experiments need -m.")
     return chosen[0] if chosen else None
@@ -266,9 +258,7 @@ def _parse(normalised: Sequence[str], sweep_loader: ConfigLoaderImpl | None = No
             if "(" in value:
                 hint = 'a formula needs quotes inside the shell\'s: \'initial.velocity=["sin(x)","0"]\''
             reason = lines[0].rstrip(".:;") if lines else "syntax"
-            raise ConfigurationError(
-                f"{key}={value!r}: the value cannot be read ({reason}); {hint}."
-            ) from None
+            raise ConfigurationError(f"{key}={value!r}: the value cannot be read ({reason}); {hint}.") from None
         if override.is_sweep_override() and sweep_loader is None:
             raise ConfigurationError(
                 f"{key}={value}: several values need -m, or brackets to be a list, {key}=[{value}]."

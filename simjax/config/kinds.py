@@ -218,9 +218,7 @@ class ListOf:
     @property
     def allowed(self) -> str:
         count = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
-        return (
-            f"a list of {count} {self.noun}, each {self.element.allowed}{' or null' if self.optional else ''}"
-        )
+        return f"a list of {count} {self.noun}, each {self.element.allowed}{' or null' if self.optional else ''}"
 
     def read(self, path: str, value: Any, problems: Problems) -> tuple | None:
         if value is None and self.optional:

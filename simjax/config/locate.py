@@ -24,9 +24,7 @@ def conf_folder() -> Path:
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return folder
-    raise ConfigurationError(
-        f"simjax's own conf/config.yaml is neither in {package} nor beside it; reinstall simjax."
-    )
+    raise ConfigurationError(f"simjax's own conf/config.yaml is neither in {package} nor beside it; reinstall simjax.")
 
 
 def config_folders(config_dir: str | Path | None = None) -> tuple[Path, ...]:
@@ -35,9 +33,7 @@ def config_folders(config_dir: str | Path | None = None) -> tuple[Path, ...]:
         return (conf_folder(),)
     folder = Path(config_dir).expanduser().resolve()
     if not folder.is_dir():
-        raise ConfigurationError(
-            f"--config-dir {config_dir}: expected a folder that holds experiment/NAME.yaml."
-        )
+        raise ConfigurationError(f"--config-dir {config_dir}: expected a folder that holds experiment/NAME.yaml.")
     return (conf_folder(), folder)
 
 

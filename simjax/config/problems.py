@@ -34,9 +34,7 @@ class Problems:
         known = list(known)
         full = join(path, str(key))
         close = closest(str(key), known)
-        hint = (
-            f"did you mean '{join(path, close)}'?" if close else f"known here: {', '.join(known) or 'none'}"
-        )
+        hint = f"did you mean '{join(path, close)}'?" if close else f"known here: {', '.join(known) or 'none'}"
         self.say(full, f"{full}: unknown key; {hint}")
         return close
 
@@ -44,9 +42,7 @@ class Problems:
         if not self.sentences:
             return
         if len(self.sentences) == 1:
-            raise ConfigurationError(
-                self.sentences[0].rstrip(".") + ("" if self.sentences[0][-1] == "?" else ".")
-            )
+            raise ConfigurationError(self.sentences[0].rstrip(".") + ("" if self.sentences[0][-1] == "?" else "."))
         shown = [f"  {sentence}" for sentence in self.sentences[:SHOWN]]
         if len(self.sentences) > SHOWN:
             shown.append(f"  and {len(self.sentences) - SHOWN} more")

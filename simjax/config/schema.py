@@ -19,9 +19,7 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
 
 @dataclass(frozen=True)
 class GridConfig:
-    shape: tuple[int, ...] = entry(
-        ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis"
-    )
+    shape: tuple[int, ...] = entry(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis")
     lower: tuple[float, ...] | None = entry(
         ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
     )
@@ -190,9 +188,7 @@ class Keys:
     model: str = entry(Choice(MODELS.keys()))  # a view: user models register later
     grid: GridConfig = entry(Nested(GridConfig))
     time: TimeConfig = entry(Nested(TimeConfig))
-    experiment_name: str = entry(
-        Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment"
-    )
+    experiment_name: str = entry(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
     title: str = entry(Text(), "")
     precision: str = entry(Choice(PRECISIONS), "float32")
     seed: int = entry(Integer(0, 2**32 - 1), 0)

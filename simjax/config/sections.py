@@ -68,9 +68,7 @@ def read_components(
         around.problems.add(path, value, f"a list of {count} formula(s) or number(s){axes}")
         return None
     formulas = [read_formula(f"{path}[{i}]", item, around, noise=noise) for i, item in enumerate(value)]
-    return (
-        None if any(formula is None for formula in formulas) else tuple(f for f in formulas if f is not None)
-    )
+    return None if any(formula is None for formula in formulas) else tuple(f for f in formulas if f is not None)
 
 
 def read_parameters(value: Mapping[str, Any], schema: ModelSchema, problems: Problems) -> dict[str, float]:
@@ -79,9 +77,7 @@ def read_parameters(value: Mapping[str, Any], schema: ModelSchema, problems: Pro
     for key, number in value.items():
         path = join("parameters", str(key))
         if not isinstance(key, str) or not key.isidentifier() or key in RESERVED:
-            problems.say(
-                path, f"{path}: a parameter's name is letters, digits and _, and none of the formulas' own"
-            )
+            problems.say(path, f"{path}: a parameter's name is letters, digits and _, and none of the formulas' own")
         elif key in schema.formula_names(len(AXES)):
             problems.say(path, f"{path}: '{key}' already names a number of physics; choose another name")
         else:
@@ -95,9 +91,7 @@ def read_boundaries(value: Mapping[str, Any], around: Surroundings) -> tuple[Axi
     for key in value:
         if key not in around.axes:
             around.problems.unknown("boundaries", key, around.axes)
-    boundaries = [
-        read_axis(f"boundaries.{axis}", value.get(axis, "periodic"), around) for axis in around.axes
-    ]
+    boundaries = [read_axis(f"boundaries.{axis}", value.get(axis, "periodic"), around) for axis in around.axes]
     return None if len(around.problems) > before else tuple(b for b in boundaries if b is not None)
 
 
@@ -108,9 +102,7 @@ def read_axis(path: str, value: Any, around: Surroundings) -> AxisBoundary | Non
         meant = {around.problems.unknown(path, key, sides) for key in value if key not in sides}
         missing = [side for side in sides if side not in value and side not in meant]
         for side in missing:
-            around.problems.say(
-                f"{path}.{side}", f"{path}.{side} is missing: expected a wall such as no_slip or slip"
-            )
+            around.problems.say(f"{path}.{side}", f"{path}.{side} is missing: expected a wall such as no_slip or slip")
         if missing or meant:
             return None
         lower, upper = (read_wall(f"{path}.{side}", value[side], path, around) for side in ("lower", "upper"))
@@ -205,17 +197,13 @@ def read_file_source(
     variable = value["variable"]
     if len(components) == 1 and isinstance(variable, str):
         variable = [variable]
-    names = ListOf(
-        Text(), len(components), len(components), noun=f"variable name(s) for {', '.join(components)}"
-    )
+    names = ListOf(Text(), len(components), len(components), noun=f"variable name(s) for {', '.join(components)}")
     variables = names.read(f"{path}.variable", variable, problems)
     index = Integer(-(2**31), optional=True)
     time = index.read(f"{path}.time", value.get("time"), problems)
     member = index.read(f"{path}.member", value.get("member"), problems)
     order = value.get("order")
-    if order is not None and (
-        not isinstance(order, (list, tuple)) or sorted(map(str, order)) != list(around.axes)
-    ):
+    if order is not None and (not isinstance(order, (list, tuple)) or sorted(map(str, order)) != list(around.axes)):
         problems.add(
             f"{path}.order",
             order,
@@ -233,9 +221,7 @@ def read_file_source(
 
 def find_input(file: str, folders: Sequence[Path]) -> Path | None:
     """The first existing file among `folders`; an absolute path is itself."""
-    candidates = (
-        [Path(file).expanduser()] if Path(file).expanduser().is_absolute() else [f / file for f in folders]
-    )
+    candidates = [Path(file).expanduser()] if Path(file).expanduser().is_absolute() else [f / file for f in folders]
     return next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
 
 
@@ -297,7 +283,5 @@ def _leaves(path: str, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     for key, item in value.items():
         below = join(path, str(key))
         is_branch = isinstance(item, Mapping) and item and not any(name in DISTRIBUTIONS for name in item)
-        leaves += (
-            _leaves(below, item) if is_branch and below in ("physics", "parameters") else [(below, item)]
-        )
+        leaves += _leaves(below, item) if is_branch and below in ("physics", "parameters") else [(below, item)]
     return leaves

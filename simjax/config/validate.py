@@ -87,9 +87,7 @@ def _refuse_targets(path: str, value: Any, problems: Problems, depth: int = 0) -
         for key, item in value.items():
             below = f"{path}.{key}" if path else str(key)
             if isinstance(key, str) and key.startswith("_") and key.endswith("_") and len(key) > 2:
-                problems.say(
-                    below, f"{below}: refused, a configuration calls nothing; name a model with model=..."
-                )
+                problems.say(below, f"{below}: refused, a configuration calls nothing; name a model with model=...")
             else:
                 _refuse_targets(below, item, problems, depth + 1)
     elif isinstance(value, (list, tuple)):
@@ -144,9 +142,7 @@ def _count_axes(mapping: Mapping[str, Any]) -> int | None:
     return len(shape) if isinstance(shape, (list, tuple)) and 1 <= len(shape) <= 3 else None
 
 
-def _check_grid(
-    grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: Problems
-) -> GridConfig | None:
+def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: Problems) -> GridConfig | None:
     ndim, before = len(grid.shape), len(problems)
     lower = grid.lower if grid.lower is not None else (0.0,) * ndim
     upper = grid.upper if grid.upper is not None else (1.0,) * ndim
@@ -159,15 +155,11 @@ def _check_grid(
             if b <= a:
                 problems.add(f"grid.upper[{axis}]", b, f"a number above grid.lower[{axis}]={a:g}")
     if schema is not None and ndim < schema.least_axes:
-        problems.add(
-            "grid.shape", list(grid.shape), f"at least {schema.least_axes} axes for model={schema.name}"
-        )
+        problems.add("grid.shape", list(grid.shape), f"at least {schema.least_axes} axes for model={schema.name}")
     for field in dataclasses.fields(physics) if physics is not None else ():
         kind, value = field.metadata["kind"], getattr(physics, field.name)
         if isinstance(kind, ListOf) and kind.per_axis and len(value) != ndim:
-            problems.add(
-                f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of grid.shape"
-            )
+            problems.add(f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of grid.shape")
     return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
 
 
@@ -181,9 +173,7 @@ def _check_time(time: TimeConfig, problems: Problems) -> TimeConfig:
     if time.dt is not None and time.end / time.dt > MOST_STEPS:
         problems.add("time.dt", time.dt, f"at most {MOST_STEPS} steps to time.end={time.end:g}")
     if time.end / time.output_every > MOST_FRAMES:
-        problems.add(
-            "time.output_every", time.output_every, f"at most {MOST_FRAMES} frames to time.end={time.end:g}"
-        )
+        problems.add("time.output_every", time.output_every, f"at most {MOST_FRAMES} frames to time.end={time.end:g}")
     if time.dt is None and time.courant is None:
         return dataclasses.replace(time, courant=DEFAULT_COURANT)
     return time
@@ -247,9 +237,7 @@ def plain_mapping(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
         value = getattr(config, field.name)
         plain[field.name] = _plain(value)
     plain["boundaries"] = {
-        axis: "periodic"
-        if boundary.periodic
-        else {"lower": _plain(boundary.lower), "upper": _plain(boundary.upper)}
+        axis: "periodic" if boundary.periodic else {"lower": _plain(boundary.lower), "upper": _plain(boundary.upper)}
         for axis, boundary in zip(AXES, config.boundaries, strict=False)
     }
     vary: dict[str, Any] = {}

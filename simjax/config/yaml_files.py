@@ -19,9 +19,7 @@ MAXIMUM_DEPTH = 30
 REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*(?:\.\w+)*)\}")
 _CLOCK = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+")
-_CORE_TAGS = {
-    f"tag:yaml.org,2002:{t}" for t in ("map", "seq", "str", "int", "float", "bool", "null", "merge")
-}
+_CORE_TAGS = {f"tag:yaml.org,2002:{t}" for t in ("map", "seq", "str", "int", "float", "bool", "null", "merge")}
 _DATES = "tag:yaml.org,2002:timestamp"  # OmegaConf reads these as texts
 
 
@@ -33,9 +31,7 @@ def read_yaml_text(file: Path) -> str:
             raise ConfigurationError(f"{file}: {size} bytes; a configuration has at most {MAXIMUM_BYTES}.")
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            f"{file}: expected a text in UTF-8 ({error.reason} at byte {error.start})."
-        ) from None
+        raise ConfigurationError(f"{file}: expected a text in UTF-8 ({error.reason} at byte {error.start}).") from None
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read ({error.strerror}).") from None
 
@@ -47,9 +43,7 @@ def inspect_yaml(text: str, name: str, *, experiment: bool = False) -> None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""
-        raise ConfigurationError(
-            f"{name}: {line}not YAML ({getattr(error, 'problem', None) or error})."
-        ) from None
+        raise ConfigurationError(f"{name}: {line}not YAML ({getattr(error, 'problem', None) or error}).") from None
     except RecursionError:
         raise ConfigurationError(f"{name}: nested deeper than {MAXIMUM_DEPTH} levels.") from None
     problems = [_package_problem(text)] if experiment else []

@@ -151,16 +151,10 @@ def _select(
             continue
         index = chosen.get(name)
         if index is None and count != 1:
-            hint = (
-                f"write {name}: -1 for the last"
-                if name in chosen
-                else f"the grid has axes {' '.join(AXES[:ndim])}"
-            )
+            hint = f"write {name}: -1 for the last" if name in chosen else f"the grid has axes {' '.join(AXES[:ndim])}"
             raise ConfigurationError(f"{where} has {count} values along '{name}'; {hint}.")
         if not -count <= (index or 0) < count:
-            raise ConfigurationError(
-                f"{where} has {count} values along '{name}'; {name}: {index} is not one of them."
-            )
+            raise ConfigurationError(f"{where} has {count} values along '{name}'; {name}: {index} is not one of them.")
         values, dims = values.take(index or 0, axis=axis), dims[:axis] + dims[axis + 1 :]
         if count > 1:
             notes.append(f"{name} {(index or 0) % count} of {count}")
@@ -180,8 +174,7 @@ def _check_finite(values: np.ndarray, dims: Sequence[str], where: str) -> None:
         index = ", ".join(f"{name}={i}" for name, i in zip(dims, first, strict=True))
         value = values[tuple(first)]
         raise ConfigurationError(
-            f"{where} is {value} at index {index} ({count} of {values.size} values are not finite); "
-            "fill them before."
+            f"{where} is {value} at index {index} ({count} of {values.size} values are not finite); fill them before."
         )
 
 

@@ -107,14 +107,10 @@ def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, varia
         version = np.lib.format.read_magic(member)
         if version not in ((1, 0), (2, 0)):
             raise ValueError(f"npy version {version}")
-        header = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = header(member)
         if dtype.hasobject:
-            raise ConfigurationError(
-                f"'{variable}' in {path.name} is a pickled object, which is never loaded."
-            )
+            raise ConfigurationError(f"'{variable}' in {path.name} is a pickled object, which is never loaded.")
         _check_number(dtype, path, variable)
         if _check_size(shape, dtype.itemsize, path, variable) > info.file_size:
             raise ValueError(f"'{variable}' claims shape {shape} but has {info.file_size} bytes")
@@ -136,9 +132,7 @@ def _read_classic_netcdf(path: Path, variable: str) -> Stored:
         names = ("units", "scale_factor", "add_offset", "_FillValue", "missing_value")
         attributes = {name: getattr(found, name) for name in names if hasattr(found, name)}
         coordinates = {name: np.array(file.variables[name].data) for name in dims if name in file.variables}
-    return Stored(
-        values, dims, attributes, {name: line for name, line in coordinates.items() if line.ndim == 1}
-    )
+    return Stored(values, dims, attributes, {name: line for name, line in coordinates.items() if line.ndim == 1})
 
 
 def _read_hdf5(path: Path, variable: str) -> Stored:
@@ -169,9 +163,7 @@ def _follow(file: Any, variable: str, path: Path) -> Any:
         part = parts.pop(0)
         link = here.get(part, getlink=True) if isinstance(here, h5py.Group) else None
         if isinstance(link, h5py.ExternalLink):
-            raise ConfigurationError(
-                f"'{variable}' in {path.name} is a link into another file; name that file."
-            )
+            raise ConfigurationError(f"'{variable}' in {path.name} is a link into another file; name that file.")
         if isinstance(link, h5py.SoftLink):
             links += 1
             if links > MAXIMUM_LINKS:

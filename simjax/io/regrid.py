@@ -34,9 +34,7 @@ class AxisMismatch(ValueError):
     """The file's positions along an axis do not cover the grid's."""
 
 
-def regrid_axis(
-    values: np.ndarray, positions: np.ndarray | None, target: TargetAxis
-) -> tuple[np.ndarray, str | None]:
+def regrid_axis(values: np.ndarray, positions: np.ndarray | None, target: TargetAxis) -> tuple[np.ndarray, str | None]:
     """Bring axis 0 of `values` to the target's positions; says what was done, or None when nothing was.
 
     Without positions the file's cells divide the grid's box evenly. Coarser sources are interpolated

@@ -33,72 +33,86 @@ def inverse_fourier(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "
 
 
 def _index(u: Array, axis: int) -> Array:
-    """0, 1, 2, ... along `axis`, shaped to broadcast against `u`.
-
-    An iota rather than a table: a constant captured by `custom_linear_solve`, or by a conditional under `vmap`,
-    is cast to varying twice inside `shard_map`, which jax 0.10 to 0.12 refuse.
-    """
+    """0, 1, 2, ... along `axis`, shaped to broadcast against `u`."""
     shape = tuple(n if k == axis % u.ndim else 1 for k, n in enumerate(u.shape))
     return jnp.arange(u.shape[axis], dtype=u.dtype).reshape(shape)
 
 
-def _twiddle(u: Array, axis: int) -> tuple[Array, Array]:
-    """cos and sin of pi k / 2n along `axis`."""
-    angle = (np.pi / (2 * u.shape[axis])) * _index(u, axis)
-    return jnp.cos(angle), jnp.sin(angle)
-
-
 def cosine(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
-    """Cosine transform: U[k] = sum_j u[j] cos(pi k (j + 1/2) / n) (half a DCT-II), by one real FFT of length n.
+    """Cosine transform: sums over j of u[j] cos(pi k (j + 1/2) / n) (half a DCT-II); even k first, then odd k.
 
-    Makhoul (1980), IEEE Trans. ASSP 28, 27.
+    Folded at the middle, it is one dense product of half the size for even k and one for odd k. On two CPU
+    cores these beat the transform by way of an FFT (Makhoul 1980) in a 2-D solve: 1.8x at 128 points, 1.4x at 256,
+    equal at 512; and matrix units like them. An odd number of points is not folded.
     """
     n, axis = u.shape[axis], axis % u.ndim
-    if n == 1:
-        return u
-    even = lax.slice_in_dim(u, 0, n, 2, axis)
-    odd = lax.rev(lax.slice_in_dim(u, 1, n, 2, axis), (axis,))
-    spectrum = jnp.fft.rfft(jnp.concatenate([even, odd], axis=axis), axis=axis)
-    # The FFT is Hermitian, so wavenumbers above n/2 are conjugates of those below.
-    upper = lax.rev(lax.slice_in_dim(spectrum, 1, (n + 1) // 2, axis=axis), (axis,))
-    real = jnp.concatenate([spectrum.real, upper.real], axis=axis)
-    imaginary = jnp.concatenate([spectrum.imag, -upper.imag], axis=axis)
-    c, s = _twiddle(u, axis)
-    return real * c + imaginary * s
+    if n % 2:
+        return _product(_cosines(n, jnp.arange(n), n, u.dtype), u, axis)
+    half = n // 2
+    front = lax.slice_in_dim(u, 0, half, axis=axis)
+    back = lax.rev(lax.slice_in_dim(u, half, n, axis=axis), (axis,))
+    even, odd = 2 * jnp.arange(half), 2 * jnp.arange(half) + 1
+    return jnp.concatenate(
+        [
+            _product(_cosines(n, even, half, u.dtype), front + back, axis),
+            _product(_cosines(n, odd, half, u.dtype), front - back, axis),
+        ],
+        axis=axis,
+    )
 
 
 def inverse_cosine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
-    """Inverse of `cosine`."""
+    """Inverse of `cosine`: u[j] = 2/n (U[0] / 2 + sum over k > 0 of U[k] cos(pi k (j + 1/2) / n))."""
     n, axis = packed.shape[axis], axis % packed.ndim
-    if n == 1:
-        return packed
-    # V[k] = exp(i pi k / 2n) (U[k] - i U[n - k]) with U[n] = 0.
-    mirrored = lax.rev(lax.slice_in_dim(packed, 1, n, axis=axis), (axis,))
-    ends = [(1, 0, 0) if k == axis else (0, 0, 0) for k in range(packed.ndim)]
-    mirrored = lax.pad(mirrored, jnp.zeros((), packed.dtype), ends)
-    c, s = _twiddle(packed, axis)
-    half = n // 2 + 1
-    spectrum = lax.slice_in_dim(lax.complex(packed * c + mirrored * s, packed * s - mirrored * c), 0, half, axis=axis)
-    v = jnp.fft.irfft(spectrum, n, axis=axis)
-    evens = (n + 1) // 2
-    even = lax.slice_in_dim(v, 0, evens, axis=axis)
-    odd = lax.rev(lax.slice_in_dim(v, evens, n, axis=axis), (axis,))
-    return _spread(even, axis, n, 0) + _spread(odd, axis, n, 1)
+    index = _index(packed, axis)
+    weighted = packed * jnp.where(index == 0, 1 / n, 2 / n).astype(packed.dtype)
+    if n % 2:
+        return _product(_cosines(n, jnp.arange(n), n, packed.dtype).T, weighted, axis)
+    half = n // 2
+    even, odd = 2 * jnp.arange(half), 2 * jnp.arange(half) + 1
+    symmetric = _product(
+        _cosines(n, even, half, packed.dtype).T, lax.slice_in_dim(weighted, 0, half, axis=axis), axis
+    )
+    antisymmetric = _product(
+        _cosines(n, odd, half, packed.dtype).T, lax.slice_in_dim(weighted, half, n, axis=axis), axis
+    )
+    back = lax.rev(symmetric - antisymmetric, (axis,))
+    return jnp.concatenate([symmetric + antisymmetric, back], axis=axis)
 
 
-def _spread(part: Array, axis: int, n: int, first: int) -> Array:
-    """`part` at every second of `n` places along `axis`, from place `first` on; zeros between."""
-    after = n - first - 2 * part.shape[axis] + 1
-    ends = [(first, after, 1) if k == axis else (0, 0, 0) for k in range(part.ndim)]
-    return lax.pad(part, jnp.zeros((), part.dtype), ends)
+def _cosines(n: int, waves: Array, points: int, dtype) -> Array:
+    """cos(pi k (j + 1/2) / n), `(waves, points)`.
+
+    The angle's integer part is reduced exactly before any rounding. Formed from iotas, which the compiler folds:
+    a constant captured by `custom_linear_solve`, or by a conditional under `vmap`, is cast to varying twice inside
+    `shard_map`, which jax 0.10 to 0.12 refuse.
+    """
+    odd = 2 * jnp.arange(points)[None, :] + 1
+    turns = (waves[:, None] * odd) % (4 * n)
+    return jnp.cos(np.pi / (2 * n) * turns.astype(dtype))
+
+
+def _product(matrix: Array, u: Array, axis: int) -> Array:
+    """`matrix` applied along `axis` of `u`."""
+    letters = "abcdefgh"[: u.ndim]
+    result = letters.replace(letters[axis], "k")
+    return jnp.einsum(f"k{letters[axis]},{letters}->{result}", matrix, u, precision=lax.Precision.HIGHEST)
 
 
 def _alternate(u: Array, axis: int) -> Array:
     return u * (1 - 2 * (_index(u, axis) % 2))
 
 
+def _cosine_half_waves(index: Array, n: int) -> Array:
+    """Wave of each packed entry of `cosine`: even ones first."""
+    if n % 2:
+        return index
+    return jnp.where(index < n // 2, 2 * index, 2 * index - n + 1)
+
+
 def sine(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
-    """Sine transform: U[k - 1] = sum_j u[j] sin(pi k (j + 1/2) / n), k = 1..n, through `cosine`."""
+    """Sine transform: sums over j of u[j] sin(pi k (j + 1/2) / n), k = 1..n: the cosine transform of u with every
+    other sign changed holds them as waves n - k, read backwards here."""
     return lax.rev(cosine(_alternate(u, axis), axis), (axis % u.ndim,))
 
 
@@ -131,5 +145,5 @@ def _fourier_half_waves(index: Array, n: int) -> Array:
 
 
 FOURIER = Transform(fourier, inverse_fourier, _fourier_half_waves)
-COSINE = Transform(cosine, inverse_cosine, lambda index, n: index)
-SINE = Transform(sine, inverse_sine, lambda index, n: index + 1)
+COSINE = Transform(cosine, inverse_cosine, _cosine_half_waves)
+SINE = Transform(sine, inverse_sine, lambda index, n: n - _cosine_half_waves(n - 1 - index, n))
