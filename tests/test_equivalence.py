@@ -28,6 +28,8 @@ LAYOUTS = {
     3: {"2x2x2": ({"x": 2, "y": 2, "z": 2}, False), "2x2x2 overlap": ({"x": 2, "y": 2, "z": 2}, True)},
 }
 SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
+# The partitioner's own 3-D FFT fails on a CPU when the middle axis is cut (XLA checks a layout it did not keep).
+PARTITIONED = {1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "z": 2}}
 COMBINATIONS = [(case, layout) for case in CASES for layout in LAYOUTS[case.grid.ndim]]
 EXPLICIT = [pair for pair in COMBINATIONS if pair[0].name.startswith("transport")]
 # Most of this file's time is compilation; machine code that is not optimised computes the same numbers to rounding.
@@ -118,7 +120,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
 @each_case
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
-    mesh = make_mesh({1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "y": 2}}[case.grid.ndim])
+    mesh = make_mesh(PARTITIONED[case.grid.ndim])
     state_specs, params_specs = specs_of(case, decompose(case.grid, mesh))
     program, state = undecomposed(case)
     found = program(
