@@ -118,7 +118,7 @@ def device_name() -> str:
     import jax
 
     kind = jax.devices()[0].device_kind
-    name = f"{platform.processor() or platform.machine()} CPU" if kind == "cpu" else kind
+    name = f"{platform.machine()} CPU with {os.cpu_count()} cores" if kind == "cpu" else kind
     return f"{jax.device_count()} x {name}" if jax.device_count() > 1 else name
 
 

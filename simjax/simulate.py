@@ -76,8 +76,13 @@ class Clock(eqx.Module):
     @classmethod
     def zero(cls, dtype) -> "Clock":
         """The clock at the start, with times in `dtype`."""
-        count, time = jnp.zeros((), jnp.int32), jnp.zeros((), dtype)
-        return cls(count, count, count, time, time, jnp.asarray(OK, jnp.int32))
+
+        # An array of its own for each, so that a clock can be donated.
+        def zero(kind):
+            return jnp.zeros((), kind)
+
+        count = jnp.int32
+        return cls(zero(count), zero(count), zero(count), zero(dtype), zero(dtype), jnp.asarray(OK, count))
 
 
 class Trajectory(eqx.Module):

@@ -147,7 +147,10 @@ class _Run:
         self.pace.measure_step(self.programs.stable_dt(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings)
         if frame >= self.plan.total:
-            return Result(folder, 0, f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do.")
+            message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
+            if self.progress:
+                print(message)
+            return Result(folder, 0, message)
         write_hydra_folder(folder, self.config)
         self.record = Record(
             folder,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import xarray
 
 from simjax.config import Config
 from simjax.core.status import OK, reasons
 from simjax.io.report import Verdict
 from simjax.programs import Programs
+
+if TYPE_CHECKING:
+    import xarray
 
 
 def judge(config: Config, programs: Programs, dataset: xarray.Dataset, statuses: np.ndarray) -> list[Verdict]:

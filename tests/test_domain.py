@@ -215,7 +215,11 @@ def test_fields_padded_together_or_one_member_at_a_time_are_the_same(grid, sizes
 @pytest.mark.parametrize("width", [1, 2])
 @each_mesh
 def test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap(grid, sizes, width):
-    """Bit for bit, also where blocks are too thin to have an interior."""
+    """Also where blocks are too thin to have an interior.
+
+    Bit for bit but for overlap, where interior and rim are compiled apart and the compiler fuses products into
+    sums as it likes: a few roundings.
+    """
     mesh = make_mesh(sizes)
     layouts = tuple(center_layout([pair] * grid.ndim) for pair in (WRAP, (Dirichlet(0.3), Neumann(0.2))))
     h = grid.spacing
@@ -231,7 +235,9 @@ def test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap(grid,
         found = blockwise(domain, mesh, lambda *f, d=domain: d.apply(stencil, f, layouts, width), u, v)
         assert found["product"].shape == grid.shape
         np.testing.assert_array_equal(found["product"], expected["product"])
-        np.testing.assert_array_equal(found["laplacian"], expected["laplacian"])
+        scale = np.abs(expected["laplacian"]).max()
+        slack = 4 * np.finfo(float).eps * scale if domain.overlap else 0
+        np.testing.assert_allclose(found["laplacian"], expected["laplacian"], rtol=0, atol=slack)
 
 
 def test_an_axis_of_one_cell():
@@ -353,8 +359,16 @@ REFUSALS = {
         "Domain.split has 1 entries for a grid of 2 axes; write one (mesh axis, count) or None per axis.",
     ),
     "halo wider than the block": (
+        lambda: Domain(Grid((12, 6)), (("x", 6), None)).pad(jnp.zeros((2, 6)), center_layout([WRAP, WRAP]), 3),
+        "A block has 2 cells along x, fewer than the 3 that a stencil with a halo of 3 needs; use mesh.x=4 or a finer grid.",
+    ),
+    "halo wider than the grid": (
         lambda: Domain(Grid((2, 6))).pad(jnp.zeros((2, 6)), center_layout([WRAP, WRAP]), 3),
-        "A block has 2 cells along x, fewer than the stencil's halo of 3; use at most 0 blocks (mesh.x) or a finer grid.",
+        "A block has 2 cells along x, fewer than the 3 that a stencil with a halo of 3 needs; use at least 3 cells.",
+    ),
+    "wall face without the face behind it": (
+        lambda: Domain(Grid((8,)), (("x", 8),)).pad(jnp.zeros(1), face_layout(0, [(Dirichlet(), Dirichlet())]), 1),
+        "A block has 1 cells along x, fewer than the 2 that a stencil with a halo of 1 needs; use mesh.x=4 or a finer grid.",
     ),
     "mesh axis beyond the grid": (
         lambda: decompose(Grid((8, 8)), make_mesh({"z": 2})),

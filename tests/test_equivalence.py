@@ -31,7 +31,7 @@ SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
 # The partitioner's own 3-D FFT fails on a CPU when the middle axis is cut (XLA checks a layout it did not keep).
 PARTITIONED = {1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "z": 2}}
 COMBINATIONS = [(case, layout) for case in CASES for layout in LAYOUTS[case.grid.ndim]]
-EXPLICIT = [pair for pair in COMBINATIONS if pair[0].name.startswith("transport")]
+EXPLICIT = [(case, k) for case, k in COMBINATIONS if case.name.startswith("transport") and "overlap" not in k]
 # Most of this file's time is compilation; machine code that is not optimised computes the same numbers to rounding.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
@@ -136,7 +136,11 @@ def forward(case):
 
 @named(EXPLICIT)
 def test_explicit_model_is_bitwise_equal_on_every_layout(case, layout):
-    """No sum over cells enters an explicit step, so not even a rounding may differ."""
+    """No sum over cells enters an explicit step, so not even a rounding may differ.
+
+    With overlap a block's rim is compiled apart from its interior, and which products the compiler fuses into sums
+    may differ between the two: there, only the bound to rounding holds.
+    """
     sizes, overlap = LAYOUTS[case.grid.ndim][layout]
     mesh = make_mesh(sizes)
     domain = decompose(case.grid, mesh, overlap=overlap)

@@ -18,6 +18,8 @@ REQUIRED = object()
 
 
 class Kind(Protocol):
+    """What may stand at a configuration key: how it is read, and how it is described to a user."""
+
     @property
     def allowed(self) -> str:
         """The allowed values, as they are told to a user."""
@@ -131,6 +133,8 @@ def _why_not_a_number(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Integer:
+    """A whole number from `low` to `high`."""
+
     low: int = 0
     high: int = 2**31 - 1
     optional: bool = False
@@ -157,6 +161,8 @@ class Integer:
 
 @dataclass(frozen=True)
 class Flag:
+    """A truth value."""
+
     @property
     def allowed(self) -> str:
         return "true or false"
@@ -170,6 +176,8 @@ class Flag:
 
 @dataclass(frozen=True)
 class Choice:
+    """One of a few words."""
+
     options: Collection[str]
 
     @property
@@ -186,6 +194,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
+    """A text that matches `pattern` and is at most `longest` characters long."""
+
     optional: bool = False
     pattern: str = r"(?s).*"
     described: str = "a text"

@@ -13,6 +13,8 @@ PACKAGE_LINE = "# @package _global_"
 
 @dataclass(frozen=True)
 class Experiment:
+    """An experiment file: its name, its one-line description and where it is."""
+
     name: str
     description: str
     file: Path

@@ -40,6 +40,8 @@ class FieldSchema:
 
 @dataclass(frozen=True)
 class ModelSchema:
+    """What a registered model lets a configuration say: its physics keys, fields and kinds of walls."""
+
     name: str
     physics: type
     fields: tuple[FieldSchema, ...]

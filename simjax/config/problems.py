@@ -50,15 +50,18 @@ class Problems:
 
 
 def closest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that `key` was probably meant to be, or None if none is like it."""
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.55)
     return by_lower[found[0]] if found else None
 
 
 def join(path: str, key: str) -> str:
+    """The path of `key` below `path`."""
     return f"{path}.{key}" if path else key
 
 
 def show(value: Any, width: int = 60) -> str:
+    """A value as it is quoted in a message, cut to `width` characters."""
     text = repr(value)
     return text if len(text) <= width else text[: width - 3] + "..."

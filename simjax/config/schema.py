@@ -19,6 +19,8 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
 
 @dataclass(frozen=True)
 class GridConfig:
+    """The section `grid`: cells and the box they fill."""
+
     shape: tuple[int, ...] = entry(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis")
     lower: tuple[float, ...] | None = entry(
         ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
@@ -56,6 +58,8 @@ class MeshConfig:
 
 @dataclass(frozen=True)
 class OutputConfig:
+    """The section `output`: where a run writes, and what."""
+
     root: str = entry(Text(described="a folder"), "outputs")
     folder: str | None = entry(Text(optional=True, described="a folder below output.root"), None)
     overwrite: bool = entry(Flag(), False)
@@ -69,6 +73,8 @@ class OutputConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
+    """The section `checkpoint`: how often the state is saved and how many of them are kept."""
+
     every_seconds: float | None = entry(Real(above=0.0, optional=True), 60.0, units="s")
     every_frames: int | None = entry(Integer(1, optional=True), None)
     keep: int = entry(Integer(1), 2)
@@ -76,6 +82,8 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
+    """The section `limits`: what a run may use before it stops by itself."""
+
     wall_clock: float | None = entry(Real(above=0.0, optional=True), None, units="s")
     memory: float | None = entry(Real(above=0.0, optional=True), None, units="GiB", about="per device")
 
@@ -90,6 +98,8 @@ class Wall:
 
 @dataclass(frozen=True)
 class AxisBoundary:
+    """The walls at both ends of an axis."""
+
     lower: Wall
     upper: Wall
 
@@ -127,6 +137,8 @@ class Variation:
 
 @dataclass(frozen=True)
 class EnsembleConfig:
+    """The section `ensemble`, read: how many members, and what differs between them."""
+
     size: int = 1
     batch: int | None = None
     noise: str = "per_member"
@@ -175,6 +187,8 @@ class Config:
 
 @dataclass(frozen=True)
 class EnsembleKeys:
+    """The section `ensemble` as it is written, its `vary` not yet read."""
+
     size: int = entry(Integer(1), 1)
     batch: int | None = entry(Integer(1, optional=True), None, about="members at once; null: what fits")
     noise: str = entry(Choice(("per_member", "shared")), "per_member")

@@ -40,6 +40,7 @@ class Surroundings:
 
 
 def read_formula(path: str, value: Any, around: Surroundings, *, noise: bool = False) -> Formula | None:
+    """The formula at `path`, made of the names known there; None after telling why not."""
     expected = "a number or a formula"
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         around.problems.add(path, value, expected)
@@ -87,6 +88,7 @@ def read_parameters(value: Mapping[str, Any], schema: ModelSchema, problems: Pro
 
 
 def read_boundaries(value: Mapping[str, Any], around: Surroundings) -> tuple[AxisBoundary, ...] | None:
+    """The walls of every axis; an axis that is not named is periodic."""
     before = len(around.problems)
     for key in value:
         if key not in around.axes:
@@ -117,6 +119,7 @@ def read_axis(path: str, value: Any, around: Surroundings) -> AxisBoundary | Non
 
 
 def read_wall(path: str, value: Any, axis_path: str, around: Surroundings) -> Wall | None:
+    """The wall at one end of an axis: a kind, or a kind with its values."""
     problems, kinds = around.problems, ("periodic", *around.schema.walls)
     keys = {"kind": value} if isinstance(value, str) else value
     if not isinstance(keys, Mapping) or "kind" not in keys:
@@ -140,6 +143,7 @@ def read_wall(path: str, value: Any, axis_path: str, around: Surroundings) -> Wa
 def read_wall_values(
     path: str, kind: str, key: str, keys: Mapping[str, Any], axis_path: str, around: Surroundings
 ) -> Wall | None:
+    """A wall with its prescribed velocity or value, which must not carry flow through a no-slip wall."""
     count = around.ndim if key == "velocity" else 1
     if key not in keys and kind == "inflow":
         around.problems.say(f"{path}.{key}", f"{path}.{key} is missing: an inflow needs its {key}")
@@ -185,6 +189,7 @@ def read_sources(value: Mapping[str, Any], around: Surroundings) -> dict[str, Fi
 def read_file_source(
     path: str, value: Mapping[str, Any], field: FieldSchema, around: Surroundings
 ) -> FileSource | None:
+    """The file and the variables in it that a field starts from."""
     problems, before = around.problems, len(around.problems)
     meant = {problems.unknown(path, key, FILE_KEYS) for key in value if key not in FILE_KEYS}
     components = field.components(around.ndim)
@@ -226,6 +231,7 @@ def find_input(file: str, folders: Sequence[Path]) -> Path | None:
 
 
 def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tuple[Formula, ...]]:
+    """The forcing of each field, one formula per component."""
     known = {field.name: len(field.components(around.ndim)) for field in around.schema.fields}
     forcing = {}
     for key, given in value.items():
@@ -239,6 +245,7 @@ def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tu
 
 
 def read_exact(value: Mapping[str, Any], around: Surroundings) -> dict[str, Formula]:
+    """The exact solutions that variables are compared with."""
     known = around.schema.variables(around.ndim)
     exact = {}
     for key, given in value.items():

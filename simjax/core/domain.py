@@ -113,10 +113,13 @@ class Domain(eqx.Module):
     def _ghosts(self, leaves, ghosts, layouts, axis: int, width: int, t) -> list[tuple[Array, Array]]:
         """Ghost lines (lower, upper) of every field along `axis`, given those along the axes before it."""
         n = self.block_shape[axis]
-        if n < width:
+        # A face field's ghosts at a wall mirror lines 1..width: line 0 is the wall itself.
+        at_wall = any(layout.offset[axis] == FACE and not layout.is_periodic(axis) for layout in layouts)
+        needed = width + 1 if at_wall and self.split[axis] is not None else width
+        if n < needed:
             raise ConfigurationError(
-                f"A block has {n} cells along {AXES[axis]}, fewer than the stencil's halo of {width}; "
-                f"use at most {self.grid.shape[axis] // width} blocks (mesh.{AXES[axis]}) or a finer grid."
+                f"A block has {n} cells along {AXES[axis]}, fewer than the {needed} that a stencil with a halo of "
+                f"{width} needs; {_thicker_blocks(axis, self.grid.shape[axis], needed)}."
             )
         edge = min(width + 1, n)
         lowest = [_lines(u, g, axis, self.grid.ndim, 0, edge) for u, g in zip(leaves, ghosts, strict=True)]
@@ -232,9 +235,17 @@ class Domain(eqx.Module):
         return self.sum(jax.tree.map(jnp.multiply, a, b))
 
     def max(self, field) -> Array:
-        """Largest value over the whole grid; carries no gradient."""
+        """Largest value over the whole grid, NaN if there is one anywhere; carries no gradient."""
         result = jnp.max(lax.stop_gradient(field))
-        return lax.pmax(result, self.names) if self.names else result
+        if not self.names:
+            return result
+        if not jnp.issubdtype(result.dtype, jnp.floating):
+            return lax.pmax(result, self.names)
+        # Between devices a maximum passes over NaN, which then would depend on the decomposition: it goes beside.
+        broken = jnp.isnan(result)
+        both = jnp.stack([jnp.where(broken, -jnp.inf, result), broken.astype(result.dtype)])
+        value, broken = lax.pmax(both, self.names)
+        return jnp.where(broken > 0, jnp.nan, value)
 
     def min(self, field) -> Array:
         """Smallest value over the whole grid; carries no gradient."""
@@ -296,6 +307,12 @@ def _permute(slabs: list[Array], name: str, links: list[tuple[int, int]]) -> lis
         received.append(lax.slice_in_dim(message, start, start + slab.size).reshape(slab.shape))
         start += slab.size
     return received
+
+
+def _thicker_blocks(axis: int, cells: int, needed: int) -> str:
+    name = f"mesh.{AXES[axis]}"
+    fitting = max((d for d in range(1, cells // needed + 1) if cells % d == 0), default=0)
+    return f"use {name}={fitting} or a finer grid" if fitting else f"use at least {needed} cells"
 
 
 def _not_divisible(axis: int, cells: int, name: str, count: int) -> str:

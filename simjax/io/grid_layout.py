@@ -261,6 +261,7 @@ def _describe(file: h5py.File, dataset: h5py.Dataset, variable: Variable) -> Non
 
 
 def frame_selection(variable: Variable, start: int, frames: int) -> tuple[slice, ...]:
+    """The index that selects `frames` frames from `start` on in a variable with a time axis."""
     return (*(slice(None),) * variable.dims.index("time"), slice(start, start + frames))
 
 

@@ -212,6 +212,7 @@ def times(dataset: xr.Dataset) -> np.ndarray:
 
 
 def time_units(dataset: xr.Dataset) -> str:
+    """Units of the dataset's time axis."""
     return units_of(dataset, "time") if "time" in dataset.coords else "1"
 
 

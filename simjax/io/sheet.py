@@ -79,6 +79,7 @@ def set_ticks(axes: Axes, *, most: int = 5, horizontal: bool = True) -> None:
 
 
 def axis_title(scalar: Scalar, axis: str) -> str:
+    """Name and units of an axis, as they stand beside it."""
     return with_units(*scalar.axis_label(axis))
 
 
