@@ -193,7 +193,10 @@ def initial_state(
             u = FormulaValue(formula, dict(values))(jnp.zeros((), dtype), *x, noise=noise)
             components.append(jnp.broadcast_to(jnp.asarray(u, dtype), domain.block_shape))
         fields[name] = tuple(components)
-    return model.constrain(jnp.zeros((), dtype), jnp.zeros((), dtype), model.state_from(fields), params)
+    start = jnp.zeros((), dtype)
+    # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
+    once = model.constrain(start, start, model.state_from(fields), params)
+    return model.constrain(start, start, once, params)
 
 
 def _noise(config: Config, domain: Domain, coordinates: tuple[Array, ...], member, component: int) -> Callable:

@@ -21,7 +21,8 @@ def random_modes(key: Array, grid: Grid, coordinates: tuple[Array, ...], wavenum
     waves = jax.random.randint(wave_key, (MODES, grid.ndim), -limit, limit + 1, dtype=jnp.int32)
     nought = jnp.all(waves == 0, axis=1)
     waves = waves.at[:, 0].set(jnp.where(nought, 1, waves[:, 0])).astype(dtype)
-    phases = jax.random.uniform(phase_key, (MODES,), dtype, 0.0, 2 * jnp.pi)
+    # Drawn in float32 whatever the precision of the run, so that it does not change the field.
+    phases = jax.random.uniform(phase_key, (MODES,), jnp.float32, 0.0, 2 * jnp.pi).astype(dtype)
     positions = [
         (x - low) * (2 * jnp.pi / length) for x, low, length in zip(coordinates, grid.lower, grid.lengths, strict=True)
     ]
