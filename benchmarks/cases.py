@@ -20,7 +20,7 @@ from simjax.core.status import OK
 from simjax.integrators.runge_kutta import Integrator
 from simjax.models import advection_diffusion, incompressible
 from simjax.parallel import distribute
-from simjax.simulate import Clock, Schedule, advance
+from simjax.stepping import Clock, Schedule, advance
 
 WAVENUMBER, FORCE = 4, 1.0
 VISCOSITY, VELOCITY = 1e-3, (0.7, 0.3, 0.2)

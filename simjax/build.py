@@ -32,7 +32,7 @@ from simjax.formula import Formula
 from simjax.models import advection_diffusion, incompressible
 from simjax.models.centered import CenteredModel
 from simjax.noise import random_modes
-from simjax.simulate import Schedule
+from simjax.stepping import Schedule
 
 Values = Mapping[str, Array]
 """Every number that formulas and physics know by name: scalars, traced, so they can vary and be differentiated."""

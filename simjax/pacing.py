@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from simjax.config import Config
 from simjax.programs import Programs
-from simjax.simulate import Schedule
+from simjax.stepping import Schedule
 
 # A call should be long against dispatch (0.1 ms) and short against a person's patience.
 TARGET_SECONDS = 0.5

@@ -25,7 +25,7 @@ from simjax.core.varying import vary_like
 from simjax.integrators.runge_kutta import INTEGRATORS
 from simjax.parallel import ENSEMBLE, decompose, distribute, make_mesh, prepend_axis, shardings
 from simjax.runtime import available_memory
-from simjax.simulate import Clock, Schedule, advance, take_step
+from simjax.stepping import Clock, Schedule, advance, take_step
 
 # Copies of the state that one step of any shipped model and scheme keeps alive at most, on one device; counted
 # from compiled programs' temporaries, rounded up.

@@ -27,7 +27,7 @@ from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.progress import Progress
 from simjax.runtime import command_line, device_name, git_state, versions
-from simjax.simulate import Clock
+from simjax.stepping import Clock
 from simjax.verdicts import judge
 
 

@@ -24,7 +24,7 @@ from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.record import Record
 from simjax.runtime import StopSignals, set_up_jax
-from simjax.simulate import Schedule
+from simjax.stepping import Schedule
 
 if TYPE_CHECKING:
     import xarray

@@ -18,7 +18,7 @@ from simjax.core.grid import Grid
 from simjax.core.model import Model
 from simjax.integrators.runge_kutta import INTEGRATORS
 from simjax.models import advection_diffusion, incompressible
-from simjax.simulate import Schedule, simulate
+from simjax.stepping import Schedule, simulate
 
 PERIODIC = (PeriodicSide(), PeriodicSide())
 

@@ -22,7 +22,7 @@ LAYERS = (
     ("ops",),
     ("core.model", "solvers", "particles"),
     ("models", "integrators"),
-    ("simulate", "parallel", "adjoint"),
+    ("stepping", "parallel", "adjoint"),
     ("inverse", "io"),
 )
 
@@ -168,7 +168,7 @@ MODULES = [name for name in sorted(_modules()) if name]
 
 
 def test_the_package_was_found():
-    assert {"core.domain", "simulate", "io.read", "config.schema", "models.incompressible"} <= set(MODULES)
+    assert {"core.domain", "stepping", "io.read", "config.schema", "models.incompressible"} <= set(MODULES)
     assert len(MODULES) > 30
 
 
@@ -185,7 +185,7 @@ def test_modules_import_strictly_lower_layers(name):
         ("ops.difference", "core.model"),
         ("solvers.poisson", "core.model"),
         ("models.centered", "integrators.runge_kutta"),
-        ("simulate", "parallel"),
+        ("stepping", "parallel"),
         ("io.read", "config.schema"),
         ("inverse.optimise", "io.read"),
     ],
