@@ -224,43 +224,55 @@ def exact_errors(config: Config, model: Model, fields: Mapping[str, Array], valu
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """The run's frames: `frames` whole ones under `schedule`, then one shorter under `tail`, if any."""
+class Origin:
+    """Where the output times are counted from: frame number `frame` is complete at `time`."""
 
+    time: float = 0.0
+    frame: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The run's frames: whole ones under `schedule` up to number `whole`, then one shorter under `tail`, if any."""
+
+    origin: Origin
     schedule: Schedule
-    frames: int
+    whole: int
     tail: Schedule | None
 
     @property
     def total(self) -> int:
-        return self.frames + (self.tail is not None)
+        """Number of the last frame."""
+        return self.whole + (self.tail is not None)
 
     def schedule_of(self, frame: int) -> Schedule:
-        """The schedule of frame number `frame`, from zero."""
-        if frame < self.frames:
+        """The schedule of the frame that begins when `frame` frames are complete."""
+        if frame < self.whole:
             return self.schedule
         assert self.tail is not None
         return self.tail
 
     def time_after(self, frames: int) -> float:
         """Time when `frames` frames are complete, float64."""
-        if frames <= self.frames or self.tail is None:
-            return frames * self.schedule.interval
-        return self.frames * self.schedule.interval + self.tail.interval
+        time = self.origin.time + (min(frames, self.whole) - self.origin.frame) * self.schedule.interval
+        return time + self.tail.interval if self.tail is not None and frames > self.whole else time
 
 
-def plan_frames(config: Config, max_steps: int, halvings: int = 0) -> Plan:
-    """Frames that end at every multiple of time.output_every, and at time.end; steps halved `halvings` times."""
+def plan_frames(config: Config, max_steps: int, halvings: int = 0, origin: Origin | None = None) -> Plan:
+    """Frames that end every time.output_every after `origin`, and at time.end; steps halved `halvings` times."""
+    origin = Origin() if origin is None else origin
     time = config.time
-    every = min(time.output_every, time.end) if time.end > 0 else time.output_every
-    frames = math.floor(time.end / every * (1 + 1e-12))
-    rest = time.end - frames * every
+    left = max(0.0, time.end - origin.time)
+    every = min(time.output_every, left) if left > 0 else time.output_every
+    frames = math.floor(left / every * (1 + 1e-12))
+    rest = left - frames * every
     dt = None if time.dt is None else min(time.dt, every) / 2**halvings
     courant = None if time.courant is None else time.courant / 2**halvings
-    whole = Schedule(every, dt=dt, courant=courant, max_steps=max_steps)
+    # Times are start + frame * interval, with the frames of the whole run counted.
+    start, whole = origin.time - origin.frame * every, origin.frame + frames
+    schedule = Schedule(every, start, dt, courant, max_steps)
     if rest <= 1e-9 * every:
-        return Plan(whole, frames, None)
-    # Frame number `frames` must begin at frames * every although its own interval is shorter.
-    start = frames * (every - rest)
+        return Plan(origin, schedule, whole, None)
+    tail_start = origin.time + frames * every - whole * rest
     tail_dt = None if dt is None else min(dt, rest)
-    return Plan(whole, frames, Schedule(rest, start, tail_dt, courant, max_steps))
+    return Plan(origin, schedule, whole, Schedule(rest, tail_start, tail_dt, courant, max_steps))

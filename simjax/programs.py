@@ -27,8 +27,8 @@ from simjax.parallel import ENSEMBLE, decompose, distribute, make_mesh, prepend_
 from simjax.runtime import available_memory
 from simjax.stepping import Clock, Schedule, advance, take_step
 
-# Copies of the state that one step of any shipped model and scheme keeps alive at most, on one device; counted
-# from compiled programs' temporaries, rounded up.
+# In states of one member, read from compiled programs (float32, 256^2 and 64^3): temporaries of a step, 4.0 with
+# Euler to 9.8 with rk4, and observed fields on their way to the disk, 2 of each of two frames.
 WORKING_COPIES = 14
 
 

@@ -117,7 +117,7 @@ class Record:
             dtype=programs.dtype, keep_until_step=keep_until_step, rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
         kept = self.config.checkpoint.keep * programs.state_bytes() * self.config.mesh.devices * (programs.members or 1)
-        require_free_space(self.folder, writer.frame_bytes * (self.plan.total + 1) + kept)
+        require_free_space(self.folder, writer.frame_bytes * (self.plan.total + 1 - self.plan.origin.frame) + kept)
         return writer
 
     def _trim_metrics(self, keep_until_step: int | None) -> None:
@@ -211,7 +211,7 @@ class Record:
             return frame % every.every_frames == 0
         return every.every_seconds is not None and wall.monotonic() - self._last_checkpoint >= every.every_seconds
 
-    def checkpoint(self, state_and_clock, meta: dict[str, float], pace: Pace) -> None:
+    def checkpoint(self, state_and_clock, meta: dict[str, Any], pace: Pace) -> None:
         """Save a state whose status is known to be good, after everything before it is on disk."""
         begin = wall.monotonic()
         self.settle_all(pace)

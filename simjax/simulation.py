@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.build import plan_frames, register
+from simjax.build import Origin, plan_frames, register
 from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
 from simjax.core.errors import ConfigurationError, NumericalError
@@ -63,7 +63,8 @@ class Simulation:
         """Run to time.end, or go on with an earlier run.
 
         Args:
-            resume: None, a run's folder, or "auto" (the newest run of this experiment, else a new one).
+            resume: a run's folder, or "auto" (the newest run of this experiment, else a new one); by default what
+                the configuration says.
             progress: show the run on stdout.
 
         Raises:
@@ -71,7 +72,7 @@ class Simulation:
             NumericalError: the fields became not finite; the last good state is in the checkpoints.
             InputOutputError, CheckpointError: the folder cannot be used.
         """
-        config = dataclasses.replace(self.config, resume=resume) if resume != self.config.resume else self.config
+        config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
         set_up_jax(config)
         programs = Programs(config)
         with StopSignals() as signals:
@@ -142,10 +143,9 @@ class _Run:
             )
         self.notes += restored.skipped
         self.state, self.clock = restored.tree
-        frame = int(np.min(np.asarray(self.clock.frame)))
         self.halvings = self.halvings_before = restored.meta["halvings"]
         self.pace.measure_step(self.programs.stable_dt(self.state))
-        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings)
+        frame = self._plan_from(restored.meta)
         if frame >= self.plan.total:
             message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
             if self.progress:
@@ -163,6 +163,25 @@ class _Run:
         )
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
+
+    def _plan_from(self, meta: dict[str, Any]) -> int:
+        """Go on with the output times of the checkpoint, or count new ones from it; the frames that are complete."""
+        frame = int(np.min(np.asarray(self.clock.frame)))
+        origin = Origin(meta["origin_time"], meta["origin_frame"])
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
+        interval = self.plan.schedule.interval
+        begun = origin.time + (frame - origin.frame) * interval
+        if interval == meta["interval"] and abs(begun - meta["frame_time"]) <= 1e-9 * interval:
+            return frame
+        # Another cadence, or an end between two output times: the state's own time is the new origin.
+        zero = jnp.zeros_like
+        self.clock = eqx.tree_at(
+            lambda c: (c.substep, c.elapsed), self.clock, (zero(self.clock.substep), zero(self.clock.elapsed))
+        )
+        origin = Origin(meta["time"], frame)
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
+        self.notes.append(f"Output times are counted from t={origin.time:.6g} on.")
+        return frame
 
     # ------------------------------------------------------------------ the loop
 
@@ -244,7 +263,17 @@ class _Run:
         self.record.add(time, self.step, observed, self.clock, self.pace)
 
     def _checkpoint(self) -> None:
-        meta = {"time": self.record.last_time, "halvings": self.halvings}
+        frame = int(np.min(np.asarray(self.clock.frame)))
+        begun = self.plan.time_after(frame)
+        dt, elapsed = self.plan.schedule.dt, float(np.min(np.asarray(self.clock.elapsed)))
+        meta = {
+            "time": begun + (elapsed if dt is None else self.substeps * dt),
+            "frame_time": begun,
+            "origin_time": self.plan.origin.time,
+            "origin_frame": self.plan.origin.frame,
+            "interval": self.plan.schedule.interval,
+            "halvings": self.halvings,
+        }
         self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
 
     def _is_good(self) -> bool:
@@ -266,7 +295,7 @@ class _Run:
         # A fixed step counts the frame's time in steps: twice as many half as long.
         self.clock = eqx.tree_at(lambda c: c.substep, self.clock, 2 * self.clock.substep)
         self._place_clock()
-        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings)
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, self.plan.origin)
         self.record.tell(
             f"{reasons(status)} after t={self.record.last_time:g}: taken back to step {self.step + self.substeps}, "
             f"going on with the time step halved ({self.halvings} times in all)."

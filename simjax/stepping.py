@@ -242,7 +242,9 @@ def simulate(
         state, clock = advance(
             model, integrator, params, state, clock, schedule, steps=schedule.steps, until=until, checkpoint=checkpoint
         )  # fmt: skip
-        short = jnp.where(clock.frame < until, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
+        # Where a fault stopped the frame, it is the reason; the number of steps is not.
+        unfinished = (clock.frame < until) & (clock.status == OK)
+        short = jnp.where(unfinished, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
         clock = eqx.tree_at(lambda c: c.status, clock, clock.status | short)
         observed = None if observe is None else observe(time_of(clock, schedule), state, params)
         return (state, clock), observed

@@ -135,3 +135,18 @@ def test_user_model_decomposed_in_an_ensemble(tmp_path):
     ratio = result.ds.u.isel(time=-1) / result.ds.u.isel(time=0)
     # Third order at dt = 0.1 / k: (0.1)^4 / 24 per step, ten steps.
     np.testing.assert_allclose(ratio.mean(["x", "y"]), np.exp(-result.ds["k"]), rtol=1e-4)
+
+
+def test_resuming_with_another_end_and_cadence(tmp_path):
+    begin = ["grid.shape=[16,16]", "precision=float64", f"output.folder={tmp_path / 'run'}"]
+    steps = ["time.dt=0.01", "time.courant=null"]
+    run(tmp_path, "taylor_green", *begin, *steps, "time.output_every=0.1", "time.end=0.25")
+    resume = [*begin, *steps, f"resume={tmp_path / 'run'}"]
+    run(tmp_path, "taylor_green", *resume, "time.output_every=0.1", "time.end=0.4")
+    result = run(tmp_path, "taylor_green", *resume, "time.output_every=0.04", "time.end=0.5")
+    # From an end between two output times, and after a change of cadence, times are counted from the checkpoint.
+    times = [0, 0.1, 0.2, 0.25, 0.35, 0.4, 0.44, 0.48, 0.5]
+    np.testing.assert_allclose(result.ds.time, times, rtol=0, atol=1e-12)
+    assert result.ds.step.values.tolist() == [round(100 * t) for t in times]
+    # Time enters through the exact solution: a wrong clock would show at once. 0.01 is the error of this grid.
+    assert float(result.ds["error_velocity_x"].max()) < 0.01
