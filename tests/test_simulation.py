@@ -150,3 +150,10 @@ def test_resuming_with_another_end_and_cadence(tmp_path):
     assert result.ds.step.values.tolist() == [round(100 * t) for t in times]
     # Time enters through the exact solution: a wrong clock would show at once. 0.01 is the error of this grid.
     assert float(result.ds["error_velocity_x"].max()) < 0.01
+
+
+def test_wall_clock_limit_stops_resumably(tmp_path):
+    result = run(tmp_path, "fluid", *SMALL, "time.end=10000.0", "limits.wall_clock=4.0")
+    assert result.exit_code == 75
+    assert "wall-clock limit" in result.message and list_checkpoints(result.folder / "checkpoints")
+    assert 0 < float(result.ds.time[-1]) < 10000
