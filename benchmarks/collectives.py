@@ -7,9 +7,9 @@ import sys
 
 import jax
 import numpy as np
-
 from cases import CASES
 from measure import count_collectives
+
 from simjax.core.grid import AXES, Grid
 from simjax.integrators.runge_kutta import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh

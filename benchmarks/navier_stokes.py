@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-
 from cases import FORCE, VISCOSITY, WAVENUMBER, check, chunk, kolmogorov, kolmogorov_box
 from measure import (
     collectives_per_step,
@@ -26,6 +25,7 @@ from measure import (
     summary,
     time_alternately,
 )
+
 from simjax.integrators.runge_kutta import INTEGRATORS
 
 SOUGHT = 2.0
@@ -113,8 +113,7 @@ def measure(shape: tuple[int, int], integrator: str, repeats: int, python: str |
     }
     if others:
         result["jax_cfd"] = {
-            name: compare(peer, seconds[name], seconds["simjax"], steps, ours)
-            for name, peer in others.items()
+            name: compare(peer, seconds[name], seconds["simjax"], steps, ours) for name, peer in others.items()
         }
     return result
 
@@ -147,9 +146,7 @@ def main() -> None:
     result = {
         "benchmark": "incompressible Navier-Stokes, Kolmogorov flow, central, periodic, float32",
         "environment": environment(),
-        "cases": [
-            measure((nx, ny), name, options.repeats, options.jax_cfd_python) for name in options.integrators
-        ],
+        "cases": [measure((nx, ny), name, options.repeats, options.jax_cfd_python) for name in options.integrators],
     }
     json.dump(result, sys.stdout, indent=2)
     print()

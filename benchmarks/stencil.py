@@ -16,7 +16,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-
 from cases import advected_scalar, check, chunk, unit_box
 from measure import (
     collectives_per_step,
@@ -29,6 +28,7 @@ from measure import (
     summary,
     time_alternately,
 )
+
 from simjax.core.domain import Domain
 from simjax.integrators.runge_kutta import INTEGRATORS
 

@@ -37,9 +37,11 @@ def set_up_jax(config: Config) -> None:
             jax.config.update("jax_num_cpu_devices", needed)
     present = jax.device_count()
     if needed > present:
+        kind = jax.devices()[0].device_kind
+        more = f", or set JAX_NUM_CPU_DEVICES={needed} before Python starts" if kind == "cpu" else ""
         raise ResourceError(
             f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed} devices are asked for, {present} are present "
-            f"({jax.devices()[0].device_kind}); choose sizes whose product is at most {present}."
+            f"({kind}); choose sizes whose product is at most {present}{more}."
         )
 
 

@@ -21,6 +21,10 @@ from simjax.models import advection_diffusion, incompressible
 from simjax.stepping import Schedule, simulate
 
 PERIODIC = (PeriodicSide(), PeriodicSide())
+# Compiler options for programs that take longer to compile than to run. They leave machine code as it is written:
+# without fused multiply-adds, which round once where a product and a sum round twice, and which the optimiser forms
+# here and not there.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ CASES = (
     ),
     Case(
         "flow-2d-periodic", _plane, _incompressible([PERIODIC, PERIODIC], (stirring, None)),
-        _flow, "midpoint", _fixed, checkpoint="none",
+        _flow, "euler", _fixed, checkpoint="two_level",
     ),
     Case(
         "flow-2d-walls", _plane,
@@ -148,15 +152,11 @@ CASES = (
         _flow, "euler", _courant,
     ),
     Case(
-        "flow-2d-channel", _plane, _incompressible([PERIODIC, (_slip, NoSlipWall((lid, 0.0)))]),
-        _flow, "euler", _fixed, checkpoint="two_level",
-    ),
-    Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, "euler", _fixed, checkpoint="none",
     ),
     Case(
         "flow-3d-walls", _box,
         _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0, 0.3))), (_slip, _still)], (stirring, None, None)),
-        _flow, "euler", _courant, checkpoint="none",
+        _flow, "euler", _fixed, checkpoint="none",
     ),
 )  # fmt: skip

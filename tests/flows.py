@@ -144,12 +144,8 @@ def advected_pulse(n: int = 128, frames: int = 41) -> xr.Dataset:
 
 def with_gap(dataset: xr.Dataset, member: int, frame: int) -> xr.Dataset:
     """The ensemble with one member that is not a number from `frame` on."""
-    lost = (dataset["member"] == member) & (
-        xr.DataArray(np.arange(dataset.sizes["time"]), dims="time") >= frame
-    )
-    return dataset.map(
-        lambda variable: variable.where(~lost, np.nan) if "time" in variable.dims else variable
-    )
+    lost = (dataset["member"] == member) & (xr.DataArray(np.arange(dataset.sizes["time"]), dims="time") >= frame)
+    return dataset.map(lambda variable: variable.where(~lost, np.nan) if "time" in variable.dims else variable)
 
 
 def noise(n: int, frames: int) -> xr.Dataset:

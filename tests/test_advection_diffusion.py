@@ -92,8 +92,8 @@ def mixed(exact, grid):
 
 
 RESOLUTIONS = {1: ((32, 64), 40), 2: ((24, 48), 40), 3: ((16, 32), 20)}
-"""Cells along x and steps: fine enough for the leading error to stand almost alone, and steps as long as the fourth-order
-scheme is stable, whose error in time is below a thousandth of that in space."""
+"""Cells along x and steps: fine enough for the leading error to stand almost alone, steps as long as the fourth-order
+scheme allows, whose error in time is below a thousandth of that in space."""
 
 
 @pytest.mark.parametrize(

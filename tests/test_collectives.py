@@ -17,8 +17,8 @@ from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
 from simjax.core.grid import Grid
 from simjax.integrators.runge_kutta import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh, prepend_axis
-from simjax.stepping import Clock, Schedule, advance
 from simjax.solvers.poisson import solve_poisson
+from simjax.stepping import Clock, Schedule, advance
 
 KINDS = ("collective-permute", "all-to-all", "all-gather", "all-reduce", "reduce-scatter")
 WALLS = {"periodic": Periodic(), "neumann": Neumann(0.0), "dirichlet": Dirichlet(0.0)}
@@ -61,7 +61,9 @@ def test_the_transpose_of_an_exchange_is_an_exchange(grid, sizes):
     mesh = make_mesh(sizes)
     domain = decompose(grid, mesh)
     layout = center_layout([(Periodic(), Periodic())] * grid.ndim)
-    padded = jax.ShapeDtypeStruct(tuple(n + 2 * k for n, k in zip(grid.shape, (*sizes.values(), 1, 1), strict=False)), float)
+    padded = jax.ShapeDtypeStruct(
+        tuple(n + 2 * k for n, k in zip(grid.shape, (*sizes.values(), 1, 1), strict=False)), float
+    )
 
     def transpose(v):
         run, u = on_blocks(domain, mesh, lambda u: domain.pad(u, layout, 1))
@@ -105,7 +107,9 @@ def steps_of(name, sizes, integrator, schedule, members=None):
         run = jax.vmap(run, in_axes=(None, 0))
         state = jax.tree.map(lambda u: jnp.stack([u] * members), state)
         state_specs = prepend_axis(state_specs, "ensemble")
-    return collectives(distribute(run, mesh, in_specs=(params_specs, state_specs), out_specs=state_specs), params, state)
+    return collectives(
+        distribute(run, mesh, in_specs=(params_specs, state_specs), out_specs=state_specs), params, state
+    )
 
 
 FIXED, COURANT = Schedule(1.0, dt=1e-3), Schedule(1.0, courant=0.5, max_steps=9)
@@ -124,7 +128,7 @@ STEPS = {
         {"collective-permute": 12, "all-to-all": 4, "all-reduce": 1},
     ),
     "flow, courant": (
-        ("flow-2d-channel", {"x": 2, "y": 4}, "euler", COURANT),
+        ("flow-2d-walls", {"x": 2, "y": 4}, "euler", COURANT),
         {"collective-permute": 12, "all-to-all": 4, "all-reduce": 2},
     ),
     "flow, two stages": (

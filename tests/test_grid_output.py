@@ -356,9 +356,7 @@ def read_vtk(path, step):
     reader.Update()
     image = reader.GetOutput()
     cells = image.GetCellData()
-    arrays = {
-        cells.GetArrayName(i): vtk_to_numpy(cells.GetArray(i)) for i in range(cells.GetNumberOfArrays())
-    }
+    arrays = {cells.GetArrayName(i): vtk_to_numpy(cells.GetArray(i)) for i in range(cells.GetNumberOfArrays())}
     return reader, image, arrays
 
 
@@ -376,9 +374,7 @@ def test_vtk_reads_each_member_over_time_without_a_copy(tmp_path, complete):
         assert image.GetExtent() == (0, 6, 0, 4, 0, 1)
         assert image.GetBounds()[:4] == (-1.0, 2.0, 0.0, 1.0)
         # VTK's x runs fastest, as in the transposed array.
-        np.testing.assert_array_equal(
-            arrays["temperature"], np.asarray(fields["temperature"])[0, member].T.ravel()
-        )
+        np.testing.assert_array_equal(arrays["temperature"], np.asarray(fields["temperature"])[0, member].T.ravel())
         for component, name in enumerate(("velocity_x", "velocity_y")):
             np.testing.assert_array_equal(
                 arrays["velocity"][:, component], np.asarray(fields[name])[0, member].T.ravel()

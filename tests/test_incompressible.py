@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import QUICK
 
 from simjax.core.boundary import Inflow, NoSlipWall, Outflow, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
@@ -35,9 +36,12 @@ def sampled(model, functions, t=0.0):
     return State(tuple(velocity))
 
 
-def advance(model, params, state, schedule, *, frames=1, integrator="rk4", observe=None):
+def advance(model, params, state, schedule, *, frames=1, integrator="rk4", observe=None, options=QUICK):
     run = jax.jit(
-        lambda p, s: simulate(model, INTEGRATORS[integrator], p, s, schedule, frames=frames, observe=observe, checkpoint="none")
+        lambda p, s: simulate(
+            model, INTEGRATORS[integrator], p, s, schedule, frames=frames, observe=observe, checkpoint="none"
+        ),
+        compiler_options=options,
     )
     trajectory = run(params, state)
     assert int(trajectory.clock.status) == 0
@@ -371,7 +375,9 @@ def test_start_up_of_couette_and_poiseuille_flow_at_second_order(lid, force, ser
         observe = lambda t, state, params: jnp.take(state.velocity[along], n // 2, axis=axis)[0]  # noqa: E731
         state = State((jnp.zeros(shape),) * 2)
         schedule = Schedule(0.01, dt=0.4 / n**2)
-        return advance(model, parameters(1.0), state, schedule, frames=20, integrator="midpoint", observe=observe).observed
+        return advance(
+            model, parameters(1.0), state, schedule, frames=20, integrator="midpoint", observe=observe
+        ).observed
 
     frames = np.array([round(t / 0.01) - 1 for t in series])
     errors = [np.abs(middle(n)[frames] - np.array([*series.values()])).max() for n in (11, 33)]
@@ -392,7 +398,7 @@ def cavity_extrema(n):
     state = State((jnp.zeros((n, n)),) * 2)
     # Stable for Euler: diffusion needs dt < h^2 / (4 nu), advection dt < 2 nu / u^2. The steady state knows no dt.
     schedule = Schedule(24.0, dt=0.8 / (4 * 0.01 * n**2))
-    u, v = advance(model, parameters(0.01), state, schedule, integrator="euler").state.velocity
+    u, v = advance(model, parameters(0.01), state, schedule, integrator="euler", options=None).state.velocity
     u, v = np.asarray(u)[n // 2], np.asarray(v)[:, n // 2]
     return {"u_min": -summit(-u), "v_max": summit(v), "v_min": -summit(-v)}
 
@@ -436,7 +442,7 @@ def test_taylor_green_vortex_in_three_dimensions():
     )
     schedule = Schedule(0.2, dt=0.05)
     observed = advance(model, parameters(viscosity), state, schedule, frames=50, integrator="kutta3",
-                       observe=model.diagnostics).observed  # fmt: skip
+                       observe=model.diagnostics, options=None).observed  # fmt: skip
     for t, expected in energy.items():
         # Second order at this resolution: the grid's error is about 1e-3 before the peak and 1e-2 after it.
         assert float(observed["kinetic_energy"][5 * t - 1]) == pytest.approx(expected, rel=0.02)

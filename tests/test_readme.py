@@ -27,7 +27,9 @@ def test_there_are_examples():
     assert len(EXAMPLES) == 3
 
 
-@pytest.mark.parametrize("line", re.findall(r"^python -m simjax.run (experiment=.*?)(?:\s+#.*)?$", README, re.MULTILINE))
+@pytest.mark.parametrize(
+    "line", re.findall(r"^python -m simjax.run (experiment=.*?)(?:\s+#.*)?$", README, re.MULTILINE)
+)
 def test_command_composes_and_validates(line):
     overrides = [part.strip("'") for part in line.split() if part != "-m"]
     # A sweep takes several values of a key; one of them is enough here.

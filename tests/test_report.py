@@ -160,18 +160,13 @@ def test_curves_break_at_gaps():
 
 def test_differences_from_the_defaults():
     config = "a: 1.0\nb: {c: x, d: [1, 2]}\ng:\n  h: 2\n"
-    found = {
-        d.key: (d.value, d.default)
-        for d in differences(config, "a: 1\nb: {c: y, d: [1, 2]}\ne: true\ng: null\n")
-    }
+    found = {d.key: (d.value, d.default) for d in differences(config, "a: 1\nb: {c: y, d: [1, 2]}\ne: true\ng: null\n")}
     assert found == {"b.c": ("x", "y"), "g.h": ("2", "–"), "e": ("–", "true")}
     assert differences(config, config) == []
 
 
 def test_only_the_lines_that_differ_are_marked():
     text = "a:\n- 1\n- <b>\nb: 1\nc:\n  d: |\n    two\n    lines\n  e: {f: 1,\n    g: 2}\n  h: 3\n"
-    marked = [
-        i for i, line in enumerate(marked_yaml(text, {"a", "c.d", "c.e.g"}).split("\n")) if "<mark>" in line
-    ]
+    marked = [i for i, line in enumerate(marked_yaml(text, {"a", "c.d", "c.e.g"}).split("\n")) if "<mark>" in line]
     assert marked == [0, 1, 2, 5, 6, 7, 9]
     assert "&lt;b&gt;" in marked_yaml(text, set())

@@ -10,7 +10,7 @@ from simjax.core.errors import ConfigurationError, NumericalError, ResourceError
 from simjax.io.checkpoint import list_checkpoints
 
 QUIET = ["output.animation=false", "output.report=false"]
-VARY = '+ensemble.vary.physics.viscosity={log_uniform:[1e-4,1e-2]}'
+VARY = "+ensemble.vary.physics.viscosity={log_uniform:[1e-4,1e-2]}"
 
 
 def run(tmp_path, name, *overrides):

@@ -61,7 +61,9 @@ def test_exchanges_are_asynchronous(model, overlap, permutes):
         "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost",
         "TPU_ACCELERATOR_TYPE": "v5litepod-16", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", PROGRAM, model, overlap], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, model, overlap], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     starts = len(re.findall(r"= \S.* collective-permute-start\(", done.stdout))
     assert not re.search(r"\scollective-permute\(", done.stdout), "a synchronous exchange"

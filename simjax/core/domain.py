@@ -79,19 +79,18 @@ class Domain(eqx.Module):
     ) -> tuple[Array, ...]:
         """This block's positions for a field at `offset`: one array per axis, shaped to broadcast.
 
-        Positions come from one table of the whole axis, and the barrier keeps the compiler from evaluating what is
-        made of them in advance where a block's place is known and not where it is not: so formulas of position are
-        bitwise the same on every decomposition. `ghosts` adds that many positions at both ends of each axis.
+        Positions are formed from the global integer index, so they do not depend on the decomposition.
+        `ghosts` adds that many positions at both ends of each axis.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         ghosts = (0,) * self.grid.ndim if ghosts is None else ghosts
         result = []
         for axis, (n, w) in enumerate(zip(self.block_shape, ghosts, strict=True)):
+            index = self.block_index(axis) * n + jnp.arange(-w, n + w, dtype=jnp.int32)
             shape = tuple(n + 2 * w if k == axis else 1 for k in range(self.grid.ndim))
-            everywhere = jnp.asarray(self.grid.coordinates(axis, offset[axis], ghosts=w), dtype)
-            x = lax.dynamic_slice_in_dim(everywhere, self.block_index(axis) * n, n + 2 * w)
+            x = self.grid.lower[axis] + (index.astype(dtype) + offset[axis]) * self.grid.spacing[axis]
             result.append(x.reshape(shape))
-        return lax.optimization_barrier(tuple(result))
+        return tuple(result)
 
     # ------------------------------------------------------------------ ghost cells
 

@@ -64,6 +64,6 @@ class Grid(eqx.Module):
     def cells(self) -> int:
         return math.prod(self.shape)
 
-    def coordinates(self, axis: int, offset: float, ghosts: int = 0) -> np.ndarray:
-        """The `shape[axis]` float64 positions lower + (i + offset) h on the host, and `ghosts` more at both ends."""
-        return self.lower[axis] + (np.arange(-ghosts, self.shape[axis] + ghosts) + offset) * self.spacing[axis]
+    def coordinates(self, axis: int, offset: float) -> np.ndarray:
+        """The `shape[axis]` float64 positions lower + (i + offset) h, on the host, for files and pictures."""
+        return self.lower[axis] + (np.arange(self.shape[axis]) + offset) * self.spacing[axis]

@@ -35,9 +35,7 @@ _LADDER = (
 )
 
 
-def write_animation(
-    dataset: xr.Dataset, path: Path, *, title: str = "", size_limit: int = _SIZE_LIMIT
-) -> Path | None:
+def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_limit: int = _SIZE_LIMIT) -> Path | None:
     """Animate the main scalar of a run; return `path`, or None when there is no frame to show.
 
     `path` ends in .webp, or in .mp4 where ffmpeg is there (ConfigurationError otherwise). The colour scale is

@@ -108,9 +108,7 @@ class Checkpoints:
             if problem is None:
                 manifest = json.loads((path / MANIFEST_NAME).read_text())
                 try:
-                    return Restored(
-                        manifest["step"], self._restore(path, template), manifest["meta"], skipped
-                    )
+                    return Restored(manifest["step"], self._restore(path, template), manifest["meta"], skipped)
                 except Exception as error:  # whatever orbax makes of a folder it cannot read
                     problem = f"orbax cannot read it ({type(error).__name__}: {error})"
             skipped.append(f"checkpoint {path.name} is skipped: {problem}")
@@ -184,9 +182,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder, the oldest first, whole or not."""
     if not folder.is_dir():
         return []
-    return sorted(
-        (p for p in folder.iterdir() if p.name.isdecimal() and p.is_dir()), key=lambda p: int(p.name)
-    )
+    return sorted((p for p in folder.iterdir() if p.name.isdecimal() and p.is_dir()), key=lambda p: int(p.name))
 
 
 def verify_checkpoint(path: Path) -> str | None:

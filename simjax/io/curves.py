@@ -40,9 +40,7 @@ def _drawing(instants: np.ndarray, values: np.ndarray, title: str, time_label: s
     begin, end = float(instants[0]), float(instants[-1])
     if begin == end:
         begin, end = begin - 0.5, end + 0.5
-    ticks_x = [
-        t for t in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(begin, end) if begin <= t <= end
-    ]
+    ticks_x = [t for t in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(begin, end) if begin <= t <= end]
     x = _LEFT + (instants - begin) / (end - begin) * (_WIDTH - _LEFT - _RIGHT)
     bottom = _HEIGHT - _BOTTOM
     parts = []

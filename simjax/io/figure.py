@@ -121,9 +121,7 @@ def _field_rows(drawable: Sequence[Scalar]) -> list[Row]:
         shown = sorted({frames[len(frames) // 2], last})
         across = [panel for axis in ("y", "x") for panel in _panels(main, shown, axis)]
         scale = scene.colour_scale(main, [panel.values for panel in [*over_time, *across]])
-        level = PanelRow(
-            main, over_time, f"{main.label} on the mid-plane across z{_until(main, last)}", scale
-        )
+        level = PanelRow(main, over_time, f"{main.label} on the mid-plane across z{_until(main, last)}", scale)
         return [level, PanelRow(main, across, f"{main.label} on the mid-planes across y and x", scale)]
     rows = [PanelRow(main, over_time, main.label + _until(main, last))]
     if rows[0].rows == 1:

@@ -63,9 +63,7 @@ class Panel:
 class PanelRow:
     """Pictures of one scalar on one colour scale, in one line or wrapped, all drawn in their true aspect."""
 
-    def __init__(
-        self, scalar: Scalar, panels: Sequence[Panel], heading: str, scale: ColourScale | None = None
-    ):
+    def __init__(self, scalar: Scalar, panels: Sequence[Panel], heading: str, scale: ColourScale | None = None):
         self.scalar, self.panels, self.heading = scalar, panels, heading
         self.scale = scale or scene.colour_scale(scalar, [panel.values for panel in panels])
         widest = max(panel.aspect for panel in panels)
@@ -243,9 +241,7 @@ def _name_curve(axes: Axes, label: str) -> None:
 
 
 def _say_empty(axes: Axes) -> None:
-    axes.text(
-        0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED
-    )
+    axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED)
 
 
 def _set_value_range(axes: Axes, values: np.ndarray) -> None:

@@ -201,9 +201,7 @@ def write_plain(
         for start, frames, values in pieces:
             for variable in layout.framed:
                 frame_range = frame_selection(variable, start, frames)
-                datasets[variable.name][frame_range] = values[variable.name][
-                    frame_selection(variable, 0, frames)
-                ]
+                datasets[variable.name][frame_range] = values[variable.name][frame_selection(variable, 0, frames)]
 
 
 def write_virtual(
@@ -241,12 +239,8 @@ def _write_common(file: h5py.File, layout: GridLayout, attributes, steps, times)
         Variable("step", ("time",), np.dtype("i8"), step_attributes, np.asarray(steps, dtype="i8")),
         *layout.fixed,
     )
-    for variable in sorted(
-        variables, key=lambda v: v.dims != (v.name,)
-    ):  # scales before what is attached to them
-        dataset = file.create_dataset(
-            variable.name, data=variable.values, dtype=variable.dtype, track_order=True
-        )
+    for variable in sorted(variables, key=lambda v: v.dims != (v.name,)):  # scales before what is attached to them
+        dataset = file.create_dataset(variable.name, data=variable.values, dtype=variable.dtype, track_order=True)
         if variable.dims == (variable.name,):
             dataset.make_scale(variable.name)
         _describe(file, dataset, variable)

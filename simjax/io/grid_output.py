@@ -214,9 +214,7 @@ class GridWriter:
         first = len(self._steps) - count
         with replaced(self.folder / segment_name(len(self._sealed))) as path:
             pieces = ((i, 1, frame) for i, frame in enumerate(self._tail))
-            write_plain(
-                path, self._layout, self._attributes, self._steps[first:], self._times[first:], pieces
-            )
+            write_plain(path, self._layout, self._attributes, self._steps[first:], self._times[first:], pieces)
         self._tail_on_disk, self._tail_stale = count, False
         return True
 
@@ -260,9 +258,7 @@ class GridWriter:
     def _consolidate(self) -> None:
         """Copies the segments into one plain file, then removes them."""
         attributes = self._attributes | {"simjax_segments": 0, "simjax_complete": 1}
-        segments = [
-            self.folder / segment_name(i) for i in range(len(self._sealed) + bool(self._tail_on_disk))
-        ]
+        segments = [self.folder / segment_name(i) for i in range(len(self._sealed) + bool(self._tail_on_disk))]
         for name, layout in ((FIELDS_NAME, self._layout), (DIAGNOSTICS_NAME, self._diagnostics_layout())):
             with replaced(self.folder / name) as path:
                 write_plain(path, layout, attributes, self._steps, self._times, _pieces(segments))
@@ -330,9 +326,7 @@ class GridWriter:
         # Frames to be dropped stay in the file until more are written: the master names only the kept ones.
         self._tail_on_disk, self._tail_stale = len(self._tail), True
 
-    def _read_frames(
-        self, path: Path, keep_until_step: int
-    ) -> Iterator[tuple[int, float, dict[str, np.ndarray]]]:
+    def _read_frames(self, path: Path, keep_until_step: int) -> Iterator[tuple[int, float, dict[str, np.ndarray]]]:
         with h5py.File(path, "r") as file:
             steps, times = np.asarray(file["step"]), np.asarray(file["time"])
             for variable in self._layout.framed:
@@ -362,9 +356,7 @@ def _pieces(segments: Sequence[Path]) -> Iterator[tuple[int, int, Mapping]]:
             start += frames
 
 
-def _root_attributes(
-    attributes: Mapping[str, str | int], title: str, dtype: np.dtype
-) -> dict[str, str | int]:
+def _root_attributes(attributes: Mapping[str, str | int], title: str, dtype: np.dtype) -> dict[str, str | int]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     defaults = {
         "source": "simjax",

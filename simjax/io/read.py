@@ -93,9 +93,7 @@ def _segment_problems(master: Path, file: h5py.File) -> list[str]:
         start += len(expected)
         with h5py.File(path, "r") as segment:
             # A segment may have grown since the master was written; it begins with the same frames.
-            if not np.array_equal(np.asarray(segment["step"])[: len(expected)], expected) or not len(
-                expected
-            ):
+            if not np.array_equal(np.asarray(segment["step"])[: len(expected)], expected) or not len(expected):
                 problems.append(f"{path} does not hold the {len(expected)} frames that {master.name} expects")
     if count and start != len(steps):
         problems.append(f"{master} has {len(steps)} output times, its segments {start}")
@@ -120,9 +118,7 @@ def _refuse_outside(path: Path, root: Path, visited: set[Path]) -> None:
             sources = _references(path, file)
     except OSError as error:
         state = "damaged or not HDF5" if path.is_file() else "missing"
-        raise InputOutputError(
-            f"{path} is {state} ({error}); bring back the whole folder from a copy."
-        ) from error
+        raise InputOutputError(f"{path} is {state} ({error}); bring back the whole folder from a copy.") from error
     for name in sources:
         target = path.parent / name
         if not target.resolve().is_relative_to(root):

@@ -109,9 +109,7 @@ def _head(report: RunReport) -> str:
 def _header(dataset: xr.Dataset, report: RunReport) -> str:
     failed = sum(not verdict.passed for verdict in report.verdicts)
     count = len(report.verdicts)
-    badges = [
-        (report.outcome[:1].upper() + report.outcome[1:], "good" if report.outcome == "completed" else "bad")
-    ]
+    badges = [(report.outcome[:1].upper() + report.outcome[1:], "good" if report.outcome == "completed" else "bad")]
     if count:
         checks = "1 check" if count == 1 else f"{count} checks"
         text = f"{failed} of {checks} failed" if failed else f"{'all ' if count > 1 else ''}{checks} passed"
@@ -127,9 +125,7 @@ def _header(dataset: xr.Dataset, report: RunReport) -> str:
         "Started": report.started,
     }
     listed = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
-        for name, value in facts.items()
-        if value
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items() if value
     )
     above = " · ".join(escape(part) for part in ("simjax run", report.run_id) if part)
     description = f'<p class="lead">{escape(report.description)}</p>' if report.description else ""
@@ -159,9 +155,7 @@ def _verdicts(report: RunReport) -> str:
         style, word = ("passed", "✓ passed") if verdict.passed else ("failed", "✗ failed")
         expected = f'<span class="expected">expected {escape(verdict.expected)}</span>'
         result = f"<td>{escape(verdict.value)}{expected if verdict.expected else ''}</td>"
-        rows.append(
-            f'<tr><td>{escape(verdict.name)}</td>{result}<td class="verdict {style}">{word}</td></tr>'
-        )
+        rows.append(f'<tr><td>{escape(verdict.name)}</td>{result}<td class="verdict {style}">{word}</td></tr>')
     return _section("Checks", _table(("Check", "Result", ""), rows))
 
 
@@ -214,10 +208,7 @@ def _summary(folder: Path) -> str:
 
 
 def _diagnostics(dataset: xr.Dataset) -> str:
-    drawn = [
-        f"<figure><figcaption>{title}</figcaption>{drawing}</figure>"
-        for title, drawing in curve_figures(dataset)
-    ]
+    drawn = [f"<figure><figcaption>{title}</figcaption>{drawing}</figure>" for title, drawing in curve_figures(dataset)]
     if not drawn:
         return ""
     style = "curves two" if len(drawn) in (1, 2, 4) else "curves"

@@ -81,9 +81,7 @@ class Scalar:
         index = position.size // 2
         return {normal: index}, f"{normal} = {quantity(float(position[index]), self.axis_label(normal)[1])}"
 
-    def values(
-        self, frame: int, member: int | None = None, cut: Mapping[str, int] | None = None
-    ) -> np.ndarray:
+    def values(self, frame: int, member: int | None = None, cut: Mapping[str, int] | None = None) -> np.ndarray:
         """The values at one output time, slowest axis first; `cut` fixes the cell index along some axes.
 
         Only what is drawn is read, and what is not finite becomes NaN. Components of a vector stored on

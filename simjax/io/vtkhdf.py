@@ -37,9 +37,7 @@ def write_sidecars(master: Path, grid: Grid, outputs: Sequence[Output]) -> list[
         with replaced(path) as temporary, new_hdf5(temporary) as file:
             root = _write_image(file, grid, times)
             for name, components in _arrays(outputs).items():
-                source = _Source(
-                    master.name, None if members is None else (members, member), len(times), grid.shape
-                )
+                source = _Source(master.name, None if members is None else (members, member), len(times), grid.shape)
                 _write_array(root, name, components, source, dtypes[components[0].name])
         paths.append(path)
     return paths

@@ -70,9 +70,7 @@ def inverse_cosine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*
         return _product(_cosines(n, jnp.arange(n), n, packed.dtype).T, weighted, axis)
     half = n // 2
     even, odd = 2 * jnp.arange(half), 2 * jnp.arange(half) + 1
-    symmetric = _product(
-        _cosines(n, even, half, packed.dtype).T, lax.slice_in_dim(weighted, 0, half, axis=axis), axis
-    )
+    symmetric = _product(_cosines(n, even, half, packed.dtype).T, lax.slice_in_dim(weighted, 0, half, axis=axis), axis)
     antisymmetric = _product(
         _cosines(n, odd, half, packed.dtype).T, lax.slice_in_dim(weighted, half, n, axis=axis), axis
     )
