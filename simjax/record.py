@@ -88,7 +88,8 @@ class Record:
             )
         if self.plan.tail is not None:
             self.notes.append(
-                f"The last output interval is {self.plan.tail.interval:.6g}, to end at time.end={self.config.time.end:g}."
+                f"The last output interval is {self.plan.tail.interval:.6g}, to end at "
+                f"time.end={self.config.time.end:g}."
             )
 
     def _open_writer(self, keep_until_step: int | None) -> GridWriter:

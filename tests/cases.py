@@ -21,10 +21,11 @@ from simjax.models import advection_diffusion, incompressible
 from simjax.stepping import Schedule, simulate
 
 PERIODIC = (PeriodicSide(), PeriodicSide())
-# Compiler options for programs that take longer to compile than to run. They leave machine code as it is written:
-# without fused multiply-adds, which round once where a product and a sum round twice, and which the optimiser forms
-# here and not there.
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+# Compiler options. PLAIN leaves machine code as it is written: without fused multiply-adds, which round once where a
+# product and a sum round twice, and which the optimiser forms in one loop and not in another. QUICK is for programs
+# that take longer to compile than to run.
+PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+QUICK = PLAIN | ({"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {})
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_reductions_are_one_number_each(grid, sizes):
 
 
 def steps_of(name, sizes, integrator, schedule, members=None):
-    """Collectives in a program of three steps of a case, without the check of its end result: one step's, as they loop."""
+    """Collectives in a program of three steps of a case, the check of its result left out: one step's, as they loop."""
     case = next(case for case in CASES if case.name == name)
     mesh = make_mesh(sizes)
     domain = decompose(case.grid, mesh)

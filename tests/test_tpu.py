@@ -24,7 +24,8 @@ sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
 field = jnp.zeros((256, 256), jnp.float32)
 if sys.argv[1] == "advection_diffusion":
     model = advection_diffusion.AdvectionDiffusion(domain, sides)
-    params, state = advection_diffusion.Params(jnp.float32(1e-3), jnp.ones(2, jnp.float32)), advection_diffusion.State(field)
+    params = advection_diffusion.Params(jnp.float32(1e-3), jnp.ones(2, jnp.float32))
+    state = advection_diffusion.State(field)
 else:
     model = incompressible.Incompressible(domain, sides)
     params, state = incompressible.Params(jnp.float32(1e-3), jnp.float32(0)), incompressible.State((field, field))
