@@ -15,8 +15,8 @@ SIDES = [(sj.PeriodicSide(), sj.PeriodicSide()), (sj.NoSlipWall(), sj.NoSlipWall
 
 
 def kinetic_energies(viscosity, mesh=None):
-    """Kinetic energy at four times of a flow that a wall sets in motion from rest."""
-    model = Incompressible(sj.decompose(sj.Grid((8, 16)), mesh), SIDES)
+    """Kinetic energy at two times of a flow that a wall sets in motion from rest."""
+    model = Incompressible(sj.decompose(sj.Grid((4, 16)), mesh), SIDES)
 
     def energies(viscosity):
         rest = jnp.zeros(model.domain.block_shape)
@@ -24,12 +24,12 @@ def kinetic_energies(viscosity, mesh=None):
         state = model.constrain(0.0, 0.0, State((rest, rest)), params)
         observe = lambda t, state, params: model.diagnostics(t, state, params)["kinetic_energy"]  # noqa: E731
         schedule = sj.Schedule(0.05, dt=0.005)
-        return sj.simulate(model, sj.INTEGRATORS["heun"], params, state, schedule, frames=4, observe=observe).observed
+        return sj.simulate(model, sj.INTEGRATORS["heun"], params, state, schedule, frames=2, observe=observe).observed
 
     return sj.distribute(energies, mesh, in_specs=(PartitionSpec(),), out_specs=PartitionSpec())(viscosity)
 
 
-@pytest.mark.parametrize("mesh", [None, {"x": 2, "y": 4}])
+@pytest.mark.parametrize("mesh", [None, {"x": 2}])
 def test_lbfgs_recovers_the_viscosity(mesh):
     mesh = mesh and sj.make_mesh(mesh)
     truth = jnp.asarray(0.05)
