@@ -16,7 +16,7 @@ from simjax.build import (
     named_values,
     read_initial_files,
 )
-from simjax.config import Config
+from simjax.config import Config, FileSource
 from simjax.core.errors import ConfigurationError, ResourceError
 from simjax.core.grid import AXES, Grid
 from simjax.core.model import Output
@@ -71,9 +71,9 @@ class Programs:
         values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
         model, params = build_model(self.config, domain, values)
         files = {
-            name: tuple(jnp.zeros(self.grid.shape, self.dtype) for _ in getattr(source, "variables", ()))
+            name: (jnp.zeros(self.grid.shape, self.dtype),) * len(source.variables)
             for name, source in self.config.initial.items()
-            if hasattr(source, "variables")
+            if isinstance(source, FileSource)
         }
         return initial_state(self.config, model, params, values, 0, files, self.dtype)
 

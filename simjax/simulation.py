@@ -90,8 +90,8 @@ class Simulation:
 class _Run:
     """One execution of the host loop.
 
-    While the device computes a piece, the host fetches and writes what the piece before it left; state and clock
-    are donated from call to call.
+    While the device computes a piece, the host fetches and writes what the piece before it left; the state is
+    donated from call to call.
     """
 
     def __init__(self, config: Config, programs: Programs, signals: StopSignals, progress: bool):

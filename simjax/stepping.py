@@ -24,7 +24,8 @@ class Schedule(eqx.Module):
 
     Frame k ends at exactly start + (k + 1) interval. With `dt`, a frame takes `ceil(interval / dt)` steps and the
     last one is shortened where dt does not divide the interval. With `courant`, each step is that multiple of
-    the model's stable step, never over the end of the frame, and a frame takes at most `max_steps`.
+    the model's stable step, never over the end of the frame, and a frame takes at most `max_steps`. No gradient
+    flows through the length of a Courant-limited step.
     """
 
     interval: float = eqx.field(static=True)

@@ -128,6 +128,31 @@ def test_compiler_partitioned_program_agrees(case):
     assert_same_run(found, reference(case, 0))
 
 
+@each_case
+def test_observations_and_diagnostics_do_not_depend_on_the_decomposition(case):
+    mesh = make_mesh({1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim])
+    domain = decompose(case.grid, mesh)
+    state = undecomposed(case)[1]
+    state_specs, params_specs = specs_of(case, domain)
+
+    def look(domain):
+        model = case.build(domain)
+
+        def at_start(params, state):
+            numbers = model.diagnostics(0.3, state, params)
+            numbers.pop("max_divergence", None)  # rounding itself; the bound on it is in test_incompressible
+            return model.observe(0.3, state, params), numbers, domain.min(model.stable_dt(state, params))
+
+        return at_start
+
+    out_specs = (domain.spec(), PartitionSpec(), PartitionSpec())
+    run = distribute(look(domain), mesh, in_specs=(params_specs, state_specs), out_specs=out_specs)
+    found = jax.jit(run, compiler_options=QUICK)(case.params(), state)
+    expected = jax.jit(look(Domain(case.grid)), compiler_options=QUICK)(case.params(), state)
+    # Pressure is the solution of a Poisson problem whose source has second differences in it.
+    assert_close(found, expected, 1e-11, "observed")
+
+
 def forward(case, domain, mesh, **options):
     """Final concentration of a run without gradients."""
     state_specs, params_specs = specs_of(case, domain)

@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES
 from simjax.solvers.transforms import FOURIER, Transform, eigenvalue
 
 Placement = tuple[tuple[str, ...], ...]
@@ -62,11 +63,11 @@ class SpectralBasis:
             blocks = factor * math.prod(sizes[name] for name in placement[onto])
             if self.domain.grid.shape[onto] % blocks == 0:
                 return _Move(axis, onto, names)
+        if self.domain.grid.ndim == 1:
+            raise ConfigurationError(f"A one-dimensional solve cannot be decomposed (mesh {sizes}); set mesh.x=1.")
         raise ConfigurationError(
-            f"The pressure solve on a mesh of {dict(sizes)} must cut one axis of Grid.shape="
-            f"{self.domain.grid.shape} into {math.prod(sizes.values())} equal parts; choose sizes divisible by it."
-            if self.domain.grid.ndim > 1
-            else f"A one-dimensional solve cannot be decomposed (mesh {dict(sizes)}); set mesh.x=1."
+            f"The pressure solve on a mesh of {sizes} cannot hand the {factor} blocks of {AXES[axis]} to another axis "
+            f"of Grid.shape={self.domain.grid.shape}; choose sizes divisible by {math.prod(sizes.values())}."
         )
 
     def forward(self, u: Array) -> Array:
