@@ -92,7 +92,7 @@ def _scaled(picture: Image.Image, scale: float) -> Image.Image:
 
 def _ffmpeg() -> str:
     if importlib.util.find_spec("imageio_ffmpeg") is not None:
-        import imageio_ffmpeg
+        import imageio_ffmpeg  # pyright: ignore[reportMissingImports]
 
         return imageio_ffmpeg.get_ffmpeg_exe()
     found = shutil.which("ffmpeg")
