@@ -111,10 +111,9 @@ class Record:
             *programs.template(),
             jax.ShapeDtypeStruct((), programs.dtype),
         )
-        self.diagnostics = sorted(shapes[1])
         writer = GridWriter(
             self.folder, programs.grid, programs.outputs, members=programs.members, parameters=programs.parameters,
-            diagnostics=self.diagnostics, attributes=attributes, title=config.title or config.experiment_name,
+            diagnostics=sorted(shapes[1]), attributes=attributes, title=config.title or config.experiment_name,
             dtype=programs.dtype, keep_until_step=keep_until_step, rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
         kept = self.config.checkpoint.keep * programs.state_bytes() * self.config.mesh.devices * (programs.members or 1)

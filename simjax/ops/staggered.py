@@ -25,11 +25,6 @@ def diff_to_face(u: Float[Array, "..."], axis: int, spacing: Sequence[float]) ->
     return (shift(u, ndim) - shift(u, ndim, axis, -1)) * (1 / spacing[axis])
 
 
-def mean_to_center(u: Float[Array, "..."], axis: int, ndim: int) -> Float[Array, "..."]:
-    """Mean over both faces normal to `axis`, at cell centres."""
-    return 0.5 * (shift(u, ndim) + shift(u, ndim, axis, 1))
-
-
 def divergence(velocity: Sequence[Float[Array, "..."]], spacing: Sequence[float]) -> Float[Array, "..."]:
     """Sum over axes of du_i/dx_i at cell centres."""
     terms = [diff_to_center(u, axis, spacing) for axis, u in enumerate(velocity)]
