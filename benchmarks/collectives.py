@@ -11,7 +11,7 @@ from cases import CASES
 from measure import count_collectives
 
 from simjax.core.grid import AXES, Grid
-from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh
 
 

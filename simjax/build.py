@@ -11,8 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.builders import flow, gas, spectral, transport, waves
+from simjax.builders.formulas import FormulaValue, Values
 from simjax.config import Config, FileSource, parameter_values, sample_members
-from simjax.config.models import MODELS, declare
+from simjax.config.model_schema import EXPONENTIAL
+from simjax.config.models import declare
 from simjax.config.schema import Wall
 from simjax.core.boundary import (
     Dirichlet,
@@ -26,38 +29,12 @@ from simjax.core.boundary import (
     SlipWall,
 )
 from simjax.core.domain import Domain
-from simjax.core.grid import AXES, Grid
+from simjax.core.grid import Grid
 from simjax.core.model import Model
 from simjax.formula import Formula
-from simjax.models import advection_diffusion, incompressible
 from simjax.models.centered import CenteredModel
 from simjax.noise import random_modes
 from simjax.stepping import Schedule
-
-Values = Mapping[str, Array]
-"""Every number that formulas and physics know by name: scalars, traced, so they can vary and be differentiated."""
-
-
-class FormulaValue(eqx.Module):
-    """A formula of time, position and named values, as a function `(t, *coordinates)`."""
-
-    formula: Formula = eqx.field(static=True)
-    values: dict[str, Array]
-
-    def __call__(self, t, *coordinates: Array, noise: Callable | None = None) -> Array:
-        namespace = dict(self.values) | dict(zip(AXES, coordinates, strict=False)) | {"t": t}
-        if noise is not None:
-            namespace["noise"] = noise
-        return self.formula(namespace, jnp)
-
-
-class FormulaForce(eqx.Module):
-    """A body-force component given by a formula."""
-
-    value: FormulaValue
-
-    def __call__(self, t, coordinates, params) -> Array:
-        return self.value(t, *coordinates)
 
 
 def named_values(config: Config) -> dict[str, np.ndarray]:
@@ -96,30 +73,64 @@ def _side(wall: Wall, values: Values) -> Side:
     raise AssertionError(f"The configuration let through a wall of kind {wall.kind!r}.")
 
 
-def build_model(config: Config, domain: Domain, values: Values) -> tuple[Model, Any]:
+Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
+"""Section ("initial", "coefficients") -> field -> components that came from files: whole, or this block's part."""
+
+
+def build_model(config: Config, domain: Domain, values: Values, files: Files) -> tuple[Model, Any]:
     """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics."""
+    return _assemble(config, domain, values, _coefficients(config, domain, values, files.get("coefficients", {})))
+
+
+def describe_model(config: Config, domain: Domain) -> tuple[Model, Any]:
+    """`build_model` with shapes and dtypes in place of arrays: what it writes and how it is cut, without computing."""
+    dtype = jnp.dtype(config.precision)
+
+    def describe():
+        values = {name: jnp.zeros((), dtype) for name in _plain_values(config)}
+        whole = jnp.zeros(domain.grid.shape, dtype)
+        coefficients = {
+            field.name: (whole,) * len(field.components(domain.grid.ndim)) for field in config.schema.coefficients
+        }
+        return _assemble(config, domain, values, coefficients)
+
+    return eqx.filter_eval_shape(describe)
+
+
+def _assemble(config: Config, domain: Domain, values: Values, coefficients) -> tuple[Model, Any]:
     sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
-    return BUILDERS[config.model](config, domain, sides, values)
+    return BUILDERS[config.model](config, domain, sides, values, coefficients)
 
 
-def _advection_diffusion(config: Config, domain: Domain, sides, values: Values):
-    velocity = jnp.stack([values[f"velocity_{axis}"] for axis in AXES[: domain.grid.ndim]])
-    params = advection_diffusion.Params(values["diffusivity"], velocity)
-    return advection_diffusion.AdvectionDiffusion(domain, sides, config.physics.scheme), params
+def _coefficients(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:
+    """This block's coefficient fields."""
+    dtype, ndim = jnp.dtype(config.precision), domain.grid.ndim
+    result = {}
+    for field in config.schema.coefficients:
+        source = config.coefficients.get(field.name)
+        if isinstance(source, tuple):
+            offsets = [field.offset(ndim, component) for component in range(len(source))]
+            result[field.name] = _evaluate(config, domain, source, offsets, values, dtype, member=0)
+        elif source is not None:
+            result[field.name] = tuple(component.astype(dtype) for component in files[field.name])
+    return result
 
 
-def _incompressible(config: Config, domain: Domain, sides, values: Values):
-    formulas = config.forcing.get("velocity")
-    forces = formulas and [None if f.constant == 0 else FormulaForce(FormulaValue(f, dict(values))) for f in formulas]
-    params = incompressible.Params(values["viscosity"], values["drag"])
-    return incompressible.Incompressible(domain, sides, forces), params
+def _evaluate(config: Config, domain: Domain, formulas, offsets, values: Values, dtype, member) -> tuple[Array, ...]:
+    """Formulas at their places in this block's cells, at the start."""
+    components = []
+    for number, (formula, offset) in enumerate(zip(formulas, offsets, strict=True)):
+        x = domain.coordinates(offset, dtype)
+        noise = _noise(config, domain, x, member, number)
+        u = FormulaValue(formula, dict(values))(jnp.zeros((), dtype), *x, noise=noise)
+        components.append(jnp.broadcast_to(jnp.asarray(u, dtype), domain.block_shape))
+    return tuple(components)
 
 
-BUILDERS: dict[str, Callable] = {
-    "advection_diffusion": _advection_diffusion,
-    "incompressible": _incompressible,
-}
-"""Model name -> `(config, domain, sides, values)` -> (model, params)."""
+BUILDERS: dict[str, Callable] = (
+    flow.BUILDERS | gas.BUILDERS | waves.BUILDERS | spectral.BUILDERS | transport.BUILDERS
+)
+"""Model name -> `(config, domain, sides, values, coefficients)` -> (model, params)."""
 
 
 def register(model: type[CenteredModel]) -> type[CenteredModel]:
@@ -128,7 +139,7 @@ def register(model: type[CenteredModel]) -> type[CenteredModel]:
     Its `parameters` become the keys of `physics`, its `fields` those of `initial`. Also a class decorator.
     """
 
-    def build(config: Config, domain: Domain, sides, values: Values):
+    def build(config: Config, domain: Domain, sides, values: Values, coefficients):
         return model(domain, sides), {name: values[name] for name in model.parameters}
 
     declare(model.__name__, model.parameters, model.fields)
@@ -136,27 +147,38 @@ def register(model: type[CenteredModel]) -> type[CenteredModel]:
     return model
 
 
-def read_initial_files(config: Config, grid: Grid) -> tuple[dict[str, tuple[np.ndarray, ...]], list[str]]:
+def read_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[np.ndarray, ...]]], list[str]]:
     """Fields that come from files, `(*grid.shape)` per component, and sentences about what was done to them."""
+    model, _ = describe_model(config, Domain(grid))
+    files: dict[str, dict[str, tuple[np.ndarray, ...]]] = {"initial": {}, "coefficients": {}}
+    notes: list[str] = []
+    for field in config.fields:
+        source = config.initial.get(field.name)
+        if isinstance(source, FileSource):
+            offsets = [layout.offset for layout in model.component_layouts()[field.name]]
+            files["initial"][field.name] = _read_file(config, grid, field, source, offsets, notes)
+    for field in config.schema.coefficients:
+        source = config.coefficients.get(field.name)
+        if isinstance(source, FileSource):
+            offsets = [field.offset(grid.ndim, component) for component in range(len(source.variables))]
+            files["coefficients"][field.name] = _read_file(config, grid, field, source, offsets, notes)
+    return files, notes
+
+
+def _read_file(config: Config, grid: Grid, field, source: FileSource, offsets, notes: list[str]):
     from simjax.io.initial import read_field
 
-    model, _ = build_model(config, Domain(grid), {n: jnp.asarray(v) for n, v in _plain_values(config).items()})
     periodic = [axis.periodic for axis in config.boundaries]
-    fields, notes = {}, []
-    for name, source in config.initial.items():
-        if not isinstance(source, FileSource):
-            continue
-        units = MODELS[config.model].field(name).units
-        components = []
-        for variable, layout in zip(source.variables, model.component_layouts()[name], strict=True):
-            values, done = read_field(
-                source.file, variable, grid, layout.offset, periodic=periodic,
-                units=None if units == "1" else units, time=source.time, member=source.member, order=source.order,
-            )  # fmt: skip
-            components.append(values)
-            notes += [note for note in done if note not in notes]
-        fields[name] = tuple(components)
-    return fields, notes
+    components = []
+    for variable, offset in zip(source.variables, offsets, strict=True):
+        values, done = read_field(
+            source.file, variable, grid, offset, periodic=periodic,
+            units=None if field.units == "1" else field.units, time=source.time, member=source.member,
+            order=source.order,
+        )  # fmt: skip
+        components.append(values)
+        notes += [note for note in done if note not in notes]
+    return tuple(components)
 
 
 def _plain_values(config: Config) -> dict[str, float]:
@@ -176,26 +198,19 @@ def initial_state(
 
     Args:
         values: named numbers; member: this ensemble member's index (its noise differs from the others').
-        files: this block's part of the fields that came from files.
+        files: this block's part of the initial fields that came from files.
     """
-    domain = model.domain
     fields = {}
     for name, layouts in model.component_layouts().items():
-        if name in files:
-            fields[name] = tuple(component.astype(dtype) for component in files[name])
-            continue
-        components = []
         formulas = config.initial[name]
-        assert isinstance(formulas, tuple)
-        for number, (formula, layout) in enumerate(zip(formulas, layouts, strict=True)):
-            x = domain.coordinates(layout.offset, dtype)
-            noise = _noise(config, domain, x, member, number)
-            u = FormulaValue(formula, dict(values))(jnp.zeros((), dtype), *x, noise=noise)
-            components.append(jnp.broadcast_to(jnp.asarray(u, dtype), domain.block_shape))
-        fields[name] = tuple(components)
+        if isinstance(formulas, tuple):
+            offsets = [layout.offset for layout in layouts]
+            fields[name] = _evaluate(config, model.domain, formulas, offsets, values, dtype, member)
+        else:
+            fields[name] = tuple(component.astype(dtype) for component in files[name])
     start = jnp.zeros((), dtype)
     # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
-    once = model.constrain(start, start, model.state_from(fields), params)
+    once = model.constrain(start, start, model.state_from(fields, params), params)
     return model.constrain(start, start, once, params)
 
 
@@ -267,6 +282,9 @@ def plan_frames(config: Config, max_steps: int, halvings: int = 0, origin: Origi
     frames = math.floor(left / every * (1 + 1e-12))
     rest = left - frames * every
     dt = None if time.dt is None else min(time.dt, every) / 2**halvings
+    if dt is not None and time.integrator in EXPONENTIAL:
+        # Their coefficients belong to one step length: it is reduced to divide the frame, not shortened at its end.
+        dt = every / math.ceil(every / dt * (1 - 1e-12))
     courant = None if time.courant is None else time.courant / 2**halvings
     # Times are start + frame * interval, with the frames of the whole run counted.
     start, whole = origin.time - origin.frame * every, origin.frame + frames

@@ -11,10 +11,11 @@ from jax.sharding import PartitionSpec
 
 from simjax.build import (
     build_model,
+    describe_model,
     exact_errors,
     initial_state,
     named_values,
-    read_initial_files,
+    read_files,
 )
 from simjax.config import Config, FileSource
 from simjax.core.errors import ConfigurationError, ResourceError
@@ -22,7 +23,7 @@ from simjax.core.grid import AXES, Grid
 from simjax.core.model import Output
 from simjax.core.status import OK
 from simjax.core.varying import vary_like
-from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import ENSEMBLE, decompose, distribute, make_mesh, prepend_axis, shardings
 from simjax.runtime import available_memory
 from simjax.stepping import Clock, Schedule, advance, take_step
@@ -35,7 +36,8 @@ WORKING_COPIES = 14
 class Programs:
     """Everything compiled for one configuration, over `values`, `state` and `clock` with a member axis or without.
 
-    `values` are the named numbers, placed on the devices; `state_specs` the partition of the state.
+    `values` are the named numbers and `files` the fields that came from files, placed on the devices; `notes` say what
+    was done to those; `state_specs` is the partition of the state.
     """
 
     def __init__(self, config: Config):
@@ -49,15 +51,18 @@ class Programs:
         ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
         self.members = config.ensemble.size if ensemble else None
         self.parameters = host_values
-        scalars = {name: jnp.zeros((), self.dtype) for name in host_values}
-        self.model, _ = build_model(config, self.domain.unsplit(), scalars)
+        self.model, params = describe_model(config, self.domain)
         self.outputs = self._selected(self.model.outputs())
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._member = jax.eval_shape(self._member_state)
         self._check_memory()
-        self.state_specs = self._member_specs(jax.tree.map(lambda u: self.domain.spec(u.ndim), self._member))
+        self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
         self._one = self._member_specs(PartitionSpec())
         self.values = self._place({n: np.asarray(v, self.dtype) for n, v in host_values.items()}, self._one)
+        files, self.notes = read_files(config, self.grid)
+        files = jax.tree.map(lambda u: u.astype(self.dtype), files)
+        self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
+        self.files = self._place(files, self._file_specs)
         self._observe: Callable | None = None
         self._advance: dict[tuple[Schedule, int], Callable] = {}
 
@@ -67,15 +72,18 @@ class Programs:
 
     def _member_state(self):
         """One member's whole state; only its shapes and dtypes are ever asked for."""
-        domain = self.domain.unsplit()
         values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
-        model, params = build_model(self.config, domain, values)
+        whole = jnp.zeros(self.grid.shape, self.dtype)
         files = {
-            name: (jnp.zeros(self.grid.shape, self.dtype),) * len(source.variables)
-            for name, source in self.config.initial.items()
-            if isinstance(source, FileSource)
+            section: {
+                name: (whole,) * len(source.variables)
+                for name, source in getattr(self.config, section).items()
+                if isinstance(source, FileSource)
+            }
+            for section in ("initial", "coefficients")
         }
-        return initial_state(self.config, model, params, values, 0, files, self.dtype)
+        model, params = build_model(self.config, self.domain.unsplit(), values, files)
+        return initial_state(self.config, model, params, values, 0, files["initial"], self.dtype)
 
     # ------------------------------------------------------------------ placement
 
@@ -146,27 +154,23 @@ class Programs:
 
     # ------------------------------------------------------------------ programs
 
-    def start(self) -> tuple[Any, Clock, list[str]]:
-        """The initial state and clock, and sentences about files that were read.
+    def start(self) -> tuple[Any, Clock]:
+        """The initial state and clock.
 
         Raises:
             ConfigurationError: a field is not finite at some cell.
         """
-        files, notes = read_initial_files(self.config, self.grid)
-        placed = self._place({n: tuple(c.astype(self.dtype) for c in f) for n, f in files.items()}, self.domain.spec())
         members = np.arange(self.members or 1, dtype=np.int32)
         member = self._place(members if self.members is not None else members[0], self._one)
 
-        def begin(values, member, files):
-            model, params = build_model(self.config, self.domain, values)
-            return initial_state(self.config, model, params, values, member, files, self.dtype)
+        def begin(values, files, member):
+            model, params = build_model(self.config, self.domain, values, files)
+            return initial_state(self.config, model, params, values, member, files["initial"], self.dtype)
 
-        file_specs = jax.tree.map(lambda _: self.domain.spec(), placed)
-        state = self._compile(begin, (0, 0, None), (self._one, self._one, file_specs), self.state_specs)(
-            self.values, member, placed
-        )
+        specs = (self._one, self._file_specs, self._one)
+        state = self._compile(begin, (0, None, 0), specs, self.state_specs)(self.values, self.files, member)
         self._check_finite(state)
-        return state, self._zero_clock(), notes
+        return state, self._zero_clock()
 
     def _zero_clock(self) -> Clock:
         clock = jax.tree.map(np.asarray, Clock.zero(self.dtype))
@@ -187,38 +191,39 @@ class Programs:
     def stable_dt(self, state) -> float:
         """The smallest stable step of all members at Courant number one, on the host."""
 
-        def limit(values, state):
-            model, params = build_model(self.config, self.domain, values)
-            return model.domain.min(model.stable_dt(state, vary_like(params, state)))
+        def limit(values, files, state):
+            model, params = build_model(self.config, self.domain, values, files)
+            return model.domain.min(self.integrator.stable_dt(model, state, vary_like(params, state)))
 
-        program = self._compile(limit, (0, 0), (self._one, self.state_specs), self._one)
-        return float(np.min(np.asarray(program(self.values, state))))
+        program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
+        return float(np.min(np.asarray(program(self.values, self.files, state))))
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
-        """Compiled `(values, state, clock, until) -> (state, clock)`; the state is donated."""
+        """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated."""
         key = schedule, steps
         if key not in self._advance:
 
-            def forward(values, state, clock, until):
-                model, params = build_model(self.config, self.domain, vary_like(values, state))
+            def forward(values, files, state, clock, until):
+                model, params = build_model(self.config, self.domain, vary_like(values, state), files)
                 return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
 
-            specs = (self._one, self.state_specs, self._one, PartitionSpec())
-            self._advance[key] = self._compile(forward, (0, 0, 0, None), specs, (self.state_specs, self._one), (1,))
+            specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+            results = (self.state_specs, self._one)
+            self._advance[key] = self._compile(forward, (0, None, 0, 0, None), specs, results, donate=(2,))
         return self._advance[key]
 
     def observe(self) -> Callable:
-        """Compiled `(values, state, clock, t) -> (fields, diagnostics)`."""
+        """Compiled `(values, files, state, clock, t) -> (fields, diagnostics)`."""
         if self._observe is None:
             names = [output.name for output in self.outputs]
 
-            def look(values, state, clock, t):
+            def look(values, files, state, clock, t):
                 values = vary_like(values, state)
-                model, params = build_model(self.config, self.domain, values)
+                model, params = build_model(self.config, self.domain, values, files)
                 fields = model.observe(t, state, params)
                 diagnostics = model.diagnostics(t, state, params)
                 diagnostics |= exact_errors(self.config, model, fields, values, t)
-                limit = model.domain.min(model.stable_dt(state, params))
+                limit = model.domain.min(self.integrator.stable_dt(model, state, params))
                 diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
@@ -227,9 +232,9 @@ class Programs:
                     ({name: fields[name] for name in names}, diagnostics),
                 )
 
-            specs = (self._one, self.state_specs, self._one, PartitionSpec())
+            specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
             fields = {name: self._member_specs(self.domain.spec()) for name in names}
-            self._observe = self._compile(look, (0, 0, 0, None), specs, (fields, self._one))
+            self._observe = self._compile(look, (0, None, 0, 0, None), specs, (fields, self._one))
         return self._observe
 
     def copy(self, state, clock):
@@ -251,7 +256,7 @@ class Programs:
         """Which field became not finite first, where and at which step: `steps` steps again, one by one."""
         single = self._single_step(schedule)
         for _ in range(steps):
-            state, clock = single(self.values, state, clock, jnp.asarray(2**30, jnp.int32))
+            state, clock = single(self.values, self.files, state, clock, jnp.asarray(2**30, jnp.int32))
             for path, leaf in jax.tree_util.tree_leaves_with_path(state):
                 bad = np.argwhere(~np.isfinite(np.asarray(leaf)))
                 if len(bad):
@@ -260,12 +265,12 @@ class Programs:
         return "a field that the steps one by one did not reproduce"
 
     def _single_step(self, schedule: Schedule) -> Callable:
-        def forward(values, state, clock, until):
-            model, params = build_model(self.config, self.domain, vary_like(values, state))
+        def forward(values, files, state, clock, until):
+            model, params = build_model(self.config, self.domain, vary_like(values, state), files)
             return take_step(model, self.integrator, params, state, clock, schedule, until)
 
-        specs = (self._one, self.state_specs, self._one, PartitionSpec())
-        return self._compile(forward, (0, 0, 0, None), specs, (self.state_specs, self._one))
+        specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+        return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one))
 
 
 def _field_name(path) -> str:

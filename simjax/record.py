@@ -108,6 +108,7 @@ class Record:
         shapes = jax.eval_shape(
             programs.observe(),
             programs.values,
+            programs.files,
             *programs.template(),
             jax.ShapeDtypeStruct((), programs.dtype),
         )

@@ -97,7 +97,7 @@ class _Run:
     def __init__(self, config: Config, programs: Programs, signals: StopSignals, progress: bool):
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.started = wall.monotonic()
-        self.notes: list[str] = []
+        self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
         self.pace = Pace(config, programs)
@@ -109,7 +109,7 @@ class _Run:
 
     def prepare(self) -> None:
         """Everything that can be refused before a file is written: initial fields, the time step."""
-        self.state, self.clock, self.notes = self.programs.start()
+        self.state, self.clock = self.programs.start()
         limit = self.programs.stable_dt(self.state)
         dt, largest = self.config.time.dt, limit * self.programs.integrator.courant_limit
         if dt is not None and dt > largest:
@@ -251,7 +251,7 @@ class _Run:
     def _call(self, schedule: Schedule, steps: int, until) -> None:
         program = self.programs.advance(schedule, steps)
         with self.pace.timed(program):
-            self.state, self.clock = program(self.programs.values, self.state, self.clock, until)
+            self.state, self.clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
         self.pace.dispatched(steps)
 
     def _observe(self, frames: int) -> None:
@@ -259,7 +259,8 @@ class _Run:
         time = self.plan.time_after(frames)
         program = self.programs.observe()
         with self.pace.timed(program):
-            observed = program(self.programs.values, self.state, self.clock, jnp.asarray(time, self.programs.dtype))
+            at = jnp.asarray(time, self.programs.dtype)
+            observed = program(self.programs.values, self.programs.files, self.state, self.clock, at)
         self.record.add(time, self.step, observed, self.clock, self.pace)
 
     def _checkpoint(self) -> None:

@@ -14,7 +14,7 @@ from simjax.core.errors import ConfigurationError
 from simjax.core.model import Model
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, all_finite
 from simjax.core.varying import steady_carry, vary_like
-from simjax.integrators.runge_kutta import Integrator
+from simjax.integrators.integrator import Integrator
 
 Checkpoint = Literal["two_level", "every_step", "none"]
 
@@ -59,6 +59,13 @@ class Schedule(eqx.Module):
         assert self.dt is not None
         return self.interval - (self.steps - 1) * self.dt
 
+    @property
+    def even_dt(self) -> float | None:
+        """The length of every step, where all are equal to rounding."""
+        if self.dt is None or abs(self.last_dt - self.dt) > 1e-9 * self.dt:
+            return None
+        return self.dt
+
 
 class Clock(eqx.Module):
     """Where a simulation stands. Time is formed from integers, so it neither drifts nor depends on chunking.
@@ -94,6 +101,12 @@ class Trajectory(eqx.Module):
     observed: Any
 
 
+def real_dtype(state) -> jnp.dtype:
+    """The floating-point type of a state's real and complex leaves."""
+    inexact = [leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.finfo(jnp.result_type(*inexact)).dtype
+
+
 def time_of(clock: Clock, schedule: Schedule) -> Array:
     """The present time, in the clock's dtype."""
     dtype = clock.elapsed.dtype
@@ -115,10 +128,11 @@ def advance(
     """
     params = vary_like(params, state)
     begin = state, clock
+    prepared = integrator.prepare(model, params, schedule.even_dt)
 
     def step(carry):
         state, clock = carry
-        return take_step(model, integrator, params, state, clock, schedule, until)
+        return take_step(model, integrator, params, state, clock, schedule, until, prepared)
 
     state, clock = _repeat(step, begin, steps, integrator, checkpoint)
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
@@ -128,28 +142,30 @@ def advance(
     return state, eqx.tree_at(lambda c: c.status, clock, fault)
 
 
-def take_step(model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule, until):
+def take_step(
+    model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule, until, prepared=None
+):
     """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
     if schedule.dt is not None:
-        return _fixed_step(model, integrator, params, state, clock, schedule)
-    return _courant_step(model, integrator, params, state, clock, schedule, until)
+        return _fixed_step(model, integrator, params, state, clock, schedule, prepared)
+    return _courant_step(model, integrator, params, state, clock, schedule, until, prepared)
 
 
-def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule):
+def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule, prepared):
     dtype = clock.elapsed.dtype
     assert schedule.dt is not None
     dt = jnp.asarray(schedule.dt, dtype)
-    if abs(schedule.last_dt - schedule.dt) > 1e-9 * schedule.dt:
+    if schedule.even_dt is None:
         last = clock.substep == schedule.steps - 1
         dt = jnp.where(last, jnp.asarray(schedule.last_dt, dtype), dt)
-    state = integrator.step(model, time_of(clock, schedule), dt, state, params)
+    state = integrator.step(model, time_of(clock, schedule), dt, state, params, prepared)
     return state, _tick(clock, dt, clock.substep == schedule.steps - 1)
 
 
-def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until):
+def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, prepared):
     dtype = clock.elapsed.dtype
     remaining = schedule.interval - clock.elapsed
-    limit = schedule.courant * model.domain.min(model.stable_dt(state, params)).astype(dtype)
+    limit = schedule.courant * model.domain.min(integrator.stable_dt(model, state, params)).astype(dtype)
     # A remainder just above one step is halved, not left as a sliver.
     dt = jnp.where(remaining <= limit, remaining, jnp.where(remaining < 2 * limit, remaining / 2, limit))
     # Written so that a limit that is not a number counts as collapsed too.
@@ -159,7 +175,7 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
 
     def forward(carry):
         state, clock = carry
-        state = integrator.step(model, time_of(clock, schedule), dt, state, params)
+        state = integrator.step(model, time_of(clock, schedule), dt, state, params, prepared)
         return state, _tick(clock, dt, remaining <= limit)
 
     step, begin = steady_carry(forward, (state, clock))
@@ -233,8 +249,7 @@ def simulate(
         A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
         not zero if the run stopped early on a fault, with the last good state.
     """
-    dtype = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)))
-    start = Clock.zero(dtype) if clock is None else clock
+    start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
 
     def frame(carry, _):

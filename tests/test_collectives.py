@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
 from simjax.core.grid import Grid
-from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh, prepend_axis
 from simjax.solvers.poisson import solve_poisson
 from simjax.stepping import Clock, Schedule, advance
@@ -115,12 +115,12 @@ def steps_of(name, sizes, integrator, schedule, members=None):
 FIXED, COURANT = Schedule(1.0, dt=1e-3), Schedule(1.0, courant=0.5, max_steps=9)
 # One reduction asks at the end whether everything is finite; a Courant step has one more, for its length.
 STEPS = {
-    "transport": (("transport-2d-walls", {"x": 2, "y": 4}, "euler", FIXED), {"collective-permute": 4, "all-reduce": 1}),
+    "transport": (("advection-2d-walls", {"x": 2, "y": 4}, "euler", FIXED), {"collective-permute": 4, "all-reduce": 1}),
     "transport, four stages": (
-        ("transport-2d-periodic", {"x": 2, "y": 4}, "rk4", FIXED), {"collective-permute": 16, "all-reduce": 1},
+        ("advection-2d-periodic", {"x": 2, "y": 4}, "rk4", FIXED), {"collective-permute": 16, "all-reduce": 1},
     ),
     "transport, courant": (
-        ("transport-3d-walls", {"x": 2, "y": 2, "z": 2}, "euler", COURANT), {"collective-permute": 6, "all-reduce": 2},
+        ("advection-3d-walls", {"x": 2, "y": 2, "z": 2}, "euler", COURANT), {"collective-permute": 6, "all-reduce": 2},
     ),
     # Three exchanges per stage: velocity for its tendency and for its divergence, pressure for its gradient.
     "flow": (

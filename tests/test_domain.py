@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import PLAIN, QUICK
+from case import PLAIN, QUICK
 from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import (

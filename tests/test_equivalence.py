@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import CASES, PLAIN, QUICK
+from case import PLAIN, QUICK
+from cases import CASES
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
@@ -30,8 +31,8 @@ LAYOUTS = {
 SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
 # The partitioner's own 3-D FFT fails on a CPU when the middle axis is cut (XLA checks a layout it did not keep).
 PARTITIONED = {1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "z": 2}}
-COMBINATIONS = [(case, layout) for case in CASES for layout in LAYOUTS[case.grid.ndim]]
-EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("transport")]
+COMBINATIONS = [(case, layout) for case in CASES if case.cuts for layout in LAYOUTS[case.grid.ndim]]
+EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
 def named(pairs):
@@ -39,6 +40,8 @@ def named(pairs):
 
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+CUT = [case for case in CASES if case.cuts]
+each_cut_case = pytest.mark.parametrize("case", CUT, ids=lambda case: case.name)
 
 
 def differentiated(run):
@@ -94,7 +97,7 @@ def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout
 
 @each_case
 def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
-    mesh = make_mesh({"ensemble": 2, **SPACE[case.grid.ndim]})
+    mesh = make_mesh({"ensemble": 2, **(SPACE[case.grid.ndim] if case.cuts else {})})
     domain = decompose(case.grid, mesh)
     state_specs, params_specs = (prepend_axis(specs, "ensemble") for specs in specs_of(case, domain))
     run = distribute(
@@ -115,7 +118,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
         assert_same_run(found, reference(case, k))
 
 
-@each_case
+@each_cut_case
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
     mesh = make_mesh(PARTITIONED[case.grid.ndim])
@@ -128,7 +131,7 @@ def test_compiler_partitioned_program_agrees(case):
     assert_same_run(found, reference(case, 0))
 
 
-@each_case
+@each_cut_case
 def test_observations_and_diagnostics_do_not_depend_on_the_decomposition(case):
     mesh = make_mesh({1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim])
     domain = decompose(case.grid, mesh)

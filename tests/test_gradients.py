@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, PeriodicSide, ScalarSide, SlipWall
 from simjax.core.grid import Grid
-from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.integrators.table import INTEGRATORS
 from simjax.models import advection_diffusion, incompressible
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.stepping import Schedule, simulate
@@ -63,7 +63,7 @@ class Problem:
 
         def evaluate(unknowns):
             model, params = self.model(domain, unknowns), self.params(unknowns)
-            state = model.constrain(0.0, 0.0, model.state_from({self.field: unknowns["state"]}), params)
+            state = model.constrain(0.0, 0.0, model.state_from({self.field: unknowns["state"]}, params), params)
             trajectory = simulate(
                 model, INTEGRATORS[self.integrator], params, state, self.schedule,
                 frames=2, observe=lambda t, state, params: weighted(domain, state), checkpoint=self.checkpoint,
@@ -260,7 +260,7 @@ def test_courant_steps_count_as_given():
     def by_hand(unknowns):
         domain = decompose(PLANE, None)
         model, params = problem.model(domain, unknowns), problem.params(unknowns)
-        state, t, total = model.state_from({"concentration": unknowns["state"]}), 0.0, 0.0
+        state, t, total = model.state_from({"concentration": unknowns["state"]}, params), 0.0, 0.0
         for _ in range(2):
             for dt in lengths:
                 state = INTEGRATORS["euler"].step(model, t, dt, state, params)

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import QUICK
+from case import QUICK
 
 from simjax.core.boundary import Inflow, NoSlipWall, Outflow, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
-from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.integrators.table import INTEGRATORS
 from simjax.models.incompressible import Incompressible, Params, State
 from simjax.stepping import Schedule, simulate
 

@@ -11,13 +11,13 @@ import pytest
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
-from simjax.core.model import Model
+from simjax.core.model import ExplicitModel
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED
 from simjax.integrators.runge_kutta import INTEGRATORS
 from simjax.stepping import Clock, Schedule, advance, simulate, time_of
 
 
-class Ordinary(Model):
+class Ordinary(ExplicitModel):
     """Ordinary differential equations as a model: one cell holds the state."""
 
     domain: Domain
@@ -37,7 +37,7 @@ class Ordinary(Model):
     def component_layouts(self):
         return {}
 
-    def state_from(self, fields):
+    def state_from(self, fields, params):
         return fields
 
 

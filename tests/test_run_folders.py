@@ -12,7 +12,6 @@ from simjax.config.folders import (
     resume_differences,
     write_hydra_folder,
 )
-from simjax.config.schema import INTEGRATORS
 from simjax.core.errors import ConfigurationError, InputOutputError
 
 
@@ -81,4 +80,4 @@ def test_what_a_resumed_run_may_change():
 
 
 def test_defaults_as_text():
-    assert yaml.safe_load(default_yaml())["time"]["integrator"] in INTEGRATORS
+    assert yaml.safe_load(default_yaml())["output"]["animation"] is True

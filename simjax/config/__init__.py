@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from simjax.config.ensemble import sample_members
 from simjax.config.locate import Experiment, conf_folder, config_folders, list_experiments
-from simjax.config.models import MODELS, FieldSchema, ModelSchema, parameter_values
+from simjax.config.model_schema import FieldSchema, ModelSchema
+from simjax.config.models import MODELS, parameter_values
 from simjax.config.schema import AxisBoundary, Config, FieldSource, FileSource, Variation, Wall
 from simjax.config.validate import validate
 

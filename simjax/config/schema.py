@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.kinds import Choice, Flag, Integer, ListOf, Nested, Real, Table, Text, entry
-from simjax.config.models import MODELS, FieldSchema, ModelSchema
+from simjax.config.model_schema import FieldSchema, ModelSchema
+from simjax.config.models import MODELS
 from simjax.formula import Formula
 
 PRECISIONS = ("float32", "float64")
-INTEGRATORS = ("euler", "midpoint", "heun", "ssprk2", "kutta3", "ssprk3", "williamson3", "rk4")
 DEFAULT_COURANT = 0.5
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
 
@@ -32,13 +32,13 @@ class GridConfig:
 
 @dataclass(frozen=True)
 class TimeConfig:
-    """`courant` is None exactly when `dt` is fixed."""
+    """`courant` is None exactly when `dt` is fixed; an `integrator` that is left out is the model's own default."""
 
     end: float = entry(Real(low=0.0, formula=True), units="s")
     output_every: float = entry(Real(above=0.0, formula=True), units="s")
     dt: float | None = entry(Real(above=0.0, optional=True), None, units="s")
     courant: float | None = entry(Real(above=0.0, high=10.0, optional=True), None)
-    integrator: str = entry(Choice(INTEGRATORS), "kutta3")
+    integrator: str | None = entry(Text(optional=True, described="a scheme of the model"), None)
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ class Config:
     grid: GridConfig
     boundaries: tuple[AxisBoundary, ...]
     initial: Mapping[str, FieldSource]
+    coefficients: Mapping[str, FieldSource]
     forcing: Mapping[str, tuple[Formula, ...]]
     exact: Mapping[str, Formula]
     time: TimeConfig
@@ -183,6 +184,14 @@ class Config:
     @property
     def ndim(self) -> int:
         return len(self.grid.shape)
+
+    def variables(self) -> tuple[str, ...]:
+        """Names that can be written."""
+        counts = {
+            name: len(source if isinstance(source, tuple) else source.variables)
+            for name, source in self.initial.items()
+        }
+        return self.schema.variables(self.ndim, counts)
 
 
 @dataclass(frozen=True)
@@ -210,6 +219,7 @@ class Keys:
     parameters: Mapping[str, Any] = entry(Table("names with numbers"), None)
     boundaries: Mapping[str, Any] = entry(Table("axes with their walls"), None)
     initial: Mapping[str, Any] = entry(Table("fields with formulas or a file"), None)
+    coefficients: Mapping[str, Any] = entry(Table("coefficients with formulas or a file"), None)
     forcing: Mapping[str, Any] | None = entry(Table("fields with formulas", optional=True), None)
     exact: Mapping[str, Any] | None = entry(Table("variables with formulas", optional=True), None)
     mesh: MeshConfig = entry(Nested(MeshConfig), MeshConfig())

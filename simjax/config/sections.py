@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.kinds import Integer, ListOf, Real, Text
-from simjax.config.models import AXES, FieldSchema, ModelSchema
+from simjax.config.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.config.problems import Problems, closest, join
 from simjax.config.schema import AxisBoundary, FieldSource, FileSource, Variation, Wall
 from simjax.core.errors import ConfigurationError
@@ -28,6 +28,12 @@ class Surroundings:
     parameters: Collection[str]
     folders: Sequence[Path]
     problems: Problems
+    counts: Mapping[str, int]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names that can be written."""
+        return self.schema.variables(self.ndim, self.counts)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -164,21 +170,31 @@ def read_wall_values(
     return Wall(kind, values)
 
 
-def read_sources(value: Mapping[str, Any], around: Surroundings) -> dict[str, FieldSource]:
-    """Initial fields; one that is not named starts at zero."""
-    known = [field.name for field in around.schema.fields]
+def read_fields(
+    section: str, value: Mapping[str, Any], fields: Sequence[FieldSchema], around: Surroundings
+) -> dict[str, FieldSource]:
+    """The fields of `section` by formulas or from files; one that is left out has its default."""
+    known = [field.name for field in fields]
     for key in value:
         if key not in known:
-            around.problems.unknown("initial", key, known)
+            around.problems.unknown(section, key, known)
     sources: dict[str, FieldSource] = {}
-    for field in around.schema.fields:
-        count, path = len(field.components(around.ndim)), f"initial.{field.name}"
-        given = value.get(field.name)
+    for field in fields:
+        path, given = f"{section}.{field.name}", value.get(field.name)
+        count = len(field.components(around.ndim))
         source: FieldSource | None
-        if given is None:
-            source = (Formula(0.0),) * count
+        if given is None and field.optional:
+            continue
+        if given is None and field.default is None:
+            source = None
+            around.problems.say(path, f"{path} is missing: expected a formula or a file")
+        elif given is None:
+            source = (Formula(field.default),) * count
         elif isinstance(given, Mapping):
             source = read_file_source(path, given, field, around)
+        elif field.free:
+            given = list(given) if isinstance(given, (list, tuple)) else [given]
+            source = read_components(path, given, len(given), around, noise=True)
         else:
             source = read_components(path, given, count, around, noise=True)
         if source is not None:
@@ -192,14 +208,15 @@ def read_file_source(
     """The file and the variables in it that a field starts from."""
     problems, before = around.problems, len(around.problems)
     meant = {problems.unknown(path, key, FILE_KEYS) for key in value if key not in FILE_KEYS}
-    components = field.components(around.ndim)
+    variable = value.get("variable")
+    several = variable if isinstance(variable, (list, tuple)) else [variable]
+    components = field.components(around.ndim, len(several))
     for key in ("file", "variable"):
         if key not in value and key not in meant:
             problems.say(f"{path}.{key}", f"{path}.{key} is missing: expected keys file and variable")
     if len(problems) > before:
         return None
     file = Text(described="a path").read(f"{path}.file", value["file"], problems)
-    variable = value["variable"]
     if len(components) == 1 and isinstance(variable, str):
         variable = [variable]
     names = ListOf(Text(), len(components), len(components), noun=f"variable name(s) for {', '.join(components)}")
@@ -232,7 +249,8 @@ def find_input(file: str, folders: Sequence[Path]) -> Path | None:
 
 def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tuple[Formula, ...]]:
     """The forcing of each field, one formula per component."""
-    known = {field.name: len(field.components(around.ndim)) for field in around.schema.fields}
+    forced = around.schema.fields if around.schema.forced is None else around.schema.forced
+    known = {field.name: len(field.components(around.ndim)) for field in forced}
     forcing = {}
     for key, given in value.items():
         if key not in known:
@@ -246,7 +264,7 @@ def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tu
 
 def read_exact(value: Mapping[str, Any], around: Surroundings) -> dict[str, Formula]:
     """The exact solutions that variables are compared with."""
-    known = around.schema.variables(around.ndim)
+    known = around.variables
     exact = {}
     for key, given in value.items():
         if key not in known:

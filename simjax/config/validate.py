@@ -9,7 +9,8 @@ from typing import Any
 
 from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
 from simjax.config.locate import input_folders, locate_run_folder
-from simjax.config.models import AXES, MODELS, ModelSchema
+from simjax.config.model_schema import AXES, ModelSchema
+from simjax.config.models import MODELS
 from simjax.config.problems import Problems
 from simjax.config.schema import (
     DEFAULT_COURANT,
@@ -25,9 +26,9 @@ from simjax.config.sections import (
     Surroundings,
     read_boundaries,
     read_exact,
+    read_fields,
     read_forcing,
     read_parameters,
-    read_sources,
     read_variations,
 )
 
@@ -56,11 +57,13 @@ def validate(
     if grid is not None:
         grid = _check_grid(grid, schema, physics, problems)
     if time is not None:
-        time = _check_time(time, problems)
+        time = _check_time(time, schema, problems)
     sections: dict[str, Any] = {}
     if schema is not None and ndim is not None:
         names = (*schema.formula_names(ndim), *parameters)
-        around = Surroundings(schema, ndim, names, folders or input_folders(()), problems)
+        around = Surroundings(
+            schema, ndim, names, folders or input_folders(()), problems, _count_free(schema, keys["initial"] or {})
+        )
         sections = _read_sections(keys, around)
         _check_output_fields(keys["output"], around)
     if grid is not None and keys["mesh"] is not None:
@@ -76,6 +79,9 @@ def validate(
     values = {**keys, **sections, "physics": physics, "parameters": parameters, "grid": grid, "time": time}
     values |= {"model": schema.name, "ensemble": ensemble}
     config = Config(**values, overrides=tuple(overrides))
+    for path, sentence in schema.check(config):
+        problems.say(path, sentence)
+    problems.raise_if_any()
     return dataclasses.replace(config, mapping=plain_mapping(config, mapping))
 
 
@@ -142,6 +148,13 @@ def _count_axes(mapping: Mapping[str, Any]) -> int | None:
     return len(shape) if isinstance(shape, (list, tuple)) and 1 <= len(shape) <= 3 else None
 
 
+def _count_free(schema: ModelSchema, initial: Mapping[str, Any]) -> dict[str, int]:
+    """How many components every free field is given."""
+    given = {field.name: initial[field.name] for field in schema.fields if field.free and field.name in initial}
+    listed = {name: value.get("variable") if isinstance(value, Mapping) else value for name, value in given.items()}
+    return {name: len(value) if isinstance(value, (list, tuple)) else 1 for name, value in listed.items()}
+
+
 def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: Problems) -> GridConfig | None:
     ndim, before = len(grid.shape), len(problems)
     lower = grid.lower if grid.lower is not None else (0.0,) * ndim
@@ -156,6 +169,8 @@ def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, prob
                 problems.add(f"grid.upper[{axis}]", b, f"a number above grid.lower[{axis}]={a:g}")
     if schema is not None and ndim < schema.least_axes:
         problems.add("grid.shape", list(grid.shape), f"at least {schema.least_axes} axes for model={schema.name}")
+    if schema is not None and ndim > schema.most_axes:
+        problems.add("grid.shape", list(grid.shape), f"at most {schema.most_axes} axes for model={schema.name}")
     for field in dataclasses.fields(physics) if physics is not None else ():
         kind, value = field.metadata["kind"], getattr(physics, field.name)
         if isinstance(kind, ListOf) and kind.per_axis and len(value) != ndim:
@@ -163,7 +178,12 @@ def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, prob
     return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
 
 
-def _check_time(time: TimeConfig, problems: Problems) -> TimeConfig:
+def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: Problems) -> TimeConfig:
+    if schema is not None:
+        name = time.integrator or schema.integrators[0]
+        time = dataclasses.replace(
+            time, integrator=Choice(schema.integrators).read("time.integrator", name, problems)
+        )
     if time.dt is not None and time.courant is not None:
         problems.say(
             "time.dt",
@@ -174,6 +194,8 @@ def _check_time(time: TimeConfig, problems: Problems) -> TimeConfig:
         problems.add("time.dt", time.dt, f"at most {MOST_STEPS} steps to time.end={time.end:g}")
     if time.end / time.output_every > MOST_FRAMES:
         problems.add("time.output_every", time.output_every, f"at most {MOST_FRAMES} frames to time.end={time.end:g}")
+    if schema is not None and not schema.limited and time.dt is None:
+        problems.say("time.dt", f"time.dt is missing: expected a number > 0, model={schema.name} has no Courant limit")
     if time.dt is None and time.courant is None:
         return dataclasses.replace(time, courant=DEFAULT_COURANT)
     return time
@@ -182,14 +204,17 @@ def _check_time(time: TimeConfig, problems: Problems) -> TimeConfig:
 def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, Any]:
     return {
         "boundaries": read_boundaries(keys["boundaries"] or {}, around),
-        "initial": read_sources(keys["initial"] or {}, around),
+        "initial": read_fields("initial", keys["initial"] or {}, around.schema.fields, around),
+        "coefficients": read_fields(
+            "coefficients", keys["coefficients"] or {}, around.schema.coefficients, around
+        ),
         "forcing": read_forcing(keys["forcing"] or {}, around),
         "exact": read_exact(keys["exact"] or {}, around),
     }
 
 
 def _check_output_fields(output: Any, around: Surroundings) -> None:
-    kind = Choice(around.schema.variables(around.ndim))
+    kind = Choice(around.variables)
     for i, name in enumerate((output.fields if output is not None else None) or ()):
         kind.read(f"output.fields[{i}]", name, around.problems)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
@@ -28,14 +29,10 @@ class Model(eqx.Module):
     """Equations on a domain: pure functions, written once, that know neither devices nor time stepping.
 
     A model is abstract or final. `state` and `params` are pytrees (usually `eqx.Module`s); every spatial field
-    in `state` has the spatial axes last.
+    in `state` has the spatial axes last. How a model advances in time is said by the abstract classes below.
     """
 
     domain: eqx.AbstractVar[Domain]
-
-    @abc.abstractmethod
-    def rhs(self, t, state, params) -> Any:
-        """The tendency d(state)/dt, a tree like `state`."""
 
     def constrain(self, t, dt, state, params) -> Any:
         """`state` brought back to what must hold at time `t` (walls, divergence); called after each stage."""
@@ -62,7 +59,7 @@ class Model(eqx.Module):
         """Layouts of the components of every field that has an initial condition, by field."""
 
     @abc.abstractmethod
-    def state_from(self, fields: dict[str, tuple[jax.Array, ...]]) -> Any:
+    def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
 
     def partition_specs(self, state, params) -> tuple[Any, Any]:
@@ -74,3 +71,71 @@ class Model(eqx.Module):
         ndim = self.domain.grid.ndim
         state_specs = jax.tree.map(lambda u: self.domain.spec(u.ndim) if u.ndim >= ndim else replicated, state)
         return state_specs, jax.tree.map(lambda _: replicated, params)
+
+
+class ExplicitModel(Model):
+    """A model given by its tendency."""
+
+    @abc.abstractmethod
+    def rhs(self, t, state, params) -> Any:
+        """The tendency d(state)/dt, a tree like `state`."""
+
+
+class SemiImplicitModel(ExplicitModel):
+    """A tendency in two parts, one of which (stiff and linear) can be taken implicitly: rhs = explicit + implicit."""
+
+    @abc.abstractmethod
+    def explicit_rhs(self, t, state, params) -> Any:
+        """The part of the tendency that is always taken explicitly."""
+
+    @abc.abstractmethod
+    def implicit_rhs(self, t, state, params) -> Any:
+        """The part of the tendency that may be taken implicitly."""
+
+    @abc.abstractmethod
+    def implicit_solve(self, t, dt, right, params, prepared) -> Any:
+        """The state with state - dt implicit_rhs(t, state) = `right`; `prepared` is what `prepare` returned."""
+
+    @abc.abstractmethod
+    def explicit_stable_dt(self, state, params) -> jax.Array:
+        """`stable_dt` of the explicit part alone."""
+
+    def prepare(self, params) -> Any:
+        """What implicit solves need and time does not change, formed once before the steps."""
+        return None
+
+    def rhs(self, t, state, params) -> Any:
+        return jax.tree.map(jnp.add, self.explicit_rhs(t, state, params), self.implicit_rhs(t, state, params))
+
+
+class SemilinearModel(SemiImplicitModel):
+    """d(state)/dt = L state + N(t, state) with L diagonal in the state's own basis."""
+
+    @abc.abstractmethod
+    def linear(self, params) -> Any:
+        """The diagonal of L, a tree like the state of arrays that broadcast against it."""
+
+    def implicit_rhs(self, t, state, params):
+        return jax.tree.map(jnp.multiply, self.linear(params), state)
+
+    def implicit_solve(self, t, dt, right, params, prepared):
+        return jax.tree.map(lambda symbol, u: u / (1 - dt * symbol), self.linear(params), right)
+
+
+class SplitModel(Model):
+    """A model in two parts that each advance one half of the state while the other half is fixed.
+
+    The half that `kick` advances (velocity) may lag behind the other; see `integrators.splitting.Leapfrog`.
+    """
+
+    @abc.abstractmethod
+    def prepare(self, params) -> Any:
+        """What both parts need and time does not change, formed once before the steps."""
+
+    @abc.abstractmethod
+    def kick(self, t, dt, state, params, prepared) -> Any:
+        """The state after the first half changed for `dt` under the second half at time `t`."""
+
+    @abc.abstractmethod
+    def drift(self, t, dt, state, params, prepared) -> Any:
+        """The state after the second half changed for `dt` under the first half at time `t`."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from simjax.core.errors import ConfigurationError
-from simjax.core.model import Model
+from simjax.core.model import ExplicitModel, Model
 
 SOLVERS: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "bosh3": diffrax.Bosh3,
@@ -18,7 +18,7 @@ SOLVERS: dict[str, Callable[[], diffrax.AbstractSolver]] = {
 
 
 def integrate_adaptive(
-    model: Model, params, state, times: Sequence[float], *, rtol: float, atol: float,
+    model: ExplicitModel, params, state, times: Sequence[float], *, rtol: float, atol: float,
     solver: str = "tsit5", mesh: Mesh | None = None, max_steps: int = 4096,
 ):  # fmt: skip
     """States at `times`, each step's length chosen so that its estimated error stays below rtol |u| + atol.

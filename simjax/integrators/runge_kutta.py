@@ -4,30 +4,10 @@ Three forms, because they differ in memory and in what survives limiting: Butche
 combinations (strong stability preserving), and Williamson's two-register form.
 """
 
-import abc
-
 import equinox as eqx
 import jax
 
-
-class Integrator(eqx.Module):
-    """A time-stepping scheme of known order.
-
-    `courant_limit` is the largest Courant number (of `Model.stable_dt`) at which the scheme is stable for
-    central advection with some diffusion; it is where a fixed step is refused.
-    """
-
-    order: eqx.AbstractVar[int]
-    courant_limit: eqx.AbstractVar[float]
-
-    @property
-    @abc.abstractmethod
-    def stages(self) -> int:
-        """Evaluations of the tendency per step."""
-
-    @abc.abstractmethod
-    def step(self, model, t, dt, state, params):
-        """`state` at t + dt."""
+from simjax.integrators.integrator import Integrator
 
 
 def _combine(state, dt, weights, tendencies):
@@ -53,7 +33,7 @@ class RungeKutta(Integrator):
     def stages(self) -> int:
         return len(self.b)
 
-    def step(self, model, t, dt, state, params):
+    def step(self, model, t, dt, state, params, prepared=None):
         slopes = [model.rhs(t, state, params)]
         for row in self.a:
             time = t + sum(row) * dt
@@ -76,7 +56,7 @@ class ShuOsher(Integrator):
     def stages(self) -> int:
         return len(self.rows)
 
-    def step(self, model, t, dt, state, params):
+    def step(self, model, t, dt, state, params, prepared=None):
         stage, c = state, 0.0
         for alpha, beta in self.rows:
             slope = model.rhs(t + c * dt, stage, params)
@@ -107,7 +87,7 @@ class LowStorage(Integrator):
     def stages(self) -> int:
         return len(self.b)
 
-    def step(self, model, t, dt, state, params):
+    def step(self, model, t, dt, state, params, prepared=None):
         register = None
         for i, (a, b) in enumerate(zip(self.a, self.b, strict=True)):
             slope = model.rhs(t + self.c[i] * dt, state, params)
@@ -141,5 +121,5 @@ INTEGRATORS: dict[str, Integrator] = {
         order=4, a=((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), b=(1 / 6, 1 / 3, 1 / 3, 1 / 6), courant_limit=2.7
     ),
 }
-"""Every named scheme. midpoint, heun: Runge (1895); kutta3, rk4: Kutta (1901); ssprk: Shu and Osher (1988);
+"""midpoint, heun: Runge (1895); kutta3, rk4: Kutta (1901); ssprk: Shu and Osher (1988);
 williamson3: Williamson (1980), case 7."""

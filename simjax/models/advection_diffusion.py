@@ -10,7 +10,7 @@ from jax import Array
 
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import Model, Output
+from simjax.core.model import ExplicitModel, Output
 from simjax.ops import difference
 
 Scheme = Literal["central", "upwind"]
@@ -29,7 +29,7 @@ class Params(eqx.Module):
     velocity: Array
 
 
-class AdvectionDiffusion(Model):
+class AdvectionDiffusion(ExplicitModel):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).
 
     Second-order central diffusion; advection first-order upwind or second-order central. Boundaries: periodic,
@@ -73,7 +73,7 @@ class AdvectionDiffusion(Model):
     def component_layouts(self):
         return {"concentration": (self.layout,)}
 
-    def state_from(self, fields):
+    def state_from(self, fields, params):
         return State(fields["concentration"][0])
 
     def outputs(self):

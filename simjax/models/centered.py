@@ -7,10 +7,10 @@ import jax
 
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import Model, Output
+from simjax.core.model import ExplicitModel, Output
 
 
-class CenteredModel(Model):
+class CenteredModel(ExplicitModel):
     """Equations of scalar fields at cell centres; state and params are dicts by name.
 
     A subclass names its `fields` and the default values of its `parameters`, and defines `rhs` and `stable_dt`.
@@ -46,7 +46,7 @@ class CenteredModel(Model):
     def component_layouts(self):
         return {name: (self.layout,) for name in self.fields}
 
-    def state_from(self, fields):
+    def state_from(self, fields, params):
         return {name: components[0] for name, components in fields.items()}
 
     def outputs(self):

@@ -20,7 +20,7 @@ from simjax.core.boundary import (
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
-from simjax.core.model import Model, Output
+from simjax.core.model import ExplicitModel, Output
 from simjax.ops import staggered
 from simjax.solvers.poisson import solve_poisson
 
@@ -41,7 +41,7 @@ class Params(eqx.Module):
     drag: Array
 
 
-class Incompressible(Model):
+class Incompressible(ExplicitModel):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - r u + f, div(u) = 0.
 
     u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, r linear drag, f body force per unit
@@ -173,7 +173,7 @@ class Incompressible(Model):
     def component_layouts(self):
         return {"velocity": self.layouts}
 
-    def state_from(self, fields):
+    def state_from(self, fields, params):
         return State(fields["velocity"])
 
     def outputs(self):

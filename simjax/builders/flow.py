@@ -1,0 +1,26 @@
+"""A scalar in a uniform velocity, and incompressible flow, from a configuration."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from simjax.builders.formulas import Values, forces_of
+from simjax.config import Config
+from simjax.core.domain import Domain
+from simjax.core.grid import AXES
+from simjax.models import advection_diffusion, incompressible
+
+
+def _advection_diffusion(config: Config, domain: Domain, sides, values: Values, coefficients):
+    velocity = jnp.stack([values[f"velocity_{axis}"] for axis in AXES[: domain.grid.ndim]])
+    params = advection_diffusion.Params(values["diffusivity"], velocity)
+    return advection_diffusion.AdvectionDiffusion(domain, sides, config.physics.scheme), params
+
+
+def _incompressible(config: Config, domain: Domain, sides, values: Values, coefficients):
+    forces = forces_of(config.forcing.get("velocity"), values)
+    params = incompressible.Params(values["viscosity"], values["drag"])
+    return incompressible.Incompressible(domain, sides, forces), params
+
+
+BUILDERS: dict[str, Callable] = {"advection_diffusion": _advection_diffusion, "incompressible": _incompressible}

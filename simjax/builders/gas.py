@@ -1,0 +1,5 @@
+"""The gas family from a configuration."""
+
+from collections.abc import Callable
+
+BUILDERS: dict[str, Callable] = {}

@@ -1,0 +1,47 @@
+"""Physics keys of a scalar in a uniform velocity and of incompressible flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simjax.config.kinds import Choice, ListOf, Real, entry
+from simjax.config.model_schema import FLOW_WALLS, SCALAR_WALLS, FieldSchema, ModelSchema
+
+
+@dataclass(frozen=True)
+class AdvectionDiffusionPhysics:
+    """dc/dt + a . grad c = kappa lap c."""
+
+    diffusivity: float = entry(Real(low=0.0), units="m2 s-1", about="diffusivity kappa")
+    velocity: tuple[float, ...] = entry(
+        ListOf(Real(), 1, 3, noun="numbers, one per axis", per_axis=True),
+        units="m s-1",
+        about="constant velocity a",
+    )
+    scheme: str = entry(Choice(("central", "upwind")), "central", about="advective flux")
+
+
+@dataclass(frozen=True)
+class IncompressiblePhysics:
+    """du/dt + (u . grad) u = -grad p + nu lap u - alpha u + f, div u = 0."""
+
+    viscosity: float = entry(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
+    drag: float = entry(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
+
+
+SCHEMAS = (
+    ModelSchema(
+        "advection_diffusion",
+        AdvectionDiffusionPhysics,
+        fields=(FieldSchema("concentration"),),
+        walls=SCALAR_WALLS,
+    ),
+    ModelSchema(
+        "incompressible",
+        IncompressiblePhysics,
+        fields=(FieldSchema("velocity", vector=True, units="m s-1"),),
+        walls=FLOW_WALLS,
+        diagnosed=lambda ndim: ("pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"),
+        least_axes=2,
+    ),
+)

@@ -1,0 +1,113 @@
+"""What a registered model lets a configuration say. Importing it does not import jax."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simjax.config.kinds import ListOf, Real
+
+AXES = ("x", "y", "z")
+
+RUNGE_KUTTA = ("kutta3", "euler", "midpoint", "heun", "ssprk2", "ssprk3", "williamson3", "rk4")
+IMEX = ("ars222", "imex_euler", "ars343", "ars443")
+EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
+SPLITTING = ("leapfrog",)
+INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
+
+# kind of wall -> the keys that it takes, each filled by one value or one value per component
+SCALAR_WALLS: dict[str, tuple[str, ...]] = {
+    "dirichlet": ("value",),
+    "neumann": ("slope",),
+    "inflow": ("value",),
+    "outflow": (),
+}
+FLOW_WALLS: dict[str, tuple[str, ...]] = {
+    "no_slip": ("velocity",),
+    "slip": (),
+    "inflow": ("velocity",),
+}
+
+
+@dataclass(frozen=True)
+class FieldSchema:
+    """A field given by formulas or a file: an initial condition, or a coefficient of the equation.
+
+    A scalar has one component, a `vector` one per axis, a `free` field as many as are given. `default` is what
+    stands where it is left out; without one (None) it must be given, unless it is `optional`. Components of a
+    `staggered` vector lie on the faces normal to them, everything else at cell centres (for coefficients; initial
+    fields lie where the model has them).
+    """
+
+    name: str
+    vector: bool = False
+    units: str = "1"
+    default: float | str | None = 0.0
+    staggered: bool = False
+    optional: bool = False
+    free: bool = False
+
+    def components(self, ndim: int, count: int = 0) -> tuple[str, ...]:
+        """Names of the variables in the file: `velocity_x`, ...; a scalar is its own; `count` of a free field."""
+        if self.free:
+            return tuple(f"{self.name}_{number}" for number in range(count))
+        return tuple(f"{self.name}_{axis}" for axis in AXES[:ndim]) if self.vector else (self.name,)
+
+    def offset(self, ndim: int, component: int) -> tuple[float, ...]:
+        """Where a coefficient's component lies in its cell."""
+        return tuple(0.0 if self.staggered and axis == component else 0.5 for axis in range(ndim))
+
+
+@dataclass(frozen=True)
+class ModelSchema:
+    """What a registered model lets a configuration say.
+
+    physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation.
+    walls: kinds with their keys. diagnosed: further variables that can be written, by dimension. integrators: the
+    schemes that fit, the default first. limited: whether a Courant number makes sense. forced: fields that take a
+    forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with its key path.
+    """
+
+    name: str
+    physics: type
+    fields: tuple[FieldSchema, ...]
+    walls: dict[str, tuple[str, ...]]
+    diagnosed: Callable[[int], tuple[str, ...]] = lambda ndim: ()
+    least_axes: int = 1
+    most_axes: int = 3
+    coefficients: tuple[FieldSchema, ...] = ()
+    integrators: tuple[str, ...] = RUNGE_KUTTA
+    limited: bool = True
+    forced: tuple[FieldSchema, ...] | None = None
+    check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
+
+    def field(self, name: str) -> FieldSchema:
+        return next(field for field in self.fields if field.name == name)
+
+    def variables(self, ndim: int, counts: Mapping[str, int] | None = None) -> tuple[str, ...]:
+        """Everything that can be written: components of fields (`counts` of free ones), then diagnosed variables."""
+        counts = {} if counts is None else counts
+        names = (name for field in self.fields for name in field.components(ndim, counts.get(field.name, 0)))
+        return tuple(names) + self.diagnosed(ndim)
+
+    def parameters(self) -> dict[str, Real]:
+        """Physics keys that hold one number: they are open to `ensemble.vary`."""
+        return {
+            field.name: field.metadata["kind"]
+            for field in dataclasses.fields(self.physics)
+            if isinstance(field.metadata["kind"], Real)
+        }
+
+    def formula_names(self, ndim: int) -> tuple[str, ...]:
+        """Names of the physics in formulas: parameters, and `key_x`, ... of a key with a number per axis."""
+        names: list[str] = []
+        for field in dataclasses.fields(self.physics):
+            kind = field.metadata["kind"]
+            if isinstance(kind, ListOf) and kind.per_axis:
+                names += [f"{field.name}_{axis}" for axis in AXES[:ndim]]
+            elif isinstance(kind, Real):
+                names.append(field.name)
+        return tuple(names)
+

@@ -1,0 +1,35 @@
+"""What a time-stepping scheme is."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+
+
+class Integrator(eqx.Module):
+    """A time-stepping scheme of known order.
+
+    `courant_limit` is the largest Courant number (of `stable_dt`) at which the scheme is stable for central
+    advection with some diffusion; it is where a fixed step is refused.
+    """
+
+    order: eqx.AbstractVar[int]
+    courant_limit: eqx.AbstractVar[float]
+
+    @property
+    @abc.abstractmethod
+    def stages(self) -> int:
+        """Evaluations of the tendency per step."""
+
+    def prepare(self, model, params, dt: float | None) -> Any:
+        """What is the same in every step, formed once before the loop; `dt` is None where the step varies."""
+        return None
+
+    @abc.abstractmethod
+    def step(self, model, t, dt, state, params, prepared=None) -> Any:
+        """`state` at t + dt. `prepared` is what `prepare` returned, for this `dt` or for none; None: nothing was."""
+
+    def stable_dt(self, model, state, params) -> jax.Array:
+        """The step at Courant number one, of what this scheme takes explicitly."""
+        return model.stable_dt(state, params)

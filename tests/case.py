@@ -1,0 +1,82 @@
+"""What a small problem is that the defining tests run in every layout."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simjax.core.boundary import PeriodicSide
+from simjax.core.domain import Domain
+from simjax.core.grid import Grid
+from simjax.core.model import Model
+from simjax.integrators.table import INTEGRATORS
+from simjax.stepping import Schedule, simulate, time_of
+
+PERIODIC = (PeriodicSide(), PeriodicSide())
+# Compiler options. PLAIN leaves machine code as it is written: without fused multiply-adds, which round once where a
+# product and a sum round twice, and which the optimiser forms in one loop and not in another. QUICK is for programs
+# that take longer to compile than to run.
+PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+QUICK = PLAIN | ({"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model on a grid, with parameters, a first state, a scheme and a schedule.
+
+    `build` makes the model on a domain; `params` are those of one member, `member(k)` scales them; `initial(model,
+    params)` is a state without symmetries on the whole grid. `cuts`: whether the grid can be cut over devices.
+    `weighed(model, t, state, params)`: the fields that enter the loss.
+    """
+
+    name: str
+    grid: Grid
+    build: Callable[[Domain], Model]
+    params: Callable[[], Any]
+    initial: Callable[[Model, Any], Any]
+    integrator: str
+    schedule: Schedule
+    checkpoint: str = "every_step"
+    frames: int = 2
+    cuts: bool = True
+    weighed: Callable[[Model, Any, Any, Any], Any] = lambda model, t, state, params: state
+
+    def member(self, k: int):
+        """Parameters of ensemble member k, all of them different."""
+        return jax.tree.map(lambda p: p * (1 + 0.1 * k), self.params())
+
+    def initial_state(self):
+        return self.initial(self.build(Domain(self.grid)), self.params())
+
+    def runner(self, domain: Domain) -> Callable:
+        """(params, state) -> (scalar loss, final state) on a domain, to be run as it is or distributed."""
+        model = self.build(domain)
+
+        def run(params, state):
+            trajectory = simulate(
+                model, INTEGRATORS[self.integrator], params, state, self.schedule,
+                frames=self.frames, checkpoint=self.checkpoint,
+            )  # fmt: skip
+            end = time_of(trajectory.clock, self.schedule)
+            fields = self.weighed(model, end, trajectory.state, params)
+            return weighted_square(domain, fields), trajectory.state
+
+        return run
+
+
+def smooth_field(grid: Grid, offset, seed: int) -> jax.Array:
+    """A few waves per axis with unrelated phases, at `offset`, of order one; neither periodic nor symmetric."""
+    x = np.meshgrid(*(grid.coordinates(axis, offset[axis]) for axis in range(grid.ndim)), indexing="ij")
+    waves = [np.sin((k + 1.3) * v + 0.7 * k + seed) for k, v in enumerate(x)]
+    product = np.prod([np.cos(1.7 * v - 0.4 * seed + k) for k, v in enumerate(x)], axis=0)
+    return jnp.asarray(sum(waves) / grid.ndim + 0.5 * product)
+
+
+def weighted_square(domain: Domain, fields) -> jax.Array:
+    """Sum of squares of fields with a weight that differs from cell to cell."""
+    x = domain.coordinates((0.5,) * domain.grid.ndim)
+    weight = 1 + 0.3 * sum(jnp.sin((k + 2.1) * v) for k, v in enumerate(x))
+    return domain.sum(jax.tree.map(lambda u: weight * u * u, fields)) / domain.grid.cells

@@ -1,0 +1,5 @@
+"""Small problems of the spectral family."""
+
+from case import Case
+
+CASES: tuple[Case, ...] = ()

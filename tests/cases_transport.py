@@ -1,0 +1,5 @@
+"""Small problems of the transport family."""
+
+from case import Case
+
+CASES: tuple[Case, ...] = ()
