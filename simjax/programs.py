@@ -64,6 +64,7 @@ class Programs:
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
         self.files = self._place(files, self._file_specs)
         self._observe: Callable | None = None
+        self._faults: Callable | None = None
         self._advance: dict[tuple[Schedule, int], Callable] = {}
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
@@ -158,7 +159,7 @@ class Programs:
         """The initial state and clock.
 
         Raises:
-            ConfigurationError: a field is not finite at some cell.
+            ConfigurationError: a field is not finite or not physical at some cell.
         """
         members = np.arange(self.members or 1, dtype=np.int32)
         member = self._place(members if self.members is not None else members[0], self._one)
@@ -169,7 +170,7 @@ class Programs:
 
         specs = (self._one, self._file_specs, self._one)
         state = self._compile(begin, (0, None, 0), specs, self.state_specs)(self.values, self.files, member)
-        self._check_finite(state)
+        self._check_initial(state)
         return state, self._zero_clock()
 
     def _zero_clock(self) -> Clock:
@@ -179,14 +180,33 @@ class Programs:
             clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, shape), clock)
         return self._place(clock, self._one)
 
-    def _check_finite(self, state) -> None:
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-            bad = np.argwhere(~np.isfinite(np.asarray(leaf)))
-            if len(bad):
-                raise ConfigurationError(
-                    f"initial{_field_name(path)} is not finite at index {tuple(int(i) for i in bad[0])} "
-                    f"({len(bad)} such cells); check its formula or file."
-                )
+    def _check_initial(self, state) -> None:
+        fault = self._first_fault(state)
+        if fault is not None:
+            what, index, count = fault
+            raise ConfigurationError(
+                f"initial.{what} at index {index} ({count} such cells); check its formula or file."
+            )
+
+    def _first_fault(self, state) -> tuple[str, tuple[int, ...], int] | None:
+        """What is not finite or not physical in `state`, the first such index, and how many there are."""
+        if self._faults is None:
+
+            def look(values, files, state):
+                model, params = build_model(self.config, self.domain, vary_like(values, state), files)
+                return jax.tree.map(lambda u: ~jnp.isfinite(u), state), model.unphysical(state, params)
+
+            specs = (self._one, self._file_specs, self.state_specs)
+            results = (self.state_specs, self._member_specs(self.domain.spec()))
+            self._faults = self._compile(look, (0, None, 0), specs, results)
+        infinite, unphysical = self._faults(self.values, self.files, state)
+        leaves = jax.tree_util.tree_leaves_with_path(infinite)
+        named = {f"{_field_name(path)[1:]} is not finite": cells for path, cells in leaves}
+        for what, cells in (named | unphysical).items():
+            where = np.argwhere(np.asarray(cells))
+            if len(where):
+                return what, tuple(int(i) for i in where[0]), len(where)
+        return None
 
     def stable_dt(self, state) -> float:
         """The smallest stable step of all members at Courant number one, on the host."""
@@ -253,15 +273,13 @@ class Programs:
         )
 
     def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
-        """Which field became not finite first, where and at which step: `steps` steps again, one by one."""
+        """Which field became not finite or unphysical first, where and when: `steps` steps again, one by one."""
         single = self._single_step(schedule)
         for _ in range(steps):
             state, clock = single(self.values, self.files, state, clock, jnp.asarray(2**30, jnp.int32))
-            for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-                bad = np.argwhere(~np.isfinite(np.asarray(leaf)))
-                if len(bad):
-                    step = int(np.max(np.asarray(clock.step)))
-                    return f"{_field_name(path)[1:]} at index {tuple(int(i) for i in bad[0])}, step {step}"
+            fault = self._first_fault(state)
+            if fault is not None:
+                return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
         return "a field that the steps one by one did not reproduce"
 
     def _single_step(self, schedule: Schedule) -> Callable:

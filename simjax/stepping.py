@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import Model
-from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, all_finite
+from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, UNPHYSICAL, all_finite
 from simjax.core.varying import steady_carry, vary_like
 from simjax.integrators.integrator import Integrator
 
@@ -122,9 +122,9 @@ def advance(
 ):  # fmt: skip
     """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
 
-    Transactional: if the result is not finite, the state and clock that came in are returned with a status bit
-    set, and every later call returns them unchanged. So the last good state is never lost, and an ensemble
-    member that diverged stays where it was without touching the others.
+    Transactional: if the result is not finite or not physical, the state and clock that came in are returned with
+    a status bit set, and every later call returns them unchanged. So the last good state is never lost, and an
+    ensemble member that diverged stays where it was without touching the others.
     """
     params = vary_like(params, state)
     begin = state, clock
@@ -137,6 +137,9 @@ def advance(
     state, clock = _repeat(step, begin, steps, integrator, checkpoint)
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
     fault = jnp.where(good, OK, NON_FINITE).astype(jnp.int32) | clock.status
+    for wrong in model.unphysical(state, params).values():
+        anywhere = model.domain.max(wrong.astype(jnp.int32)) == 1
+        fault |= jnp.where(anywhere & good, UNPHYSICAL, OK).astype(jnp.int32)
     keep = fault == OK
     state, clock = jax.tree.map(lambda new, old: jnp.where(keep, new, old), (state, clock), begin)
     return state, eqx.tree_at(lambda c: c.status, clock, fault)

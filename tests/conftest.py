@@ -6,7 +6,16 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_p
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_modifyitems(items):
+    """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do."""
+    for item in items:
+        case = getattr(item, "callspec", None) and item.callspec.params.get("case")
+        group = item.path.stem if case is None else f"{item.path.stem} {case.name}"
+        item.add_marker(pytest.mark.xdist_group(group))

@@ -11,7 +11,7 @@ import pytest
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, PeriodicSide, ScalarSide
 from simjax.core.domain import Domain
 from simjax.core.grid import Grid
-from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.integrators.table import INTEGRATORS
 from simjax.models.advection_diffusion import AdvectionDiffusion, Params, State
 from simjax.stepping import Schedule, simulate
 

@@ -68,7 +68,7 @@ def test_a_diverged_member_leaves_the_others_bitwise_as_they_were(tmp_path):
 
 
 def test_failure_keeps_the_last_good_state_and_names_field_place_and_step(tmp_path):
-    with pytest.raises(NumericalError, match=r"velocity_[xy] at index \(\d+, \d+\), step \d+") as error:
+    with pytest.raises(NumericalError, match=r"velocity_[xy] is not finite at index \(\d+, \d+\), step \d+") as error:
         # Forward Euler with central advection and no viscosity is unstable at any step.
         run(tmp_path, "fluid", "grid.shape=[32,32]", "physics.viscosity=0.0", "time.integrator=euler",
             "time.dt=0.02", "time.courant=null", "time.end=8", "time.output_every=0.2")  # fmt: skip

@@ -38,7 +38,7 @@ class TimeConfig:
     output_every: float = entry(Real(above=0.0, formula=True), units="s")
     dt: float | None = entry(Real(above=0.0, optional=True), None, units="s")
     courant: float | None = entry(Real(above=0.0, high=10.0, optional=True), None)
-    integrator: str | None = entry(Text(optional=True, described="a scheme of the model"), None)
+    integrator: str = entry(Text(optional=True, described="a scheme of the model"), None)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ class Model(eqx.Module):
         """`state` brought back to what must hold at time `t` (walls, divergence); called after each stage."""
         return state
 
+    def unphysical(self, state, params) -> dict[str, jax.Array]:
+        """Cells of this block where the state means nothing, by what is wrong there, such as "pressure <= 0"."""
+        return {}
+
     @abc.abstractmethod
     def stable_dt(self, state, params) -> jax.Array:
         """The time step at Courant number one: a scalar or a field; `simulate` takes the global minimum."""

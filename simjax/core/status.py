@@ -8,11 +8,13 @@ OK = 0
 NON_FINITE = 1
 STEP_COLLAPSED = 2
 FRAME_UNFINISHED = 4
+UNPHYSICAL = 8
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
     STEP_COLLAPSED: "the stable time step fell below a billionth of the output interval",
     FRAME_UNFINISHED: "a frame needed more steps than Schedule.max_steps",
+    UNPHYSICAL: "the state left the range in which it means anything",
 }
 
 
