@@ -14,7 +14,7 @@ _HOMES = {
     "simulate": "stepping",
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
     "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",
-    "register": "build", "CenteredModel": "models.centered",
+    "register": "build", "CenteredModel": "models.centered", "SpectralModel": "models.spectral",
     "open_run": "io.read", "check_run": "io.read",
 }  # fmt: skip
 

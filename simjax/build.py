@@ -1,9 +1,10 @@
 """From a configuration to what runs: domain, model, parameters, initial state, schedules."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -13,12 +14,15 @@ from jax import Array
 
 from simjax.builders import flow, gas, spectral, transport, waves
 from simjax.builders.formulas import FormulaValue, Values
+from simjax.builders.semilinear import build_spectral
 from simjax.config import Config, FileSource, parameter_values, sample_members
+from simjax.config.families.semilinear import SPECTRAL
 from simjax.config.model_schema import EXPONENTIAL
 from simjax.config.models import declare
 from simjax.config.schema import Wall
 from simjax.core.boundary import (
     Dirichlet,
+    GasInflow,
     Inflow,
     Neumann,
     NoSlipWall,
@@ -32,7 +36,9 @@ from simjax.core.domain import Domain
 from simjax.core.grid import Grid
 from simjax.core.model import Model
 from simjax.formula import Formula
+from simjax.models.absorbing import Absorbing, FreeSurface
 from simjax.models.centered import CenteredModel
+from simjax.models.spectral import SpectralModel
 from simjax.noise import random_modes
 from simjax.stepping import Schedule
 
@@ -55,17 +61,25 @@ def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | Form
 
 def _side(wall: Wall, values: Values) -> Side:
     numbers = _values(wall.values, values)
+    fields = {name: _values(formulas, values) for name, formulas in wall.fields.items()}
+    first = {name: components[0] for name, components in fields.items() if components}
     match wall.kind:
         case "periodic":
             return PeriodicSide()
         case "no_slip":
-            return NoSlipWall(numbers or None)
-        case "slip":
+            return NoSlipWall(fields.get("velocity", numbers) or None, first.get("temperature"))
+        case "slip" | "rigid" | "conductor":
             return SlipWall()
+        case "free":
+            return FreeSurface()
+        case "absorbing":
+            return Absorbing()
+        case "inflow" if fields:
+            return GasInflow(first["density"], first["pressure"], fields["velocity"], fields.get("scalars"))
         case "inflow":
             return Inflow(velocity=numbers, scalar=numbers[0])
         case "outflow":
-            return Outflow()
+            return Outflow(first.get("pressure"))
         case "dirichlet":
             return ScalarSide(Dirichlet(numbers[0]))
         case "neumann":
@@ -133,16 +147,24 @@ BUILDERS: dict[str, Callable] = (
 """Model name -> `(config, domain, sides, values, coefficients)` -> (model, params)."""
 
 
-def register(model: type[CenteredModel]) -> type[CenteredModel]:
+OwnModel = TypeVar("OwnModel", bound=CenteredModel | SpectralModel)
+
+
+def register(model: type[OwnModel]) -> type[OwnModel]:
     """Make a user's model known by its class name to configurations: YAML files, `sj.configure`, ensembles.
 
-    Its `parameters` become the keys of `physics`, its `fields` those of `initial`. Also a class decorator.
+    Its `parameters` become the keys of `physics`, its `fields` those of `initial`; those of a `SpectralModel` also of
+    `forcing`. Also a class decorator.
     """
+    if issubclass(model, SpectralModel):
+        declare(model.__name__, model.parameters, model.fields, **SPECTRAL)
+        BUILDERS[model.__name__] = functools.partial(build_spectral, model)
+        return model
 
     def build(config: Config, domain: Domain, sides, values: Values, coefficients):
         return model(domain, sides), {name: values[name] for name in model.parameters}
 
-    declare(model.__name__, model.parameters, model.fields)
+    declare(model.__name__, model.parameters, model.fields, forced=())
     BUILDERS[model.__name__] = build
     return model
 
@@ -202,6 +224,8 @@ def initial_state(
     """
     fields = {}
     for name, layouts in model.component_layouts().items():
+        if name not in config.initial:  # optional
+            continue
         formulas = config.initial[name]
         if isinstance(formulas, tuple):
             offsets = [layout.offset for layout in layouts]

@@ -20,6 +20,7 @@ from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import OK, reasons
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
+from simjax.models.spectral import SpectralModel
 from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.record import Record
@@ -333,7 +334,7 @@ def load(experiment: str, overrides: Sequence[str] = (), *, config_dir: str | No
     return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
 
 
-def configure(model: type[CenteredModel], **sections: Any) -> Simulation:
+def configure(model: type[CenteredModel] | type[SpectralModel], **sections: Any) -> Simulation:
     """A simulation of one's own model, configured in Python with the keys of a YAML experiment.
 
     `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`.

@@ -128,7 +128,7 @@ def advance(
     """
     params = vary_like(params, state)
     begin = state, clock
-    prepared = integrator.prepare(model, params, schedule.even_dt)
+    prepared = vary_like(integrator.prepare(model, params, schedule.even_dt), state)
 
     def step(carry):
         state, clock = carry
@@ -161,7 +161,9 @@ def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedu
     if schedule.even_dt is None:
         last = clock.substep == schedule.steps - 1
         dt = jnp.where(last, jnp.asarray(schedule.last_dt, dtype), dt)
-    state = integrator.step(model, time_of(clock, schedule), dt, state, params, prepared)
+    t = time_of(clock, schedule)
+    state = integrator.step(model, t, dt, state, params, prepared)
+    state = model.perturb(clock.step, t, dt, state, params)
     return state, _tick(clock, dt, clock.substep == schedule.steps - 1)
 
 
@@ -178,7 +180,9 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
 
     def forward(carry):
         state, clock = carry
-        state = integrator.step(model, time_of(clock, schedule), dt, state, params, prepared)
+        t = time_of(clock, schedule)
+        state = integrator.step(model, t, dt, state, params, prepared)
+        state = model.perturb(clock.step, t, dt, state, params)
         return state, _tick(clock, dt, remaining <= limit)
 
     step, begin = steady_carry(forward, (state, clock))

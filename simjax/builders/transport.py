@@ -2,4 +2,33 @@
 
 from collections.abc import Callable
 
-BUILDERS: dict[str, Callable] = {}
+from simjax.builders.formulas import FormulaValue, Values, forces_of
+from simjax.config import Config
+from simjax.core.domain import Domain
+from simjax.formula import Formula
+from simjax.models import burgers, transport
+
+
+def _transport(config: Config, domain: Domain, sides, values: Values, coefficients):
+    sources = forces_of(config.forcing.get("concentration"), values)
+    factor = config.physics.velocity_factor
+    model = transport.Transport(
+        domain, sides, config.physics.scheme,
+        source=sources and sources[0],
+        factor=None if factor is None else FormulaValue(Formula(factor), dict(values)),
+        tolerance=10.0**-config.physics.digits,
+    )  # fmt: skip
+    diffusivity = coefficients["diffusivity"][0]
+    given = config.coefficients["diffusivity"]
+    if isinstance(given, tuple) and given[0].constant == 0:
+        diffusivity = None
+    source = coefficients["source"][0] if "source" in config.coefficients else None
+    return model, transport.Params(coefficients["velocity"], diffusivity, source)
+
+
+def _burgers(config: Config, domain: Domain, sides, values: Values, coefficients):
+    model = burgers.Burgers(domain, sides, config.physics.scheme, tolerance=10.0**-config.physics.digits)
+    return model, burgers.Params(values["viscosity"])
+
+
+BUILDERS: dict[str, Callable] = {"transport": _transport, "burgers": _burgers}

@@ -73,7 +73,7 @@ class ModelSchema:
     name: str
     physics: type
     fields: tuple[FieldSchema, ...]
-    walls: dict[str, tuple[str, ...]]
+    walls: Mapping[str, tuple[str | FieldSchema, ...]]
     diagnosed: Callable[[int], tuple[str, ...]] = lambda ndim: ()
     least_axes: int = 1
     most_axes: int = 3

@@ -34,5 +34,5 @@ def parameter_values(physics: Any) -> dict[str, float]:
         if isinstance(kind, Real) and value is not None:
             values[field.name] = value
         elif isinstance(kind, ListOf) and kind.per_axis:
-            values |= {f"{field.name}_{axis}": number for axis, number in zip(AXES, value, strict=False)}
+            values |= {f"{field.name}_{axis}": number for axis, number in zip(AXES, value or (0.0,) * 3, strict=False)}
     return values

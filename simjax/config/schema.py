@@ -90,10 +90,14 @@ class LimitsConfig:
 
 @dataclass(frozen=True)
 class Wall:
-    """One side of an axis. `values`: one for dirichlet, neumann, scalar inflow, else one per axis."""
+    """One side of an axis. `values`: one for dirichlet, neumann, scalar inflow, else one per axis.
+
+    `fields`: the components of what is prescribed by name, for kinds that take several fields.
+    """
 
     kind: str
     values: tuple[Formula, ...] = ()
+    fields: Mapping[str, tuple[Formula, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -185,13 +189,17 @@ class Config:
     def ndim(self) -> int:
         return len(self.grid.shape)
 
-    def variables(self) -> tuple[str, ...]:
-        """Names that can be written."""
-        counts = {
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of components of every initial field."""
+        return {
             name: len(source if isinstance(source, tuple) else source.variables)
             for name, source in self.initial.items()
         }
-        return self.schema.variables(self.ndim, counts)
+
+    def variables(self) -> tuple[str, ...]:
+        """Names that can be written."""
+        return self.schema.variables(self.ndim, self.counts)
 
 
 @dataclass(frozen=True)

@@ -136,13 +136,16 @@ def read_wall(path: str, value: Any, axis_path: str, around: Surroundings) -> Wa
         close = closest(str(kind), kinds)
         problems.add(path, kind, f"one of {', '.join(kinds)}", f"did you mean '{close}'?" if close else "")
         return None
-    taken = around.schema.walls.get(kind, ())
+    fields = {key.name: key for key in around.schema.walls.get(kind, ()) if isinstance(key, FieldSchema)}
+    taken = tuple(fields) or tuple(str(key) for key in around.schema.walls.get(kind, ()))
     for key in keys:
         if key != "kind" and key not in taken:
             problems.unknown(path, key, ("kind", *taken))
             return None
     if not taken:
         return Wall(kind)
+    if fields:
+        return read_wall_fields(path, kind, tuple(fields.values()), keys, axis_path, around)
     return read_wall_values(path, kind, taken[0], keys, axis_path, around)
 
 
@@ -158,16 +161,47 @@ def read_wall_values(
     values = read_components(f"{path}.{key}", keys.get(key, default), count, around)
     if values is None:
         return None
-    normal = around.axes.index(axis_path.rsplit(".", 1)[-1])
-    if kind == "no_slip" and values[normal].constant != 0.0:
-        around.problems.add(
-            f"{path}.velocity[{normal}]",
-            keys[key][normal],
-            "0: nothing flows through a no_slip wall",
-            "write kind: inflow for a flow through it",
-        )
+    if kind == "no_slip" and not is_tight(path, values, keys.get(key), axis_path, around):
         return None
     return Wall(kind, values)
+
+
+def is_tight(path: str, velocity: Sequence[Formula], given: Any, axis_path: str, around: Surroundings) -> bool:
+    """Whether nothing flows through a wall that moves with `velocity`, read from `given`; otherwise it is told."""
+    normal = around.axes.index(axis_path.rsplit(".", 1)[-1])
+    if velocity[normal].constant == 0.0:
+        return True
+    around.problems.add(
+        f"{path}.velocity[{normal}]",
+        given[normal],
+        "0: nothing flows through a no_slip wall",
+        "write kind: inflow for a flow through it",
+    )
+    return False
+
+
+def read_wall_fields(
+    path: str, kind: str, fields: Sequence[FieldSchema], keys: Mapping[str, Any], axis_path: str, around: Surroundings
+) -> Wall | None:
+    """A wall that prescribes several fields by name: required ones, optional ones, and ones with a default."""
+    found, before = {}, len(around.problems)
+    for field in fields:
+        where = f"{path}.{field.name}"
+        count = len(field.components(around.ndim, around.counts.get(field.name, 0)))
+        if field.name in keys:
+            values = read_components(where, keys[field.name], count, around)
+        elif field.optional:
+            continue
+        elif field.default is None:
+            around.problems.say(where, f"{where} is missing: a wall of kind {kind} needs its {field.name}")
+            continue
+        else:
+            values = (Formula(field.default),) * count
+        if values is not None and field.name == "velocity" and kind == "no_slip":
+            is_tight(path, values, keys.get(field.name), axis_path, around)
+        if values is not None:
+            found[field.name] = values
+    return None if len(around.problems) > before else Wall(kind, fields=found)
 
 
 def read_fields(

@@ -173,7 +173,7 @@ def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, prob
         problems.add("grid.shape", list(grid.shape), f"at most {schema.most_axes} axes for model={schema.name}")
     for field in dataclasses.fields(physics) if physics is not None else ():
         kind, value = field.metadata["kind"], getattr(physics, field.name)
-        if isinstance(kind, ListOf) and kind.per_axis and len(value) != ndim:
+        if isinstance(kind, ListOf) and kind.per_axis and value is not None and len(value) != ndim:
             problems.add(f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of grid.shape")
     return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
 
@@ -278,6 +278,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Formula):
         constant = value.constant
         return constant if constant is not None and repr(constant) == value.text else value.text
+    if isinstance(value, Wall) and value.fields:
+        fields = {key: _plain(formulas) for key, formulas in value.fields.items()}
+        vectors = ("velocity", "scalars")
+        return {"kind": value.kind} | {k: v if k in vectors else v[0] for k, v in fields.items()}
     if isinstance(value, Wall):
         keys = {"no_slip": "velocity", "dirichlet": "value", "neumann": "slope"}
         key = keys.get(value.kind, "velocity" if len(value.values) > 1 else "value")

@@ -109,6 +109,36 @@ class Neumann(Boundary):
         return jnp.concatenate([wall, mirrored], axis=array_axis)
 
 
+class Exterior(Boundary):
+    """All ghosts hold the value: the state of what lies beyond the side, for schemes that tell in from out."""
+
+    value: Value = 0.0
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        ghosts = _lines(edge, axis - len(spacing), 0, width)
+        return jnp.broadcast_to(_evaluate(self.value, t, positions, edge), ghosts.shape)
+
+
+class PositiveDirichlet(Boundary):
+    """u = value > 0 on the side, to second order, of a positive field: ghosts value^2 / u are positive too."""
+
+    value: Value = 1.0
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        value = _evaluate(self.value, t, positions, edge)
+        return value * value / _lines(edge, axis - len(spacing), 0, width)
+
+
+class Derived(eqx.Module):
+    """A boundary value that is a function of others: `function(*values)`, each a number or given on the side."""
+
+    function: Callable[..., Array] = eqx.field(static=True)
+    values: tuple[Value, ...]
+
+    def __call__(self, t, *positions):
+        return self.function(*(value(t, *positions) if callable(value) else value for value in self.values))
+
+
 class Side(eqx.Module):
     """A physical side of the domain: one `Boundary` for every component of velocity and for scalars."""
 
@@ -134,10 +164,11 @@ class PeriodicSide(Side):
 class NoSlipWall(Side):
     """A wall the fluid sticks to; `velocity` is the wall's own, one value per component (none: at rest).
 
-    Scalars do not pass through.
+    Scalars do not pass through. `temperature` is the wall's own too, for a gas (none: heat does not pass).
     """
 
     velocity: tuple[Value, ...] | None = None
+    temperature: Value | None = None
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
@@ -169,8 +200,28 @@ class Inflow(Side):
         return Dirichlet(self.scalar)
 
 
+class GasInflow(Side):
+    """The state of a gas beyond the side; what of it comes in is found by the flux (all, if it is supersonic).
+
+    No velocity: at rest, as the reservoir that a subsonic flow is drawn from. No scalars: none come in.
+    """
+
+    density: Value
+    pressure: Value
+    velocity: tuple[Value, ...] | None = None
+    scalars: tuple[Value, ...] | None = None
+
+    def velocity_boundary(self, component, axis):
+        return Exterior(0.0 if self.velocity is None else self.velocity[component])
+
+    def scalar_boundary(self):
+        return Exterior(0.0)
+
+
 class Outflow(Side):
-    """Everything leaves unchanged: zero normal derivative."""
+    """Everything leaves unchanged: zero normal derivative. `pressure`, of a gas alone: what it is beyond the side."""
+
+    pressure: Value | None = None
 
     def velocity_boundary(self, component, axis):
         return Neumann(0.0)

@@ -13,6 +13,7 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, FACE, LOWER, UPPER, Grid
 from simjax.core.stitch import stitch_interior_and_rim
+from simjax.core.varying import varying_axes
 
 Split = tuple[str, int] | None
 
@@ -141,6 +142,11 @@ class Domain(eqx.Module):
                 result.append((lower, upper))
         return result
 
+    def beside(self, fields, layouts, axis: int, width: int = 1, t=0.0) -> list[tuple[Array, Array]]:
+        """The `width` ghost lines (lower, upper) of each field along one axis, without corners."""
+        leaves, tree = jax.tree.flatten(fields)
+        return self._ghosts(leaves, [[] for _ in leaves], _flatten_layouts(layouts, tree), axis, width, t)
+
     def _exchange(self, first: list[Array], last: list[Array], axis: int, periodic: bool):
         """What the lower neighbour's last lines and the upper neighbour's first lines are: two messages."""
         entry = self.split[axis]
@@ -218,6 +224,23 @@ class Domain(eqx.Module):
             return stitch_interior_and_rim(function, fields, padded, self.grid.ndim, width)
         return function(padded)
 
+    # ------------------------------------------------------------------ whole fields
+
+    def gather(self, field: Array) -> Array:
+        """The field of the whole grid, on every device: for grids too small to be worth cutting."""
+        for axis, entry in enumerate(self.split):
+            if entry is not None:
+                field = lax.all_gather(field, entry[0], axis=field.ndim + axis - self.grid.ndim, tiled=True)
+        return field
+
+    def scatter(self, field: Array) -> Array:
+        """This device's block of a field of the whole grid that every device holds."""
+        for axis, n in enumerate(self.block_shape):
+            if self.split[axis] is not None:
+                start = self.block_index(axis) * n
+                field = lax.dynamic_slice_in_dim(field, start, n, axis=field.ndim + axis - self.grid.ndim)
+        return field
+
     # ------------------------------------------------------------------ reductions
 
     def sum(self, field) -> Array:
@@ -249,6 +272,11 @@ class Domain(eqx.Module):
     def min(self, field) -> Array:
         """Smallest value over the whole grid; carries no gradient."""
         return -self.max(-jnp.asarray(field))
+
+    def anywhere(self, condition: Array) -> Array:
+        """Whether a scalar condition holds on any device, of any ensemble member: all agree, so a loop may hang on it."""
+        names = tuple(sorted(varying_axes(condition)))
+        return lax.psum(condition.astype(jnp.int32), names) > 0 if names else condition
 
 
 def _count(entry: Split) -> int:

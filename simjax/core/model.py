@@ -38,6 +38,14 @@ class Model(eqx.Module):
         """`state` brought back to what must hold at time `t` (walls, divergence); called after each stage."""
         return state
 
+    def perturb(self, step, t, dt, state, params) -> Any:
+        """`state` after what happens once in a step, at its end, whatever the scheme: random forcing.
+
+        `step` counts the steps since the start, int32; it depends neither on the decomposition nor on how a run is
+        cut into pieces. `t` and `dt` are the step's beginning and length.
+        """
+        return state
+
     def unphysical(self, state, params) -> dict[str, jax.Array]:
         """Cells of this block where the state means nothing, by what is wrong there, such as "pressure <= 0"."""
         return {}

@@ -12,6 +12,7 @@ import jax
 
 from simjax.core.model import SemiImplicitModel
 from simjax.integrators.integrator import Integrator
+from simjax.ops.scaling import scaled
 
 Row = tuple[float, ...]
 
@@ -55,7 +56,7 @@ class ImplicitExplicit(Integrator):
             stage = model.implicit_solve(time, a[-1] * dt, right, params, prepared)
             if any(row[number] != 0 for row in self.implicit[number + 1 :]):
                 scale = 1 / (a[-1] * dt)
-                fast.append(jax.tree.map(lambda u, r, scale=scale: (u - r) * scale, stage, right))
+                fast.append(jax.tree.map(lambda u, r, scale=scale: scaled(scale, u - r), stage, right))
             else:
                 fast.append(None)
             stage = model.constrain(time, dt, stage, params)
@@ -72,7 +73,7 @@ def _add(state, dt, weights: Row, slopes):
 
     def leaf(u, *slopes):
         terms = [w * k for (w, _), k in zip(used, slopes, strict=True)]
-        return u + dt * sum(terms[1:], terms[0])
+        return u + scaled(dt, sum(terms[1:], terms[0]))
 
     return jax.tree.map(leaf, state, *(k for _, k in used)) if used else state
 

@@ -1,0 +1,137 @@
+"""Values on both sides of every face from the cells around it: limited slopes and weighted essentially non-oscillatory.
+
+A block that is padded along one axis only has n cells and `width` ghost cells at both ends there, hence n + 1 faces
+around its cells; face j lies between cells j - 1 and j. *left* is the value just below a face, *right* just above it.
+Both come from one function of the cells in upwind order, so the mirrored block has the mirrored values.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+Limiter = Callable[[Array, Array], Array]
+"""`limiter(behind, ahead)` -> slope of a cell (times its width) from the differences to its two neighbours."""
+
+
+def minmod(behind: Float[Array, "..."], ahead: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The smaller of two differences of one sign, else zero. Roe (1986), Annu. Rev. Fluid Mech. 18, 337."""
+    smaller = jnp.where(jnp.abs(behind) < jnp.abs(ahead), behind, ahead)
+    return jnp.where(behind * ahead > 0, smaller, 0)
+
+
+def van_leer(behind: Float[Array, "..."], ahead: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The harmonic mean of two differences of one sign, else zero. van Leer (1974), J. Comput. Phys. 14, 361."""
+    product = behind * ahead
+    monotone = product > 0
+    return jnp.where(monotone, 2 * product / jnp.where(monotone, behind + ahead, 1), 0)
+
+
+def monotonized_central(behind: Float[Array, "..."], ahead: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The central difference, at most twice either one-sided one. van Leer (1977), J. Comput. Phys. 23, 276."""
+    return minmod(0.5 * (behind + ahead), 2 * minmod(behind, ahead))
+
+
+LIMITERS: dict[str, Limiter] = {"minmod": minmod, "van_leer": van_leer, "mc": monotonized_central}
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """A way to face values.
+
+    width: ghost cells needed. order: of accuracy where the solution is smooth. upwind: from 2 width - 1 cells in
+    the order of the flow, the value at the face ahead of the middle one.
+    """
+
+    width: int
+    order: int
+    upwind: Callable[..., Array]
+
+
+def _limited(limiter: Limiter) -> Reconstruction:
+    def upwind(behind, center, ahead, noise=0.0):
+        return center + 0.5 * limiter(center - behind, ahead - center)
+
+    return Reconstruction(2, 2, upwind)
+
+
+def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[float], ideal: Sequence[float]):
+    """Three parabolas' values at the face, weighted towards the smoothest and near `ideal` where all are smooth.
+
+    Weights "Z" of Borges, Carmona, Costa and Don (2008), J. Comput. Phys. 227, 3191, eq. 25 with p = 2, from
+    smoothness indicators divided by their sum, so that they depend neither on units nor on the precision. Differences
+    below 32 roundings of the value itself count as none, or noise would pick the weights of a uniform state.
+    """
+
+    def upwind(a, b, c, d, e, noise=0.0):
+        bend = a - 2 * b + c, b - 2 * c + d, c - 2 * d + e
+        tilt = a - 4 * b + 3 * c, b - d, 3 * c - 4 * d + e
+        rough = [13 / 12 * x * x + 0.25 * y * y for x, y in zip(bend, tilt, strict=True)]
+        kind = jnp.finfo(c.dtype)
+        noise = noise + (32 * float(kind.eps) * c) ** 2 + float(kind.tiny) ** 0.75
+        scale = 1 / (rough[0] + rough[2] + rough[1] + noise)
+        jump = ((rough[0] - rough[2]) * scale) ** 2
+        square = [((r + noise) * scale + 1e-6) ** 2 for r in rough]
+        products = square[1] * square[2], square[0] * square[2], square[0] * square[1]
+        # (1 + jump / square_k) times the product of all three squares: one division for three weights.
+        weights = [g * (s + jump) * q for g, s, q in zip(ideal, square, products, strict=True)]
+        values = (
+            first[0] * a + first[1] * b + first[2] * c,
+            second[0] * b + second[1] * c + second[2] * d,
+            third[0] * c + third[1] * d + third[2] * e,
+        )
+        total = weights[0] * values[0] + weights[1] * values[1] + weights[2] * values[2]
+        return total / (weights[0] + weights[1] + weights[2])
+
+    return Reconstruction(3, 5, upwind)
+
+
+_SIMPLE = {"first_order": Reconstruction(1, 1, lambda center, noise=0.0: center)} | {
+    name: _limited(limiter) for name, limiter in LIMITERS.items()
+}
+
+RECONSTRUCTIONS: dict[str, Reconstruction] = _SIMPLE | {
+    "weno5": _weno5((2 / 6, -7 / 6, 11 / 6), (-1 / 6, 5 / 6, 2 / 6), (2 / 6, 5 / 6, -1 / 6), (0.1, 0.6, 0.3))
+}
+"""Face values from cell *averages* (of a field, or of a flux function whose differences are to be derivatives)."""
+
+INTERPOLATIONS: dict[str, Reconstruction] = _SIMPLE | {
+    "weno5": _weno5((3 / 8, -10 / 8, 15 / 8), (-1 / 8, 6 / 8, 3 / 8), (3 / 8, 6 / 8, -1 / 8), (1 / 16, 10 / 16, 5 / 16))
+}
+"""Face values from *point values* at cell centres. The same up to second order."""
+
+
+def pad_only(u: Float[Array, "..."], axis: int, ndim: int, width: int) -> Float[Array, "..."]:
+    """A block padded by `width` along all of the last `ndim` axes, cut to the interior along all but `axis`."""
+    for k in range(ndim):
+        if k != axis:
+            array_axis = u.ndim - ndim + k
+            u = lax.slice_in_dim(u, width, u.shape[array_axis] - width, axis=array_axis)
+    return u
+
+
+def around_faces(u: Float[Array, "..."], axis: int, ndim: int, width: int) -> list[Float[Array, "..."]]:
+    """The 2 width cells around each of the n + 1 faces, from below to above; `u` is padded along `axis` only."""
+    array_axis = u.ndim - ndim + axis
+    faces = u.shape[array_axis] - 2 * width + 1
+    return [lax.slice_in_dim(u, k, k + faces, axis=array_axis) for k in range(2 * width)]
+
+
+def values_at_faces(cells: Sequence[Float[Array, "..."]], scheme: Reconstruction) -> tuple[Array, Array]:
+    """(left, right) from the `2 scheme.width` cells around each face, from below to above."""
+    return scheme.upwind(*cells[:-1]), scheme.upwind(*reversed(cells[1:]))
+
+
+def face_states(u: Float[Array, "..."], axis: int, ndim: int, scheme: Reconstruction) -> tuple[Array, Array]:
+    """(left, right) on the n + 1 faces of a block padded by `scheme.width` along `axis` only."""
+    return values_at_faces(around_faces(u, axis, ndim, scheme.width), scheme)
+
+
+def difference_of_faces(flux: Float[Array, "..."], axis: int, ndim: int, spacing: float) -> Float[Array, "..."]:
+    """(flux[j + 1] - flux[j]) / h on the n cells between n + 1 faces."""
+    array_axis = flux.ndim - ndim + axis
+    n = flux.shape[array_axis] - 1
+    above = lax.slice_in_dim(flux, 1, n + 1, axis=array_axis)
+    return (above - lax.slice_in_dim(flux, 0, n, axis=array_axis)) * (1 / spacing)

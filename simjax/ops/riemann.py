@@ -1,0 +1,158 @@
+"""Numerical fluxes of the compressible Euler equations of a perfect gas between two states at a face.
+
+Every flux is written so that exchanging the states and reversing the normal velocity reverses it to the last bit.
+Arrays of any one shape; `axis` is the direction of the normal among the velocity components.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+
+class Primitive(NamedTuple):
+    """density rho, velocity u (one array per axis), pressure p, scalars s (per unit mass)."""
+
+    density: Array
+    velocity: tuple[Array, ...]
+    pressure: Array
+    scalars: tuple[Array, ...] = ()
+
+
+class Conserved(NamedTuple):
+    """Per unit volume: mass rho, momentum rho u, total energy p / (gamma - 1) + rho |u|^2 / 2, scalars rho s.
+
+    Also the fluxes and tendencies of these.
+    """
+
+    density: Array
+    momentum: tuple[Array, ...]
+    energy: Array
+    scalars: tuple[Array, ...] = ()
+
+
+RiemannFlux = Callable[[Primitive, Primitive, int, Array], Conserved]
+"""`flux(left, right, axis, gamma)` -> flux of mass, momentum and energy along `axis`, without scalars."""
+
+
+def squared_norm(components: tuple[Array, ...]) -> Array:
+    """Sum of squares."""
+    return sum((v * v for v in components[1:]), components[0] * components[0])
+
+
+def conserved(w: Primitive, gamma: Array) -> Conserved:
+    """Densities of mass, momentum, energy and scalars."""
+    energy = w.pressure / (gamma - 1) + 0.5 * w.density * squared_norm(w.velocity)
+    momentum = tuple(w.density * u for u in w.velocity)
+    return Conserved(w.density, momentum, energy, tuple(w.density * s for s in w.scalars))
+
+
+def primitive(q: Conserved, gamma: Array) -> Primitive:
+    """Density, velocity, pressure and scalars per unit mass; nothing is floored."""
+    volume = 1 / q.density
+    velocity = tuple(m * volume for m in q.momentum)
+    pressure = (gamma - 1) * (q.energy - 0.5 * q.density * squared_norm(velocity))
+    return Primitive(q.density, velocity, pressure, tuple(s * volume for s in q.scalars))
+
+
+def sound_speed(w: Primitive, gamma: Array) -> Array:
+    """sqrt(gamma p / rho)."""
+    return jnp.sqrt(gamma * w.pressure / w.density)
+
+
+def exact_flux(w: Primitive, q: Conserved, axis: int) -> Conserved:
+    """The flux of a state along `axis`: rho u, rho u u + p, (E + p) u, rho s u."""
+    u = w.velocity[axis]
+    momentum = tuple(m * u + w.pressure if k == axis else m * u for k, m in enumerate(q.momentum))
+    return Conserved(q.momentum[axis], momentum, (q.energy + w.pressure) * u, tuple(s * u for s in q.scalars))
+
+
+def _bounds(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tuple[Array, Array]:
+    """Slowest and fastest signal, with Roe averages. Einfeldt (1988), SIAM J. Numer. Anal. 25, 294, eq. 5.1-5.4."""
+    ul, ur = left.velocity[axis], right.velocity[axis]
+    cl, cr = gamma * left.pressure / left.density, gamma * right.pressure / right.density
+    rl, rr = jnp.sqrt(left.density), jnp.sqrt(right.density)
+    share = 1 / (rl + rr)
+    mean = (rl * ul + rr * ur) * share
+    fast = jnp.sqrt((rl * cl + rr * cr) * share + 0.5 * rl * rr * share * share * (ur - ul) ** 2)
+    return jnp.minimum(ul - jnp.sqrt(cl), mean - fast), jnp.maximum(ur + jnp.sqrt(cr), mean + fast)
+
+
+def rusanov(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserved:
+    """Mean flux less half the jump times the fastest |u| + c. Rusanov (1961), Zh. Vychisl. Mat. Mat. Fiz. 1, 267."""
+    ql, qr = conserved(left, gamma), conserved(right, gamma)
+    speeds = (jnp.abs(w.velocity[axis]) + sound_speed(w, gamma) for w in (left, right))
+    return mean_and_jump(exact_flux(left, ql, axis), exact_flux(right, qr, axis), ql, qr, jnp.maximum(*speeds))
+
+
+def mean_and_jump(below: Conserved, above: Conserved, ql: Conserved, qr: Conserved, speed: Array) -> Conserved:
+    """(f_l + f_r - speed (q_r - q_l)) / 2 of every conserved density."""
+
+    def mix(fl, fr, a, b):
+        return 0.5 * ((fl + fr) - speed * (b - a))
+
+    momentum = tuple(map(mix, below.momentum, above.momentum, ql.momentum, qr.momentum))
+    scalars = tuple(map(mix, below.scalars, above.scalars, ql.scalars, qr.scalars))
+    mass = mix(below.density, above.density, ql.density, qr.density)
+    return Conserved(mass, momentum, mix(below.energy, above.energy, ql.energy, qr.energy), scalars)
+
+
+def hll(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserved:
+    """One mean state between the two fastest signals. Harten, Lax and van Leer (1983), SIAM Rev. 25, 35."""
+    slow, fast = _bounds(left, right, axis, gamma)
+    slow, fast = jnp.minimum(slow, 0), jnp.maximum(fast, 0)
+    ql, qr = conserved(left, gamma), conserved(right, gamma)
+    fl, fr = exact_flux(left, ql, axis), exact_flux(right, qr, axis)
+    width = 1 / (fast - slow)
+
+    def mix(f, g, a, b):
+        return ((fast * f - slow * g) + (slow * fast) * (b - a)) * width
+
+    momentum = tuple(map(mix, fl.momentum, fr.momentum, ql.momentum, qr.momentum))
+    mass = mix(fl.density, fr.density, ql.density, qr.density)
+    return Conserved(mass, momentum, mix(fl.energy, fr.energy, ql.energy, qr.energy))
+
+
+def hllc(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserved:
+    """HLL with the contact wave restored. Toro, Spruce and Speares (1994), Shock Waves 4, 25.
+
+    The flux is that of the state found at the face: the upwind one if it is supersonic there, else the one between
+    the contact and the outer wave. With the contact at rest on the face it is the pressure alone.
+    """
+    slow, fast = _bounds(left, right, axis, gamma)
+    ul, ur = left.velocity[axis], right.velocity[axis]
+    below, above = left.density * (slow - ul), right.density * (fast - ur)
+    contact = ((right.pressure - left.pressure) + (below * ul - above * ur)) / (below - above)
+    between = 0.5 * (
+        (left.pressure + right.pressure) + (below * (contact - ul) + above * (contact - ur))
+    )  # of the pressures on the two sides of the contact, equal but for rounding
+
+    def upwind(a, b):
+        return jnp.where(contact > 0, a, b)
+
+    density, pressure = upwind(left.density, right.density), upwind(left.pressure, right.pressure)
+    velocity = tuple(map(upwind, left.velocity, right.velocity))
+    u = velocity[axis]
+    outer = upwind(slow, fast)
+    subsonic = (slow < 0) & (fast > 0)
+    gap = 1 / (outer - contact)
+    squeeze = jnp.where(subsonic, (outer - u) * gap, 1)
+    energy = pressure / (gamma - 1) + 0.5 * density * squared_norm(velocity)
+    work = jnp.where(subsonic, (between * contact - pressure * u) * gap, 0)
+    speed, pressure = jnp.where(subsonic, contact, u), jnp.where(subsonic, between, pressure)
+    mass = density * squeeze * speed
+    momentum = tuple(mass * speed + pressure if k == axis else mass * v for k, v in enumerate(velocity))
+    return Conserved(mass, momentum, (energy * squeeze + work + pressure) * speed)
+
+
+FLUXES: dict[str, RiemannFlux] = {"rusanov": rusanov, "hll": hll, "hllc": hllc}
+"""A new flux is one function here."""
+
+
+def carry_scalars(flux: Conserved, left: Primitive, right: Primitive) -> Conserved:
+    """`flux` with that of every scalar: the mass flux times the upwind value, so that a uniform scalar stays so."""
+    scalars = tuple(
+        flux.density * jnp.where(flux.density > 0, a, b) for a, b in zip(left.scalars, right.scalars, strict=True)
+    )
+    return flux._replace(scalars=scalars)

@@ -1,0 +1,121 @@
+"""The discrete operator shift x - div(k grad x) with variable k, walls of any kind, on a decomposed grid.
+
+Fields are at cell centres. A *conductance* belongs to a face: what flows through it per unit difference between
+the two cells beside it, k / h^2. A block of n cells has n + 1 faces along an axis, its own lower ones and the
+next block's first. Walls are conductances too: beyond them the solution counts as zero, so a Dirichlet wall, half
+a cell away, has 2 k / h^2 and a Neumann wall none.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+from simjax.core.boundary import Boundary, Dirichlet, Exterior, FieldLayout, Neumann, center_layout
+from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES, LOWER, UPPER
+
+
+class Elliptic(eqx.Module):
+    """A x = shift m x - sum over axes of the difference of (conductance times the difference of x).
+
+    conductances: per axis, this block's faces, `(..., n + 1, ...)`, at least zero. mass m: positive, like a
+    block, or a number. Symmetric and positive semi-definite by construction; rows sum to shift m but at walls.
+    `closed` says that nothing passes any wall: then sums over all cells of A x and of shift m x are equal.
+    """
+
+    domain: Domain
+    layout: FieldLayout
+    conductances: tuple[Array, ...]
+    mass: Array
+    closed: bool = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "..."], shift) -> Float[Array, "..."]:
+        """A x on this block."""
+        ndim = self.domain.grid.ndim
+        padded = self.domain.pad(x, self.layout, 1)
+        total = shift * self.mass * x
+        for axis, conductance in enumerate(self.conductances):
+            flux = conductance * difference(crop(padded, ndim, axis), axis - ndim)
+            total = total - difference(flux, axis - ndim)
+        return total
+
+    def diagonal(self, shift) -> Float[Array, "..."]:
+        """The diagonal of A; without what a cell that is its own neighbour (periodic, alone) gives to itself."""
+        total = jnp.broadcast_to(shift * self.mass, self.domain.block_shape)
+        for axis, conductance in enumerate(self.conductances):
+            if self.domain.grid.shape[axis] == 1 and self.layout.is_periodic(axis):
+                continue
+            n = self.domain.block_shape[axis]
+            total = total + cut(conductance, axis, 0, n) + cut(conductance, axis, 1, n + 1)
+        return total
+
+
+def difference(u: Array, array_axis: int) -> Array:
+    """u[i + 1] - u[i] along an axis counted from the last: one fewer."""
+    axis = u.ndim + array_axis
+    n = u.shape[axis]
+    return lax.slice_in_dim(u, 1, n, axis=axis) - lax.slice_in_dim(u, 0, n - 1, axis=axis)
+
+
+def crop(padded: Array, ndim: int, axis: int) -> Array:
+    """A block padded by one cell without its ghosts, but for those along `axis`."""
+    for k in range(ndim):
+        if k != axis:
+            where = padded.ndim - ndim + k
+            padded = lax.slice_in_dim(padded, 1, padded.shape[where] - 1, axis=where)
+    return padded
+
+
+def cut(u: Array, axis: int, start: int, stop: int, stride: int = 1) -> Array:
+    """`u[start:stop:stride]` along `axis` of an array without leading axes."""
+    return lax.slice_in_dim(u, start, stop, stride=stride, axis=axis)
+
+
+def wall_layout(layout: FieldLayout) -> FieldLayout:
+    """The layout of the operator's argument: periodic where `layout` is, zero beyond walls."""
+    return center_layout(
+        [pair if layout.is_periodic(axis) else (Exterior(), Exterior()) for axis, pair in enumerate(layout.boundaries)]
+    )
+
+
+def elliptic(domain: Domain, layout: FieldLayout, coefficients: Sequence[Float[Array, "..."]]) -> Elliptic:
+    """The operator shift x - div(k grad x) for the homogeneous boundaries of `layout`.
+
+    Args:
+        domain: the grid and its decomposition.
+        layout: cell-centred; any mixture of periodic, Dirichlet and Neumann sides.
+        coefficients: k on this block's faces, one array per axis with n + 1 faces along it; at least zero.
+    """
+    conductances = []
+    for axis, (k, h) in enumerate(zip(coefficients, domain.grid.spacing, strict=True)):
+        if not layout.is_periodic(axis):
+            factors = [_wall_factor(boundary, axis) for boundary in layout.boundaries[axis]]
+            k = k * _on_walls(domain, axis, factors, k.dtype)
+        conductances.append(k * (1 / h**2))
+    closed = not any(isinstance(boundary, Dirichlet) for pair in layout.boundaries for boundary in pair)
+    unit = jnp.ones((), jnp.result_type(*conductances))
+    return Elliptic(domain, wall_layout(layout), tuple(conductances), unit, closed)
+
+
+def _wall_factor(boundary: Boundary, axis: int) -> float:
+    if isinstance(boundary, Dirichlet):
+        return 2.0
+    if isinstance(boundary, Neumann):
+        return 0.0
+    raise ConfigurationError(
+        f"boundaries.{AXES[axis]}: an implicit solve takes periodic, dirichlet and neumann conditions; "
+        f"{type(boundary).__name__} came."
+    )
+
+
+def _on_walls(domain: Domain, axis: int, factors: Sequence[float], dtype) -> Array:
+    """`factors` on the faces of `axis` that lie on its (lower, upper) wall, one on all others."""
+    n = domain.block_shape[axis]
+    face = domain.block_index(axis) * n + jnp.arange(n + 1, dtype=jnp.int32)
+    on_upper = jnp.where(face == domain.grid.shape[axis], factors[UPPER], 1.0)
+    factor = jnp.where(face == 0, factors[LOWER], on_upper).astype(dtype)
+    return factor.reshape(tuple(n + 1 if k == axis else 1 for k in range(domain.grid.ndim)))

@@ -1,0 +1,5 @@
+"""Small problems of the semilinear equations."""
+
+from case import Case
+
+CASES: tuple[Case, ...] = ()

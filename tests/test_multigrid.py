@@ -1,0 +1,337 @@
+"""The implicit diffusion solve: few iterations at any size, the same on every mesh, implicit derivatives."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from case import QUICK
+from jax.sharding import PartitionSpec
+
+from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
+from simjax.core.domain import Domain
+from simjax.core.grid import Grid
+from simjax.ops.transport import face_diffusivity
+from simjax.parallel import decompose, distribute, make_mesh
+from simjax.solvers.elliptic import elliptic
+from simjax.solvers.multigrid import multigrid, solve_elliptic
+
+WALLS = {"p": Periodic(), "d": Dirichlet(), "n": Neumann()}
+MIXED = ("dn", "nd", "pp")
+MOST_ITERATIONS = 15
+
+
+def walls(*kinds):
+    """A layout from two letters per axis: its lower and its upper side."""
+    return center_layout([tuple(WALLS[kind] for kind in pair) for pair in kinds])
+
+
+def operator_of(domain, layout, kappa):
+    """A from diffusivities at the cell centres of this block."""
+    ndim = domain.grid.ndim
+    edges = [pair if layout.is_periodic(axis) else (Neumann(), Neumann()) for axis, pair in enumerate(layout.boundaries)]
+    padded = domain.pad(kappa, center_layout(edges), 1)
+    return elliptic(domain, layout, [face_diffusivity(padded, axis, ndim) for axis in range(ndim)])
+
+
+def fraction(grid):
+    """Cell centres in units of the box, per axis."""
+    x = np.meshgrid(*(grid.coordinates(axis, 0.5) for axis in range(grid.ndim)), indexing="ij")
+    return [(v - a) / length for v, a, length in zip(x, grid.lower, grid.lengths, strict=True)]
+
+
+def uniform(x):
+    return np.ones_like(x[0])
+
+
+def smooth(x):
+    """Contrast 1000."""
+    return np.exp(0.5 * np.log(1e3) * np.prod([np.sin(4 * np.pi * v + k) for k, v in enumerate(x)], axis=0))
+
+
+def layers(x):
+    """A slanted interface with a jump by 1000, along no line of cells."""
+    return np.where(x[-1] + 0.3 * x[0] > 0.53, 1e3, 1.0)
+
+
+def inclusion(x, inside=1e6):
+    return np.where(sum((v - 0.45) ** 2 for v in x) < 0.07, inside, 1.0)
+
+
+def obstacle(x):
+    """A body that nothing enters."""
+    return inclusion(x, 0.0)
+
+
+def chessboard(x):
+    """Squares that touch at corners with a jump by 1000."""
+    return np.where(sum(np.floor(5 * v) for v in x) % 2 == 0, 1e3, 1.0)
+
+
+def noise(shape, seed=1):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape))
+
+
+@functools.cache
+def solver(grid, layout_of, shift, tolerance=1e-8):
+    """(kappa, right) -> solution, compiled."""
+    layout, domain = walls(*layout_of), Domain(grid)
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def run(kappa, right):
+        operator = operator_of(domain, layout, kappa)
+        return solve_elliptic(operator, multigrid(operator), right, shift, tolerance=tolerance)
+
+    return run
+
+
+def residual(grid, layout_of, kappa, shift, x, right):
+    operator = operator_of(Domain(grid), walls(*layout_of), jnp.asarray(kappa))
+    return float(jnp.linalg.norm(right - operator(x, shift)) / jnp.linalg.norm(right))
+
+
+@pytest.mark.parametrize("diffusivity", [uniform, smooth, layers, inclusion], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "shape",
+    [(64, 64), (128, 128), (256, 256), (16, 16, 16), (32, 32, 32), (64, 64, 64), (33, 47), (97, 61), (13, 22, 31), (90,)],
+    ids=str,
+)
+def test_few_iterations_at_any_size(shape, diffusivity):
+    """Mixed walls, no shift (a steady problem, the hardest), white noise on the right."""
+    grid = Grid(shape)
+    kappa, right = jnp.asarray(diffusivity(fraction(grid))), noise(shape)
+    found = solver(grid, MIXED[: grid.ndim], 0.0)(kappa, right)
+    assert int(found.iterations) <= MOST_ITERATIONS
+    # Harmonic means, sums and differences round; conditions of 1e5 magnify that to some 1e-10.
+    assert residual(grid, MIXED[: grid.ndim], kappa, 0.0, found.solution, right) < 1.01e-8
+
+
+@pytest.mark.parametrize(
+    ("shape", "upper", "kinds", "diffusivity"),
+    [
+        ((96, 64), (1.0, 1.0), ("nn", "nn"), smooth),
+        ((96, 64), (1.0, 1.0), ("pp", "pp"), layers),
+        ((40, 24, 32), (1.0, 1.0, 1.0), ("pp", "nn", "pp"), smooth),
+        ((64, 64), (1.0, 1.0), ("dn", "nd"), obstacle),
+        ((64, 64), (1.0, 1.0), ("nn", "pp"), obstacle),
+        ((32, 32, 32), (1.0, 1.0, 1.0), ("pp", "nn", "nn"), obstacle),
+        ((64, 64), (1.0, 1.0), ("dd", "pp"), chessboard),
+        # Cells four and ten times longer than wide.
+        ((64, 64), (1.0, 0.25), ("dn", "nd"), smooth),
+        ((64, 64), (10.0, 1.0), ("dn", "pp"), layers),
+    ],
+    ids=lambda v: getattr(v, "__name__", str(v)),
+)  # fmt: skip
+def test_few_iterations_without_walls_around_obstacles_and_in_long_cells(shape, upper, kinds, diffusivity):
+    grid = Grid(shape, upper=upper)
+    kappa = jnp.asarray(diffusivity(fraction(grid)))
+    right = jnp.where(kappa > 0, noise(shape), 0.0)
+    if "d" not in "".join(kinds):
+        right = jnp.where(kappa > 0, right - jnp.sum(right) / jnp.sum(kappa > 0), 0.0)
+    found = solver(grid, kinds, 0.0)(kappa, right)
+    assert int(found.iterations) <= MOST_ITERATIONS
+    assert residual(grid, kinds, kappa, 0.0, found.solution, right) < 1.01e-8
+    # Nothing is solved for inside a body.
+    np.testing.assert_array_equal(np.asarray(found.solution)[np.asarray(kappa) == 0], 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(512, 512), (1024, 256), (96, 96, 96)], ids=str)
+@pytest.mark.parametrize("diffusivity", [smooth, inclusion], ids=lambda f: f.__name__)
+def test_few_iterations_at_larger_sizes(shape, diffusivity):
+    test_few_iterations_at_any_size(shape, diffusivity)
+
+
+@pytest.mark.parametrize("sizes", [[(32, 32), (64, 64), (128, 128)], [(8, 8, 8), (16, 16, 16), (32, 32, 32)]], ids=str)
+@pytest.mark.parametrize(("diffusivity", "bound"), [(uniform, 0.13), (smooth, 0.5)])
+def test_one_cycle_reduces_errors_by_a_factor_independent_of_size(sizes, diffusivity, bound):
+    """The V-cycle alone, without conjugate gradients.
+
+    For constant coefficients, two-grid analysis of two Chebyshev steps before and after gives about 0.1; a contrast
+    of a thousand within two cells of the coarser grids costs most of what is lost to 0.5. Between sizes the factor
+    changes by 0.1 at most, where that of a smoother alone would tend to one as 1 - O(h^2).
+    """
+    factors = [_convergence_factor(Grid(shape), diffusivity) for shape in sizes]
+    assert max(factors) < bound
+    assert factors[-1] < factors[-2] + 0.1
+
+
+def _convergence_factor(grid, diffusivity):
+    layout = walls(*MIXED[: grid.ndim])
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def norms(kappa, error):
+        operator = operator_of(Domain(grid), layout, kappa)
+        hierarchy = multigrid(operator)
+        inverses = hierarchy.inverses(0.0)
+
+        def cycle(error, _):
+            image = operator(error, 0.0)
+            error = error - hierarchy.cycle(image, 0.0, inverses)
+            size = jnp.sqrt(jnp.sum(error * operator(error, 0.0)))
+            return error / size, size
+
+        return jax.lax.scan(cycle, error, None, length=15)[1]
+
+    return float(norms(jnp.asarray(diffusivity(fraction(grid))), noise(grid.shape))[-1])
+
+
+@pytest.mark.parametrize(("shape", "kinds"), [((24, 36), ("dn", "pp")), ((27, 14), ("nn", "dn")), ((12, 10, 9), MIXED)])
+@pytest.mark.parametrize("diffusivity", [smooth, obstacle], ids=lambda f: f.__name__)
+def test_the_preconditioner_is_symmetric_and_positive(shape, kinds, diffusivity):
+    grid = Grid(shape)
+    x, y = noise(shape, 2), noise(shape, 3)
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def cycles(kappa, x, y):
+        hierarchy = multigrid(operator_of(Domain(grid), walls(*kinds), kappa))
+        inverses = hierarchy.inverses(0.7)
+        return hierarchy.cycle(x, 0.7, inverses), hierarchy.cycle(y, 0.7, inverses)
+
+    mx, my = cycles(jnp.asarray(diffusivity(fraction(grid))), x, y)
+    one, other, size = float(jnp.sum(mx * y)), float(jnp.sum(x * my)), float(jnp.sum(x * mx) + jnp.sum(y * my))
+    # Some hundred roundings of sums over a thousand cells.
+    assert abs(one - other) < 1e-13 * size
+    assert float(jnp.sum(x * mx)) > 0 and float(jnp.sum(y * my)) > 0
+
+
+LAYOUTS = {
+    (64, 48): [{"x": 2, "y": 4}, {"x": 8}, {"y": 8}],
+    (36, 40): [{"x": 4, "y": 2}],
+    (16, 24, 16): [{"x": 2, "y": 2, "z": 2}],
+}
+
+
+@pytest.mark.parametrize("gathered_cells", [0, 4096])
+@pytest.mark.parametrize(
+    ("shape", "sizes"), [(shape, sizes) for shape, meshes in LAYOUTS.items() for sizes in meshes], ids=str
+)
+def test_the_solution_is_the_same_on_every_mesh(shape, sizes, gathered_cells):
+    """Levels divided as long as blocks halve, or gathered at once: the same hierarchy, so the same iterations."""
+    grid, kinds = Grid(shape), MIXED[: len(shape)]
+    kappa, right = jnp.asarray(smooth(fraction(grid))), noise(shape)
+
+    def on(domain):
+        def run(kappa, right):
+            operator = operator_of(domain, walls(*kinds), kappa)
+            found = solve_elliptic(operator, multigrid(operator, gathered_cells), right, 1.0, tolerance=1e-14)
+            return found.solution, found.iterations
+
+        return run
+
+    mesh = make_mesh(sizes)
+    domain = decompose(grid, mesh)
+    spec = domain.spec()
+    run = distribute(on(domain), mesh, in_specs=(spec, spec), out_specs=(spec, PartitionSpec()))
+    x, iterations = jax.jit(run, compiler_options=QUICK)(kappa, right)
+    expected, wanted = jax.jit(on(Domain(grid)), compiler_options=QUICK)(kappa, right)
+    assert int(iterations) == int(wanted)
+    # Only the order of sums in scalar products differs.
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-12 * float(jnp.abs(expected).max()))
+
+
+def test_a_hierarchy_stays_divided_while_blocks_halve():
+    grid = Grid((64, 48))
+    domain = decompose(grid, make_mesh({"x": 2, "y": 4}))
+    levels = []
+
+    def look(kappa):
+        hierarchy = multigrid(operator_of(domain, walls("dn", "pp"), kappa), 0)
+        levels.extend((level.operator.domain.grid.shape, level.operator.domain.names) for level in hierarchy.levels)
+        return kappa
+
+    run = distribute(look, make_mesh({"x": 2, "y": 4}), in_specs=(domain.spec(),), out_specs=domain.spec())
+    jax.eval_shape(run, jnp.ones(grid.shape))
+    # 64 x 48 in blocks of 32 x 12 halves once; blocks of 16 x 6 would leave too few cells to divide.
+    assert levels == [((64, 48), ("x", "y")), ((32, 24), ("x", "y")), ((16, 12), ())]
+
+
+def test_derivatives_are_those_of_the_dense_solve():
+    """With respect to the right side, the diffusivity and the shift, forward and reverse."""
+    grid, kinds = Grid((9, 7)), ("dn", "pp")
+    kappa, right, weight = jnp.asarray(smooth(fraction(grid))), noise(grid.shape), noise(grid.shape, 4)
+
+    def loss(kappa, right, shift):
+        operator = operator_of(Domain(grid), walls(*kinds), kappa)
+        x = solve_elliptic(operator, multigrid(operator), right, shift, tolerance=1e-14).solution
+        return jnp.sum(weight * x**2)
+
+    def dense(kappa, right, shift):
+        operator = operator_of(Domain(grid), walls(*kinds), kappa)
+        units = jnp.eye(right.size).reshape(right.size, *grid.shape)
+        matrix = jax.vmap(lambda unit: operator(unit, shift))(units).reshape(right.size, right.size)
+        x = jnp.linalg.solve(matrix, right.ravel()).reshape(grid.shape)
+        return jnp.sum(weight * x**2)
+
+    arguments = kappa, right, jnp.asarray(0.4)
+    found = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), compiler_options=QUICK)(*arguments)
+    expected = jax.grad(dense, argnums=(0, 1, 2))(*arguments)
+    for a, b in zip(found, expected, strict=True):
+        # The condition, about a thousand times the contrast, times rounding.
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-10 * float(jnp.abs(b).max()))
+    _, slope = jax.jit(lambda *a: jax.jvp(loss, a, (kappa, weight, jnp.ones(()))), compiler_options=QUICK)(*arguments)
+    whole = sum(jnp.sum(g * t) for g, t in zip(expected, (kappa, weight, 1.0), strict=True))
+    assert float(slope) == pytest.approx(float(whole), rel=1e-10)
+
+
+def test_closed_walls_conserve_to_rounding_at_any_tolerance():
+    grid = Grid((32, 20))
+    kappa, right = jnp.asarray(smooth(fraction(grid))), noise(grid.shape) + 1
+    found = solver(grid, ("nn", "pp"), 0.5, tolerance=1e-3)(kappa, right)
+    assert residual(grid, ("nn", "pp"), kappa, 0.5, found.solution, right) > 1e-8
+    assert float(jnp.sum(0.5 * found.solution)) == pytest.approx(float(jnp.sum(right)), rel=1e-14)
+
+
+def test_layers_conduct_exactly():
+    """A steady flux through three layers: the solution is linear in each, and exact on the grid."""
+    grid = Grid((12,), (0.0,), (3.0,))
+    (x,) = (3 * v for v in fraction(grid))
+    kappa = np.where(x < 1, 1.0, np.where(x < 2, 1e4, 0.02))
+    layout = center_layout([(Dirichlet(), Dirichlet())])
+    operator = operator_of(Domain(grid), layout, jnp.asarray(kappa))
+    # Two at the upper wall, as its ghost cell would have it.
+    right = jnp.zeros(12).at[-1].set(2.0 * 2 * 0.02 / 0.25**2)
+    found = solve_elliptic(operator, multigrid(operator), right, 0.0, tolerance=1e-14).solution
+    flux = 2.0 / (1 / 1.0 + 1 / 1e4 + 1 / 0.02)
+    exact = flux * (np.minimum(x, 1) / 1.0 + np.clip(x - 1, 0, 1) / 1e4 + np.maximum(x - 2, 0) / 0.02)
+    np.testing.assert_allclose(found, exact, rtol=1e-11)
+
+
+@pytest.mark.parametrize("kinds", [("dd", "pp"), ("dn", "dd")], ids=str)
+def test_smooth_coefficients_are_of_second_order(kinds):
+    """x - div(k grad x) = f for a chosen x; walls where x or its slope vanishes."""
+
+    def error(n):
+        grid = Grid((n, n + n // 2))
+        x, y = fraction(grid)
+        k = 1 + 0.5 * np.sin(2 * np.pi * x + 1) * np.cos(2 * np.pi * y)
+        kx, ky = np.pi * np.cos(2 * np.pi * x + 1) * np.cos(2 * np.pi * y), -np.pi * np.sin(2 * np.pi * x + 1) * np.sin(
+            2 * np.pi * y
+        )
+        a = np.pi if kinds[0] == "dd" else np.pi / 2
+        b = 2 * np.pi
+        u, ux, uy = np.sin(a * x) * np.sin(b * y), a * np.cos(a * x) * np.sin(b * y), b * np.sin(a * x) * np.cos(b * y)
+        right = u - (kx * ux + ky * uy - k * (a**2 + b**2) * u)
+        found = solver(grid, kinds, 1.0)(jnp.asarray(k), jnp.asarray(right)).solution
+        return float(jnp.max(jnp.abs(found - u)))
+
+    errors = [error(n) for n in (16, 32)]
+    # The next term is smaller by h^2 (h at walls): a tenth of the order at these sizes.
+    assert abs(np.log2(errors[0] / errors[1]) - 2) < 0.2
+
+
+def test_single_precision_converges_to_its_rounding():
+    grid = Grid((64, 32))
+    kappa, right = (jnp.asarray(v, jnp.float32) for v in (smooth(fraction(grid)), noise(grid.shape)))
+    found = solver(grid, ("dn", "pp"), 0.0)(kappa, right)
+    assert found.solution.dtype == jnp.float32 and int(found.iterations) <= MOST_ITERATIONS
+    assert float(found.residual) < 1.3e-6
+
+
+def test_a_solve_that_does_not_converge_cannot_pass():
+    grid = Grid((32, 32))
+    operator = operator_of(Domain(grid), walls("dn", "pp"), jnp.asarray(smooth(fraction(grid))))
+    found = solve_elliptic(operator, multigrid(operator), noise(grid.shape), 0.0, tolerance=1e-8, limit=3)
+    assert int(found.iterations) == 3 and float(found.residual) > 1e-8
+    assert bool(jnp.all(jnp.isnan(found.solution)))

@@ -1,0 +1,138 @@
+"""Leapfrog: order two also where steps vary, time reversal, one kick and one drift per step, its exact frequency."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simjax.core.domain import Domain
+from simjax.core.grid import Grid
+from simjax.core.model import SplitModel
+from simjax.integrators.splitting import INTEGRATORS
+from simjax.stepping import Schedule, simulate
+
+LEAPFROG = INTEGRATORS["leapfrog"]
+
+
+class State(eqx.Module):
+    """position at time t, velocity at t - lag."""
+
+    position: jax.Array
+    velocity: jax.Array
+    lag: jax.Array
+
+
+class Pendulum(SplitModel):
+    """x' = v, v' = -sin x + push cos t."""
+
+    domain: Domain
+    push: float = 0.0
+    calls: list = eqx.field(static=True, default_factory=list)
+
+    def prepare(self, params):
+        return None
+
+    def kick(self, t, dt, state, params, prepared):
+        self.calls.append("kick")
+        pull = -jnp.sin(state.position) + self.push * jnp.cos(t)
+        return State(state.position, state.velocity + dt * pull, state.lag)
+
+    def drift(self, t, dt, state, params, prepared):
+        self.calls.append("drift")
+        return State(state.position + dt * state.velocity, state.velocity, state.lag)
+
+    def stable_dt(self, state, params):
+        """Shrinks with the speed, so that steps under a Courant number differ."""
+        return 0.1 / (1 + state.velocity**2)
+
+    def outputs(self):
+        return ()
+
+    def observe(self, t, state, params):
+        return {}
+
+    def component_layouts(self):
+        return {}
+
+    def state_from(self, fields, params):
+        return fields
+
+
+class Oscillator(Pendulum):
+    """x'' = -x."""
+
+    def kick(self, t, dt, state, params, prepared):
+        return State(state.position, state.velocity - dt * state.position, state.lag)
+
+
+def pendulum(push=0.0):
+    return Pendulum(Domain(Grid((1,))), push)
+
+
+def start(position=1.0, velocity=0.5):
+    return State(jnp.full(1, position), jnp.full(1, velocity), jnp.zeros(()))
+
+
+def at_time(model, t, state):
+    """Position and velocity, both at time t."""
+    now = model.kick(t, state.lag, state, None, None)
+    return float(now.position[0]), float(now.velocity[0])
+
+
+def final(courant, end=2.0):
+    model = pendulum(0.7)
+    schedule = Schedule(end, courant=courant, max_steps=int(100 / courant))
+    trajectory = jax.jit(lambda s: simulate(model, LEAPFROG, None, s, schedule, frames=1))(start())
+    assert int(trajectory.clock.status) == 0
+    return np.array(at_time(model, end, trajectory.state)), int(trajectory.clock.step)
+
+
+def test_second_order_with_steps_that_follow_the_solution():
+    finest, _ = final(0.02)
+    runs = [final(courant) for courant in (0.8, 0.4, 0.2)]
+    errors = np.array([np.abs(values - finest).max() for values, _ in runs])
+    assert runs[1][1] > 1.9 * runs[0][1]
+    # The finest run's own error is a hundredth of that at 0.2 (a slope 0.015 off); the next term adds as much.
+    np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), 2, atol=0.1)
+
+
+def test_steps_back_undo_steps_that_differ():
+    model, state, t = pendulum(0.7), start(), 0.0
+    steps = 0.3 * (1 + 0.8 * np.sin(np.arange(40)))
+    for dt in steps:
+        state = LEAPFROG.step(model, t, dt, state, None)
+        t += dt
+    assert abs(float(state.position[0]) - 1.0) > 0.1
+    for dt in steps[::-1]:
+        state = LEAPFROG.step(model, t, -dt, state, None)
+        t -= dt
+    # 80 steps of a regular motion: each rounds once or twice.
+    np.testing.assert_allclose(at_time(model, t, state), (1.0, 0.5), rtol=0, atol=2e-14)
+
+
+def test_one_kick_and_one_drift_per_step():
+    model = pendulum()
+    LEAPFROG.step(model, 0.0, 0.1, start(), None)
+    assert model.calls == ["kick", "drift"]
+    assert LEAPFROG.stages == 1
+
+
+@pytest.mark.parametrize("dt", [0.1, 1.0, 1.9])
+def test_frequency_is_exactly_the_scheme_s(dt):
+    """x_n = cos(n W dt) with sin(W dt / 2) = dt / 2, from a state at rest."""
+    model, state = Oscillator(Domain(Grid((1,)))), start(1.0, 0.0)
+    found = []
+    for n in range(30):
+        state = LEAPFROG.step(model, n * dt, dt, state, None)
+        found.append(float(state.position[0]))
+    phase = 2 * np.arcsin(dt / 2) * np.arange(1, 31)
+    # Rounding grows with the number of steps, faster near the limit of stability, where phases differ little.
+    np.testing.assert_allclose(found, np.cos(phase), rtol=0, atol=1e-12)
+
+
+def test_the_lag_does_not_depend_on_what_was_before():
+    state = LEAPFROG.step(pendulum(), 0.0, 0.25, start(), None)
+    assert float(state.lag) == 0.125
+    state = LEAPFROG.step(pendulum(), 0.25, 0.5, state, None)
+    assert float(state.lag) == 0.25
