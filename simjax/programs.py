@@ -243,8 +243,9 @@ class Programs:
                 fields = model.observe(t, state, params)
                 diagnostics = model.diagnostics(t, state, params)
                 diagnostics |= exact_errors(self.config, model, fields, values, t)
-                limit = model.domain.min(self.integrator.stable_dt(model, state, params))
-                diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
+                if self.config.schema.limited:
+                    limit = model.domain.min(self.integrator.stable_dt(model, state, params))
+                    diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
                 return jax.tree.map(

@@ -29,6 +29,7 @@ class Case:
 
     `build` makes the model on a domain; `params` are those of one member, `member(k)` scales them; `initial(model,
     params)` is a state without symmetries on the whole grid. `cuts`: whether the grid can be cut over devices.
+    `partitioned`: whether the compiler can cut it too.
     `weighed(model, t, state, params)`: the fields that enter the loss.
     """
 
@@ -42,6 +43,7 @@ class Case:
     checkpoint: str = "every_step"
     frames: int = 2
     cuts: bool = True
+    partitioned: bool = True
     weighed: Callable[[Model, Any, Any, Any], Any] = lambda model, t, state, params: state
 
     def member(self, k: int):

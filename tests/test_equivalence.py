@@ -29,7 +29,8 @@ LAYOUTS = {
     3: {"2x2x2": ({"x": 2, "y": 2, "z": 2}, False), "2x2x2 overlap": ({"x": 2, "y": 2, "z": 2}, True)},
 }
 SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
-# The partitioner's own 3-D FFT fails on a CPU when the middle axis is cut (XLA checks a layout it did not keep).
+# The partitioner's own 3-D FFT fails on a CPU when the middle axis is cut (XLA checks a layout it did not keep), as do
+# products of complex ones, however they are cut (jax 0.10; `Case.partitioned`).
 PARTITIONED = {1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "z": 2}}
 COMBINATIONS = [(case, layout) for case in CASES if case.cuts for layout in LAYOUTS[case.grid.ndim]]
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
@@ -118,7 +119,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
         assert_same_run(found, reference(case, k))
 
 
-@each_cut_case
+@pytest.mark.parametrize("case", [case for case in CUT if case.partitioned], ids=lambda case: case.name)
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
     mesh = make_mesh(PARTITIONED[case.grid.ndim])

@@ -14,7 +14,10 @@ def small(name):
     config = load_config(name)
     shape = [8 * (1 + axis % 2) for axis in range(len(config.grid.shape))]
     every = config.time.output_every / 16
-    return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}"]
+    thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
+    # What eight cells resolve.
+    thin += ["physics.forcing_band=[1,2]"] if getattr(config.physics, "forcing_band", None) else []
+    return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]
 
 
 @pytest.mark.parametrize("name", NAMES)

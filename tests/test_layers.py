@@ -47,7 +47,7 @@ DEVICES = MAPS | _words(
 
 # What is named on the left appears in the modules on the right (a name or a package) and in no other.
 HOMES = {
-    "collectives": (COLLECTIVES, ("core.domain", "solvers.spectral")),
+    "collectives": (COLLECTIVES, ("core.domain", "solvers.spectral", "solvers.fourier")),
     # Around an adaptive solver only the tendency is mapped, below `parallel`.
     "shard_map": (MAPS, ("parallel", "integrators.adaptive")),
     "types of varying values": (VARYING_TYPES, ("core.varying",)),

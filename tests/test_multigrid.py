@@ -15,7 +15,7 @@ from simjax.core.grid import Grid
 from simjax.ops.transport import face_diffusivity
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.solvers.elliptic import elliptic
-from simjax.solvers.multigrid import multigrid, solve_elliptic
+from simjax.solvers.multigrid import Gathering, multigrid, solve_elliptic
 
 WALLS = {"p": Periodic(), "d": Dirichlet(), "n": Neumann()}
 MIXED = ("dn", "nd", "pp")
@@ -48,6 +48,11 @@ def uniform(x):
 def smooth(x):
     """Contrast 1000."""
     return np.exp(0.5 * np.log(1e3) * np.prod([np.sin(4 * np.pi * v + k) for k, v in enumerate(x)], axis=0))
+
+
+def gentle(x):
+    """Contrast 10, along one axis and across."""
+    return np.exp(0.5 * np.log(10) * np.prod([np.sin(2 * np.pi * v + k) for k, v in enumerate(x)], axis=0))
 
 
 def layers(x):
@@ -87,24 +92,37 @@ def solver(grid, layout_of, shift, tolerance=1e-8):
 
 
 def residual(grid, layout_of, kappa, shift, x, right):
+    """|right - A x| / |right|, and how far rounding alone may carry it: eps |diagonal x| / |right|."""
     operator = operator_of(Domain(grid), walls(*layout_of), jnp.asarray(kappa))
-    return float(jnp.linalg.norm(right - operator(x, shift)) / jnp.linalg.norm(right))
+    scale = float(jnp.linalg.norm(right))
+    rounding = np.finfo(float).eps * float(jnp.linalg.norm(operator.diagonal(shift) * x)) / scale
+    return float(jnp.linalg.norm(right - operator(x, shift))) / scale, rounding
 
 
-@pytest.mark.parametrize("diffusivity", [uniform, smooth, layers, inclusion], ids=lambda f: f.__name__)
+SIZES = [(64, 64), (128, 128), (256, 256), (16, 16, 16), (32, 32, 32), (64, 64, 64), (33, 47), (97, 61), (13, 22, 31), (90,)]
+FEW = [(shape, smooth) for shape in SIZES] + [
+    (shape, diffusivity) for shape in ((64, 64), (33, 47), (16, 16, 16)) for diffusivity in (uniform, layers, inclusion)
+]
+MANY = [
+    (shape, diffusivity)
+    for shape in ((128, 128), (256, 256), (512, 512), (1024, 256), (32, 32, 32), (64, 64, 64), (96, 96, 96), (97, 61))
+    for diffusivity in (uniform, layers, inclusion)
+]
+
+
 @pytest.mark.parametrize(
-    "shape",
-    [(64, 64), (128, 128), (256, 256), (16, 16, 16), (32, 32, 32), (64, 64, 64), (33, 47), (97, 61), (13, 22, 31), (90,)],
-    ids=str,
-)
+    ("shape", "diffusivity"),
+    [*FEW, *(pytest.param(*case, marks=pytest.mark.slow) for case in MANY)],
+    ids=lambda v: getattr(v, "__name__", str(v)),
+)  # fmt: skip
 def test_few_iterations_at_any_size(shape, diffusivity):
     """Mixed walls, no shift (a steady problem, the hardest), white noise on the right."""
     grid = Grid(shape)
     kappa, right = jnp.asarray(diffusivity(fraction(grid))), noise(shape)
     found = solver(grid, MIXED[: grid.ndim], 0.0)(kappa, right)
     assert int(found.iterations) <= MOST_ITERATIONS
-    # Harmonic means, sums and differences round; conditions of 1e5 magnify that to some 1e-10.
-    assert residual(grid, MIXED[: grid.ndim], kappa, 0.0, found.solution, right) < 1.01e-8
+    left, rounding = residual(grid, MIXED[: grid.ndim], kappa, 0.0, found.solution, right)
+    assert left < 1e-8 + rounding and rounding < 1e-7
 
 
 @pytest.mark.parametrize(
@@ -128,33 +146,32 @@ def test_few_iterations_without_walls_around_obstacles_and_in_long_cells(shape, 
     kappa = jnp.asarray(diffusivity(fraction(grid)))
     right = jnp.where(kappa > 0, noise(shape), 0.0)
     if "d" not in "".join(kinds):
-        right = jnp.where(kappa > 0, right - jnp.sum(right) / jnp.sum(kappa > 0), 0.0)
+        right = jnp.where(kappa > 0, right - jnp.mean(right, where=kappa > 0), 0.0)
     found = solver(grid, kinds, 0.0)(kappa, right)
     assert int(found.iterations) <= MOST_ITERATIONS
-    assert residual(grid, kinds, kappa, 0.0, found.solution, right) < 1.01e-8
+    left, rounding = residual(grid, kinds, kappa, 0.0, found.solution, right)
+    assert left < 1e-8 + rounding and rounding < 1e-7
     # Nothing is solved for inside a body.
     np.testing.assert_array_equal(np.asarray(found.solution)[np.asarray(kappa) == 0], 0.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(512, 512), (1024, 256), (96, 96, 96)], ids=str)
-@pytest.mark.parametrize("diffusivity", [smooth, inclusion], ids=lambda f: f.__name__)
-def test_few_iterations_at_larger_sizes(shape, diffusivity):
-    test_few_iterations_at_any_size(shape, diffusivity)
+@pytest.mark.parametrize("diffusivity", [uniform, layers, gentle], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("sizes", "bound"),
+    [([(32, 32), (64, 64), (128, 128)], 0.3), ([(8, 8, 8), (16, 16, 16), (32, 32, 32)], 0.4)],
+    ids=["2-D", "3-D"],
+)
+def test_one_cycle_reduces_errors_by_a_factor_independent_of_size(sizes, bound, diffusivity):
+    """The V-cycle alone, in the energy norm, without conjugate gradients.
 
-
-@pytest.mark.parametrize("sizes", [[(32, 32), (64, 64), (128, 128)], [(8, 8, 8), (16, 16, 16), (32, 32, 32)]], ids=str)
-@pytest.mark.parametrize(("diffusivity", "bound"), [(uniform, 0.13), (smooth, 0.5)])
-def test_one_cycle_reduces_errors_by_a_factor_independent_of_size(sizes, diffusivity, bound):
-    """The V-cycle alone, without conjugate gradients.
-
-    For constant coefficients, two-grid analysis of two Chebyshev steps before and after gives about 0.1; a contrast
-    of a thousand within two cells of the coarser grids costs most of what is lost to 0.5. Between sizes the factor
-    changes by 0.1 at most, where that of a smoother alone would tend to one as 1 - O(h^2).
+    k steps of the fourth-kind Chebyshev smoother give at most C / (C + 4 k (k + 1) / 3), C / (C + 8) here, with C the
+    constant of approximation by the coarse grid, which does not know the size: below 3.4 in 2-D and 5.3 in 3-D. A
+    smoother alone tends to one as 1 - O(h^2).
     """
     factors = [_convergence_factor(Grid(shape), diffusivity) for shape in sizes]
     assert max(factors) < bound
-    assert factors[-1] < factors[-2] + 0.1
+    # From the second size on it has settled.
+    assert factors[-1] < factors[-2] + 0.05
 
 
 def _convergence_factor(grid, diffusivity):
@@ -232,19 +249,18 @@ def test_the_solution_is_the_same_on_every_mesh(shape, sizes, gathered_cells):
 
 
 def test_a_hierarchy_stays_divided_while_blocks_halve():
-    grid = Grid((64, 48))
-    domain = decompose(grid, make_mesh({"x": 2, "y": 4}))
-    levels = []
+    grid, mesh, levels = Grid((64, 48)), make_mesh({"x": 2, "y": 4}), []
+    domain = decompose(grid, mesh)
 
     def look(kappa):
-        hierarchy = multigrid(operator_of(domain, walls("dn", "pp"), kappa), 0)
-        levels.extend((level.operator.domain.grid.shape, level.operator.domain.names) for level in hierarchy.levels)
+        for level in multigrid(operator_of(domain, walls("dn", "pp"), kappa), 0).levels:
+            gathers = any(isinstance(transfer, Gathering) for transfer in level.transfers)
+            levels.append((level.operator.domain.grid.shape, level.operator.domain.block_shape, gathers))
         return kappa
 
-    run = distribute(look, make_mesh({"x": 2, "y": 4}), in_specs=(domain.spec(),), out_specs=domain.spec())
-    jax.eval_shape(run, jnp.ones(grid.shape))
-    # 64 x 48 in blocks of 32 x 12 halves once; blocks of 16 x 6 would leave too few cells to divide.
-    assert levels == [((64, 48), ("x", "y")), ((32, 24), ("x", "y")), ((16, 12), ())]
+    jax.eval_shape(distribute(look, mesh, in_specs=(domain.spec(),), out_specs=domain.spec()), jnp.ones(grid.shape))
+    # Blocks of 8 x 3 do not halve, and what they would leave is solved directly.
+    assert levels == [((64, 48), (32, 12), False), ((32, 24), (16, 6), False), ((16, 12), (8, 3), True)]
 
 
 def test_derivatives_are_those_of_the_dense_solve():
@@ -279,7 +295,7 @@ def test_closed_walls_conserve_to_rounding_at_any_tolerance():
     grid = Grid((32, 20))
     kappa, right = jnp.asarray(smooth(fraction(grid))), noise(grid.shape) + 1
     found = solver(grid, ("nn", "pp"), 0.5, tolerance=1e-3)(kappa, right)
-    assert residual(grid, ("nn", "pp"), kappa, 0.5, found.solution, right) > 1e-8
+    assert residual(grid, ("nn", "pp"), kappa, 0.5, found.solution, right)[0] > 1e-8
     assert float(jnp.sum(0.5 * found.solution)) == pytest.approx(float(jnp.sum(right)), rel=1e-14)
 
 
@@ -332,6 +348,11 @@ def test_single_precision_converges_to_its_rounding():
 def test_a_solve_that_does_not_converge_cannot_pass():
     grid = Grid((32, 32))
     operator = operator_of(Domain(grid), walls("dn", "pp"), jnp.asarray(smooth(fraction(grid))))
-    found = solve_elliptic(operator, multigrid(operator), noise(grid.shape), 0.0, tolerance=1e-8, limit=3)
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def run(right):
+        return solve_elliptic(operator, multigrid(operator), right, 0.0, tolerance=1e-8, limit=3)
+
+    found = run(noise(grid.shape))
     assert int(found.iterations) == 3 and float(found.residual) > 1e-8
     assert bool(jnp.all(jnp.isnan(found.solution)))

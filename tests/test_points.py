@@ -1,9 +1,12 @@
 """Sources and receivers off the grid: interpolation, adjointness, images at walls, derivatives, decomposition."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from case import PERIODIC
 from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import SlipWall, center_layout
@@ -13,8 +16,6 @@ from simjax.core.grid import Grid
 from simjax.models.absorbing import FreeSurface
 from simjax.models.points import SampledSignal, kernel, locate, receive, spread
 from simjax.parallel import decompose, distribute, make_mesh
-
-from case import PERIODIC  # isort: skip
 
 GRID = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))
 PLACES = jnp.asarray([[0.03, 1.95], [1.99, -0.97], [1.0, 0.4], [0.71, -0.3]])
@@ -28,6 +29,12 @@ WALLED = layout((SlipWall(), FreeSurface()), (FreeSurface(), SlipWall()))
 WRAPPED = layout(PERIODIC, PERIODIC)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def interpolated(kind, field, places):
+    domain = Domain(GRID)
+    return receive(domain, locate(domain, kind, places), field)
+
+
 def wave(lengths, x, y, even):
     """A wave that goes on periodically, or as its even or odd image beyond each side of the box."""
     if not even:
@@ -39,20 +46,19 @@ def wave(lengths, x, y, even):
 def test_waves_are_interpolated_up_to_the_sides(kind, even):
     domain = Domain(GRID)
     field = wave(GRID.lengths, *domain.coordinates((0.5, 0.5)), even)
-    found = receive(domain, locate(domain, kind, PLACES), field)
+    found = interpolated(kind, field, PLACES)
     exact = wave(GRID.lengths, PLACES[:, 0], PLACES[:, 1], even)
     # The kernel's error is below 1e-3 for waves of four cells; these have ten and more.
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-3)
 
 
 def test_a_point_on_the_grid_is_its_cell():
-    domain = Domain(GRID)
     field = jnp.asarray(np.random.default_rng(0).normal(size=GRID.shape))
     x = [GRID.coordinates(axis, 0.5) for axis in range(2)]
     places = jnp.asarray([[x[0][5], x[1][7]], [x[0][0], x[1][23]]])
     # sinc vanishes at whole numbers to rounding.
     expected = [field[5, 7], field[0, 23]]
-    np.testing.assert_allclose(receive(domain, locate(domain, WRAPPED, places), field), expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(interpolated(WRAPPED, field, places), expected, rtol=0, atol=1e-13)
 
 
 def test_the_kernel_hardly_changes_the_mean():
@@ -74,13 +80,12 @@ def test_spreading_is_the_adjoint_of_receiving(kind):
 
 @pytest.mark.parametrize("kind", [WRAPPED, WALLED])
 def test_derivative_with_respect_to_the_position(kind):
-    domain = Domain(GRID)
     field = jnp.asarray(np.random.default_rng(2).normal(size=GRID.shape))
 
     def value(places):
-        return jnp.sum(receive(domain, locate(domain, kind, places), field) ** 2)
+        return jnp.sum(interpolated(kind, field, places) ** 2)
 
-    slope = jax.grad(value)(PLACES)
+    slope = jax.jit(jax.grad(value))(PLACES)
     step = 1e-5
     for index in np.ndindex(*PLACES.shape):
         ahead, behind = (float(value(PLACES.at[index].add(s))) for s in (step, -step))

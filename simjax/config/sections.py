@@ -219,11 +219,10 @@ def read_fields(
         source: FieldSource | None
         if given is None and field.optional:
             continue
-        if given is None and field.default is None:
-            source = None
-            around.problems.say(path, f"{path} is missing: expected a formula or a file")
-        elif given is None:
-            source = (Formula(field.default),) * count
+        if given is None:
+            source = None if field.default is None else (Formula(field.default),) * count
+            if source is None:
+                around.problems.say(path, f"{path} is missing: expected a formula or a file")
         elif isinstance(given, Mapping):
             source = read_file_source(path, given, field, around)
         elif field.free:

@@ -16,7 +16,7 @@ from jax import Array
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import SemilinearModel
 from simjax.integrators.integrator import Integrator
-from simjax.ops.scaling import scale_by
+from simjax.ops.scaling import scale_by, scaled
 
 # Below this |z| Taylor series are used, which then need `_TERMS` terms for float64; above, the closed forms lose no
 # more than a digit.
@@ -85,20 +85,21 @@ class ExponentialRungeKutta(Integrator):
 
     def _coefficients(self, model: SemilinearModel, params, dt) -> Coefficients:
         def of(symbol):
-            e, p1, p2, p3 = phi_functions(dt * symbol)
+            e, p1, p2, p3 = phi_functions(scaled(dt, symbol))
             match self.order:
                 case 1:
-                    slopes = (dt * p1,)
+                    slopes = (p1,)
                 case 2:
-                    slopes = (dt * p1, dt * p2)
+                    slopes = (p1, p2)
                 case 3:
-                    slopes = (dt * (p1 - 3 * p2 + 4 * p3), dt * (4 * p2 - 8 * p3), dt * (4 * p3 - p2), dt * p1)
+                    slopes = (p1 - 3 * p2 + 4 * p3, 4 * p2 - 8 * p3, 4 * p3 - p2, p1)
                 case _:
-                    slopes = (dt * (p1 - 3 * p2 + 4 * p3), dt * (2 * p2 - 4 * p3), dt * (4 * p3 - p2))
+                    slopes = (p1 - 3 * p2 + 4 * p3, 2 * p2 - 4 * p3, 4 * p3 - p2)
+            slopes = tuple(scaled(dt, slope) for slope in slopes)
             if self.order < 3:
                 return None, None, e, slopes
-            half, half_p1, *_ = phi_functions(dt / 2 * symbol)
-            return half, dt / 2 * half_p1, e, slopes
+            half, half_p1, *_ = phi_functions(scaled(dt / 2, symbol))
+            return half, scaled(dt / 2, half_p1), e, slopes
 
         symbols, tree = jax.tree.flatten(model.linear(params))
         half, half_slope, full, slopes = zip(*map(of, symbols), strict=True)

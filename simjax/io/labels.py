@@ -11,9 +11,9 @@ _MAX_DECIMALS = 12
 
 
 def title_case(name: str) -> str:
-    """`max_divergence` as `Max divergence`: the label of a variable without a long name."""
+    """`max_divergence` as `Max divergence`: the label of a variable without a long name; a symbol stays as it is."""
     words = name.replace("_", " ").strip()
-    return words[:1].upper() + words[1:]
+    return words if len(words) == 1 else words[:1].upper() + words[1:]
 
 
 def pretty_units(units: str) -> str:

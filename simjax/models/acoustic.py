@@ -190,7 +190,8 @@ class Acoustic(SplitModel):
         blocks = self.domain.grid.shape[axis] // self.domain.block_shape[axis]
         return jnp.where(self.domain.block_index(axis) == blocks - 1, line, jnp.zeros_like(line))
 
-    def _surface_line(self, surface: Array, axis: int) -> Array:
+    def _surface_line(self, surface: Array | None, axis: int) -> Array:
+        assert surface is not None
         return self._if_uppermost(self._line(surface, axis), axis)
 
     def _press(self, axis: int, pressure: Array, factor: Array, surface: Array) -> Array:

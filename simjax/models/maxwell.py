@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.core.boundary import Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side, SlipWall
+from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side, SlipWall
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, FACE
@@ -343,12 +343,12 @@ class Maxwell(SplitModel):
 def _layout(offset: Sequence[float], sides: Sequence[tuple[Side, Side]], units: str = "1") -> FieldLayout:
     """On a conductor a field with values on the wall vanishes there, one without is mirrored evenly."""
 
-    def boundary(axis: int, side: Side):
+    def boundary(axis: int, side: Side) -> Boundary:
         if isinstance(side, PeriodicSide):
             return Periodic()
         return Dirichlet(0.0) if offset[axis] == FACE else Neumann(0.0)
 
-    pairs = tuple(tuple(boundary(axis, side) for side in pair) for axis, pair in enumerate(sides))
+    pairs = tuple((boundary(axis, lower), boundary(axis, upper)) for axis, (lower, upper) in enumerate(sides))
     return FieldLayout(tuple(offset), pairs, units)
 
 

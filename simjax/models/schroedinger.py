@@ -76,7 +76,7 @@ class Schroedinger(SpectralModel):
         return tuple(
             Output(name, offset, self.units, text)
             for name, text in (
-                ("density", "density |psi|^2"),
+                ("density", "density"),
                 ("real_part", "real part of psi"),
                 ("imaginary_part", "imaginary part of psi"),
             )

@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Output, SemilinearModel
-from simjax.ops.scaling import scale_by, times_i
+from simjax.ops.scaling import scale_by, scaled, times_i
 from simjax.solvers.fourier import FourierBasis
 
 Force = Callable[..., Array]
@@ -91,7 +91,9 @@ class SpectralModel(SemilinearModel):
     def linear(self, params):
         dtypes = [leaf.dtype for leaf in jax.tree.leaves(params) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
         dtype = jnp.finfo(jnp.result_type(*dtypes)).dtype if dtypes else jnp.result_type(float)
-        return self.symbol(self.basis.wavenumbers(dtype), params)
+        kept = self.basis.kept()
+        # Nothing is there to be damped beyond the cutoff, or to overflow.
+        return jax.tree.map(lambda s: jnp.where(kept, s, 0), self.symbol(self.basis.wavenumbers(dtype), params))
 
     def prepare(self, params):
         return self.linear(params)
@@ -118,7 +120,7 @@ class SpectralModel(SemilinearModel):
 
     def implicit_solve(self, t, dt, right, params, prepared):
         symbols = self.linear(params) if prepared is None else prepared
-        return scale_by(jax.tree.map(lambda symbol: 1 / (1 - dt * symbol), symbols), right)
+        return scale_by(jax.tree.map(lambda symbol: 1 / (1 - scaled(dt, symbol)), symbols), right)
 
     def constrain(self, t, dt, state, params):
         """Coefficients of real fields: rounding must not break their symmetry, which L could amplify."""

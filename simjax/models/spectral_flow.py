@@ -106,7 +106,7 @@ class SpectralFlow(SpectralModel):
 
     def diagnostics(self, t, state, params):
         """Means over the box. kinetic_energy: |u|^2 / 2. enstrophy: |curl u|^2 / 2. dissipation: the energy that
-        viscosity, hyperviscosity and drag take per time. injection: what forces feed per time. integral_scale: of
+        viscosity, hyperviscosity and drag take per time. energy_injection: what forces feed per time. integral_scale: of
         the energy, 2 pi sum(E_k / k) / sum(E_k). energy_octave_j: in 2^j <= |k| < 2^(j+1), |k| as in `energy_spectrum`.
         """
         dtype, domain = precision_of(state), self.domain
@@ -119,7 +119,7 @@ class SpectralFlow(SpectralModel):
             "kinetic_energy": domain.sum(energies),
             "enstrophy": domain.sum(square * energies),
             "dissipation": domain.sum(2 * self.decay(k, params) * energies),
-            "injection": self._injection(t, k, state, params, dtype),
+            "energy_injection": self._injection(t, k, state, params, dtype),
             "integral_scale": 2 * jnp.pi * domain.sum(inverse * moving) / jnp.where(total > 0, total, 1),
         }
         shells = self.energy_spectrum(state, params)

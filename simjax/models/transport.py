@@ -12,7 +12,6 @@ from simjax.core.boundary import (
     Boundary,
     Dirichlet,
     FieldLayout,
-    Neumann,
     NoSlipWall,
     Periodic,
     Side,
@@ -45,6 +44,23 @@ class Extrapolated(Boundary):
         first = jax.lax.slice_in_dim(edge, 0, 1, axis=array_axis)
         rise = first - jax.lax.slice_in_dim(edge, 1, 2, axis=array_axis) if edge.shape[array_axis] > 1 else 0 * first
         return jnp.concatenate([first + (k + 1) * rise for k in range(width)], axis=array_axis)
+
+
+class Continued(Boundary):
+    """For a diffusivity at a wall: the ghost whose harmonic mean with the first cell is their line's value there.
+
+    The value of the first cell itself where the second one differs by more than half of it: another layer.
+    """
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        array_axis = edge.ndim + axis - len(spacing)
+        first = jax.lax.slice_in_dim(edge, 0, 1, axis=array_axis)
+        last = min(1, edge.shape[array_axis] - 1)
+        rise = first - jax.lax.slice_in_dim(edge, last, last + 1, axis=array_axis)
+        wall = first + jnp.where(jnp.abs(rise) < 0.5 * first, 0.5 * rise, 0.0)
+        beyond = 2 * first - wall
+        ghost = wall * first / jnp.where(beyond > 0, beyond, 1.0)
+        return jnp.concatenate([ghost] * width, axis=array_axis)
 
 
 class ConservedScalar(SemiImplicitModel):
@@ -187,7 +203,7 @@ class Transport(ConservedScalar):
     def face_diffusivity(self, params):
         ndim = self.domain.grid.ndim
         edges = [
-            pair if self.layout.is_periodic(axis) else (Neumann(), Neumann())
+            pair if self.layout.is_periodic(axis) else (Continued(), Continued())
             for axis, pair in enumerate(self.layout.boundaries)
         ]
         padded = self.domain.pad(params.diffusivity, center_layout(edges), 1)

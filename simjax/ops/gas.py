@@ -20,6 +20,7 @@ from simjax.ops.riemann import (
     exact_flux,
     sound_speed,
 )
+from simjax.ops.staging import stored
 
 QUIET = 1e-3
 """Part of the strongest wave's squared jump at a face below which the roughness of another one counts as none."""
@@ -61,8 +62,8 @@ def convective_flux(
     cells = _split(w, axis, ndim, width)
     at_rest = cells if rises is None else _without_rises(cells, rises)
     left, right = _face_states(at_rest, axis, gamma, scheme)
-    left, right = limit_state(left, at_rest[width - 1]), limit_state(right, at_rest[width])
-    flux = carry_scalars(scheme.riemann_flux(left, right, axis, gamma), left, right)
+    left, right = stored((limit_state(left, at_rest[width - 1]), limit_state(right, at_rest[width])))
+    flux = stored(carry_scalars(scheme.riemann_flux(left, right, axis, gamma), left, right))
     fluxes = _split(f, axis, ndim, width)
     if interpolation.order > 2:
         flux = jax.tree.map(jnp.add, flux, _curvature(fluxes, axis, rises))
@@ -70,7 +71,7 @@ def convective_flux(
     speeds = around_faces(speed, axis, ndim, width)
     states = _split(q, axis, ndim, width)
     below, above = ((states[k], _lifted(fluxes[k], axis, at_rest[k], cells[k])) for k in (width - 1, width))
-    return limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width]))
+    return stored(limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width])))
 
 
 def _split(tree, axis: int, ndim: int, width: int) -> list:

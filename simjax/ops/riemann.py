@@ -69,13 +69,16 @@ def exact_flux(w: Primitive, q: Conserved, axis: int) -> Conserved:
 
 
 def _bounds(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tuple[Array, Array]:
-    """Slowest and fastest signal, with Roe averages. Einfeldt (1988), SIAM J. Numer. Anal. 25, 294, eq. 5.1-5.4."""
+    """Slowest and fastest signal: of the states or of Roe's mean, which is exact for a single shock.
+
+    Einfeldt, Munz, Roe and Sjogreen (1991), J. Comput. Phys. 92, 273.
+    """
     ul, ur = left.velocity[axis], right.velocity[axis]
     cl, cr = gamma * left.pressure / left.density, gamma * right.pressure / right.density
     rl, rr = jnp.sqrt(left.density), jnp.sqrt(right.density)
     share = 1 / (rl + rr)
     mean = (rl * ul + rr * ur) * share
-    fast = jnp.sqrt((rl * cl + rr * cr) * share + 0.5 * rl * rr * share * share * (ur - ul) ** 2)
+    fast = jnp.sqrt((rl * cl + rr * cr) * share + 0.5 * (gamma - 1) * (rl * rr) * (share * (ur - ul)) ** 2)
     return jnp.minimum(ul - jnp.sqrt(cl), mean - fast), jnp.maximum(ur + jnp.sqrt(cr), mean + fast)
 
 

@@ -60,14 +60,13 @@ def stiffest_square(density: Float[Array, "..."], spacing: Sequence[float], orde
 
     Gershgorin's theorem: the row's sum of absolute entries; 4 sum 1/h^2 at second order and constant density.
     """
-    ndim, width, total = len(spacing), halo(order), None
-    center = shift(density, ndim, width=width)
+    ndim, width = len(spacing), halo(order)
+    entries = []
     for axis, h in enumerate(spacing):
 
         def buoyancy(face: int, axis: int = axis):
             return 2 / (shift(density, ndim, axis, face, width) + shift(density, ndim, axis, face - 1, width))
 
         for k, w in enumerate(WEIGHTS[order]):
-            entry = (buoyancy(1 + k) + buoyancy(-k)) * (2 * abs(w) * largest_symbol(order) / h**2)
-            total = entry if total is None else total + entry
-    return center * total
+            entries.append((buoyancy(1 + k) + buoyancy(-k)) * (2 * abs(w) * largest_symbol(order) / h**2))
+    return shift(density, ndim, width=width) * sum(entries[1:], entries[0])

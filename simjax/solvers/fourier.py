@@ -1,5 +1,6 @@
 """Fourier coefficients of periodic fields on a decomposed grid, truncated as dealiasing asks."""
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -82,6 +83,11 @@ class FourierBasis:
         """This block's k along each axis of the grid, radians per length, shaped to broadcast against a spectrum."""
         lengths = self.domain.grid.lengths
         return tuple(2 * np.pi / length * i.astype(dtype) for i, length in zip(self.indices(), lengths, strict=True))
+
+    def kept(self) -> Array:
+        """Whether each coefficient of this block is kept."""
+        below = [jnp.abs(i) <= c for i, c in zip(self.indices(), self.cutoff, strict=True)]
+        return functools.reduce(jnp.logical_and, below)
 
     def weights(self, dtype) -> Array:
         """How many modes of the field each coefficient stands for: two, but one in the plane k = 0 of the half axis.

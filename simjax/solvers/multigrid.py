@@ -123,7 +123,8 @@ class Multigrid(eqx.Module):
     def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array], number: int = 0):
         """Approximate solution of A x = right by one V(2,2)-cycle: a symmetric positive operator.
 
-        Smoothing is two steps of Chebyshev's fourth kind scaled by the diagonal, before and after (Lottes 2023,
+        It may overshoot where k varies by orders of magnitude between coarse cells, so it is made for conjugate
+        gradients, which do not mind. Smoothing is two steps of Chebyshev's fourth kind scaled by the diagonal, before and after (Lottes 2023,
         Numer. Linear Algebra Appl. 30, e2518, eq. 3.1). Rows are diagonally dominant, so the scaled spectrum
         ends at 2 or below and no eigenvalue need be estimated.
         """
@@ -200,21 +201,22 @@ def solve_elliptic(
         operator: A, differentiable in its conductances.
         hierarchy: of the same operator, from `multigrid`.
         right: this block's right-hand side.
-        shift: at least zero; a Python 0.0 with closed walls makes A singular: means of `right` and x (over cells
-            with any connection) are then taken as zero.
+        shift: at least zero. With a Python 0.0, x is zero in cells connected to nothing; with closed walls too A is
+            singular, and means of `right` and x over the other cells are taken as zero.
         tolerance: of |right - A x| / |right|; no lower than ten roundings.
         limit: most iterations; the solution is not a number where they did not suffice.
 
     With closed walls the sum of shift m x is that of `right` to rounding, whatever the tolerance. The derivative is
     implicit: one more solve, as A is symmetric.
     """
-    singular = operator.closed and isinstance(shift, float) and shift == 0.0
+    steady = isinstance(shift, float) and shift == 0.0
     operator, hierarchy, right, shift = vary_like((operator, hierarchy, right, shift), (operator, right, shift))
     domain = operator.domain
     tolerance = max(tolerance, 10 * float(jnp.finfo(right.dtype).eps))
     still = lax.stop_gradient(shift)
     inverses = hierarchy.inverses(still)
-    connected = inverses[0] > 0 if singular else None
+    connected = inverses[0] > 0 if steady else None
+    singular = steady and operator.closed
 
     def precondition(residual):
         return hierarchy.cycle(residual, still, inverses)
@@ -224,7 +226,7 @@ def solve_elliptic(
         found = conjugate_gradient(
             matvec, right, domain=domain, precondition=precondition, tolerance=tolerance, limit=limit
         )
-        x = found.solution
+        x = found.solution if connected is None else jnp.where(connected, found.solution, 0.0)
         if singular:
             x = _without_mean(domain, x, connected)
         elif operator.closed:
