@@ -28,7 +28,7 @@ def sample(model, **formulas):
     return model.state_from({name: (jnp.asarray(formula(*x)),) for name, formula in formulas.items()}, None)
 
 
-def run(model, params, state, end, dt, *, integrator="etdrk4", frames=1, quick=False, look=None):
+def run(model, params, state, end, dt, *, integrator="etdrk4", frames=1, look=None):
     """(final state, what `look(t, state, params)` saw after each of `frames`, by default the fields)."""
     look = model.observe if look is None else look
     schedule = Schedule(end / frames, dt=dt)
@@ -38,7 +38,7 @@ def run(model, params, state, end, dt, *, integrator="etdrk4", frames=1, quick=F
             model, INTEGRATORS[integrator], params, state, schedule, frames=frames, observe=look, checkpoint="none"
         )
 
-    trajectory = jax.jit(forward, compiler_options=QUICK if quick else None)(params, state)
+    trajectory = jax.jit(forward, compiler_options=QUICK)(params, state)
     assert int(trajectory.clock.status) == 0
     return trajectory.state, jax.tree.map(np.asarray, trajectory.observed)
 

@@ -74,7 +74,9 @@ def test_noise_belongs_to_real_fields_without_divergence():
         assert float(jnp.abs(spread).max()) < 1e-16
 
 
-@pytest.mark.parametrize("build, sizes", [(plane, {"x": 2, "y": 4}), (plane, {"x": 8}), (box, {"x": 2, "y": 2, "z": 2})])
+@pytest.mark.parametrize(
+    "build, sizes", [(plane, {"x": 2, "y": 4}), (plane, {"x": 8}), (box, {"x": 2, "y": 2, "z": 2})]
+)
 def test_the_same_numbers_on_every_mesh(build, sizes):
     mesh = make_mesh(sizes)
     whole, cut = build(), build(mesh=mesh)
@@ -150,7 +152,7 @@ def test_energy_of_a_run_grows_at_the_given_rate():
 
 
 def test_derivative_with_respect_to_the_rate():
-    """Amplitudes go with its square root: d(vorticity)/d(rate) = vorticity / (2 rate); zero, not NaN, without a rate."""
+    """Amplitudes go with its square root: d(vorticity)/d(rate) = vorticity / (2 rate); zero, not NaN, at no rate."""
     model = plane()
     rest = model.state_from({"vorticity": (jnp.zeros((16, 24)),)}, None)
 

@@ -89,7 +89,8 @@ def test_weno_does_not_overshoot_a_jump_at_any_scale(dtype, size):
 def test_derivative_in_a_uniform_state_is_that_of_the_ideal_weights():
     u = jnp.full(6, 0.7)
     slope = jax.grad(lambda u: face_states(u, 0, 1, INTERPOLATIONS["weno5"])[0][0])(u)
-    np.testing.assert_allclose(slope, [3 / 128, -20 / 128, 90 / 128, 60 / 128, -5 / 128, 0], rtol=0, atol=1e-12)
+    # A few roundings, squared, over the 1024 that count as none, squared.
+    np.testing.assert_allclose(slope, [3 / 128, -20 / 128, 90 / 128, 60 / 128, -5 / 128, 0], rtol=0, atol=1e-5)
 
 
 def test_cutting_and_differencing_along_each_axis():

@@ -58,7 +58,7 @@ def fields_after(kind, params, options, grid, axis):
         name: (lambda *x, number=number: profile(x[axis], number))
         for number, name in enumerate(model.component_layouts())
     }
-    return run(model, params, sample(model, **formulas), 0.03, 0.01, quick=True)[1]
+    return run(model, params, sample(model, **formulas), 0.03, 0.01)[1]
 
 
 @pytest.mark.parametrize("kind, changes, options, axes", ALONG, ids=[case[0].__name__ for case in ALONG])
@@ -86,8 +86,8 @@ EXPONENTIAL, IMPLICIT = ("etdrk1", "etdrk2", "etdrk3", "etdrk4"), ("imex_euler",
 def test_schemes_have_their_order_on_kuramoto_sivashinsky(name, dt):
     model, params, end = on(line(32, 0, 22), KuramotoSivashinsky), numbers(KuramotoSivashinsky), 0.5
     start = sample(model, u=lambda x: np.cos(2 * np.pi * x / 22) + 0.5 * np.sin(6 * np.pi * x / 22))
-    exact = run(model, params, start, end, 1 / 320, quick=True)[1]["u"]
-    found = [run(model, params, start, end, step, integrator=name, quick=True)[1]["u"] for step in (dt, dt / 2)]
+    exact = run(model, params, start, end, 1 / 320)[1]["u"]
+    found = [run(model, params, start, end, step, integrator=name)[1]["u"] for step in (dt, dt / 2)]
     errors = [largest(u - exact) for u in found]
     assert np.log2(errors[0] / errors[1]) == pytest.approx(INTEGRATORS[name].order, abs=0.3), errors
 

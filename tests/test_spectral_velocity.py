@@ -12,6 +12,7 @@ from simjax.core.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.spectral_flow import Params
 from simjax.models.spectral_velocity import SpectralVelocity, project
+from simjax.models.vorticity import Vorticity
 
 TWO_PI = 2 * np.pi
 
@@ -116,8 +117,6 @@ def test_truncated_inviscid_flow_conserves_energy_and_helicity():
 
 
 def test_two_dimensional_flow_is_that_of_the_vorticity_equation():
-    from simjax.models.vorticity import Vorticity
-
     flat = Vorticity(Domain(Grid((12, 12), upper=(TWO_PI,) * 2)))
     deep = box((12, 12, 4))
     x, y = flat.domain.coordinates((0.5, 0.5))

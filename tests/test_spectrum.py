@@ -20,7 +20,8 @@ MESHES = {
     3: [{}, {"x": 2, "z": 2}, {"x": 4, "y": 2}, {"x": 4, "z": 2}, {"x": 2, "y": 2, "z": 2}],
 }
 SHAPES = {1: (24,), 2: (16, 24), 3: (8, 12, 8)}
-COMBINATIONS = [(SHAPES[ndim], mesh) for ndim, meshes in MESHES.items() for mesh in meshes] + [((15, 9), {}), ((7,), {})]
+COMBINATIONS = [(SHAPES[ndim], mesh) for ndim, meshes in MESHES.items() for mesh in meshes]
+COMBINATIONS += [((15, 9), {}), ((7,), {})]
 each_layout = pytest.mark.parametrize(
     "shape, sizes", COMBINATIONS, ids=[f"{shape} {mesh}" for shape, mesh in COMBINATIONS]
 )

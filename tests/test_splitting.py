@@ -1,15 +1,18 @@
 """Leapfrog: order two also where steps vary, time reversal, one kick and one drift per step, its exact frequency."""
 
+import cases_waves
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
 from simjax.core.grid import Grid
 from simjax.core.model import SplitModel
 from simjax.integrators.splitting import INTEGRATORS
+from simjax.parallel import decompose, make_mesh
 from simjax.stepping import Schedule, simulate
 
 LEAPFROG = INTEGRATORS["leapfrog"]
@@ -136,3 +139,28 @@ def test_the_lag_does_not_depend_on_what_was_before():
     assert float(state.lag) == 0.125
     state = LEAPFROG.step(pendulum(), 0.25, 0.5, state, None)
     assert float(state.lag) == 0.25
+
+
+def messages(function, mesh, in_specs, out_specs, *arguments):
+    program = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+    return str(jax.make_jaxpr(program)(*arguments)).count("ppermute[")
+
+
+@pytest.mark.parametrize("case", cases_waves.CASES[1:], ids=lambda case: case.name)
+def test_one_exchange_per_kick_and_one_per_drift(case):
+    """All components in one message per axis and direction."""
+    sizes = {2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim]
+    mesh = make_mesh(sizes)
+    model = case.build(decompose(case.grid, mesh))
+    params, state = case.params(), case.initial_state()
+    state_specs, params_specs = model.partition_specs(state, params)
+
+    def prepare(params, state):
+        return jax.tree.map(lambda leaf: jnp.sum(leaf).astype(float)[None], model.prepare(params))
+
+    def step(params, state):
+        return LEAPFROG.step(model, 0.0, 0.01, state, params)
+
+    specs = (params_specs, state_specs)
+    before = messages(prepare, mesh, specs, PartitionSpec(tuple(sizes)), params, state)
+    assert messages(step, mesh, specs, state_specs, params, state) - before == 2 * 2 * len(sizes)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.core.boundary import NoSlipWall
+from simjax.core.boundary import NoSlipWall, PeriodicSide
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
@@ -51,8 +51,8 @@ def eddies(model, seed=0, size=1.0):
         stream = stream + jnp.sin(k * x + m * y + rng.uniform(0, TWO_PI)) / (k * k + m * m)
     spectrum = model.to_spectrum(size * stream)
     kx, ky = model.basis.wavenumbers(jnp.float64)
-    velocity = (model.to_grid(model.derivative(ky, spectrum)) + 0.3, model.to_grid(model.derivative(-kx, spectrum)) - 0.2)
-    return model.state_from({"velocity": velocity}, None)
+    u, v = (model.to_grid(model.derivative(k, spectrum)) for k in (ky, -kx))
+    return model.state_from({"velocity": (u + 0.3, v - 0.2)}, None)
 
 
 def test_advected_taylor_green_vortex_is_solved_to_rounding():
@@ -252,8 +252,6 @@ def test_gradient_of_a_run_agrees_with_its_difference_quotient():
 def test_walls_and_other_dimensions_are_refused():
     grid = Grid((8, 8))
     with pytest.raises(ConfigurationError, match="write boundaries.y=periodic"):
-        from simjax.core.boundary import PeriodicSide
-
         Vorticity(Domain(grid), [(PeriodicSide(),) * 2, (NoSlipWall(),) * 2])
     with pytest.raises(ConfigurationError, match="two-dimensional"):
         Vorticity(Domain(Grid((8, 8, 8))))

@@ -131,8 +131,9 @@ class SpectralFlow(SpectralModel):
     def _injection(self, t, k, state, params, dtype) -> Array:
         """Mean of u . f, and the rate of the random forcing."""
         sources = self.sources(t, params, dtype)
-        velocity = dict(zip(AXES, self.velocity(k, state), strict=False))
-        power = sum((self.mean_product(velocity[axis], f) for axis, f in sources.items()), jnp.zeros((), dtype))
+        velocity = self.velocity(k, state)
+        powers = [self.mean_product(u, sources[axis]) for axis, u in zip(AXES, velocity, strict=False) if axis in sources]
+        power = sum(powers, jnp.zeros((), dtype))
         return power if self.band is None or params.injection is None else power + params.injection
 
     # ------------------------------------------------------------------ fields

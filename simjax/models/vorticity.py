@@ -99,7 +99,7 @@ class Vorticity(SpectralFlow):
         return {"vorticity": self.to_grid(self._without_mean(state["vorticity"])), **velocity}
 
 
-def _curl(k: tuple[Array, Array], axis: int, u: Array) -> Array:
+def _curl(k: tuple[Array, ...], axis: int, u: Array) -> Array:
     """Coefficients of the curl of a vector field with the one component `u` along `axis`, its mean where k = 0."""
     nought = jnp.zeros_like(u.real)
     mean = lax.complex(u.real, nought) if axis == 0 else lax.complex(nought, u.real)

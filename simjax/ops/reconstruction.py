@@ -42,7 +42,8 @@ class Reconstruction:
     """A way to face values.
 
     width: ghost cells needed. order: of accuracy where the solution is smooth. upwind: from 2 width - 1 cells in
-    the order of the flow, the value at the face ahead of the middle one.
+    the order of the flow, the value at the face ahead of the middle one; its keyword `noise` is a squared difference
+    that counts as none.
     """
 
     width: int
@@ -62,7 +63,8 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
 
     Weights "Z" of Borges, Carmona, Costa and Don (2008), J. Comput. Phys. 227, 3191, eq. 25 with p = 2, from
     smoothness indicators divided by their sum, so that they depend neither on units nor on the precision. Differences
-    below 32 roundings of the value itself count as none, or noise would pick the weights of a uniform state.
+    below 1024 roundings of the value itself, and a roughness below `noise`, count as none: otherwise rounding would
+    pick the weights of a uniform state, and their derivatives.
     """
 
     def upwind(a, b, c, d, e, noise=0.0):
@@ -70,7 +72,7 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
         tilt = a - 4 * b + 3 * c, b - d, 3 * c - 4 * d + e
         rough = [13 / 12 * x * x + 0.25 * y * y for x, y in zip(bend, tilt, strict=True)]
         kind = jnp.finfo(c.dtype)
-        noise = noise + (32 * float(kind.eps) * c) ** 2 + float(kind.tiny) ** 0.75
+        noise = noise + (1024 * float(kind.eps) * c) ** 2 + float(kind.tiny) ** 0.75
         scale = 1 / (rough[0] + rough[2] + rough[1] + noise)
         jump = ((rough[0] - rough[2]) * scale) ** 2
         square = [((r + noise) * scale + 1e-6) ** 2 for r in rough]

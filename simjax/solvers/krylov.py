@@ -61,7 +61,8 @@ def conjugate_gradient(
     def iterate(s: _Search) -> _Search:
         corrected = precondition(s.residual)
         energy = domain.dot(s.residual, corrected)
-        direction = corrected + _ratio(energy, s.energy) * s.direction
+        # Kept from being computed anew for every neighbour that `matvec` reads.
+        direction = lax.optimization_barrier(corrected + _ratio(energy, s.energy) * s.direction)
         image = matvec(direction)
         step = jnp.where(s.active, _ratio(energy, domain.dot(direction, image)), 0.0)
         x, residual = s.x + step * direction, s.residual - step * image

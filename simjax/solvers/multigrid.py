@@ -131,14 +131,16 @@ class Multigrid(eqx.Module):
         if number == len(self.levels):
             return self.bottom.solve(right, inverses[number])
         operator, inverse = self.levels[number].operator, inverses[number]
-        x, residual = _smooth(operator, shift, inverse, right)
+        # Without barriers the compiler computes what a stencil reads anew for every neighbour.
+        x, residual = lax.optimization_barrier(_smooth(operator, shift, inverse, right))
         coarse = residual
         for transfer in self.levels[number].transfers:
-            coarse = transfer.restrict(coarse)
+            coarse = lax.optimization_barrier(transfer.restrict(coarse))
         correction = self.cycle(coarse, shift, inverses, number + 1)
         for transfer in reversed(self.levels[number].transfers):
-            correction = transfer.prolong(correction)
-        change, _ = _smooth(operator, shift, inverse, residual - operator(correction, shift), last=True)
+            correction = lax.optimization_barrier(transfer.prolong(correction))
+        residual = lax.optimization_barrier(residual - operator(correction, shift))
+        change, _ = _smooth(operator, shift, inverse, residual, last=True)
         return x + correction + change
 
 
@@ -147,9 +149,9 @@ def _smooth(operator: Elliptic, shift, inverse: Array, right: Array, last: bool 
 
     Step k adds z_k = (2k - 3) / (2k + 1) z_{k-1} + (8k - 4) / (2k + 1) / 2 D^-1 r, z_0 = 0.
     """
-    first = (2 / 3) * inverse * right
-    residual = right - operator(first, shift)
-    second = 0.2 * first + 1.2 * inverse * residual
+    first = lax.optimization_barrier((2 / 3) * inverse * right)
+    residual = lax.optimization_barrier(right - operator(first, shift))
+    second = lax.optimization_barrier(0.2 * first + 1.2 * inverse * residual)
     return first + second, residual if last else residual - operator(second, shift)
 
 
