@@ -102,7 +102,7 @@ def measure_solve(shape: tuple[int, ...], repeats: int) -> dict[str, object]:
         "copy": (jax.jit(lambda x: x + 1), (right,)),
         "setup": (jax.jit(multigrid), (operator,)),
     }
-    compiled = {name: (function.lower(*arguments).compile(), arguments) for name, (function, arguments) in programs.items()}
+    compiled = {name: (function.lower(*given).compile(), given) for name, (function, given) in programs.items()}
     iterations = int(compiled["solve"][0](*compiled["solve"][1]).iterations)
 
     def call(name):
@@ -133,7 +133,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes]
     result = {
-        "benchmark": "transport with variable velocity, float32; implicit diffusion with variable coefficients, float64",
+        "benchmark": "transport with variable velocity, float32; implicit variable diffusion, float64",
         "environment": environment(),
         "explicit": [
             measure_step(shape, scheme, options.integrator, options.repeats)

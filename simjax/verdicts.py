@@ -38,10 +38,9 @@ def judge(config: Config, programs: Programs, dataset: xarray.Dataset, statuses:
                 "finite, against the exact formula", bool(np.all(np.isfinite(error))),
             )
         )  # fmt: skip
-    if "kinetic_energy" in dataset and not config.forcing and _walls_at_rest(config):
-        verdicts.append(_decay(dataset["kinetic_energy"], programs))
-    if "mean_concentration" in dataset and all(axis.periodic for axis in config.boundaries):
-        verdicts.append(_conserved(dataset["mean_concentration"], dataset["maximum_concentration"], programs))
+    verdicts += [_falling(dataset[name], programs) for name in config.schema.falling(config)]
+    for name, scale in config.schema.conserved(config):
+        verdicts.append(_conserved(dataset[name], dataset[scale], programs))
     return verdicts
 
 
@@ -59,26 +58,24 @@ def _divergence(programs: Programs, dataset: xarray.Dataset) -> Verdict:
     )
 
 
-def _walls_at_rest(config: Config) -> bool:
-    """Whether no wall moves and nothing flows in, so that nothing feeds energy."""
-    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
-    return all(value.constant == 0 for wall in walls for value in wall.values)
-
-
-def _decay(energy: xarray.DataArray, programs: Programs) -> Verdict:
-    """Without forcing, kinetic energy can only fall (to the rounding of its sum)."""
-    values = energy.values
-    rise = float(np.nanmax(np.diff(values, axis=-1), initial=0.0)) / max(float(np.nanmax(values)), 1e-30)
+def _falling(values: xarray.DataArray, programs: Programs) -> Verdict:
+    """What can only fall does so to the rounding of its sum."""
+    series = values.values
+    rise = float(np.nanmax(np.diff(series, axis=-1), initial=0.0)) / max(float(np.nanmax(series)), 1e-30)
     tolerance = 50 * float(np.finfo(programs.dtype).eps)
-    share = float(np.nanmean(values[..., -1] / values[..., 0]))
+    share = float(np.nanmean(series[..., -1] / series[..., 0]))
     found = f"{100 * share:.1f} % left, largest rise {rise:.1e}"
-    return Verdict("Kinetic energy never rises", found, f"rise at most {tolerance:.0e}", rise <= tolerance)
+    return Verdict(f"{_spoken(values)} never rises", found, f"rise at most {tolerance:.0e}", rise <= tolerance)
 
 
-def _conserved(mean: xarray.DataArray, largest: xarray.DataArray, programs: Programs) -> Verdict:
-    """In a periodic box the mean of a scalar is constant: rounding adds up like a random walk over the steps."""
-    change = float(np.nanmax(np.abs(mean - mean.isel(time=0)))) / max(float(np.nanmax(np.abs(largest))), 1e-30)
-    steps = max(1, int(mean["step"].max())) if "step" in mean.coords else 1
+def _conserved(values: xarray.DataArray, scale: xarray.DataArray, programs: Programs) -> Verdict:
+    """What is conserved stays constant: rounding adds up like a random walk over the steps."""
+    change = float(np.nanmax(np.abs(values - values.isel(time=0)))) / max(float(np.nanmax(np.abs(scale))), 1e-30)
+    steps = max(1, int(values["step"].max())) if "step" in values.coords else 1
     tolerance = 10 * float(np.finfo(programs.dtype).eps) * steps**0.5
     expected = f"at most {tolerance:.1e}"
-    return Verdict("Mean concentration is conserved", f"changed by {change:.1e}", expected, change <= tolerance)
+    return Verdict(f"{_spoken(values)} is conserved", f"changed by {change:.1e}", expected, change <= tolerance)
+
+
+def _spoken(values: xarray.DataArray) -> str:
+    return str(values.name).replace("_", " ").capitalize()

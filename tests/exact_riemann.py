@@ -33,7 +33,7 @@ class RiemannProblem:
         top = 10 * max(self.left[2], self.right[2])
         while mismatch(top) < 0:
             top *= 10
-        p = brentq(mismatch, 1e-14, top, xtol=1e-16, rtol=1e-14)
+        p = np.exp(brentq(lambda power: mismatch(np.exp(power)), -90.0, np.log(top), xtol=1e-14, rtol=1e-14))
         u = 0.5 * (self.left[1] + self.right[1] + self._curve(p, self.right) - self._curve(p, self.left))
         return p, u
 

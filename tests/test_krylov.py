@@ -72,6 +72,7 @@ def test_an_ensemble_that_is_cut_iterates_together_and_each_member_as_if_alone(s
     )  # fmt: skip
     x, iterations = run(diagonals, right)
     np.testing.assert_array_equal(iterations, kinds)
-    alone = [jax.jit(lambda d, b: solve(Domain(GRID), d, b).solution)(d, b) for d, b in zip(diagonals, right, strict=True)]
+    one = jax.jit(lambda d, b: solve(Domain(GRID), d, b).solution)
+    alone = [one(d, b) for d, b in zip(diagonals, right, strict=True)]
     # Sums over devices are in another order.
     np.testing.assert_allclose(x, jnp.stack(alone), rtol=1e-11)

@@ -30,7 +30,9 @@ def walls(*kinds):
 def operator_of(domain, layout, kappa):
     """A from diffusivities at the cell centres of this block."""
     ndim = domain.grid.ndim
-    edges = [pair if layout.is_periodic(axis) else (Neumann(), Neumann()) for axis, pair in enumerate(layout.boundaries)]
+    edges = [
+        pair if layout.is_periodic(axis) else (Neumann(), Neumann()) for axis, pair in enumerate(layout.boundaries)
+    ]
     padded = domain.pad(kappa, center_layout(edges), 1)
     return elliptic(domain, layout, [face_diffusivity(padded, axis, ndim) for axis in range(ndim)])
 
@@ -99,7 +101,10 @@ def residual(grid, layout_of, kappa, shift, x, right):
     return float(jnp.linalg.norm(right - operator(x, shift))) / scale, rounding
 
 
-SIZES = [(64, 64), (128, 128), (256, 256), (16, 16, 16), (32, 32, 32), (64, 64, 64), (33, 47), (97, 61), (13, 22, 31), (90,)]
+SIZES = [
+    (64, 64), (128, 128), (256, 256), (16, 16, 16), (32, 32, 32), (64, 64, 64),
+    (33, 47), (97, 61), (13, 22, 31), (90,),
+]  # fmt: skip
 FEW = [(shape, smooth) for shape in SIZES] + [
     (shape, diffusivity) for shape in ((64, 64), (33, 47), (16, 16, 16)) for diffusivity in (uniform, layers, inclusion)
 ]

@@ -24,7 +24,7 @@ def test_python_example_runs(number, tmp_path):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,7 @@ def test_a_trap_from_a_formula_holds_a_packet(tmp_path):
     ).run()
     # Steps of 0.005 leave 1e-10 of a packet that moves (see test_schroedinger), at its widest energy 32 dt = 0.16.
     assert float(run.ds["error_real_part"].isel(time=-1)) < 1e-8
+    assert "courant" not in run.ds, "there is no such number"
 
 
 # ---- one's own equation

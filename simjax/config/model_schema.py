@@ -67,7 +67,9 @@ class ModelSchema:
     physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation.
     walls: kinds with their keys. diagnosed: further variables that can be written, by dimension. integrators: the
     schemes that fit, the default first. limited: whether a Courant number makes sense. forced: fields that take a
-    forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with its key path.
+    forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with its key path. conserved:
+    diagnostics that stay as they are in a `Config`, each with the one by which its rounding is measured. falling:
+    diagnostics that never rise.
     """
 
     name: str
@@ -82,6 +84,8 @@ class ModelSchema:
     limited: bool = True
     forced: tuple[FieldSchema, ...] | None = None
     check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
+    conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()
+    falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
 
     def field(self, name: str) -> FieldSchema:
         return next(field for field in self.fields if field.name == name)

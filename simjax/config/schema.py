@@ -197,6 +197,17 @@ class Config:
             for name, source in self.initial.items()
         }
 
+    @property
+    def periodic(self) -> bool:
+        """Whether every axis is."""
+        return all(axis.periodic for axis in self.boundaries)
+
+    @property
+    def walls_at_rest(self) -> bool:
+        """Whether nothing is prescribed at any wall but zero, so that none feeds energy."""
+        walls = [wall for axis in self.boundaries for wall in (axis.lower, axis.upper)]
+        return all(value.constant == 0 for wall in walls for value in wall.values)
+
     def variables(self) -> tuple[str, ...]:
         """Names that can be written."""
         return self.schema.variables(self.ndim, self.counts)

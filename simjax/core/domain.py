@@ -274,7 +274,7 @@ class Domain(eqx.Module):
         return -self.max(-jnp.asarray(field))
 
     def anywhere(self, condition: Array) -> Array:
-        """Whether a scalar condition holds on any device, of any ensemble member: all agree, so a loop may hang on it."""
+        """Whether a scalar condition holds on any device, for any member: all agree, so a loop may depend on it."""
         names = tuple(sorted(varying_axes(condition)))
         return lax.psum(condition.astype(jnp.int32), names) > 0 if names else condition
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 MISSING_COLOUR = (214, 216, 220)
 _FACE = "_face"
-_DIAGNOSTIC_ORDER = ("kinetic_energy", "enstrophy", "max_divergence", "courant")
+_DIAGNOSTIC_ORDER = ("kinetic_energy", "enstrophy", "max_divergence")
+_LAST = "courant"
 _SAMPLES = 1_000_000
 DECADES = 1e3  # a diagnostic over a wider range is shown on a logarithmic axis
 
@@ -181,7 +182,7 @@ def diagnostics(dataset: xr.Dataset) -> list[str]:
         if "time" in variable.dims and set(variable.dims) <= {"member", "time"} and name != "step"
     ]
     order = {name: rank for rank, name in enumerate(_DIAGNOSTIC_ORDER)}
-    return sorted(names, key=lambda name: order.get(name, len(order)))
+    return sorted(names, key=lambda name: (name == _LAST, order.get(name, len(order))))
 
 
 def scaled_curves(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, str]:

@@ -112,5 +112,5 @@ class KuramotoSivashinsky(SpectralModel):
         if not self.integral:
             u = self.to_grid(state["u"])
             return {"u": -0.5 * self.derivative(k[0], self.to_spectrum(u * u))}
-        slopes = [self.to_grid(self.derivative(component, state["u"])) for component in k]
-        return {"u": -0.5 * self.to_spectrum(sum(slope * slope for slope in slopes))}
+        slopes = tuple(self.to_grid(self.derivative(component, state["u"])) for component in k)
+        return {"u": -0.5 * self.to_spectrum(square_of(slopes))}

@@ -134,7 +134,10 @@ class SpectralFlow(SpectralModel):
         velocity = self.velocity(k, state)
         powers = [self.mean_product(u, sources[axis]) for axis, u in zip(AXES, velocity, strict=False) if axis in sources]
         power = sum(powers, jnp.zeros((), dtype))
-        return power if self.band is None or params.injection is None else power + params.injection
+        if self.band is None or params.injection is None:
+            return power
+        # As a sum over the grid, which is the same on all devices by its type as well.
+        return power + self.domain.sum(jnp.where(square_of(self.basis.indices()) == 0, params.injection, 0))
 
     # ------------------------------------------------------------------ fields
 

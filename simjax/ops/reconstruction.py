@@ -72,7 +72,7 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
         tilt = a - 4 * b + 3 * c, b - d, 3 * c - 4 * d + e
         rough = [13 / 12 * x * x + 0.25 * y * y for x, y in zip(bend, tilt, strict=True)]
         kind = jnp.finfo(c.dtype)
-        noise = noise + (1024 * float(kind.eps) * c) ** 2 + float(kind.tiny) ** 0.75
+        noise = noise + (1024 * float(kind.eps) * c) ** 2 + float(kind.tiny) ** 0.48
         scale = 1 / (rough[0] + rough[2] + rough[1] + noise)
         jump = ((rough[0] - rough[2]) * scale) ** 2
         square = [((r + noise) * scale + 1e-6) ** 2 for r in rough]

@@ -1,11 +1,11 @@
 """Geometric multigrid for variable coefficients on a decomposed grid: one symmetric V-cycle.
 
-Cells are halved in number along the axes of the finest spacing until so few are left that their modes are found. A cell's value is
-interpolated between the centre of its own coarse cell and that of the next one so that the flux between them is
-the same all the way (Alcouffe, Brandt, Dendy and Painter 1981, SIAM J. Sci. Stat. Comput. 2, 430, for centres):
-with resistance as the inverse of conductance, weights are inverse to the resistances on both sides. The coarse
-conductance is that of the same path in series, summed over the parallel ones. So jumps of many orders, faces
-without any conductance, and cells without an even partner need no special case.
+Cells are halved in number along the axes of the finest spacing until so few are left that their modes are found. A
+cell's value is interpolated between the centre of its own coarse cell and that of the next one so that the flux
+between them is the same all the way (for vertices Alcouffe, Brandt, Dendy and Painter 1981, SIAM J. Sci. Stat.
+Comput. 2, 430): with resistance as the inverse of conductance, weights are inverse to the resistances on both sides.
+The coarse conductance is that of the same path in series, summed over the parallel ones. So jumps of many orders,
+faces without any conductance, and cells without a partner need no special case.
 """
 
 from collections.abc import Sequence
@@ -124,9 +124,9 @@ class Multigrid(eqx.Module):
         """Approximate solution of A x = right by one V(2,2)-cycle: a symmetric positive operator.
 
         It may overshoot where k varies by orders of magnitude between coarse cells, so it is made for conjugate
-        gradients, which do not mind. Smoothing is two steps of Chebyshev's fourth kind scaled by the diagonal, before and after (Lottes 2023,
-        Numer. Linear Algebra Appl. 30, e2518, eq. 3.1). Rows are diagonally dominant, so the scaled spectrum
-        ends at 2 or below and no eigenvalue need be estimated.
+        gradients, which do not mind. Smoothing is two steps of Chebyshev's fourth kind scaled by the diagonal,
+        before and after (Lottes 2023, Numer. Linear Algebra Appl. 30, e2518). Rows are diagonally dominant, so the
+        scaled spectrum ends at 2 or below and no eigenvalue need be estimated.
         """
         if number == len(self.levels):
             return self.bottom.solve(right, inverses[number])
@@ -161,8 +161,8 @@ def multigrid(operator: Elliptic, gathered_cells: int = GATHERED_CELLS) -> Multi
     Levels stay divided among devices while blocks halve and the level has more than `gathered_cells` cells; below,
     every device computes all of it. Carries no gradient: it only has to be near the inverse.
     """
-    conductances = tuple(lax.stop_gradient(k) for k in operator.conductances)
-    operator = Elliptic(operator.domain, operator.layout, conductances, lax.stop_gradient(operator.mass), operator.closed)
+    conductances, mass = lax.stop_gradient((operator.conductances, operator.mass))
+    operator = Elliptic(operator.domain, operator.layout, conductances, mass, operator.closed)
     levels = []
     while operator.domain.grid.cells > BOTTOM_CELLS or operator.domain.names:
         domain, transfers, coarse = operator.domain, [], operator

@@ -35,6 +35,8 @@ SCHEMAS = (
         AdvectionDiffusionPhysics,
         fields=(FieldSchema("concentration"),),
         walls=SCALAR_WALLS,
+        forced=(),
+        conserved=lambda config: (("mean_concentration", "maximum_concentration"),) if config.periodic else (),
     ),
     ModelSchema(
         "incompressible",
@@ -43,5 +45,6 @@ SCHEMAS = (
         walls=FLOW_WALLS,
         diagnosed=lambda ndim: ("pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"),
         least_axes=2,
+        falling=lambda config: () if config.forcing or not config.walls_at_rest else ("kinetic_energy",),
     ),
 )

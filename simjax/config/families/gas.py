@@ -69,6 +69,16 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
             yield path, f"{path} = {value:g}: expected a number > 0"
 
 
+def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
+    """Mass stays within walls; energy too, unless they move or are heated, or the gas falls."""
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    if any(wall.kind in ("inflow", "outflow") for wall in walls):
+        return ()
+    mass = (("mass", "mass"),)
+    heated = any(wall.kind == "no_slip" and wall.fields for wall in walls)
+    return mass if heated or any(config.physics.gravity or ()) else (*mass, ("energy", "energy"))
+
+
 SCHEMAS: tuple[ModelSchema, ...] = (
     ModelSchema(
         "compressible",
@@ -79,5 +89,6 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         integrators=("ssprk3", "ssprk2", "williamson3", "kutta3", "rk4", "heun", "midpoint", "euler"),
         forced=(),
         check=_check,
+        conserved=_conserved,
     ),
 )

@@ -44,6 +44,12 @@ def _check(config: Any) -> Iterable[tuple[str, str]]:
         yield "physics.forcing_seed", f"physics.forcing_seed = {physics.forcing_seed:g}: expected a whole number"
 
 
+def _falling(config: Any) -> tuple[str, ...]:
+    """Energy only falls where nothing feeds it; without viscosity its changes are those of the time steps."""
+    fed = config.forcing or config.physics.forcing_band is not None
+    return ("kinetic_energy",) if not fed and config.physics.viscosity > 0 else ()
+
+
 _VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
 
 SCHEMAS: tuple[ModelSchema, ...] = (
@@ -60,6 +66,7 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         integrators=semilinear.INTEGRATORS,
         forced=(_VELOCITY,),
         check=_check,
+        falling=_falling,
     ),
     ModelSchema(
         "spectral_velocity",
@@ -72,6 +79,7 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         integrators=semilinear.INTEGRATORS,
         forced=(_VELOCITY,),
         check=_check,
+        falling=_falling,
     ),
     *semilinear.SCHEMAS,
 )

@@ -63,6 +63,12 @@ def _check_factor(config: Any) -> Iterator[tuple[str, str]]:
         )
 
 
+def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
+    """Nothing is lost in a periodic box without sources."""
+    fed = config.forcing or "source" in config.coefficients
+    return (("mean_concentration", "maximum_concentration"),) if config.periodic and not fed else ()
+
+
 SCHEMAS: tuple[ModelSchema, ...] = (
     ModelSchema(
         "transport",
@@ -76,6 +82,7 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         ),
         integrators=INTEGRATORS,
         check=_check_factor,
+        conserved=_conserved,
     ),
     ModelSchema(
         "burgers",
@@ -84,5 +91,6 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         walls=SCALAR_WALLS,
         integrators=INTEGRATORS,
         forced=(),
+        conserved=_conserved,
     ),
 )
