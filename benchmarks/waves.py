@@ -76,7 +76,7 @@ def bytes_per_step(case: Case) -> int:
 def measure(model: str, shape: tuple[int, ...], order: int, sides: str, medium: str, repeats: int) -> dict[str, object]:
     """Rate and throughput of one run's loop, beside a copy."""
     case = wave(model, unit_box(shape), order, sides, medium)
-    steps = max(4, int(1e8 / case.model.domain.grid.cells) // 2 * 2)
+    steps = max(4, int(6e7 / case.model.domain.grid.cells) // 2 * 2)
     function, carry = chunk(case, LEAPFROG, steps)
     program, compile_seconds = compile_timed(function, carry)
     carry = program(carry)

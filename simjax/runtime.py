@@ -17,6 +17,9 @@ from simjax.config import Config
 from simjax.core.errors import ResourceError
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
+# Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
+# devices wait for each other for ever (seen in gradients through implicit solves, jax 0.10). No effect once jax runs.
+ONE_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
 
 
@@ -31,6 +34,8 @@ def set_up_jax(config: Config) -> None:
     if config.precision == "float64":
         jax.config.update("jax_enable_x64", True)
     needed = config.mesh.devices
+    if needed > 1 and "concurrency_optimized_scheduler" not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_ORDER}"
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # Where jax has started already, in a program that uses simjax as a library, its devices stand.
         with contextlib.suppress(RuntimeError):

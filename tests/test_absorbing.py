@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from waves import run
+from wave_steps import run
 
 from simjax.core.boundary import Neumann, PeriodicSide, SlipWall
 from simjax.core.domain import Domain

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from case import PERIODIC, QUICK
-from waves import frequency, run
+from wave_steps import frequency, run
 
 from simjax.core.boundary import Outflow, SlipWall
 from simjax.core.domain import Domain

@@ -324,8 +324,10 @@ def test_couette_flow_between_walls_of_one_temperature():
     """u = U y, T = T_w + mu U^2 / (2 k) y (1 - y): the work of friction is conducted to the walls."""
     coarse, fine = couette(6, 1), couette(12, 1)
     np.testing.assert_allclose(couette(6, 0), coarse, rtol=1e-6)
-    print(coarse, fine)
-    assert coarse[1] / fine[1] > 3.4
+    # The temperature is a parabola, 0.05 high: h^2 of its curvature 0.4, over eight, at both walls.
+    assert coarse[1] < 0.4 / 36 / 4 and coarse[1] / fine[1] > 3.8
+    # Velocity is linear, which is exact but for the change of the pressure by that of the temperature.
+    assert coarse[0] < 2e-5
 
 
 def test_a_closed_adiabatic_box_turns_motion_into_heat():
@@ -358,7 +360,7 @@ def test_supersonic_inflow_fills_the_tube():
 @functools.cache
 def sod_derivatives():
     """Totals and plateau of Sod's problem, and their derivatives with respect to the pressure on the left."""
-    n, t = 200, 0.2
+    n, t = 100, 0.2
     model = gas((n,), [OPEN], WENO)
     (x,) = centers(model)
 
@@ -366,7 +368,7 @@ def sod_derivatives():
         problem = RiemannProblem((1.0, 0.0, pressure), SOD.right)
         first = tube(model, problem)
         trajectory = simulate(
-            model, INTEGRATORS["ssprk3"], IDEAL, first, Schedule(t, dt=t / 240), frames=1, checkpoint="two_level"
+            model, INTEGRATORS["ssprk3"], IDEAL, first, Schedule(t, dt=t / 120), frames=1, checkpoint="none"
         )
         last = trajectory.state
         plateau = (x > 0.72) & (x < 0.80)
@@ -374,12 +376,13 @@ def sod_derivatives():
         mean = jnp.mean(level, where=plateau)
         return jnp.stack([last.momentum[0].sum() / n, last.energy.sum() / n, mean])
 
-    return jax.jit(lambda p: (outcome(p), jax.jacrev(outcome)(p)))(jnp.asarray(1.0))
+    both = jax.jit(lambda p: (outcome(p), jax.jacrev(outcome)(p)), compiler_options=QUICK)
+    return both(jnp.asarray(1.0))
 
 
 def test_derivatives_of_totals_through_shocks_are_exact():
     values, slopes = sod_derivatives()
-    # Total momentum (pL - pR) t, total energy (x0 pL + (1 - x0) pR) / (gamma - 1): to the rounding of 240 steps.
+    # Total momentum (pL - pR) t, total energy (x0 pL + (1 - x0) pR) / (gamma - 1): to the rounding of 120 steps.
     assert float(values[0]) == pytest.approx(0.9 * 0.2, rel=1e-12)
     assert float(slopes[0]) == pytest.approx(0.2, rel=1e-10)
     assert float(slopes[1]) == pytest.approx(1.25, rel=1e-10)
@@ -389,7 +392,6 @@ def test_derivative_of_the_pressure_between_the_waves():
     values, slopes = sod_derivatives()
     # The plateau is flat but for the tails of contact and shock.
     assert float(values[2]) == pytest.approx(0.30313017805064685, rel=1e-3)
-    print(values, slopes)
     assert float(slopes[2]) == pytest.approx(0.21518970536338797, rel=1e-2)
 
 
@@ -410,7 +412,7 @@ def steps_of(model, params, state, steps, courant=0.5):
 
     def step(carry, _):
         t, state = carry
-        dt = courant * model.stable_dt(state, params).astype(t.dtype)
+        dt = courant * model.stable_dt(state, params)
         return (t + dt, INTEGRATORS["ssprk3"].step(model, t, dt, state, params, None)), None
 
     zero = jnp.zeros((), state.density.dtype)
@@ -432,7 +434,7 @@ def test_extremes_stay_positive(scheme, dtype):
         assert float(density.min()) > 0 and float(pressure.min()) > 0, name
         exact = problem.sample(centers(model)[0], float(times[k]))[0]
         # The thin shell behind a strong shock is a few cells wide here; everything else is where it belongs.
-        assert float(jnp.abs(density - exact).mean()) < 0.1 * float(np.ptp(exact)), name
+        assert float(np.abs(np.asarray(density) - exact).mean()) < 0.1 * float(np.ptp(exact)), name
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from case import PERIODIC
 from scipy.special import hankel2
-from waves import frequency, run, symbol
+from wave_steps import frequency, run, symbol
 
 from simjax.core.boundary import Outflow, SlipWall
 from simjax.core.domain import Domain

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from configurations import changed, refusal
-from waves import run
+from wave_steps import run
 
 from simjax.build import build_model
 from simjax.config import validate

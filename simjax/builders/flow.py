@@ -18,7 +18,7 @@ def _advection_diffusion(config: Config, domain: Domain, sides, values: Values, 
 
 
 def _incompressible(config: Config, domain: Domain, sides, values: Values, coefficients):
-    forces = forces_of(config.forcing.get("velocity"), values)
+    forces = forces_of(config.forcing.get("velocity", ()), values) or None
     params = incompressible.Params(values["viscosity"], values["drag"])
     return incompressible.Incompressible(domain, sides, forces), params
 

@@ -35,8 +35,6 @@ class FormulaForce(eqx.Module):
         return self.value(t, *coordinates)
 
 
-def forces_of(formulas: tuple[Formula, ...] | None, values: Values) -> tuple[FormulaForce | None, ...] | None:
-    """One function per component, None where it vanishes; None without formulas."""
-    if formulas is None:
-        return None
+def forces_of(formulas: tuple[Formula, ...], values: Values) -> tuple[FormulaForce | None, ...]:
+    """One function per component, None where it vanishes."""
     return tuple(None if f.constant == 0 else FormulaForce(FormulaValue(f, dict(values))) for f in formulas)

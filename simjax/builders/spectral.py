@@ -26,7 +26,7 @@ def _flow(kind: type[SpectralFlow]) -> Callable:
             values["viscosity"], values["drag"], given("hyperviscosity"), injection,
             None if injection is None else given("forcing_seed"),
         )  # fmt: skip
-        forces = forces_of(config.forcing.get("velocity"), values)
+        forces = forces_of(config.forcing.get("velocity", ()), values)
         return kind(domain, sides, forces, order=physics.hyperviscosity_order, band=band), params
 
     return build

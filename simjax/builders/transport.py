@@ -10,11 +10,11 @@ from simjax.models import burgers, transport
 
 
 def _transport(config: Config, domain: Domain, sides, values: Values, coefficients):
-    sources = forces_of(config.forcing.get("concentration"), values)
+    (forced,) = forces_of(config.forcing.get("concentration", (Formula(0.0),)), values)
     factor = config.physics.velocity_factor
     model = transport.Transport(
         domain, sides, config.physics.scheme,
-        source=sources and sources[0],
+        source=forced,
         factor=None if factor is None else FormulaValue(Formula(factor), dict(values)),
         tolerance=10.0**-config.physics.digits,
     )  # fmt: skip

@@ -87,10 +87,10 @@ class AbsorbingLayer(eqx.Module):
 
     The coordinate normal to a side is stretched by 1 + sigma / (alpha + i omega) over the outermost `cells` cells;
     sigma grows with the third power of the depth, alpha falls to zero at the wall. Memories are fields of the whole
-    grid, so that every block is equal, but only the lines of the layer are read and written. With 12 cells less than 1e-4
-    comes back of waves of 4 to 40 cells up to 86 degrees from the normal, at 88 degrees 1e-3; what does not oscillate,
-    such as the pressure left by a volume injected once and for all, is not absorbed. Roden and Gedney (2000), Microw.
-    Opt. Technol. Lett. 27, 334; profiles as in Komatitsch and Martin (2007), Geophysics 72, SM155.
+    grid, so that every block is equal, but only the lines of the layer are read and written. With 12 cells less than
+    1e-4 comes back of waves of 4 to 40 cells up to 86 degrees from the normal, at 88 degrees 1e-3; what does not
+    oscillate, such as the pressure left by a volume injected for good, is not absorbed. Roden and Gedney (2000),
+    Microw. Opt. Technol. Lett. 27, 334; profiles as in Komatitsch and Martin (2007), Geophysics 72, SM155.
     """
 
     domain: Domain

@@ -69,7 +69,7 @@ class Compressible(ExplicitModel):
     scheme: gas.Scheme = eqx.field(static=True)
     gravity_axes: tuple[int, ...] = eqx.field(static=True)
     scalars: int = eqx.field(static=True)
-    gas_constant: Array
+    gas_constant: float | Array
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Compressible(ExplicitModel):
         self.scheme = gas.Scheme() if scheme is None else scheme
         self.gravity_axes = tuple(gravity_axes)
         self.scalars = scalars
-        self.gas_constant = jnp.asarray(gas_constant)
+        self.gas_constant = gas_constant
         self.layouts = gas_layouts(sides, scalars, gas_constant)
         self.plain = plain_layout(sides)
 
@@ -99,7 +99,7 @@ class Compressible(ExplicitModel):
     def rhs(self, t, state, params):
         w = riemann.primitive(_conserved(state), params.gamma)
         walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
-        pulls = tuple(jnp.broadcast_to(params.gravity[axis], state.density.shape) for axis in walled)
+        pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
         # Temperature, not density, is what a wall prescribes; R cancels.
         fields = (w.pressure / w.density, w.velocity, w.pressure, w.scalars, pulls)
         layouts = (*self.layouts, tuple(self._pull_layout(axis) for axis in walled))
@@ -109,7 +109,11 @@ class Compressible(ExplicitModel):
             return self._tendency(padded, heat, dict(zip(walled, pulls, strict=True)), params)
 
         slope = self.domain.apply(tendency, fields, layouts, width=self.width, t=t)
-        return State(*slope)
+        return State(slope.density, slope.momentum, slope.energy, slope.scalars)
+
+    def _gravity(self, params: Params, axis: int) -> Array:
+        assert params.gravity is not None, "gravity_axes need Params.gravity"
+        return params.gravity[axis]
 
     def _is_periodic(self, axis: int) -> bool:
         return self.layouts.pressure.is_periodic(axis)
@@ -135,7 +139,7 @@ class Compressible(ExplicitModel):
         w = gas.along(padded, axis, ndim, width)
         rises = None
         if axis in self.gravity_axes:
-            gravity = params.gravity[axis] if pull is None else pad_only(pull, axis, ndim, width)
+            gravity = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
             rises = gas.hydrostatic_rises(w.density, gravity, axis, ndim, h[axis], width)
         flux = gas.convective_flux(w, axis, ndim, params.gamma, self.scheme, rises)
         mass = flux.density
@@ -149,7 +153,7 @@ class Compressible(ExplicitModel):
             return slope
         fall = _mean_of_faces(rises[width - 1], axis, ndim) / h[axis]
         momentum = tuple(m + fall if k == axis else m for k, m in enumerate(slope.momentum))
-        work = params.gravity[axis] * _mean_of_faces(mass, axis, ndim)
+        work = self._gravity(params, axis) * _mean_of_faces(mass, axis, ndim)
         return slope._replace(momentum=momentum, energy=slope.energy + work)
 
     def _transport(self, params: Params) -> tuple[Array | None, Array | None]:
@@ -161,7 +165,7 @@ class Compressible(ExplicitModel):
         return viscosity, zero if params.conductivity is None else params.conductivity / self._gas_constant(zero)
 
     def _gas_constant(self, like: Array) -> Array:
-        return self.gas_constant.astype(like.dtype)
+        return jnp.asarray(self.gas_constant, like.dtype)
 
     def constrain(self, t, dt, state, params):
         """Density and pressure raised to their floors, if there are any."""

@@ -52,7 +52,7 @@ class Band(eqx.Module):
         return count
 
     def noise(self, basis: FourierBasis, seed, step, components: int, dtype) -> tuple[Array, ...]:
-        """Complex Gaussian coefficients of `components` real fields on this block: independent, E|w_k|^2 = 1 in the band.
+        """Complex Gaussian coefficients of `components` real fields on this block: independent, E|w_k|^2 = 1 in band.
 
         Drawn from (seed, step) for the whole band by every device and put in their places: no decomposition,
         resolution or precision changes them.

@@ -106,8 +106,8 @@ class SpectralFlow(SpectralModel):
 
     def diagnostics(self, t, state, params):
         """Means over the box. kinetic_energy: |u|^2 / 2. enstrophy: |curl u|^2 / 2. dissipation: the energy that
-        viscosity, hyperviscosity and drag take per time. energy_injection: what forces feed per time. integral_scale: of
-        the energy, 2 pi sum(E_k / k) / sum(E_k). energy_octave_j: in 2^j <= |k| < 2^(j+1), |k| as in `energy_spectrum`.
+        viscosity, hyperviscosity and drag take per time. energy_injection: what forces feed per time. integral_scale:
+        2 pi sum(E_k / k) / sum(E_k). energy_octave_j: in shells 2^j to 2^(j+1) - 1 of `energy_spectrum`.
         """
         dtype, domain = precision_of(state), self.domain
         k = self.basis.wavenumbers(dtype)
@@ -131,8 +131,8 @@ class SpectralFlow(SpectralModel):
     def _injection(self, t, k, state, params, dtype) -> Array:
         """Mean of u . f, and the rate of the random forcing."""
         sources = self.sources(t, params, dtype)
-        velocity = self.velocity(k, state)
-        powers = [self.mean_product(u, sources[axis]) for axis, u in zip(AXES, velocity, strict=False) if axis in sources]
+        pairs = [(u, sources[axis]) for axis, u in zip(AXES, self.velocity(k, state), strict=False) if axis in sources]
+        powers = [self.mean_product(u, force) for u, force in pairs]
         power = sum(powers, jnp.zeros((), dtype))
         if self.band is None or params.injection is None:
             return power

@@ -227,7 +227,8 @@ class Transport(ConservedScalar):
 
     def _rate(self, params) -> Array:
         h = self.domain.grid.spacing
-        rate = sum(jnp.abs(u) * (1 / s) for u, s in zip(params.velocity, h, strict=True))
+        rates = [jnp.abs(u) * (1 / s) for u, s in zip(params.velocity, h, strict=True)]
+        rate = sum(rates[1:], rates[0])
         return jnp.maximum(rate, float(jnp.finfo(rate.dtype).tiny) ** 0.5)
 
     def partition_specs(self, state, params):

@@ -133,8 +133,9 @@ def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme
     entropy, *sound = (b - a for a, b in zip(_of_waves(below, axis), _of_waves(above, axis), strict=True))
     # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights.
     noise = QUIET * (entropy * entropy + (sound[0] * sound[0] + sound[1] * sound[1]))
-    others = tuple(noise if k == axis else 0.0 for k in range(len(below.velocity)))
-    level = Primitive(noise, others, noise, (0.0,) * len(below.scalars))
+    none = jnp.zeros((), noise.dtype)
+    others = tuple(noise if k == axis else none for k in range(len(below.velocity)))
+    level = Primitive(noise, others, noise, (none,) * len(below.scalars))
     left, right = _interpolate(amplitudes, scheme.interpolation, level)
     return primitives(left), primitives(right)
 

@@ -68,8 +68,10 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
     """
 
     def upwind(a, b, c, d, e, noise=0.0):
-        bend = a - 2 * b + c, b - 2 * c + d, c - 2 * d + e
-        tilt = a - 4 * b + 3 * c, b - d, 3 * c - 4 * d + e
+        # Differences from the middle: the derivatives of the weights times the value itself would cancel badly.
+        a, b, d, e = a - c, b - c, d - c, e - c
+        bend = a - 2 * b, b + d, e - 2 * d
+        tilt = a - 4 * b, b - d, e - 4 * d
         rough = [13 / 12 * x * x + 0.25 * y * y for x, y in zip(bend, tilt, strict=True)]
         kind = jnp.finfo(c.dtype)
         noise = noise + (1024 * float(kind.eps) * c) ** 2 + float(kind.tiny) ** 0.48
@@ -80,12 +82,12 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
         # (1 + jump / square_k) times the product of all three squares: one division for three weights.
         weights = [g * (s + jump) * q for g, s, q in zip(ideal, square, products, strict=True)]
         values = (
-            first[0] * a + first[1] * b + first[2] * c,
-            second[0] * b + second[1] * c + second[2] * d,
-            third[0] * c + third[1] * d + third[2] * e,
+            first[0] * a + first[1] * b,
+            second[0] * b + second[2] * d,
+            third[1] * d + third[2] * e,
         )
         total = weights[0] * values[0] + weights[1] * values[1] + weights[2] * values[2]
-        return total / (weights[0] + weights[1] + weights[2])
+        return c + total / (weights[0] + weights[1] + weights[2])
 
     return Reconstruction(3, 5, upwind)
 

@@ -217,7 +217,7 @@ def solve_elliptic(
     tolerance = max(tolerance, 10 * float(jnp.finfo(right.dtype).eps))
     still = lax.stop_gradient(shift)
     inverses = hierarchy.inverses(still)
-    connected = inverses[0] > 0 if steady else None
+    connected = inverses[0] > 0
     singular = steady and operator.closed
 
     def precondition(residual):
@@ -228,7 +228,7 @@ def solve_elliptic(
         found = conjugate_gradient(
             matvec, right, domain=domain, precondition=precondition, tolerance=tolerance, limit=limit
         )
-        x = found.solution if connected is None else jnp.where(connected, found.solution, 0.0)
+        x = jnp.where(connected, found.solution, 0.0) if steady else found.solution
         if singular:
             x = _without_mean(domain, x, connected)
         elif operator.closed:
