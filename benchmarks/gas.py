@@ -72,7 +72,8 @@ def measure_case(shape: tuple[int, ...], name: str, repeats: int) -> dict[str, o
     nbytes = sum(leaf.nbytes for leaf in jax.tree.leaves(case.state))
     throughput = effective_throughput(seconds["simjax"], steps, scheme.stages, nbytes)
     copy_throughput = copied / statistics.median(seconds["copy"])
-    stage = jax.jit(lambda *arguments: case.model.rhs(*arguments)).lower(jnp.float32(0), case.state, case.params).compile()
+    tendency = jax.jit(lambda *arguments: case.model.rhs(*arguments))
+    stage = tendency.lower(jnp.float32(0), case.state, case.params).compile()
     flops = stage.cost_analysis().get("flops", float("nan")) / cells
     rates = summary(seconds["simjax"], steps, cells)
     return {
