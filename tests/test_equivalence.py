@@ -6,6 +6,7 @@ of the undecomposed program; they differ only by the order of sums, so the bound
 
 import functools
 
+import cases_flow
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,13 +37,38 @@ COMBINATIONS = [(case, layout) for case in CASES if case.cuts for layout in LAYO
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
+# Compiled for every layout and differentiated, all cases take a quarter of an hour: of the later families the first
+# layout, the ensemble and the observations are in every run of the tests, the rest with the slow ones.
+QUICK_CASES = cases_flow.CASES
+HEAVY = ("gas-3d-periodic",)
+
+
+def marked(case, usual):
+    """Marks of a test of `case` that is, or is not, among the `usual` ones."""
+    return () if case in QUICK_CASES or (usual and case.name not in HEAVY) else (pytest.mark.slow,)
+
+
+def each(cases, usual):
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, marks=marked(case, usual), id=case.name) for case in cases]
+    )
+
+
 def named(pairs):
-    return pytest.mark.parametrize("case, layout", pairs, ids=[f"{case.name} {layout}" for case, layout in pairs])
+    first = {ndim: next(iter(layouts)) for ndim, layouts in LAYOUTS.items()}
+    return pytest.mark.parametrize(
+        "case, layout",
+        [
+            pytest.param(
+                case, layout, id=f"{case.name} {layout}",
+                marks=() if layout == first[case.grid.ndim] else marked(case, usual=False),
+            )
+            for case, layout in pairs
+        ],
+    )  # fmt: skip
 
 
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 CUT = [case for case in CASES if case.cuts]
-each_cut_case = pytest.mark.parametrize("case", CUT, ids=lambda case: case.name)
 
 
 def differentiated(run):
@@ -96,7 +122,7 @@ def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout
     assert_same_run(differentiated(run)(case.params(), undecomposed(case)[1]), reference(case, 0))
 
 
-@each_case
+@each(CASES, usual=True)
 def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
     mesh = make_mesh({"ensemble": 2, **(SPACE[case.grid.ndim] if case.cuts else {})})
     domain = decompose(case.grid, mesh)
@@ -119,7 +145,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
         assert_same_run(found, reference(case, k))
 
 
-@pytest.mark.parametrize("case", [case for case in CUT if case.partitioned], ids=lambda case: case.name)
+@each([case for case in CUT if case.partitioned], usual=False)
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
     mesh = make_mesh(PARTITIONED[case.grid.ndim])
@@ -132,7 +158,7 @@ def test_compiler_partitioned_program_agrees(case):
     assert_same_run(found, reference(case, 0))
 
 
-@each_cut_case
+@each(CUT, usual=True)
 def test_observations_and_diagnostics_do_not_depend_on_the_decomposition(case):
     mesh = make_mesh({1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim])
     domain = decompose(case.grid, mesh)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import jax
@@ -19,11 +20,12 @@ from simjax.ops.riemann import (
     conserved,
     exact_flux,
     sound_speed,
+    squared_norm,
 )
 from simjax.ops.staging import stored
 
 QUIET = 1e-3
-"""Part of the strongest wave's squared jump at a face below which the roughness of another one counts as none."""
+"""Part of the squared jumps of all waves around a face below which the roughness of one of them counts as none."""
 
 Variables = Literal["primitive", "characteristic"]
 
@@ -129,20 +131,23 @@ def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme
         return Primitive(a.density + both, velocity, both * square, a.scalars)
 
     amplitudes = [waves(cell) for cell in cells]
-    below, above = amplitudes[width - 1], amplitudes[width]
-    entropy, *sound = (b - a for a, b in zip(_of_waves(below, axis), _of_waves(above, axis), strict=True))
-    # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights.
-    noise = QUIET * (entropy * entropy + (sound[0] * sound[0] + sound[1] * sound[1]))
+    # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights. Not
+    # only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one all the same.
+    ends = amplitudes[0], amplitudes[width - 1], amplitudes[width], amplitudes[-1]
+    jumps = [_squared_jump(a, b, axis, per_velocity) for a, b in pairwise(ends)]
+    noise = QUIET * (jumps[1] + (jumps[0] + jumps[2]))
     none = jnp.zeros((), noise.dtype)
-    others = tuple(noise if k == axis else none for k in range(len(below.velocity)))
-    level = Primitive(noise, others, noise, (none,) * len(below.scalars))
+    others = tuple(noise if k == axis else none for k in range(len(cells[0].velocity)))
+    level = Primitive(noise, others, noise, (none,) * len(cells[0].scalars))
     left, right = _interpolate(amplitudes, scheme.interpolation, level)
     return primitives(left), primitives(right)
 
 
-def _of_waves(amplitudes: Primitive, axis: int) -> tuple[Array, Array, Array]:
-    """Those of entropy and of the two sounds."""
-    return amplitudes.density, amplitudes.velocity[axis], amplitudes.pressure
+def _squared_jump(below: Primitive, above: Primitive, axis: int, per_velocity: Array) -> Array:
+    """Sum of the squares of all waves' jumps; velocities across `axis` come as they are. Same if mirrored."""
+    density, velocity, pressure, _ = jax.tree.map(jnp.subtract, above, below)
+    across = (per_velocity * u for k, u in enumerate(velocity) if k != axis)
+    return squared_norm((density, *across)) + squared_norm((velocity[axis], pressure))
 
 
 def _interpolate(
