@@ -75,12 +75,8 @@ def traces(make, setting, wavelength, cells, side):
     shape = tuple(n + 2 * cells for n in setting.shape)
     grid = Grid(shape, (-float(cells),) * len(shape), tuple(float(n + cells) for n in setting.shape))
     model = build(Domain(grid), [(side, side)] * len(shape), cells)
-    params = parameters(
-        jnp.asarray([setting.source]), Pulse(1 / wavelength), jnp.asarray(setting.receivers)
-    )
-    fields = {
-        name: tuple(jnp.zeros(shape) for _ in layouts) for name, layouts in model.component_layouts().items()
-    }
+    params = parameters(jnp.asarray([setting.source]), Pulse(1 / wavelength), jnp.asarray(setting.receivers))
+    fields = {name: tuple(jnp.zeros(shape) for _ in layouts) for name, layouts in model.component_layouts().items()}
     dt = 0.9 * float(model.stable_dt(None, params))
     state = model.state_from(fields, params)
     return np.asarray(run(model, params, state, dt, setting.steps, lambda t, s: model.receive(t, s, params))[1])

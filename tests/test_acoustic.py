@@ -143,9 +143,7 @@ def test_fourth_order_in_a_smooth_medium():
     assert np.log(coarse / fine) / np.log(3) == pytest.approx(4, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("density", "speed", "reflected", "passed"), [(2.0, 2.0, 0.6, 1.6), (1.0, 2.0, 1 / 3, 4 / 3)]
-)
+@pytest.mark.parametrize(("density", "speed", "reflected", "passed"), [(2.0, 2.0, 0.6, 1.6), (1.0, 2.0, 1 / 3, 4 / 3)])
 def test_reflection_and_transmission_at_an_interface(density, speed, reflected, passed):
     """R = (Z2 - Z1) / (Z2 + Z1), T = 2 Z2 / (Z2 + Z1), Z = rho c."""
     model = Acoustic(Domain(Grid((800,), (0.0,), (4.0,))), [LAYERS])

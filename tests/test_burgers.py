@@ -77,8 +77,11 @@ def test_viscous_burgers_against_cole_hopf(integrator):
 
     def exact(x):
         amplitudes = ive(k, 1 / (2 * nu)) * np.exp(-nu * k**2 * t)
-        return 4 * nu * (k * amplitudes * np.sin(k * x)).sum(0) / (
-            ive(0, 1 / (2 * nu)) + 2 * (amplitudes * np.cos(k * x)).sum(0)
+        return (
+            4
+            * nu
+            * (k * amplitudes * np.sin(k * x)).sum(0)
+            / (ive(0, 1 / (2 * nu)) + 2 * (amplitudes * np.cos(k * x)).sum(0))
         )
 
     assert exact(np.array([2 * np.pi / 64])) == pytest.approx(0.0477951541309, rel=1e-11)

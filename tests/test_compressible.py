@@ -177,8 +177,9 @@ def vortex_errors(scheme, sizes, ndim=2, end=0.5):
 
 
 def test_tendencies_of_a_vortex_are_of_second_order():
-    # Limiters clip the extrema, where the tendency is of first order: on lines, a share h of all cells.
-    assert np.log2(tendency_error(MUSCL, 64) / tendency_error(MUSCL, 128)) > 1.8
+    # Limiters clip the extrema, where the tendency is of first order: on lines, a share h of all cells. The order is
+    # approached late: 1.80 from 64 to 128 cells, 1.894 here, 1.93 from 192 to 256.
+    assert np.log(tendency_error(MUSCL, 128) / tendency_error(MUSCL, 192)) / np.log(1.5) > 1.88
 
 
 @pytest.mark.slow
@@ -304,7 +305,8 @@ def test_an_atmosphere_at_rest_stays_at_rest(axis, scheme):
     drop = 1 / (2 * n * heat)
     pressure = ((1 - drop) / (1 + drop)) ** np.arange(n)
     pressure = pressure.reshape(tuple(n if k == axis else 1 for k in range(2)))
-    state = run(model, start(model, pressure / heat, (0.0, 0.0), pressure, params=params), 1.0, params=params, integrator="euler")
+    first = start(model, pressure / heat, (0.0, 0.0), pressure, params=params)
+    state = run(model, first, 1.0, params=params, integrator="euler")
     # A sound wave crosses the box in two times one; rounding of the pressure at the bottom, over the thin gas on top.
     assert float(jnp.abs(state.momentum[axis]).max()) < 1e-14
     np.testing.assert_allclose(state.density, np.broadcast_to(pressure / heat, shape), rtol=1e-12)
@@ -382,7 +384,7 @@ def test_supersonic_inflow_fills_the_tube():
 @functools.cache
 def sod_derivatives():
     """Totals and plateau of Sod's problem, and their derivatives with respect to the pressure on the left."""
-    n, t = 60, 0.2
+    n, t = 100, 0.2
     model = gas((n,), [OPEN], WENO)
     (x,) = centers(model)
 
@@ -390,7 +392,7 @@ def sod_derivatives():
         problem = RiemannProblem((1.0, 0.0, pressure), SOD.right)
         first = tube(model, problem)
         trajectory = simulate(
-            model, INTEGRATORS["ssprk3"], IDEAL, first, Schedule(t, dt=t / 72), frames=1, checkpoint="none"
+            model, INTEGRATORS["heun"], IDEAL, first, Schedule(t, dt=t / 120), frames=1, checkpoint="none"
         )
         last = trajectory.state
         plateau = (x > 0.72) & (x < 0.80)
@@ -398,13 +400,16 @@ def sod_derivatives():
         mean = jnp.mean(level, where=plateau)
         return jnp.stack([last.momentum[0].sum() / n, last.energy.sum() / n, mean])
 
-    both = jax.jit(lambda p: (outcome(p), jax.jacrev(outcome)(p)), compiler_options=QUICK)
-    return both(jnp.asarray(1.0))
+    def both(pressure):
+        values, pull = jax.vjp(outcome, pressure)
+        return values, jax.vmap(pull)(jnp.eye(3))[0]
+
+    return jax.jit(both, compiler_options=QUICK)(jnp.asarray(1.0))
 
 
 def test_derivatives_of_totals_through_shocks_are_exact():
     values, slopes = sod_derivatives()
-    # Total momentum (pL - pR) t, total energy (x0 pL + (1 - x0) pR) / (gamma - 1): to the rounding of 72 steps.
+    # Total momentum (pL - pR) t, total energy (x0 pL + (1 - x0) pR) / (gamma - 1): to the rounding of 120 steps.
     assert float(values[0]) == pytest.approx(0.9 * 0.2, rel=1e-12)
     assert float(slopes[0]) == pytest.approx(0.2, rel=1e-10)
     assert float(slopes[1]) == pytest.approx(1.25, rel=1e-10)

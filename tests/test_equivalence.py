@@ -37,15 +37,12 @@ COMBINATIONS = [(case, layout) for case in CASES if case.cuts for layout in LAYO
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
-# Compiled for every layout and differentiated, all cases take a quarter of an hour: of the later families the first
-# layout, the ensemble and the observations are in every run of the tests, the rest with the slow ones.
-QUICK_CASES = cases_flow.CASES
-HEAVY = ("gas-3d-periodic",)
-
-
+# Compiled for every layout and differentiated, all cases take a quarter of an hour: of the later families in 1-D and
+# 2-D the first layout, the ensemble and the observations are in every run of the tests, the rest with the slow ones.
 def marked(case, usual):
     """Marks of a test of `case` that is, or is not, among the `usual` ones."""
-    return () if case in QUICK_CASES or (usual and case.name not in HEAVY) else (pytest.mark.slow,)
+    usual = usual and case.grid.ndim < 3 and case.name != "gas-1d-atmosphere"
+    return () if usual or case in cases_flow.CASES else (pytest.mark.slow,)
 
 
 def each(cases, usual):
@@ -61,7 +58,7 @@ def named(pairs):
         [
             pytest.param(
                 case, layout, id=f"{case.name} {layout}",
-                marks=() if layout == first[case.grid.ndim] else marked(case, usual=False),
+                marks=marked(case, usual=layout == first[case.grid.ndim]),
             )
             for case, layout in pairs
         ],

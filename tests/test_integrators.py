@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from case import PLAIN
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
@@ -403,7 +404,7 @@ def test_checkpoints_change_neither_states_nor_gradients(steps, integrator):
             frames=3, observe=lambda t, state, params: jnp.sum(state**3) * t, checkpoint=checkpoint,
         )  # fmt: skip
 
-    forward = jax.jit(run, static_argnums=2)
+    forward = jax.jit(run, static_argnums=2, compiler_options=PLAIN)
     gradient = jax.jit(jax.grad(lambda *a: jnp.sum(run(*a).observed), argnums=(0, 1)), static_argnums=2)
     arguments = jnp.asarray(0.7), jnp.linspace(0.2, 1.4, 3)
     expected, slopes = forward(*arguments, "none"), gradient(*arguments, "none")

@@ -16,9 +16,7 @@ DIAGONAL = jnp.asarray(1.0 + np.arange(16) % 4)
 
 
 def solve(domain, diagonal, right, tolerance=1e-12, limit=20, **options):
-    return conjugate_gradient(
-        lambda x: diagonal * x, right, domain=domain, tolerance=tolerance, limit=limit, **options
-    )
+    return conjugate_gradient(lambda x: diagonal * x, right, domain=domain, tolerance=tolerance, limit=limit, **options)
 
 
 def noise(*shape):

@@ -117,9 +117,7 @@ def test_a_run_in_pieces_is_the_run_in_one():
     def pieces(*lengths):
         state, clock = start, Clock.zero(jnp.float64)
         for steps in lengths:
-            program = jax.jit(
-                lambda s, c, steps=steps: advance(model, scheme, p, s, c, schedule, steps=steps, until=9)
-            )
+            program = jax.jit(lambda s, c, steps=steps: advance(model, scheme, p, s, c, schedule, steps=steps, until=9))
             state, clock = program(state, clock)
         return state["vorticity"]
 

@@ -177,10 +177,16 @@ def test_a_trap_from_a_formula_holds_a_packet(tmp_path):
             configuration(
                 "schroedinger",
                 **{
-                    "grid": {"shape": [128], "lower": [-8], "upper": [8]}, "physics.interaction": 0.0,
-                    "initial.real_part": "pi**(-0.25)*exp(-x**2/2)", "coefficients.potential": "x**2/2",
-                    "exact.real_part": "pi**(-0.25)*exp(-x**2/2)*cos(t/2)", "time.dt": 0.005, "precision": "float64",
-                    "output.root": str(tmp_path), "output.report": False, "output.animation": False,
+                    "grid": {"shape": [128], "lower": [-8], "upper": [8]},
+                    "physics.interaction": 0.0,
+                    "initial.real_part": "pi**(-0.25)*exp(-x**2/2)",
+                    "coefficients.potential": "x**2/2",
+                    "exact.real_part": "pi**(-0.25)*exp(-x**2/2)*cos(t/2)",
+                    "time.dt": 0.005,
+                    "precision": "float64",
+                    "output.root": str(tmp_path),
+                    "output.report": False,
+                    "output.animation": False,
                 },
             )  # fmt: skip
         )

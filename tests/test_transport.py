@@ -139,9 +139,7 @@ def test_weno_hardly_overshoots():
 
 
 @pytest.mark.parametrize("sides", [[PERIODIC, PERIODIC], [SLIP, SLIP]], ids=["periodic", "walls"])
-@pytest.mark.parametrize(
-    ("scheme", "integrator"), [*((scheme, "ssprk3") for scheme in SCHEMES), ("mc", "ars222")]
-)
+@pytest.mark.parametrize(("scheme", "integrator"), [*((scheme, "ssprk3") for scheme in SCHEMES), ("mc", "ars222")])
 def test_mass_is_conserved_to_rounding(scheme, sides, integrator):
     """With a velocity that has divergence, and diffusivities that differ by 1000 from cell to cell."""
     grid = Grid((16, 12))

@@ -1,6 +1,5 @@
 """The vorticity equation: exact solutions, a converged benchmark, what it conserves, and what a step costs."""
 
-
 from collections import Counter
 
 import jax
