@@ -162,9 +162,7 @@ def main() -> None:
     result = {
         "benchmark": "incompressible flow in a Fourier basis, float32",
         "environment": environment(),
-        "cases": [
-            measure(shape, name, options.repeats, pythons) for shape in shapes for name in options.integrators
-        ],
+        "cases": [measure(shape, name, options.repeats, pythons) for shape in shapes for name in options.integrators],
         "transforms_ms": {"x".join(map(str, shape)): transforms(shape, 20) for shape in shapes},
     }
     json.dump(result, sys.stdout, indent=2)

@@ -141,9 +141,7 @@ def _evaluate(config: Config, domain: Domain, formulas, offsets, values: Values,
     return tuple(components)
 
 
-BUILDERS: dict[str, Callable] = (
-    flow.BUILDERS | gas.BUILDERS | waves.BUILDERS | spectral.BUILDERS | transport.BUILDERS
-)
+BUILDERS: dict[str, Callable] = flow.BUILDERS | gas.BUILDERS | waves.BUILDERS | spectral.BUILDERS | transport.BUILDERS
 """Model name -> `(config, domain, sides, values, coefficients)` -> (model, params)."""
 
 

@@ -75,10 +75,10 @@ CASES = (
             [(_inflow, Outflow(0.9)), (NoSlipWall(temperature=_warm), NoSlipWall((_lid, 0.0)))],
             Scheme("van_leer", "primitive", "hllc"), gravity_axes=(1,), scalars=1, gas_constant=0.8,
         ),
-        _real, _initial, "euler", Schedule(0.02, dt=0.01), checkpoint="none", frames=1,
+        _real, _initial, "euler", Schedule(0.02, dt=0.01), frames=1,
     ),
     Case(
         "gas-3d-periodic", _box, _gas([PERIODIC] * 3, Scheme("minmod", "primitive", "hll")),
-        _ideal, _initial, "euler", Schedule(0.02, dt=0.01), checkpoint="none", frames=1,
+        _ideal, _initial, "euler", Schedule(0.02, dt=0.01), frames=1,
     ),
 )  # fmt: skip

@@ -215,6 +215,17 @@ def test_a_swirl_that_turns_back_restores_what_it_deformed(scheme, order):
     assert np.log2(errors[0] / errors[1]) > order
 
 
+@pytest.mark.parametrize("scheme", ["upwind", "mc", "weno5"])
+def test_a_reversed_flow_is_upwinded_from_the_other_side(scheme):
+    grid = Grid((24,))
+    c, velocity = random_field((24,)), random_field((24,), 1)
+    backwards = Transport(Domain(grid), [PERIODIC], scheme, factor=lambda t: -1.0)
+    np.testing.assert_array_equal(
+        once(backwards, Params((velocity,)), c),
+        once(Transport(Domain(grid), [PERIODIC], scheme), Params((-velocity,)), c),
+    )
+
+
 # ---------------------------------------------------------------------- sources and diffusion
 
 

@@ -114,4 +114,3 @@ class ModelSchema:
             elif isinstance(kind, Real):
                 names.append(field.name)
         return tuple(names)
-

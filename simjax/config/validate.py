@@ -181,9 +181,7 @@ def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, prob
 def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: Problems) -> TimeConfig:
     if schema is not None:
         name = time.integrator or schema.integrators[0]
-        time = dataclasses.replace(
-            time, integrator=Choice(schema.integrators).read("time.integrator", name, problems)
-        )
+        time = dataclasses.replace(time, integrator=Choice(schema.integrators).read("time.integrator", name, problems))
     if time.dt is not None and time.courant is not None:
         problems.say(
             "time.dt",
@@ -205,9 +203,7 @@ def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, A
     return {
         "boundaries": read_boundaries(keys["boundaries"] or {}, around),
         "initial": read_fields("initial", keys["initial"] or {}, around.schema.fields, around),
-        "coefficients": read_fields(
-            "coefficients", keys["coefficients"] or {}, around.schema.coefficients, around
-        ),
+        "coefficients": read_fields("coefficients", keys["coefficients"] or {}, around.schema.coefficients, around),
         "forcing": read_forcing(keys["forcing"] or {}, around),
         "exact": read_exact(keys["exact"] or {}, around),
     }

@@ -334,9 +334,7 @@ class Maxwell(SplitModel):
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.kick(t, state.lag, state, params, self.prepare(params))
         return {
-            name: u
-            for field, names, _ in self._fields()
-            for name, u in zip(names, getattr(now, field), strict=True)
+            name: u for field, names, _ in self._fields() for name, u in zip(names, getattr(now, field), strict=True)
         }
 
 

@@ -178,22 +178,21 @@ class Transport(ConservedScalar):
 
     def explicit_rhs(self, t, state, params):
         h, scheme = self.domain.grid.spacing, transport.SCHEMES[self.scheme]
-        factor = 1.0 if self.factor is None else self.factor(t)
 
         def tendency(c, *velocity):
             return transport.advection_tendency(c, velocity, scheme, h)
 
-        fields = (state.concentration, *self._velocity(params))
+        fields = (state.concentration, *self._velocity(t, params))
         slope = self.domain.apply(tendency, fields, (self.layout, *self.velocity_layouts), scheme.width, t)
-        slope = slope if self.factor is None else factor * slope
         if params.source is not None:
             slope = slope + params.source
         if self.source is not None:
             slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
         return State(slope)
 
-    def _velocity(self, params) -> tuple[Array, ...]:
-        return self.domain.impose(params.velocity, self.velocity_layouts)
+    def _velocity(self, t, params) -> tuple[Array, ...]:
+        velocity = self.domain.impose(params.velocity, self.velocity_layouts)
+        return velocity if self.factor is None else tuple(self.factor(t) * u for u in velocity)
 
     def implicit_rhs(self, t, state, params):
         if params.diffusivity is None:
@@ -216,7 +215,7 @@ class Transport(ConservedScalar):
         return right if prepared is None else super().implicit_solve(t, dt, right, params, prepared)
 
     def explicit_stable_dt(self, state, params):
-        """For a factor g of at most one."""
+        """For a factor g between minus one and one."""
         return 1 / self._rate(params)
 
     def stable_dt(self, state, params):

@@ -27,6 +27,9 @@ from simjax.solvers.krylov import Solution, conjugate_gradient
 GATHERED_CELLS = 4096
 # At most this many cells are solved for directly.
 BOTTOM_CELLS = 128
+# Before and after each correction. Two are up to a tenth faster where k is smooth, but need 23 iterations where it jumps
+# by 1e6 and cells are four times as long as wide.
+SMOOTHING_STEPS = 3
 
 
 class Gathering(eqx.Module):
@@ -121,10 +124,10 @@ class Multigrid(eqx.Module):
         return (*(_inverse(level.operator.diagonal(shift)) for level in self.levels), self.bottom.inverse(shift))
 
     def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array], number: int = 0):
-        """Approximate solution of A x = right by one V(2,2)-cycle: a symmetric positive operator.
+        """Approximate solution of A x = right by one V(3,3)-cycle: a symmetric positive operator.
 
         It may overshoot where k varies by orders of magnitude between coarse cells, so it is made for conjugate
-        gradients, which do not mind. Smoothing is two steps of Chebyshev's fourth kind scaled by the diagonal,
+        gradients, which do not mind. Smoothing is three steps of Chebyshev's fourth kind scaled by the diagonal,
         before and after (Lottes 2023, Numer. Linear Algebra Appl. 30, e2518). Rows are diagonally dominant, so the
         scaled spectrum ends at 2 or below and no eigenvalue need be estimated.
         """
@@ -145,14 +148,17 @@ class Multigrid(eqx.Module):
 
 
 def _smooth(operator: Elliptic, shift, inverse: Array, right: Array, last: bool = False) -> tuple[Array, Array]:
-    """Two smoothing steps from zero, and the residual that they leave (that between them, if they are the last).
+    """Smoothing steps from zero, and the residual that they leave (that before the last step, if they are the last).
 
     Step k adds z_k = (2k - 3) / (2k + 1) z_{k-1} + (8k - 4) / (2k + 1) / 2 D^-1 r, z_0 = 0.
     """
-    first = lax.optimization_barrier((2 / 3) * inverse * right)
-    residual = lax.optimization_barrier(right - operator(first, shift))
-    second = lax.optimization_barrier(0.2 * first + 1.2 * inverse * residual)
-    return first + second, residual if last else residual - operator(second, shift)
+    residual = right
+    x = change = lax.optimization_barrier((2 / 3) * inverse * right)
+    for k in range(2, SMOOTHING_STEPS + 1):
+        residual = lax.optimization_barrier(residual - operator(change, shift))
+        change = lax.optimization_barrier(((2 * k - 3) * change + (4 * k - 2) * inverse * residual) / (2 * k + 1))
+        x = x + change
+    return x, residual if last else residual - operator(change, shift)
 
 
 def multigrid(operator: Elliptic, gathered_cells: int = GATHERED_CELLS) -> Multigrid:

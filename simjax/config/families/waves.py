@@ -137,9 +137,12 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         sides = (boundary.lower.kind, boundary.upper.kind)
         needed = physics.layer_cells * sides.count("absorbing")
         if needed >= grid.shape[axis]:
-            yield "physics.layer_cells", (
-                f"physics.layer_cells = {physics.layer_cells}: grid.shape[{axis}]={grid.shape[axis]} leaves nothing "
-                f"between the layers along {AXES[axis]}; use more than {needed} cells or a smaller physics.layer_cells"
+            yield (
+                "physics.layer_cells",
+                (
+                    f"physics.layer_cells = {physics.layer_cells}: grid.shape[{axis}]={grid.shape[axis]} leaves nothing "
+                    f"between the layers along {AXES[axis]}; use more than {needed} cells or a smaller physics.layer_cells"
+                ),
             )
     for number, source in enumerate(physics.sources):
         path = f"physics.sources[{number}]"
