@@ -27,8 +27,8 @@ from simjax.solvers.krylov import Solution, conjugate_gradient
 GATHERED_CELLS = 4096
 # At most this many cells are solved for directly.
 BOTTOM_CELLS = 128
-# Before and after each correction. Two are up to a tenth faster where k is smooth, but need 23 iterations where it jumps
-# by 1e6 and cells are four times as long as wide.
+# Before and after each correction. Two are up to a tenth faster where k is smooth, but need 23 iterations where it
+# jumps by 1e6 and cells are four times as long as wide.
 SMOOTHING_STEPS = 3
 
 

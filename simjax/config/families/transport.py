@@ -57,13 +57,9 @@ def _check_factor(config: Any) -> Iterator[tuple[str, str]]:
     size = np.abs(np.broadcast_to(formula({**config.parameters, "t": times}), times.shape))
     worst = int(np.argmax(np.where(np.isfinite(size), size, np.inf)))
     if not size[worst] <= 1 + 1e-12:
-        yield (
-            key,
-            (
-                f"{key} = {text!r}: {size[worst]:.4g} in size at t={times[worst]:.4g}, expected at most 1, as steps are "
-                "limited by coefficients.velocity; enlarge that instead"
-            ),
-        )
+        found = f"{size[worst]:.4g} in size at t={times[worst]:.4g}"
+        limit = "expected at most 1, as steps are limited by coefficients.velocity; enlarge that instead"
+        yield key, f"{key} = {text!r}: {found}, {limit}"
 
 
 def _conserved(config: Any) -> tuple[tuple[str, str], ...]:

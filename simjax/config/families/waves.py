@@ -137,13 +137,9 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         sides = (boundary.lower.kind, boundary.upper.kind)
         needed = physics.layer_cells * sides.count("absorbing")
         if needed >= grid.shape[axis]:
-            yield (
-                "physics.layer_cells",
-                (
-                    f"physics.layer_cells = {physics.layer_cells}: grid.shape[{axis}]={grid.shape[axis]} leaves nothing "
-                    f"between the layers along {AXES[axis]}; use more than {needed} cells or a smaller physics.layer_cells"
-                ),
-            )
+            found = f"grid.shape[{axis}]={grid.shape[axis]} leaves nothing between the layers along {AXES[axis]}"
+            use = f"use more than {needed} cells or a smaller physics.layer_cells"
+            yield "physics.layer_cells", f"physics.layer_cells = {physics.layer_cells}: {found}; {use}"
     for number, source in enumerate(physics.sources):
         path = f"physics.sources[{number}]"
         yield from _check_position(f"{path}.position", source.position, grid)
