@@ -11,7 +11,7 @@ _HOMES = {
     "ExplicitModel": "core.model", "Model": "core.model", "Output": "core.model",
     "INTEGRATORS": "integrators.table", "Integrator": "integrators.integrator",
     "Clock": "stepping", "Schedule": "stepping", "Trajectory": "stepping", "advance": "stepping",
-    "simulate": "stepping",
+    "simulate": "stepping", "Binomial": "adjoint.plan", "Budget": "adjoint.plan",
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
     "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",
     "register": "build", "CenteredModel": "models.centered", "SpectralModel": "models.spectral",

@@ -3,20 +3,20 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.adjoint.loop import binomial_scan
+from simjax.adjoint.plan import Binomial, Checkpoint, group_size, plan
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import Model
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, UNPHYSICAL, all_finite
 from simjax.core.varying import steady_carry, vary_like
 from simjax.integrators.integrator import Integrator
-
-Checkpoint = Literal["two_level", "every_step", "none"]
 
 
 class Schedule(eqx.Module):
@@ -209,6 +209,8 @@ def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoin
     def body(carry, _):
         return step(carry), None
 
+    if isinstance(checkpoint, Binomial):
+        return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, states=checkpoint.states)[0]
     if checkpoint == "none":
         # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
         unroll = 2 if integrator.stages == 1 and steps % 2 == 0 else 1
@@ -216,7 +218,7 @@ def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoin
     body = jax.checkpoint(body, prevent_cse=False)
     if checkpoint == "every_step":
         return lax.scan(body, carry, None, length=steps)[0]
-    inner = _group_size(steps)
+    inner = group_size(steps)
     groups, rest = divmod(steps, inner)
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
@@ -225,13 +227,6 @@ def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoin
 
     carry = lax.scan(group, carry, None, length=groups)[0]
     return lax.scan(body, carry, None, length=rest)[0] if rest else carry
-
-
-def _group_size(steps: int) -> int:
-    """About the square root of `steps`; a divisor of it if one is near, so that the step is traced once."""
-    root = max(1, math.isqrt(steps))
-    near = [d for d in range(max(1, root // 2), 2 * root + 1) if steps % d == 0]
-    return min(near, key=lambda d: abs(d - root)) if near else root
 
 
 def simulate(
@@ -250,7 +245,9 @@ def simulate(
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
         checkpoint: what reverse mode keeps. "two_level": about the square root of the steps of a frame, and one
             state per frame, each step recomputed from its beginning; "every_step": each step's beginning;
-            "none": every intermediate value. It changes nothing in a forward run.
+            "none": every intermediate value; `Binomial(states)`: that many states, for the fewest steps computed
+            again, without forward mode; `Budget(bytes)`: the cheapest of these that fits, logged. It changes nothing
+            in a forward run. `adjoint.plan.plan` tells memory and cost beforehand.
 
     Returns:
         A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
@@ -258,12 +255,16 @@ def simulate(
     """
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
+    # Shapes are those of this device's blocks.
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state, start)))
+    chosen = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
+    within = Binomial(chosen.step_states) if chosen.policy == "binomial" else chosen.policy
 
-    def frame(carry, _):
+    def frame(carry, _=None):
         state, clock = carry
         until = clock.frame + 1
         state, clock = advance(
-            model, integrator, params, state, clock, schedule, steps=schedule.steps, until=until, checkpoint=checkpoint
+            model, integrator, params, state, clock, schedule, steps=schedule.steps, until=until, checkpoint=within
         )  # fmt: skip
         # Where a fault stopped the frame, it is the reason; the number of steps is not.
         unfinished = (clock.frame < until) & (clock.status == OK)
@@ -272,8 +273,11 @@ def simulate(
         observed = None if observe is None else observe(time_of(clock, schedule), state, params)
         return (state, clock), observed
 
-    if checkpoint == "two_level":
+    _, begin = steady_carry(lambda carry: frame(carry)[0], (state, start))
+    if chosen.policy == "binomial" and frames > 1:
+        (state, end), observed = binomial_scan(frame, begin, length=frames, states=chosen.frame_states)
+        return Trajectory(state, end, observed)
+    if chosen.policy == "two_level" and frames > 1:
         frame = jax.checkpoint(frame, prevent_cse=False)
-    _, begin = steady_carry(lambda carry: frame(carry, None)[0], (state, start))
     (state, end), observed = lax.scan(frame, begin, None, length=frames)
     return Trajectory(state, end, observed)

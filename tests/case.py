@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simjax.adjoint.plan import Checkpoint
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.core.grid import Grid
@@ -19,8 +20,12 @@ PERIODIC = (PeriodicSide(), PeriodicSide())
 # Compiler options. PLAIN leaves machine code as it is written: without fused multiply-adds, which round once where a
 # product and a sum round twice, and which the optimiser forms in one loop and not in another. QUICK is for programs
 # that take longer to compile than to run.
-PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-QUICK = PLAIN | ({"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {})
+EMITTERS = "xla_cpu_use_fusion_emitters"
+OLD = jax.__version_info__ < (0, 11)
+PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True} | (
+    {EMITTERS: True} if OLD else {}
+)
+QUICK = PLAIN | ({EMITTERS: False} if OLD else {})
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Case:
     initial: Callable[[Model, Any], Any]
     integrator: str
     schedule: Schedule
-    checkpoint: str = "every_step"
+    checkpoint: Checkpoint = "every_step"
     frames: int = 2
     cuts: bool = True
     partitioned: bool = True

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
+from simjax.adjoint.plan import Binomial
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
 from simjax.core.grid import Grid
 from simjax.models import advection_diffusion, incompressible
@@ -74,7 +75,7 @@ CASES = (
     ),
     Case(
         "advection-2d-walls", _plane, _advection_diffusion([(_heated, _fluxed), (_fluxed, _still)], "upwind"),
-        _transport(0.8, -0.5), spot, "midpoint", _fixed,
+        _transport(0.8, -0.5), spot, "midpoint", _fixed, checkpoint=Binomial(2),
     ),
     Case(
         "advection-3d-walls", _box, _advection_diffusion([(_heated, _slip), PERIODIC, (_fluxed, _still)], "central"),
@@ -87,7 +88,7 @@ CASES = (
     Case(
         "flow-2d-walls", _plane,
         _incompressible([(_still, _slip), (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
-        _flow, swirl, "euler", _courant,
+        _flow, swirl, "euler", _courant, checkpoint=Binomial(3),
     ),
     Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
+from simjax.adjoint.plan import Binomial
 from simjax.core.grid import CENTER, Grid
 from simjax.models.random_forcing import Band
 from simjax.models.spectral_flow import Params
@@ -40,7 +41,7 @@ CASES = (
     Case(
         "spectral-vorticity-2d", _plane,
         lambda domain: Vorticity(domain, [PERIODIC] * 2, (stirring, None), band=Band(1.5, 3.2)),
-        _params, _velocity, "etdrk2", Schedule(0.05, dt=0.025), checkpoint="two_level", weighed=observed,
+        _params, _velocity, "etdrk2", Schedule(0.05, dt=0.025), checkpoint=Binomial(2), weighed=observed,
     ),
     Case(
         "spectral-vorticity-2d-courant", _plane, lambda domain: Vorticity(domain, [PERIODIC] * 2, (stirring, None)),

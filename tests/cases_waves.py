@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
+from simjax.adjoint.plan import Binomial
 from simjax.core.boundary import SlipWall
 from simjax.core.grid import Grid
 from simjax.models import acoustic, maxwell
@@ -91,6 +92,7 @@ CASES = (
         "acoustic-2d", _plane,
         lambda domain: acoustic.Acoustic(domain, [(_free, _layer), (_layer, _wall)], layer_cells=5),
         _sounding(_plane, (2.2, 0.4), (5.9, 2.9)), rippled, "leapfrog", Schedule(0.1, courant=0.5, max_steps=4),
+        checkpoint=Binomial(2),
     ),
     Case(
         "acoustic-3d", _box, lambda domain: acoustic.Acoustic(domain, [PERIODIC] * 3, order=4),

@@ -8,38 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from case import PLAIN
+from ordinary import Ordinary
 
-from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.core.model import ExplicitModel
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED
 from simjax.integrators.runge_kutta import INTEGRATORS
 from simjax.stepping import Clock, Schedule, advance, simulate, time_of
-
-
-class Ordinary(ExplicitModel):
-    """Ordinary differential equations as a model: one cell holds the state."""
-
-    domain: Domain
-
-    def __init__(self):
-        self.domain = Domain(Grid((1,)))
-
-    def stable_dt(self, state, params):
-        return jnp.asarray(0.1)
-
-    def outputs(self):
-        return ()
-
-    def observe(self, t, state, params):
-        return {}
-
-    def component_layouts(self):
-        return {}
-
-    def state_from(self, fields, params):
-        return fields
 
 
 class Coupled(Ordinary):

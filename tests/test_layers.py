@@ -21,8 +21,8 @@ LAYERS = (
     ("kernels",),
     ("ops",),
     ("core.model", "solvers", "particles"),
-    ("models", "integrators"),
-    ("stepping", "parallel", "adjoint"),
+    ("models", "integrators", "adjoint"),
+    ("stepping", "parallel"),
     ("inverse", "io"),
 )
 
