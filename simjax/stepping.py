@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.adjoint.loop import binomial_scan
-from simjax.adjoint.plan import Binomial, Checkpoint, group_size, plan
+from simjax.adjoint.plan import Binomial, Checkpoint, Policy, group_size, plan
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import Model
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, UNPHYSICAL, all_finite
@@ -118,7 +118,7 @@ def time_of(clock: Clock, schedule: Schedule) -> Array:
 
 def advance(
     model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule,
-    *, steps: int, until, checkpoint: Checkpoint = "none",
+    *, steps: int, until, checkpoint: Policy | Binomial = "none",
 ):  # fmt: skip
     """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
 
@@ -202,7 +202,7 @@ def _tick(clock: Clock, dt: Array, completes: Array) -> Clock:
     )
 
 
-def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoint: Checkpoint):
+def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoint: Policy | Binomial):
     """`step` applied `steps` times; what reverse mode stores is set by `checkpoint`."""
     step, carry = steady_carry(step, carry)
 
@@ -246,8 +246,8 @@ def simulate(
         checkpoint: what reverse mode keeps. "two_level": about the square root of the steps of a frame, and one
             state per frame, each step recomputed from its beginning; "every_step": each step's beginning;
             "none": every intermediate value; `Binomial(states)`: that many states, for the fewest steps computed
-            again, without forward mode; `Budget(bytes)`: the cheapest of these that fits, logged. It changes nothing
-            in a forward run. `adjoint.plan.plan` tells memory and cost beforehand.
+            again, without forward mode; `Budget(bytes)`: every step if that fits, else as many as do, logged. It
+            changes nothing in a forward run. `adjoint.plan.plan` tells memory and cost beforehand.
 
     Returns:
         A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is

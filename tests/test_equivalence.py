@@ -38,7 +38,7 @@ EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startsw
 
 
 # Compiled for every layout and differentiated, all cases take a quarter of an hour: of the later families in 1-D and
-# 2-D the first layout, the ensemble and the observations are in every run of the tests, the rest with the slow ones.
+# 2-D the first layout and the observations are in every run of the tests, the rest with the slow ones.
 def marked(case, usual):
     """Marks of a test of `case` that is, or is not, among the `usual` ones."""
     usual = usual and case.grid.ndim < 3 and case.name != "gas-1d-atmosphere"
@@ -119,7 +119,7 @@ def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout
     assert_same_run(differentiated(run)(case.params(), undecomposed(case)[1]), reference(case, 0))
 
 
-@each(CASES, usual=True)
+@each(CASES, usual=False)
 def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
     mesh = make_mesh({"ensemble": 2, **(SPACE[case.grid.ndim] if case.cuts else {})})
     domain = decompose(case.grid, mesh)

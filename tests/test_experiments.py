@@ -20,7 +20,13 @@ def small(name):
     return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]
 
 
-@pytest.mark.parametrize("name", NAMES)
+# These compile for several seconds.
+LONG = ("shock_bubble", "taylor_green_3d", "turbulence_3d")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in NAMES]
+)
 def test_experiment_runs_writes_and_reads_back(name, tmp_path):
     result = sj.load(name, overrides=[*small(name), f"output.root={tmp_path}", "output.animation=false"]).run()
     assert result.exit_code == 0

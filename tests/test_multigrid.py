@@ -223,7 +223,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("gathered_cells", [0, 4096])
+@pytest.mark.parametrize("gathered_cells", [pytest.param(0, marks=pytest.mark.slow), 4096])
 @pytest.mark.parametrize(
     ("shape", "sizes"), [(shape, sizes) for shape, meshes in LAYOUTS.items() for sizes in meshes], ids=str
 )

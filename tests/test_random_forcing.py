@@ -62,6 +62,7 @@ def test_energy_is_fed_at_the_given_rate(build, components):
     assert np.all(np.abs(share[inside] - 1) < 5 / np.sqrt(kicks)), share[inside]
 
 
+@pytest.mark.slow
 def test_noise_belongs_to_real_fields_without_divergence():
     for model in (plane(), box()):
         ndim = model.domain.grid.ndim

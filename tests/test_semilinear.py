@@ -61,6 +61,7 @@ def fields_after(kind, params, options, grid, axis):
     return run(model, params, sample(model, **formulas), 0.03, 0.01)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, changes, options, axes", ALONG, ids=[case[0].__name__ for case in ALONG])
 def test_waves_along_each_axis_are_those_in_one_dimension(kind, changes, options, axes):
     params = Params(jnp.asarray(-1.2)) if changes is None else numbers(kind, **changes)

@@ -116,6 +116,7 @@ def test_truncated_inviscid_flow_conserves_energy_and_helicity():
     assert np.all(losses[1] < losses[0] / 6.5), losses
 
 
+@pytest.mark.slow
 def test_two_dimensional_flow_is_that_of_the_vorticity_equation():
     flat = Vorticity(Domain(Grid((12, 12), upper=(TWO_PI,) * 2)))
     deep = box((12, 12, 4))
@@ -155,6 +156,7 @@ def taylor_green(n, dt, end):
     return 0.125 * np.arange(1, frames + 1), {name: np.asarray(v) for name, v in seen.items()}
 
 
+@pytest.mark.slow
 def test_taylor_green_vortex_before_its_peak():
     """Energy and dissipation at t = 1 and 2 of converged runs at 48^3 and 64^3."""
     times, seen = taylor_green(24, 0.0625, 2)

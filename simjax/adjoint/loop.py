@@ -16,10 +16,10 @@ Leaves = list[Array]
 def binomial_scan(body: Callable, carry, *, length: int, states: int):
     """`lax.scan(lambda carry, _: body(carry), carry, length=length)`, storing only `states` carries for reverse mode.
 
-    Steps are advanced again in the order that needs the fewest (`adjoint.schedule`). Cost and size of the compiled
-    program do not depend on `length`. `body` may close over traced values; gradients reach them. Forward over reverse
-    mode works; there is neither forward mode alone nor reverse over reverse. A closed-over value that is the same on
-    all devices has its gradient summed over them in every step: cast it with `vary_like` beforehand.
+    Steps are advanced again in the order that needs the fewest (`adjoint.schedule`). The size of the compiled program
+    does not depend on `length`. `body` may close over traced values; gradients reach them. Forward over reverse mode
+    works; there is neither forward mode alone nor reverse over reverse. A closed-over value that is the same on all
+    devices has its gradient summed over them in every step: cast it with `vary_like` beforehand.
     """
     _, carry = steady_carry(lambda c: body(c)[0], carry)
     leaves, tree = jax.tree.flatten(carry)
