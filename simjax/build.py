@@ -93,7 +93,7 @@ Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
 
 def build_model(config: Config, domain: Domain, values: Values, files: Files) -> tuple[Model, Any]:
     """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics."""
-    return _assemble(config, domain, values, _coefficients(config, domain, values, files.get("coefficients", {})))
+    return _assemble(config, domain, values, coefficient_fields(config, domain, values, files.get("coefficients", {})))
 
 
 def describe_model(config: Config, domain: Domain) -> tuple[Model, Any]:
@@ -116,8 +116,8 @@ def _assemble(config: Config, domain: Domain, values: Values, coefficients) -> t
     return BUILDERS[config.model](config, domain, sides, values, coefficients)
 
 
-def _coefficients(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:
-    """This block's coefficient fields."""
+def coefficient_fields(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:
+    """This block's coefficients, components by field; `files` are those that came from files."""
     dtype, ndim = jnp.dtype(config.precision), domain.grid.ndim
     result = {}
     for field in config.schema.coefficients:
@@ -214,7 +214,18 @@ def initial_state(
     files: Mapping[str, tuple[Array, ...]],
     dtype,
 ):
-    """This block's initial state, walls imposed and constraints satisfied.
+    """This block's initial state, walls imposed and constraints satisfied; arguments as of `initial_fields`."""
+    fields = initial_fields(config, model, values, member, files, dtype)
+    start = jnp.zeros((), dtype)
+    # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
+    once = model.constrain(start, start, model.state_from(fields, params), params)
+    return model.constrain(start, start, once, params)
+
+
+def initial_fields(
+    config: Config, model: Model, values: Values, member, files: Mapping[str, tuple[Array, ...]], dtype
+) -> dict[str, tuple[Array, ...]]:
+    """This block's initial fields as they are given, components by field.
 
     Args:
         values: named numbers; member: this ensemble member's index (its noise differs from the others').
@@ -230,10 +241,7 @@ def initial_state(
             fields[name] = _evaluate(config, model.domain, formulas, offsets, values, dtype, member)
         else:
             fields[name] = tuple(component.astype(dtype) for component in files[name])
-    start = jnp.zeros((), dtype)
-    # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
-    once = model.constrain(start, start, model.state_from(fields, params), params)
-    return model.constrain(start, start, once, params)
+    return fields
 
 
 def _noise(config: Config, domain: Domain, coordinates: tuple[Array, ...], member, component: int) -> Callable:

@@ -1,0 +1,199 @@
+"""A configured run as one differentiable function of its numbers and fields, on any mesh."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.adjoint.plan import Checkpoint
+from simjax.build import (
+    build_model,
+    coefficient_fields,
+    describe_model,
+    initial_fields,
+    initial_state,
+    named_values,
+    plan_frames,
+    read_files,
+)
+from simjax.config import Config, FileSource
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES, Grid
+from simjax.core.varying import vary_like
+from simjax.integrators.table import INTEGRATORS
+from simjax.parallel import decompose, distribute, make_mesh, shardings
+from simjax.stepping import Schedule, Trajectory, simulate
+
+SECTIONS = ("initial", "coefficients")
+Fields = Mapping[str, Mapping[str, tuple[Array, ...]]]
+"""Section -> field -> components."""
+
+# Of the steps that the initial state asks for in a frame: room for a flow that becomes faster.
+COURANT_ROOM = 1.5
+
+
+class Rollout:
+    """The run of a configuration as a function `run(values, fields)` of this device's blocks, to be distributed.
+
+    `values` are all its numbers by name, scalars; `fields` are those that are given as arrays instead of by formulas:
+    section ("initial", "coefficients") -> field -> components. What the configuration says that they are,
+    `start_values` and `start_fields` tell. A frame is `time.output_every`.
+
+    Args:
+        config: a configuration without an ensemble.
+        sizes: devices per mesh axis, in place of the configuration's.
+        given: paths such as "initial.velocity" or "coefficients.diffusivity" of fields to be given as arrays.
+        checkpoint: what reverse mode keeps, as of `simulate`.
+
+    Raises:
+        ConfigurationError: a path that is no field, an ensemble, or an end between two output times.
+    """
+
+    def __init__(
+        self, config: Config, *, sizes: Mapping[str, int] | None = None, given: Sequence[str] = (),
+        checkpoint: Checkpoint = "two_level",
+    ):  # fmt: skip
+        if config.ensemble.size > 1 or config.ensemble.vary:
+            raise ConfigurationError("ensemble: expected one member, as a gradient is that of one run; leave it out.")
+        self.config, self.checkpoint = config, checkpoint
+        self.dtype = jnp.dtype(config.precision)
+        self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
+        sizes = {name: getattr(config.mesh, name) for name in AXES} if sizes is None else sizes
+        self.mesh = make_mesh(sizes)
+        self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap)
+        self.model, _ = describe_model(config, self.domain)
+        self.integrator = INTEGRATORS[config.time.integrator]
+        files, self.notes = read_files(config, self.grid)
+        self._files = jax.tree.map(lambda u: u.astype(self.dtype), files)
+        self._counts = _component_counts(config, self.model)
+        self._taken = self._with_given(given)
+        self.schedule, self.frames = self._planned()
+
+    # ------------------------------------------------------------------ what the configuration says
+
+    def start_values(self) -> dict[str, np.ndarray]:
+        """Every number by name, in the run's precision."""
+        return {name: np.asarray(value, self.dtype) for name, value in named_values(self.config).items()}
+
+    def start_fields(self) -> Fields:
+        """The given fields and those from files as the configuration has them, whole, placed on the mesh."""
+
+        def evaluate(values, files):
+            model, _ = build_model(self.config, self.domain, values, files)
+            found = {
+                "initial": initial_fields(self.config, model, values, 0, files["initial"], self.dtype),
+                "coefficients": coefficient_fields(self.config, self.domain, values, files["coefficients"]),
+            }
+            return {section: {name: found[section][name] for name in specs[section]} for section in SECTIONS}
+
+        specs = self.field_specs()
+        return self._distributed(evaluate, specs)(self.start_values(), self._placed_files())
+
+    def field_specs(self) -> dict[str, dict[str, tuple[PartitionSpec, ...]]]:
+        """The partition of `fields`."""
+        return {
+            section: {
+                name: (self.domain.spec(),) * self._counts[section, name]
+                for name, source in getattr(self._taken, section).items()
+                if isinstance(source, FileSource)
+            }
+            for section in SECTIONS
+        }
+
+    def times(self) -> np.ndarray:
+        """`(frames + 1,)`: the start and the end of every frame."""
+        return self.schedule.start + np.arange(self.frames + 1) * self.schedule.interval
+
+    # ------------------------------------------------------------------ the run
+
+    def run(self, values, fields: Fields, observe: Callable | None = None) -> tuple[Trajectory, Any]:
+        """All frames, from this device's blocks.
+
+        `observe(model, t, state, params)` gives what is recorded at the end of each frame; the second result is what
+        it gives at the start.
+        """
+        model, params = build_model(self._taken, self.domain, values, fields)
+        state = initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
+        # Cast here, numbers inside walls and forces have their gradients summed over devices once, not in each step.
+        values = vary_like(values, state)
+        model, params = build_model(self._taken, self.domain, values, fields)
+
+        def watch(t, state, params):
+            return None if observe is None else observe(model, t, state, params)
+
+        trajectory = simulate(
+            model, self.integrator, params, state, self.schedule,
+            frames=self.frames, observe=watch, checkpoint=self.checkpoint,
+        )  # fmt: skip
+        start = jnp.asarray(self.schedule.start, self.dtype)
+        return trajectory, watch(start, state, vary_like(params, state))
+
+    # ------------------------------------------------------------------ making it
+
+    def _with_given(self, given: Sequence[str]) -> Config:
+        """The configuration with the `given` fields in the place of their formulas."""
+        sections = {section: dict(getattr(self.config, section)) for section in SECTIONS}
+        for path in given:
+            section, _, name = path.partition(".")
+            if (section, name) not in self._counts:
+                known = ", ".join(".".join(pair) for pair in self._counts)
+                raise ConfigurationError(f"{path}: expected a field of the run; there are {known or 'none'}.")
+            variables = (name,) * self._counts[section, name]
+            sections[section][name] = FileSource(Path(), variables)
+        return dataclasses.replace(self.config, **sections)
+
+    def _planned(self) -> tuple[Schedule, int]:
+        plan = plan_frames(self.config, 1 if self.config.time.dt is not None else self._courant_steps())
+        if plan.tail is not None or plan.whole == 0:
+            time = self.config.time
+            whole = max(1, round(time.end / time.output_every)) * time.output_every
+            raise ConfigurationError(
+                f"time.end={time.end:g}: expected a multiple of time.output_every={time.output_every:g} where a run is "
+                f"differentiated; write time.end={whole:g}."
+            )
+        return plan.schedule, plan.whole
+
+    def _courant_steps(self) -> int:
+        """Steps that a frame may take, from the stable step of the initial state."""
+        time = self.config.time
+        assert time.courant is not None
+        longest = time.courant * self.stable_dt()
+        every = min(time.output_every, time.end)
+        return math.ceil(COURANT_ROOM * every / longest) + 2 if math.isfinite(longest) else 2
+
+    def stable_dt(self) -> float:
+        """The stable step of the initial state at Courant number one."""
+
+        def limit(values, files):
+            model, params = build_model(self.config, self.domain, values, files)
+            state = initial_state(self.config, model, params, values, 0, files["initial"], self.dtype)
+            return self.domain.min(self.integrator.stable_dt(model, state, vary_like(params, state)))
+
+        return float(self._distributed(limit, PartitionSpec())(self.start_values(), self._placed_files()))
+
+    def _distributed(self, function: Callable, results) -> Callable:
+        """`function(values, files)` on the mesh."""
+        specs = PartitionSpec(), jax.tree.map(lambda _: self.domain.spec(), self._files)
+        return distribute(function, self.mesh, in_specs=specs, out_specs=results)
+
+    def _placed_files(self):
+        specs = jax.tree.map(lambda _: self.domain.spec(), self._files)
+        return jax.tree.map(jax.device_put, self._files, shardings(self.mesh, specs))
+
+
+def _component_counts(config: Config, model) -> dict[tuple[str, str], int]:
+    """Number of components of every field that the configuration gives: (section, name) -> count."""
+    layouts = model.component_layouts()
+    counts = {("initial", name): len(layouts[name]) for name in layouts if name in config.initial}
+    for field in config.schema.coefficients:
+        if field.name in config.coefficients:
+            source = config.coefficients[field.name]
+            counts["coefficients", field.name] = len(source if isinstance(source, tuple) else source.variables)
+    return counts
