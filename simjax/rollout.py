@@ -147,7 +147,8 @@ class Rollout:
                 raise ConfigurationError(f"{path}: expected a field of the run; there are {known or 'none'}.")
             variables = (name,) * self._counts[section, name]
             sections[section][name] = FileSource(Path(), variables)
-        return dataclasses.replace(self.config, **sections)
+        initial, coefficients = (sections[section] for section in SECTIONS)
+        return dataclasses.replace(self.config, initial=initial, coefficients=coefficients)
 
     def _planned(self) -> tuple[Schedule, int]:
         plan = plan_frames(self.config, 1 if self.config.time.dt is not None else self._courant_steps())

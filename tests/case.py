@@ -19,7 +19,9 @@ from simjax.stepping import Schedule, simulate, time_of
 PERIODIC = (PeriodicSide(), PeriodicSide())
 # Compiler options. PLAIN leaves machine code as it is written: without fused multiply-adds, which round once where a
 # product and a sum round twice, and which the optimiser forms in one loop and not in another. QUICK is for programs
-# that take longer to compile than to run.
+# that take longer to compile than to run. conftest.py turns the fusion emitters of jax before 0.11 off, and without
+# them products and sums are contracted, at any level of optimisation, in one module and not in another. PLAIN turns
+# them on again, as its results are compared bit for bit; those of QUICK are compared to a tolerance.
 EMITTERS = "xla_cpu_use_fusion_emitters"
 OLD = jax.__version_info__ < (0, 11)
 PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True} | (

@@ -110,6 +110,7 @@ def test_gradients_are_those_of_a_scan(states):
     # The same operations; sums over 23 steps may be fused, and so rounded, otherwise.
     assert float(value) == pytest.approx(float(wanted), rel=1e-14)
     for a, b in zip(slopes, wanted_slopes, strict=True):
+        assert np.all(np.abs(b) > 1e-3)
         np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
@@ -119,6 +120,9 @@ def test_hessian_products_are_those_of_a_scan():
         return jax.jit(lambda *a: jax.jvp(slope, a, (jnp.asarray(1.0), jnp.linspace(1.0, -1.0, 5)))[1])(*ARGUMENTS)
 
     for a, b in zip(product(stored(4)), product(plain), strict=True):
+        assert np.all(np.abs(b) > 1)
+        # The same operations, rounded otherwise: sums of 23 steps' second derivatives, of either sign and each of some
+        # thirty roundings.
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 

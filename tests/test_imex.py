@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ordinary import WithoutSpace
 
 from simjax.core.domain import Domain
 from simjax.core.grid import Grid
@@ -13,7 +14,7 @@ from simjax.integrators.imex import INTEGRATORS
 each = pytest.mark.parametrize("name", INTEGRATORS)
 
 
-class Stiff(SemiImplicitModel):
+class Stiff(WithoutSpace, SemiImplicitModel):
     """(u, v)' = explicit (v u, -u^2 + 2 u cos t) + implicit rate (v - u, u - v); `params` is the rate."""
 
     domain: Domain
@@ -38,18 +39,6 @@ class Stiff(SemiImplicitModel):
 
     def stable_dt(self, state, params):
         return 1 / (2 + 2 * params)
-
-    def outputs(self):
-        return ()
-
-    def observe(self, t, state, params):
-        return {}
-
-    def component_layouts(self):
-        return {}
-
-    def state_from(self, fields, params):
-        return fields
 
 
 class Modes(Stiff, SemilinearModel):

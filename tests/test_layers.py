@@ -32,7 +32,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 # The run around the library. Its modules may use each other in any order that has no cycle.
-TOP = _words("config builders build noise programs pacing record verdicts simulation progress runtime run formula rollout certify inversion")
+TOP = _words(
+    "config builders build noise programs pacing record verdicts simulation progress runtime run formula rollout "
+    "certify inversion"
+)
 
 COLLECTIVES = _words(
     "ppermute pshuffle psum pmean pmax pmin psum_scatter all_gather all_to_all ragged_all_to_all axis_index axis_size "

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
+from ordinary import WithoutSpace
 
 from simjax.core.domain import Domain
 from simjax.core.grid import Grid
@@ -26,7 +27,7 @@ class State(eqx.Module):
     lag: jax.Array
 
 
-class Pendulum(SplitModel):
+class Pendulum(WithoutSpace, SplitModel):
     """x' = v, v' = -sin x + push cos t."""
 
     domain: Domain
@@ -48,18 +49,6 @@ class Pendulum(SplitModel):
     def stable_dt(self, state, params):
         """Shrinks with the speed, so that steps under a Courant number differ."""
         return 0.1 / (1 + state.velocity**2)
-
-    def outputs(self):
-        return ()
-
-    def observe(self, t, state, params):
-        return {}
-
-    def component_layouts(self):
-        return {}
-
-    def state_from(self, fields, params):
-        return fields
 
 
 class Oscillator(Pendulum):

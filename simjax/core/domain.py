@@ -241,12 +241,24 @@ class Domain(eqx.Module):
                 field = lax.dynamic_slice_in_dim(field, start, n, axis=field.ndim + axis - self.grid.ndim)
         return field
 
+    def reflect(self, field: Array, axis: int) -> Array:
+        """The field mirrored at the middle of `axis`: cell n - 1 - i in the place of cell i."""
+        field = lax.rev(field, (field.ndim + axis - self.grid.ndim,))
+        entry = self.split[axis]
+        if entry is None:
+            return field
+        name, count = entry
+        return lax.ppermute(field, name, [(k, count - 1 - k) for k in range(count)])
+
     # ------------------------------------------------------------------ reductions
+
+    def total(self, partial):
+        """Sum over the blocks of what each has added up of its own cells: an array (or a tree), entry by entry."""
+        return lax.psum(partial, self.names) if self.names else partial
 
     def sum(self, field) -> Array:
         """Sum of a field (or a tree of fields) over the whole grid."""
-        total = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(field))
-        return lax.psum(total, self.names) if self.names else jnp.asarray(total)
+        return self.total(jnp.asarray(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(field))))
 
     def mean(self, field: Array) -> Array:
         """Mean of a field over the whole grid."""
