@@ -1,6 +1,7 @@
 """The implicit diffusion solve: few iterations at any size, the same on every mesh, implicit derivatives."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -136,9 +137,9 @@ def test_few_iterations_at_any_size(shape, diffusivity):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "diffusivity"),
-    [(shape, diffusivity) for shape in ((64, 64), (256, 256), (32,) * 3, (64,) * 3) for diffusivity in (chessboard, rough)],
+    [*itertools.product([(64, 64), (256, 256), (32, 32, 32), (64, 64, 64)], [chessboard, rough])],
     ids=lambda v: getattr(v, "__name__", str(v)),
-)  # fmt: skip
+)
 def test_iterations_where_coarse_cells_average_over_jumps(shape, diffusivity):
     """As above, with coefficients that no coarse grid resolves."""
     grid = Grid(shape)
