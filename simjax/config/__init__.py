@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from simjax.config.ensemble import sample_members
+from simjax.config.inverse import InverseConfig, ObservationConfig, ShootingConfig, SolverConfig, UnknownConfig
 from simjax.config.locate import Experiment, conf_folder, config_folders, list_experiments
 from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS, parameter_values
@@ -23,7 +24,12 @@ __all__ = [
     "FieldSchema",
     "FieldSource",
     "FileSource",
+    "InverseConfig",
     "ModelSchema",
+    "ObservationConfig",
+    "ShootingConfig",
+    "SolverConfig",
+    "UnknownConfig",
     "Variation",
     "Wall",
     "compose",

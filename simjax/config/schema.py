@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from simjax.config.inverse import InverseConfig
 from simjax.config.kinds import Choice, Flag, Integer, ListOf, Nested, Real, Table, Text, entry
 from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS
@@ -176,6 +177,7 @@ class Config:
     mapping: Mapping[str, Any] = field(repr=False, compare=False, default_factory=dict)
     overrides: tuple[str, ...] = field(compare=False, default=())
     description: str = field(compare=False, default="")
+    inverse: InverseConfig | None = None
 
     @property
     def schema(self) -> ModelSchema:
