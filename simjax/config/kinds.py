@@ -41,20 +41,30 @@ def entry(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str =
 def read_section(cls: type[Section], path: str, value: Any, problems: Problems) -> Section | None:
     """Fill dataclass `cls` from a mapping: unknown keys, missing keys and wrong values are all told."""
     before = len(problems)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    values = read_entries(cls, path, value, problems)
+    return cls(**values) if len(problems) == before else None
+
+
+def read_entries(cls: type, path: str, value: Any, problems: Problems) -> dict[str, Any]:
+    """The fields of dataclass `cls` from a mapping, None for each that cannot be read, after telling why not."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
     if value is None:
         value = {}
     if not isinstance(value, Mapping):
         problems.add(path, value, f"keys with values: {', '.join(fields)}")
-        return None
+        return dict.fromkeys(fields)
     meant = {problems.unknown(path, key, fields) for key in value if key not in fields}
     values = {}
     for name, field in fields.items():
         if name in value:
             values[name] = field.metadata["kind"].read(join(path, name), value[name], problems)
-        elif field.default is dataclasses.MISSING and name not in meant:
-            tell_missing(join(path, name), field, problems)
-    return cls(**values) if len(problems) == before else None
+        elif field.default is not dataclasses.MISSING:
+            values[name] = field.default
+        else:
+            values[name] = None
+            if name not in meant:
+                tell_missing(join(path, name), field, problems)
+    return values
 
 
 def tell_missing(path: str, field: dataclasses.Field, problems: Problems) -> None:
@@ -254,7 +264,7 @@ class Table:
 
     def read(self, path: str, value: Any, problems: Problems) -> Mapping | None:
         if value is None:
-            return {}
+            return None if self.optional else {}
         if not isinstance(value, Mapping):
             problems.add(path, value, self.allowed)
             return None
@@ -266,10 +276,41 @@ class Nested:
     """A section of its own dataclass."""
 
     section: type
+    optional: bool = False
 
     @property
     def allowed(self) -> str:
-        return "keys " + ", ".join(field.name for field in dataclasses.fields(self.section))
+        names = ", ".join(field.name for field in dataclasses.fields(self.section))
+        return f"keys {names}{' or null' if self.optional else ''}"
 
     def read(self, path: str, value: Any, problems: Problems) -> Any:
+        if value is None and self.optional:
+            return None
         return read_section(self.section, path, value, problems)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few `words`, or one key of `options` with what stands there: as a pair of name and value (or None)."""
+
+    options: Mapping[str, Kind]
+    words: tuple[str, ...] = ()
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        shapes = (f"{{{name}: {kind.allowed}}}" for name, kind in self.options.items())
+        return f"one of {', '.join([*self.words, *shapes])}{' or null' if self.optional else ''}"
+
+    def read(self, path: str, value: Any, problems: Problems) -> tuple[str, Any] | None:
+        if value is None and self.optional:
+            return None
+        if isinstance(value, str) and value in self.words:
+            return value, None
+        name = next(iter(value)) if isinstance(value, Mapping) and len(value) == 1 else value
+        if not isinstance(value, Mapping) or not isinstance(name, str) or name not in self.options:
+            close = closest(str(name), [*self.words, *self.options])
+            problems.add(path, value, self.allowed, f"did you mean '{close}'?" if close and close != name else "")
+            return None
+        read = self.options[name].read(join(path, name), value[name], problems)
+        return None if read is None else (name, read)

@@ -105,13 +105,17 @@ class ModelSchema:
             if isinstance(field.metadata["kind"], Real)
         }
 
-    def formula_names(self, ndim: int) -> tuple[str, ...]:
-        """Names of the physics in formulas: parameters, and `key_x`, ... of a key with a number per axis."""
-        names: list[str] = []
+    def numbers(self, ndim: int) -> dict[str, Real]:
+        """Real numbers of the physics by their names in formulas: parameters, and `key_x`, ... of a key per axis."""
+        kinds: dict[str, Real] = {}
         for field in dataclasses.fields(self.physics):
             kind = field.metadata["kind"]
-            if isinstance(kind, ListOf) and kind.per_axis:
-                names += [f"{field.name}_{axis}" for axis in AXES[:ndim]]
+            if isinstance(kind, ListOf) and kind.per_axis and isinstance(kind.element, Real):
+                kinds |= {f"{field.name}_{axis}": kind.element for axis in AXES[:ndim]}
             elif isinstance(kind, Real):
-                names.append(field.name)
-        return tuple(names)
+                kinds[field.name] = kind
+        return kinds
+
+    def formula_names(self, ndim: int) -> tuple[str, ...]:
+        """Names of the physics in formulas."""
+        return tuple(self.numbers(ndim))

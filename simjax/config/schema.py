@@ -41,6 +41,13 @@ class TimeConfig:
     courant: float | None = entry(Real(above=0.0, high=10.0, optional=True), None)
     integrator: str = entry(Text(optional=True, described="a scheme of the model"), None)
 
+    @property
+    def frames(self) -> int | None:
+        """How many frames there are to the end; None where there is none or the last one is shorter."""
+        every = min(self.output_every, self.end)
+        count = round(self.end / every) if every > 0.0 else 0
+        return count if count and abs(self.end - count * every) <= 1e-9 * every else None
+
 
 @dataclass(frozen=True)
 class MeshConfig:
@@ -249,3 +256,4 @@ class Keys:
     checkpoint: CheckpointConfig = entry(Nested(CheckpointConfig), CheckpointConfig())
     resume: str | None = entry(Text(optional=True, described="a run's folder or auto"), None)
     limits: LimitsConfig = entry(Nested(LimitsConfig), LimitsConfig())
+    inverse: Mapping[str, Any] | None = entry(Table("unknowns and observations", optional=True), None)

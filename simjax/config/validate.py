@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simjax.config.inverse import InverseConfig
+from simjax.config.inverse_section import read_inverse
 from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
 from simjax.config.locate import input_folders, locate_run_folder
 from simjax.config.model_schema import AXES, ModelSchema
@@ -58,27 +60,26 @@ def validate(
         grid = _check_grid(grid, schema, physics, problems)
     if time is not None:
         time = _check_time(time, schema, problems)
-    sections: dict[str, Any] = {}
+    ensemble = None
+    if schema is not None and keys["ensemble"] is not None:
+        ensemble = _read_ensemble(keys["ensemble"], schema, parameters, keys["mesh"], problems)
+    found = {**keys, "physics": physics, "parameters": parameters, "grid": grid, "time": time, "ensemble": ensemble}
     if schema is not None and ndim is not None:
         names = (*schema.formula_names(ndim), *parameters)
         around = Surroundings(
             schema, ndim, names, folders or input_folders(()), problems, _count_free(schema, keys["initial"] or {})
         )
-        sections = _read_sections(keys, around)
+        found |= _read_sections(keys, around)
+        found["inverse"] = read_inverse(keys, found, around)
         _check_output_fields(keys["output"], around)
     if grid is not None and keys["mesh"] is not None:
         _check_mesh(grid.shape, keys["mesh"], problems)
     output = keys["output"]
     if output is not None and output.folder and locate_run_folder(output.root, output.folder) is None:
         problems.add("output.folder", output.folder, f"a folder below output.root={output.root}")
-    ensemble = None
-    if schema is not None and keys["ensemble"] is not None:
-        ensemble = _read_ensemble(keys["ensemble"], schema, parameters, keys["mesh"], problems)
     problems.raise_if_any()
     assert schema is not None
-    values = {**keys, **sections, "physics": physics, "parameters": parameters, "grid": grid, "time": time}
-    values |= {"model": schema.name, "ensemble": ensemble}
-    config = Config(**values, overrides=tuple(overrides))
+    config = Config(**{**found, "model": schema.name}, overrides=tuple(overrides))
     for path, sentence in schema.check(config):
         problems.say(path, sentence)
     problems.raise_if_any()
@@ -290,6 +291,8 @@ def _plain(value: Any) -> Any:
         plain = {"file": str(value.file), "variable": list(value.variables)}
         optional = {"time": value.time, "member": value.member, "order": _plain(value.order)}
         return plain | {key: item for key, item in optional.items() if item is not None}
+    if isinstance(value, InverseConfig):
+        return _plain(value.as_written())
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

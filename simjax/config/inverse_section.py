@@ -1,0 +1,120 @@
+"""The section `inverse` read as a whole: its keys, and what they ask of the rest of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simjax.config.inverse import WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
+from simjax.config.kinds import Integer, ListOf, Nested, OneOf, Real, Table, entry, read_entries
+from simjax.config.observations import read_observation
+from simjax.config.schema import EnsembleConfig, TimeConfig
+from simjax.config.sections import Surroundings
+from simjax.config.unknowns import find_candidates, read_unknowns
+
+BACKWARDS_ONLY = ("binomial", "budget")
+
+
+@dataclass(frozen=True)
+class UncertaintyKeys:
+    """The section `inverse.uncertainty`."""
+
+    samples: int = entry(Integer(0), 0, about="fields drawn from the posterior")
+
+
+@dataclass(frozen=True)
+class InverseKeys:
+    """The section `inverse` as it is written, before what depends on other sections is read."""
+
+    unknowns: Mapping[str, Any] = entry(Table("keys such as physics.viscosity: {guess: 0.1}"))
+    observations: tuple[Mapping[str, Any], ...] = entry(
+        ListOf(Table("keys such as snapshot and deviation"), 1, noun="observations")
+    )
+    solver: SolverConfig = entry(Nested(SolverConfig), SolverConfig())
+    shooting: ShootingConfig = entry(Nested(ShootingConfig), ShootingConfig())
+    horizons: tuple[float, ...] | None = entry(
+        ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"), None, units="s"
+    )
+    checkpoint: tuple[str, float | None] = entry(
+        OneOf({"binomial": Integer(1), "budget": Real(low=1.0)}, words=("none", "every_step", "two_level")),
+        ("two_level", None),
+        about="what reverse mode keeps: states, or bytes",
+    )
+    uncertainty: UncertaintyKeys = entry(Nested(UncertaintyKeys), UncertaintyKeys())
+
+
+def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surroundings) -> InverseConfig | None:
+    """The inverse problem, if one is posed. `keys`: all sections as written; `found`: what they were read as."""
+    if keys["inverse"] is None:
+        return None
+    problems, before = around.problems, len(around.problems)
+    own = read_entries(InverseKeys, "inverse", keys["inverse"], problems)
+    unknowns = ()
+    if own["unknowns"] is not None:
+        unknowns = read_unknowns(own["unknowns"], find_candidates(keys, found, around), around)
+    observations = [
+        read_observation(f"inverse.observations[{i}]", value, found, around)
+        for i, value in enumerate(own["observations"] or ())
+    ]
+    for path, sentence in _misfits(own, found["time"], found["ensemble"]):
+        problems.say(path, sentence)
+    if len(problems) > before:
+        return None
+    plan, size = own["checkpoint"]
+    return InverseConfig(
+        unknowns=unknowns,
+        observations=tuple(observation for observation in observations if observation is not None),
+        solver=own["solver"],
+        shooting=own["shooting"],
+        horizons=own["horizons"] or (),
+        checkpoint=(plan, int(size or 0)),
+        samples=own["uncertainty"].samples,
+    )
+
+
+def _misfits(
+    own: Mapping[str, Any], time: TimeConfig | None, ensemble: EnsembleConfig | None
+) -> Iterator[tuple[str, str]]:
+    """What does not go together, of the keys that could be read."""
+    solver, plan = own["solver"], own["checkpoint"]
+    if solver is not None and solver.starts > 1 and solver.name not in WITHOUT_LINE_SEARCH:
+        path = "inverse.solver.starts"
+        several = " or ".join(WITHOUT_LINE_SEARCH)
+        yield path, f"{path} = {solver.starts}: expected 1 with {solver.name}; several starts take {several}"
+    if solver is not None and plan is not None and solver.name == "gauss_newton" and plan[0] in BACKWARDS_ONLY:
+        path = "inverse.checkpoint"
+        yield (
+            path,
+            f"{path} = {{{plan[0]}: {plan[1]:g}}}: expected none, every_step or two_level with gauss_newton, which "
+            "also differentiates forwards",
+        )
+    if time is not None:
+        yield from _misfits_in_time(own, time)
+    if ensemble is not None and ensemble.size > 1:
+        path = "ensemble.size"
+        yield path, f"{path} = {ensemble.size}: expected 1 with an inverse problem, which is posed on one run"
+    elif ensemble is not None and ensemble.vary:
+        path = f"ensemble.vary.{ensemble.vary[0].path}"
+        yield path, f"{path}: expected nothing that varies with an inverse problem, which is posed on one run"
+
+
+def _misfits_in_time(own: Mapping[str, Any], time: TimeConfig) -> Iterator[tuple[str, str]]:
+    shooting, horizons = own["shooting"], own["horizons"] or ()
+    if time.frames is None:
+        whole = max(1, round(time.end / time.output_every)) * time.output_every
+        yield (
+            "time.end",
+            f"time.end = {time.end:g}: expected a multiple of time.output_every={time.output_every:g} with an inverse "
+            f"problem, such as {whole:g}",
+        )
+    elif shooting is not None and time.frames % shooting.windows:
+        path = "inverse.shooting.windows"
+        fewer = max(n for n in range(1, min(shooting.windows, time.frames + 1)) if time.frames % n == 0)
+        yield path, f"{path} = {shooting.windows}: expected a divisor of the {time.frames} frames, such as {fewer}"
+    for i, horizon in enumerate(horizons):
+        path = f"inverse.horizons[{i}]"
+        if i and horizon <= horizons[i - 1]:
+            yield path, f"{path} = {horizon:g}: expected a time after horizons[{i - 1}]={horizons[i - 1]:g}"
+        if horizon > time.end:
+            yield path, f"{path} = {horizon:g}: expected a time up to time.end={time.end:g}"

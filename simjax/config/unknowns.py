@@ -1,0 +1,240 @@
+"""The unknowns of an inverse problem: which there can be in a configuration, and how each is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simjax.config.inverse import PRIORS, UnknownConfig
+from simjax.config.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, entry, read_section
+from simjax.config.model_schema import AXES
+from simjax.config.models import parameter_values
+from simjax.config.problems import Problems
+from simjax.config.sections import Surroundings, read_components
+from simjax.formula import Formula
+
+FIELDS = ("initial", "coefficients")
+SECTIONS = ("physics", "parameters", *FIELDS, "modules")
+OF_FIELDS_ONLY = ("smooth", "symmetric")
+NOT_OF_MODULES = ("guess", "positive", "bounds")
+ROOT = "inverse.unknowns"
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A value kept as it is: how it is read depends on what is sought."""
+
+    allowed: str
+
+    def read(self, path: str, value: Any, problems: Problems) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a mirror does to a field."""
+
+    allowed: str = "1 or -1"
+
+    def read(self, path: str, value: Any, problems: Problems) -> float | None:
+        if isinstance(value, bool) or value not in (1, -1):
+            problems.add(path, value, self.allowed)
+            return None
+        return float(value)
+
+
+@dataclass(frozen=True)
+class SymmetricKeys:
+    """A mirror in the middle of an axis."""
+
+    axis: str = entry(Choice(AXES))
+    sign: float = entry(Sign())
+
+
+@dataclass(frozen=True)
+class UnknownKeys:
+    """An unknown as it is written."""
+
+    guess: Any = entry(Unread("a number, a formula, or one formula per component"), None)
+    positive: bool = entry(Flag(), False)
+    bounds: tuple[float, ...] | None = entry(
+        ListOf(Real(formula=True), 2, 2, optional=True, noun="numbers, lower and upper"), None
+    )
+    smooth: float | None = entry(Real(above=0.0, optional=True), None, units="m")
+    symmetric: SymmetricKeys | None = entry(Nested(SymmetricKeys, optional=True), None)
+    scale: float | None = entry(Real(above=0.0, optional=True), None, about="size of the latent unit")
+    prior: tuple[str, Any] | None = entry(
+        OneOf({name: Nested(prior) for name, prior in PRIORS.items()}, optional=True), None
+    )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What may be sought: a number with its range, a field with its number of components, or a learned module.
+
+    given: whether the configuration says what it is. constants: its values there, as far as they are plain numbers.
+    """
+
+    path: str
+    range: Real | None = None
+    components: int = 0
+    given: bool = True
+    constants: tuple[float, ...] = ()
+
+
+def find_candidates(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surroundings) -> dict[str, Candidate]:
+    """Everything that may be sought, by path. `keys`: what was written; `found`: what it was read as."""
+    physics = None if found["physics"] is None else parameter_values(found["physics"])
+    candidates = []
+    for name, kind in around.schema.numbers(around.ndim).items():
+        known = () if physics is None or name not in physics else (physics[name],)
+        candidates.append(Candidate(f"physics.{name}", kind, given=physics is None or bool(known), constants=known))
+    for name, value in found["parameters"].items():
+        constants = (value,) if math.isfinite(value) else ()
+        candidates.append(Candidate(f"parameters.{name}", Real(), constants=constants))
+    for section, fields in (("initial", around.schema.fields), ("coefficients", around.schema.coefficients)):
+        for field in fields:
+            count = len(field.components(around.ndim, around.counts.get(field.name, 0)))
+            given = not field.optional or (keys[section] or {}).get(field.name) is not None
+            source = found[section].get(field.name)
+            numbers = [formula.constant for formula in source] if isinstance(source, tuple) else []
+            constants = tuple(number for number in numbers if number is not None)
+            candidates.append(Candidate(f"{section}.{field.name}", None, count, given, constants))
+    candidates += [Candidate(f"modules.{name}") for name in around.schema.modules]
+    return {candidate.path: candidate for candidate in candidates}
+
+
+def read_unknowns(
+    value: Mapping[str, Any], candidates: Mapping[str, Candidate], around: Surroundings
+) -> tuple[UnknownConfig, ...]:
+    """`inverse.unknowns`, its paths nested or dotted."""
+    if not value:
+        around.problems.say(ROOT, f"{ROOT}: expected at least one, such as {{{next(iter(candidates))}: {{}}}}")
+    unknowns = []
+    for path, options in _by_path(value).items():
+        if path not in candidates:
+            around.problems.unknown(ROOT, path, candidates)
+            continue
+        unknown = _read_unknown(f"{ROOT}.{path}", options, candidates[path], around)
+        if unknown is not None:
+            unknowns.append(unknown)
+    return tuple(unknowns)
+
+
+def _by_path(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What is written nested goes over what is written dotted: the command line writes nested keys."""
+    dotted: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
+    for key, item in value.items():
+        if key in SECTIONS and isinstance(item, Mapping):
+            nested |= {f"{key}.{name}": options for name, options in item.items()}
+        else:
+            dotted[str(key)] = item
+    return _merged(dotted, nested)
+
+
+def _merged(below: Any, above: Any) -> Any:
+    if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
+        return above
+    return {**below, **{key: _merged(below.get(key), item) for key, item in above.items()}}
+
+
+def _read_unknown(where: str, options: Any, candidate: Candidate, around: Surroundings) -> UnknownConfig | None:
+    problems, before = around.problems, len(around.problems)
+    if not candidate.given:
+        problems.say(where, f"{where}: {candidate.path} is not given; write {candidate.path}=... as what it truly is")
+    keys = read_section(UnknownKeys, where, options, problems)
+    if keys is None:
+        return None
+    _check_fit(where, keys, candidate, problems)
+    if keys.bounds is not None:
+        _check_bounds(where, keys, keys.bounds, candidate, problems)
+    if keys.symmetric is not None:
+        Choice(around.axes).read(f"{where}.symmetric.axis", keys.symmetric.axis, problems)
+    guess = _read_guess(f"{where}.guess", keys.guess, candidate, around)
+    if len(problems) == before:
+        _check_start(f"{where}.guess", keys, guess, candidate, problems)
+    prior = None if keys.prior is None else (keys.prior[0], dataclasses.astuple(keys.prior[1]))
+    unknown = UnknownConfig(candidate.path, guess, _list_transforms(keys), prior)
+    return unknown if len(problems) == before else None
+
+
+def _check_fit(where: str, keys: UnknownKeys, candidate: Candidate, problems: Problems) -> None:
+    """Refuse what only fields have, or what modules have not."""
+    is_module = candidate.range is None and not candidate.components
+    refused = [] if candidate.components else [key for key in OF_FIELDS_ONLY if getattr(keys, key) is not None]
+    if keys.prior is not None and keys.prior[0] != "gaussian" and not candidate.components:
+        refused.append(f"prior.{keys.prior[0]}")
+    for key in refused:
+        problems.say(f"{where}.{key}", f"{where}.{key}: expected at a field, initial.NAME or coefficients.NAME, only")
+    for key in NOT_OF_MODULES if is_module else ():
+        if getattr(keys, key) not in (None, False):
+            problems.say(f"{where}.{key}", f"{where}.{key}: a module starts from its own weights, which are free")
+
+
+def _check_bounds(
+    where: str, keys: UnknownKeys, bounds: tuple[float, ...], candidate: Candidate, problems: Problems
+) -> None:
+    lower, upper = bounds
+    if keys.positive:
+        problems.say(
+            where, f"{where}: positive=true and bounds={list(bounds)}: expected one of them; bounds may start at 0"
+        )
+    if not lower < upper:
+        problems.add(f"{where}.bounds", list(bounds), "the lower number first")
+    elif candidate.range is not None:
+        # Values lie strictly between the bounds: these may be the numbers that the values must be above.
+        kind = candidate.range
+        low = kind.low if kind.above is None else max(kind.low, kind.above)
+        ListOf(Real(low, kind.high), 2, 2).read(f"{where}.bounds", bounds, problems)
+
+
+def _read_guess(path: str, value: Any, candidate: Candidate, around: Surroundings) -> tuple[Formula, ...] | None:
+    if value is None:
+        return None
+    if candidate.components:
+        return read_components(path, value, candidate.components, around, noise=True)
+    if candidate.range is None:
+        return None
+    kind = dataclasses.replace(candidate.range, optional=False, formula=True)
+    return None if kind.read(path, value, around.problems) is None else (Formula(value),)
+
+
+def _check_start(
+    path: str, keys: UnknownKeys, guess: tuple[Formula, ...] | None, candidate: Candidate, problems: Problems
+) -> None:
+    """The search starts inside of what is allowed: strictly, since the latent number of a bound is infinite."""
+    if keys.positive:
+        lower, upper, inside = 0.0, math.inf, "a number > 0, as positive=true says"
+    elif keys.bounds is not None:
+        (lower, upper) = keys.bounds
+        inside = f"a number > {lower:g} and < {upper:g}, as bounds={list(keys.bounds)} says"
+    else:
+        return
+    if guess is None:
+        outside = [number for number in candidate.constants if not lower < number < upper]
+        if outside:
+            problems.say(path, f"{path} is missing: {candidate.path} is {outside[0]:g} itself; expected {inside}")
+        return
+    for i, formula in enumerate(guess):
+        if formula.constant is not None and not lower < formula.constant < upper:
+            problems.add(path if len(guess) == 1 else f"{path}[{i}]", formula.constant, inside)
+
+
+def _list_transforms(keys: UnknownKeys) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """In the order in which they are applied to the latent array."""
+    transforms: list[tuple[str, tuple[float, ...]]] = []
+    if keys.scale is not None:
+        transforms.append(("scaled", (keys.scale, 0.0)))
+    if keys.smooth is not None:
+        transforms.append(("smooth", (keys.smooth,)))
+    if keys.symmetric is not None:
+        transforms.append(("symmetric", (float(AXES.index(keys.symmetric.axis)), keys.symmetric.sign)))
+    if keys.positive:
+        transforms.append(("positive", ()))
+    elif keys.bounds is not None:
+        transforms.append(("bounded", keys.bounds))
+    return tuple(transforms)
