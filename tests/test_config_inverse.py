@@ -395,7 +395,7 @@ MISTAKES = {
     # the rest
     "solver": (solved(name="lbgfs"), ["inverse.solver.name = 'lbgfs'", "did you mean 'lbfgs'"]),
     "iterations": (solved(iterations=0), ["inverse.solver.iterations = 0", ">= 1"]),
-    "starts": (solved(starts=4), ["inverse.solver.starts = 4: expected 1 with lbfgs", "adam or sgd or adamw"]),
+    "starts": (solved(starts=4), ["inverse.solver.starts = 4: expected 1 with lbfgs", "adam, sgd, adamw"]),
     "forwards through a replay": (
         posed(solver={"name": "gauss_newton"}, checkpoint={"binomial": 20}),
         ["inverse.checkpoint = {binomial: 20}: expected none, every_step or two_level with gauss_newton"],

@@ -80,8 +80,8 @@ def _misfits(
     solver, plan = own["solver"], own["checkpoint"]
     if solver is not None and solver.starts > 1 and solver.name not in WITHOUT_LINE_SEARCH:
         path = "inverse.solver.starts"
-        several = " or ".join(WITHOUT_LINE_SEARCH)
-        yield path, f"{path} = {solver.starts}: expected 1 with {solver.name}; several starts take {several}"
+        several = ", ".join(WITHOUT_LINE_SEARCH)
+        yield path, f"{path} = {solver.starts}: expected 1 with {solver.name}; several starts are for {several}"
     if solver is not None and plan is not None and solver.name == "gauss_newton" and plan[0] in BACKWARDS_ONLY:
         path = "inverse.checkpoint"
         yield (

@@ -145,7 +145,7 @@ def _merged(below: Any, above: Any) -> Any:
 def _read_unknown(where: str, options: Any, candidate: Candidate, around: Surroundings) -> UnknownConfig | None:
     problems, before = around.problems, len(around.problems)
     if not candidate.given:
-        problems.say(where, f"{where}: {candidate.path} is not given; write {candidate.path}=... as what it truly is")
+        problems.say(where, f"{where}: {candidate.path} is not given; write {candidate.path}=... to have it sought")
     keys = read_section(UnknownKeys, where, options, problems)
     if keys is None:
         return None
