@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,9 +79,11 @@ def build_layout(
             f"output.rounding_bits={rounding_bits}: expected 1 to {mantissa} bits for {dtype}, or null."
         )
     leading = () if members is None else ("member",)
-    fixed = [*_member_coordinate(members), *_space_coordinates(grid, outputs, length_units)]
+    fixed = [*_member_coordinate(members), *space_coordinates(grid, outputs, length_units)]
     fixed += [_parameter(name, value, members) for name, value in parameters.items()]
-    framed = [_field(o, grid.ndim, leading, dtype, tuple(parameters), rounding_bits) for o in outputs]
+    framed = [
+        field_variable(o, grid.ndim, (*leading, "time"), dtype, tuple(parameters), rounding_bits) for o in outputs
+    ]
     framed += [
         Variable(name, (*leading, "time"), np.dtype("f8"), {"long_name": name, **_coordinates(parameters)})
         for name in diagnostics
@@ -103,7 +106,8 @@ def _member_coordinate(members: int | None) -> list[Variable]:
     return [Variable("member", ("member",), np.dtype("i4"), attributes, np.arange(members, dtype="i4"))]
 
 
-def _space_coordinates(grid: Grid, outputs: Sequence[Output], units: str) -> list[Variable]:
+def space_coordinates(grid: Grid, outputs: Sequence[Output], units: str) -> list[Variable]:
+    """Positions along every axis, slowest first: of cell centres, and of faces where an output lies on them."""
     faces = {axis for output in outputs for axis, offset in enumerate(output.offset) if offset == FACE}
     coordinates = []
     for axis in reversed(range(grid.ndim)):
@@ -141,7 +145,13 @@ def _coordinates(parameters: Iterable[str]) -> dict[str, str]:
     return {"coordinates": names} if names else {}
 
 
-def _field(output: Output, ndim: int, leading, dtype, parameters, rounding_bits) -> Variable:
+def field_variable(
+    output: Output, ndim: int, leading: tuple[str, ...], dtype: np.dtype, parameters=(), rounding_bits=None
+) -> Variable:
+    """A field without its values: dimensions `leading`, then those of space with the slowest first.
+
+    Raises ConfigurationError where the offset is neither the centre of a cell nor a face.
+    """
     if len(output.offset) != ndim or any(o not in (CENTER, FACE) for o in output.offset):
         raise ConfigurationError(
             f"output {output.name!r} has offset {output.offset}; expected {ndim} numbers, each {CENTER} "
@@ -159,7 +169,7 @@ def _field(output: Output, ndim: int, leading, dtype, parameters, rounding_bits)
     attributes |= _coordinates(parameters)
     if rounding_bits is not None:  # the attribute by which netCDF-C marks fields rounded in this way
         attributes["_QuantizeBitRoundNumberOfSignificantBits"] = np.int32(rounding_bits)
-    return Variable(output.name, (*leading, "time", *space), dtype, attributes)
+    return Variable(output.name, (*leading, *space), dtype, attributes)
 
 
 def round_mantissa(values: np.ndarray, bits: int) -> np.ndarray:
@@ -230,8 +240,6 @@ def write_virtual(
 
 
 def _write_common(file: h5py.File, layout: GridLayout, attributes, steps, times) -> None:
-    for name, value in attributes.items():
-        file.attrs[name] = value
     time_attributes = {"standard_name": "time", "long_name": "time", "axis": "T", "units": layout.time_units}
     step_attributes = {"long_name": "time steps since the start", "units": "1"}
     variables = (
@@ -239,6 +247,26 @@ def _write_common(file: h5py.File, layout: GridLayout, attributes, steps, times)
         Variable("step", ("time",), np.dtype("i8"), step_attributes, np.asarray(steps, dtype="i8")),
         *layout.fixed,
     )
+    write_variables(file, attributes, variables)
+
+
+def cf_attributes(title: str) -> dict[str, str]:
+    """The root attributes that CF wants of every file."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {
+        "Conventions": CONVENTIONS,
+        "title": title,
+        "source": "simjax",
+        "history": f"{now} written by simjax",
+        "institution": "",
+        "references": "",
+    }
+
+
+def write_variables(file: h5py.File, attributes: Mapping[str, object], variables: Sequence[Variable]) -> None:
+    """Writes root attributes and variables with their values; every dimension is one of the variables."""
+    for name, value in attributes.items():
+        file.attrs[name] = value
     for variable in sorted(variables, key=lambda v: v.dims != (v.name,)):  # scales before what is attached to them
         dataset = file.create_dataset(variable.name, data=variable.values, dtype=variable.dtype, track_order=True)
         if variable.dims == (variable.name,):

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,11 @@ import numpy.typing as npt
 from simjax.core.errors import InputOutputError
 from simjax.io.files import remove_temporaries, replaced
 from simjax.io.grid_layout import (
-    CONVENTIONS,
     LAYOUT,
     GridLayout,
     Variable,
     build_layout,
+    cf_attributes,
     frame_selection,
     round_mantissa,
     write_plain,
@@ -357,13 +356,5 @@ def _pieces(segments: Sequence[Path]) -> Iterator[tuple[int, int, Mapping]]:
 
 
 def _root_attributes(attributes: Mapping[str, str | int], title: str, dtype: np.dtype) -> dict[str, str | int]:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    defaults = {
-        "source": "simjax",
-        "history": f"{now} written by simjax",
-        "institution": "",
-        "references": "",
-    }
-    fixed = {"Conventions": CONVENTIONS, "title": title, "simjax_dtype": dtype.name}
     state = {"simjax_layout": LAYOUT, "simjax_segments": 0, "simjax_complete": 0}
-    return {**fixed, **defaults, **attributes, **state}
+    return {**cf_attributes(title), "simjax_dtype": dtype.name, **attributes, **state}

@@ -1,0 +1,171 @@
+"""What an inverse problem leaves: a file that everyone opens, pictures that show something, a page that names all."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import xarray
+
+from simjax.core.errors import InputOutputError
+from simjax.core.grid import CENTER, FACE, Grid
+from simjax.io.initial import read_field
+from simjax.io.inversion_output import (
+    FieldResult,
+    InstrumentResult,
+    InversionResult,
+    NumberResult,
+    write_inversion,
+)
+
+GRIDS = {
+    1: Grid((64,), (0.0,), (2.0,)),
+    2: Grid((48, 32), (0.0, 0.0), (3.0, 2.0)),
+    3: Grid((16, 12, 10), (0.0, 0.0, 0.0), (1.6, 1.2, 1.0)),
+}
+ITERATIONS = 12
+
+
+def wave(grid: Grid, offset, phase: float = 0.0) -> np.ndarray:
+    """A smooth field `[x, y, z]` on `grid`."""
+    values = np.ones(())
+    for axis in range(grid.ndim):
+        place = (grid.coordinates(axis, offset[axis]) - grid.lower[axis]) / grid.lengths[axis]
+        values = values[..., None] * np.sin(2 * np.pi * place + phase + 0.4 * axis)
+    return values
+
+
+def sought_field(grid: Grid, path: str, names, offsets, *, known: bool) -> FieldResult:
+    """A field that is approached by halves; its truth and deviation only where they are `known`."""
+    truth = tuple(wave(grid, offset) for offset in offsets)
+    start = tuple(0.3 * wave(grid, offset, 1.0) for offset in offsets)
+    numbers = (0, 1, 2, 4, 8, ITERATIONS)
+    iterates = tuple(
+        tuple(t + (g - t) * (0.04 + 0.96 * 0.6**k) for t, g in zip(truth, start, strict=True)) for k in numbers
+    )
+    deviation = tuple(0.02 + 0.03 * np.abs(t) for t in truth)
+    return FieldResult(
+        path, "s-1", names, offsets, start, iterates[-1], truth if known else None, deviation if known else None,
+        iterates, numbers,
+    )  # fmt: skip
+
+
+def instruments(grid: Grid, variable: str, offset) -> tuple[InstrumentResult, ...]:
+    """Seven sensors over time, two of whose readings are missing, and two snapshots of the field."""
+    generator = np.random.default_rng(3)
+    times = np.linspace(0.1, 2.0, 20)
+    positions = np.asarray(grid.lower) + generator.uniform(0.1, 0.9, (7, grid.ndim)) * np.asarray(grid.lengths)
+    exact = np.exp(-times)[:, None] * np.sin(3 * times[:, None] + np.arange(7))
+    measured = exact + 0.05 * generator.standard_normal(exact.shape)
+    present = np.ones(exact.shape, bool)
+    present[3, 1] = present[7, 0] = False
+    measured[~present] = np.nan
+    whole = wave(grid, offset) * np.array([1.0, 0.8]).reshape(2, *(1,) * grid.ndim)
+    seen = whole + 0.1 * generator.standard_normal(whole.shape)
+    return (
+        InstrumentResult(
+            f"0_{variable}", "points", variable, "s-1", times, measured, 0.4 * exact, exact, present, 0.05, positions
+        ),
+        InstrumentResult(
+            f"1_{variable}", "snapshot", variable, "s-1", np.array([1.0, 2.0]), seen, 0.3 * whole, whole,
+            deviation=np.full(grid.shape, 0.1),
+        ),
+    )  # fmt: skip
+
+
+def found(ndim: int, *, known: bool = True, **changes) -> InversionResult:
+    """A search for the vorticity or, in 3-D, the velocity, and for three numbers."""
+    grid = GRIDS[ndim]
+    if ndim == 3:
+        offsets = tuple(tuple(FACE if axis == own else CENTER for axis in range(3)) for own in range(3))
+        sought = sought_field(
+            grid, "initial.velocity", ("velocity_x", "velocity_y", "velocity_z"), offsets, known=known
+        )
+    else:
+        sought = sought_field(grid, "initial.vorticity", ("vorticity",), ((FACE,) * ndim,), known=known)
+    numbers = (
+        NumberResult("physics.viscosity", "m2 s-1", 2e-3, 9.8e-4, 1e-3, 9.3e-4, 1.04e-3),
+        NumberResult("physics.drag", "s-1", 0.5, 0.31, 0.3, 0.27, 0.35),
+        NumberResult("parameters.tilt", "1", 0.0, -0.21, -0.2),
+    )
+    if not known:
+        numbers = tuple(dataclasses.replace(n, truth=None, lower=None, upper=None) for n in numbers)
+    described = {
+        "title": "Vorticity from seven sensors",
+        "command": "python -m simjax.run inverse",
+        "grid": grid,
+        "solver": "lbfgs",
+        "losses": 3e4 * 0.4 ** np.arange(ITERATIONS) + 90,
+        "gradient_norms": 2e3 * 0.5 ** np.arange(ITERATIONS),
+        "numbers": numbers,
+        "fields": (sought,),
+        "instruments": instruments(grid, sought.names[0], sought.offsets[0]),
+        "notes": ("The viscosity is the configuration's own.",),
+        "attributes": {"simjax_version": "0.1.0", "simjax_seed": 7, "simjax_config_yaml": "seed: 7\ntitle: a & b\n"},
+        "health": {"norms": np.array([3.0, 5.0, 9.0, 20.0]), "cosine": 0.99999, "first_bad": None},
+        "exit_message": "converged after 12 iterations: the loss fell by less than 1e-4",
+    }
+    return InversionResult(**(described | changes))
+
+
+@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
+@pytest.mark.parametrize("ndim", GRIDS)
+def test_the_file_holds_what_was_found(tmp_path, ndim, engine):
+    result = found(ndim)
+    sought, points, snapshots = result.fields[0], *result.instruments
+    with xarray.open_dataset(write_inversion(tmp_path, result), engine=engine) as file:
+        for i, (name, offset) in enumerate(zip(sought.names, sought.offsets, strict=True)):
+            for suffix, values in (("", sought.estimate), ("_truth", sought.truth), ("_deviation", sought.deviation)):
+                variable = file[name + suffix]
+                assert values is not None
+                np.testing.assert_array_equal(variable, values[i].T)
+                assert variable.attrs["units"] == "s-1"
+                dims = tuple("xyz"[a] + ("_face" if offset[a] == FACE else "") for a in reversed(range(ndim)))
+                assert variable.dims == dims
+                for axis, dim in zip(reversed(range(ndim)), dims, strict=True):
+                    np.testing.assert_array_equal(file[dim], result.grid.coordinates(axis, offset[axis]))
+                    assert file[dim].attrs["units"] == "m"
+        number = file["physics.viscosity"]
+        assert float(number) == 9.8e-4 and number.attrs["truth"] == 1e-3 and number.attrs["units"] == "m2 s-1"
+        assert "lower" not in file["parameters.tilt"].attrs
+        np.testing.assert_array_equal(file["loss"], result.losses)
+        np.testing.assert_array_equal(file[f"measured_{points.name}"], points.measured)
+        np.testing.assert_array_equal(file[f"present_{points.name}"], points.present)
+        np.testing.assert_array_equal(file[f"time_{points.name}"], points.times)
+        np.testing.assert_array_equal(file[f"x_{points.name}"], points.positions[:, 0])
+        assert f"x_{points.name}" in file[f"measured_{points.name}"].coords
+        seen = file[f"measured_{snapshots.name}"]
+        assert seen.dims[1:] == file[sought.names[0]].dims
+        np.testing.assert_array_equal(seen, snapshots.measured.transpose(0, *reversed(range(1, ndim + 1))))
+        assert file[f"deviation_{snapshots.name}"].dims == seen.dims
+        np.testing.assert_array_equal(file["health_norms"], result.health["norms"])
+        assert file.attrs["Conventions"].startswith("CF") and file.attrs["simjax_seed"] == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["inversion.h5"]
+
+
+@pytest.mark.parametrize("ndim", GRIDS)
+def test_a_run_can_begin_with_the_estimate(tmp_path, ndim):
+    result = found(ndim, known=False)
+    path, sought = write_inversion(tmp_path, result), result.fields[0]
+    for name, offset, values in zip(sought.names, sought.offsets, sought.estimate, strict=True):
+        read, _ = read_field(path, name, result.grid, offset, periodic=(True,) * ndim, units="s-1")
+        np.testing.assert_array_equal(read, values)
+
+
+def test_an_ensemble_has_a_loss_for_each_member(tmp_path):
+    losses = np.arange(1.0, 13.0)[:, None] * np.array([1.0, 2.0])
+    result = found(2, losses=losses, gradient_norms=np.zeros(0), numbers=(), fields=(), instruments=(), health=None)
+    with xarray.open_dataset(write_inversion(tmp_path, result), engine="h5netcdf") as file:
+        assert file["loss"].dims == ("member", "iteration")
+        np.testing.assert_array_equal(file["loss"], losses.T)
+        assert "gradient_norm" not in file
+
+
+def test_what_does_not_fit_is_refused_and_leaves_no_file(tmp_path):
+    result = found(2)
+    for wrong, message in (
+        ({"gradient_norms": np.ones(3)}, "'gradient_norm' has shape"),
+        ({"fields": result.fields * 2}, "2 variables named 'vorticity"),
+    ):
+        with pytest.raises(InputOutputError, match=message):
+            write_inversion(tmp_path, dataclasses.replace(result, **wrong))
+    assert not list(tmp_path.iterdir())
