@@ -218,3 +218,44 @@ def _figures(pairs: list[tuple[str, str]]) -> Text:
     for i, (name, value) in enumerate(pairs):
         text.append("   " if i else "").append(f"{name} ", "dim").append(value)
     return text
+
+
+class IterationProgress:
+    """Shows a search: iterations done, the latest numbers, seconds per iteration and the time that is left.
+
+    On a terminal one line is written over and over, otherwise a line at most every `interval` seconds.
+    """
+
+    def __init__(self, title: str, iterations: int, *, stream: Stream | None = None, interval: float = 5.0):
+        self.title, self.iterations, self.interval = title, iterations, interval
+        self.stream: Stream = sys.stdout if stream is None else stream
+        self._first: tuple[float, int] | None = None
+        self._last_line = -math.inf
+        self._live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+
+    def start(self) -> None:
+        """Begin to show; the time until the second update goes into compilation."""
+        self._line(f"{self.title}: up to {self.iterations} iterations; compiling")
+
+    def update(self, iteration: int, numbers: Mapping[str, float]) -> None:
+        """Tell that an iteration is done, and what came out."""
+        now = clock_module.monotonic()
+        said = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+        pace = ""
+        if self._first is None:
+            self._first = now, iteration
+        elif iteration > self._first[1]:
+            each = (now - self._first[0]) / (iteration - self._first[1])
+            pace = f"  {each:.2g} s each, {duration(each * (self.iterations - iteration))} left at most"
+        if self._live or now - self._last_line >= self.interval:
+            self._last_line = now
+            self._line(f"iteration {iteration}/{self.iterations}  {said}{pace}")
+
+    def stop(self) -> None:
+        """Leave the last line as it is."""
+        if self._live:
+            self.stream.write("\n")
+
+    def _line(self, text: str) -> None:
+        self.stream.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        self.stream.flush()

@@ -29,7 +29,7 @@ from simjax.core.grid import AXES, Grid
 from simjax.core.varying import vary_like
 from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh, shardings
-from simjax.stepping import Schedule, Trajectory, simulate
+from simjax.stepping import Clock, Schedule, Trajectory, simulate, time_of
 
 SECTIONS = ("initial", "coefficients")
 Fields = Mapping[str, Mapping[str, tuple[Array, ...]]]
@@ -107,6 +107,18 @@ class Rollout:
             for section in SECTIONS
         }
 
+    def state_specs(self):
+        """Shapes of the whole state, and its partition."""
+
+        def describe(values, files):
+            domain = self.domain.unsplit()
+            model, params = build_model(self.config, domain, values, files)
+            return initial_state(self.config, model, params, values, 0, files["initial"], self.dtype)
+
+        state = jax.eval_shape(describe, self.start_values(), self._files)
+        _, params = describe_model(self.config, self.domain)
+        return state, self.model.partition_specs(state, params)[0]
+
     def times(self) -> np.ndarray:
         """`(frames + 1,)`: the start and the end of every frame."""
         return self.schedule.start + np.arange(self.frames + 1) * self.schedule.interval
@@ -114,13 +126,23 @@ class Rollout:
     # ------------------------------------------------------------------ the run
 
     def run(self, values, fields: Fields, observe: Callable | None = None) -> tuple[Trajectory, Any]:
-        """All frames, from this device's blocks.
+        """All frames from the initial state; see `begin` and `advance`."""
+        return self.advance(values, fields, self.begin(values, fields), observe)
+
+    def begin(self, values, fields: Fields):
+        """This block's initial state, walls imposed and constraints satisfied."""
+        model, params = build_model(self._taken, self.domain, values, fields)
+        return initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
+
+    def advance(
+        self, values, fields: Fields, state, observe: Callable | None = None,
+        *, first_frame: Array | int = 0, frames: int | None = None,
+    ) -> tuple[Trajectory, Any]:  # fmt: skip
+        """`frames` frames (by default all) of this block from `state`, which is that before frame `first_frame`.
 
         `observe(model, t, state, params)` gives what is recorded at the end of each frame; the second result is what
-        it gives at the start.
+        it gives at the beginning.
         """
-        model, params = build_model(self._taken, self.domain, values, fields)
-        state = initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
         # Cast here, numbers inside walls and forces have their gradients summed over devices once, not in each step.
         values = vary_like(values, state)
         model, params = build_model(self._taken, self.domain, values, fields)
@@ -128,12 +150,12 @@ class Rollout:
         def watch(t, state, params):
             return None if observe is None else observe(model, t, state, params)
 
+        clock = dataclasses.replace(Clock.zero(self.dtype), frame=jnp.asarray(first_frame, jnp.int32))
         trajectory = simulate(
-            model, self.integrator, params, state, self.schedule,
-            frames=self.frames, observe=watch, checkpoint=self.checkpoint,
+            model, self.integrator, params, state, self.schedule, clock=clock,
+            frames=self.frames if frames is None else frames, observe=watch, checkpoint=self.checkpoint,
         )  # fmt: skip
-        start = jnp.asarray(self.schedule.start, self.dtype)
-        return trajectory, watch(start, state, vary_like(params, state))
+        return trajectory, watch(time_of(clock, self.schedule), state, vary_like(params, state))
 
     # ------------------------------------------------------------------ making it
 

@@ -139,6 +139,12 @@ def _run_all(configs: Sequence[Config]) -> int:
 
 
 def _run(config: Config) -> int:
+    if config.inverse is not None:
+        from simjax.inversion.search import Search
+
+        found = Search(config).run(progress=True)
+        print(f"{found.message}\n{found.folder}")
+        return found.exit_code
     from simjax.simulation import Simulation
 
     result = Simulation(config).run(resume=config.resume, progress=True)

@@ -1,0 +1,1 @@
+"""Inverse problems on configured simulations: from the section `inverse` to an answer in a folder."""

@@ -1,0 +1,152 @@
+"""What was measured: operators, times and noise of an inverse problem, and data made or read for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from simjax.config.inverse import ObservationConfig
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import Grid
+from simjax.inverse.noise import GaussianNoise, HuberNoise, Noise, StudentNoise
+from simjax.inverse.operators import BoxAverage, LineOfSight, Operator, Points, Snapshot, Spectrum
+from simjax.inverse.sensors import read_sensors
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """An operator read at `times` `(m,)`: between frames `below` and the next one, `fraction` of the way.
+
+    measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
+    experiment has made them. deviation: standard deviations that came with the measurements, else None.
+    """
+
+    name: str
+    operator: Operator
+    source: ObservationConfig
+    times: np.ndarray
+    below: np.ndarray
+    fraction: np.ndarray
+    measured: np.ndarray | None = None
+    present: np.ndarray | None = None
+    deviation: np.ndarray | None = None
+
+    def at_times(self, series: Array) -> Array:
+        """What it reads at its times, from a series `(frames + 1, ...)`."""
+        below = jnp.asarray(self.below, jnp.int32)
+        if not self.fraction.any():
+            return series[below]
+        fraction = jnp.asarray(self.fraction, series.dtype).reshape(-1, *(1,) * (series.ndim - 1))
+        above = jnp.minimum(below + 1, len(series) - 1)
+        return (1 - fraction) * series[below] + fraction * series[above]
+
+    @property
+    def count(self) -> int:
+        """How many values were measured."""
+        chosen = self.measured if self.present is None else self.present
+        assert chosen is not None
+        return int(chosen.size if self.present is None else chosen.sum())
+
+    def until(self, end: float) -> Instrument | None:
+        """The instrument with what it measured up to a time; None if that is nothing."""
+        kept = self.times <= end * (1 + 1e-9)
+        if not kept.any():
+            return None
+        rows = {
+            name: None if (values := getattr(self, name)) is None or np.ndim(values) == 0 else values[kept]
+            for name in ("times", "below", "fraction", "measured", "present", "deviation")
+        }
+        return dataclasses.replace(self, **rows)
+
+    def noise(self, dtype) -> Noise:
+        """The noise model, once `measured` is known."""
+        deviation = jnp.asarray(self.standard_deviation(), dtype)
+        if self.source.noise is None:
+            return GaussianNoise(deviation)
+        kind, number = self.source.noise
+        return {"student": StudentNoise, "huber": HuberNoise}[kind](deviation, number)
+
+    def standard_deviation(self) -> np.ndarray | float:
+        """Of the noise: as given, or as a fraction of the root mean square of what was measured."""
+        if self.source.deviation is not None:
+            return self.source.deviation
+        if self.source.fraction is not None:
+            assert self.measured is not None
+            return self.source.fraction * _root_mean_square(self.measured, self.present)
+        if self.deviation is None:
+            raise ConfigurationError(
+                f"inverse.observations: {self.source.file} has no column deviation; write deviation=... beside it."
+            )
+        return self.deviation
+
+
+def _root_mean_square(values: np.ndarray, present: np.ndarray | None) -> float:
+    return float(np.sqrt(np.mean(values[present] ** 2 if present is not None else values**2)))
+
+
+def instruments_of(observations: tuple[ObservationConfig, ...], grid: Grid, times: np.ndarray) -> list[Instrument]:
+    """The instruments of a configuration for a run with frames at `times`; a CSV file is one for each variable.
+
+    Raises ConfigurationError for an instrument outside of the grid or of the run.
+    """
+    found: list[Instrument] = []
+    for number, source in enumerate(observations):
+        if source.kind == "sensors":
+            found += _sensors(source, number, grid, times)
+            continue
+        at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
+        found.append(_placed(f"{number}_{source.variable}", _operator(source), source, at, times, grid))
+    return found
+
+
+def _operator(source: ObservationConfig) -> Operator:
+    assert source.variable is not None
+    match source.kind:
+        case "snapshot":
+            return Snapshot(source.variable)
+        case "points":
+            return Points(source.variable, source.numbers[0])
+        case "line_of_sight":
+            return LineOfSight(source.variable, *source.numbers)
+        case "box_average":
+            return BoxAverage(source.variable, *source.numbers)
+        case "spectrum":
+            return Spectrum(source.variable, source.shells)
+    raise AssertionError(f"The configuration let through an observation of kind {source.kind!r}.")
+
+
+def _sensors(source: ObservationConfig, number: int, grid: Grid, times: np.ndarray) -> list[Instrument]:
+    assert source.file is not None
+    found = []
+    table = read_sensors(source.file, grid.ndim)
+    for variable in table.readings:
+        readings = table.of(variable)
+        found.append(
+            _placed(
+                f"{number}_{variable}", Points(variable, readings.positions), source, readings.times, times, grid,
+                measured=readings.values, present=readings.present, deviation=readings.deviations,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _placed(name: str, operator: Operator, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any):
+    operator.check(grid)
+    interval = times[1] - times[0]
+    # Rounding of a time that is meant to be the end of a frame.
+    slack = 1e-6 * interval
+    outside = (at < times[0] - slack) | (at > times[-1] + slack)
+    if outside.any():
+        raise ConfigurationError(
+            f"inverse.observations[{name.split('_')[0]}]: measured at t={at[outside][0]:g}, but the run goes from "
+            f"t={times[0]:g} to {times[-1]:g}; leave it out or lengthen time.end."
+        )
+    place = (np.clip(at, times[0], times[-1]) - times[0]) / interval
+    place = np.where(np.abs(place - np.rint(place)) < slack / interval, np.rint(place), place)
+    below = np.floor(place)
+    return Instrument(name, operator, source, at, below.astype(np.int32), place - below, **measured)

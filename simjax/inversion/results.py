@@ -1,0 +1,122 @@
+"""What a search leaves in its folder: estimates, measurements and pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from simjax.config import Config
+from simjax.config.folders import config_yaml
+from simjax.inversion.answer import Answer
+from simjax.inversion.instruments import Instrument
+from simjax.inversion.problem import InverseProblem
+from simjax.io.inversion_output import FieldResult, InstrumentResult, InversionResult, NumberResult, write_inversion
+from simjax.runtime import command_line, device_name, git_state, versions
+
+
+def leave(
+    folder: Path, config: Config, problem: InverseProblem, found: Answer, history: list[dict[str, Any]],
+    kept: dict[int, Any], notes: list[str], message: str,
+) -> None:  # fmt: skip
+    """Write inversion.h5, the pictures, the animation and the report, as the section `output` asks."""
+    result = _result(folder, config, problem, found, history, kept, notes, message)
+    write_inversion(folder, result)
+    if config.output.report:
+        from simjax.io.inversion_report import write_report
+
+        write_report(folder, result, animation=config.output.animation)
+
+
+def _result(folder, config: Config, problem: InverseProblem, found: Answer, history, kept, notes, message):
+    read = problem.series(found.estimate), problem.series(found.guess)
+    at_estimate, at_guess = ({name: np.asarray(u) for name, u in series.items()} for series in read)
+    return InversionResult(
+        title=config.title or config.experiment_name,
+        command=command_line(),
+        grid=problem.domain.grid,
+        solver=problem.inverse.solver.name,
+        losses=_columns(history, "loss"),
+        gradient_norms=_columns(history, "gradient_norm"),
+        numbers=tuple(_number(problem, found, path) for path in problem.unknowns if path not in problem.fields),
+        fields=tuple(_field(problem, found, kept, path) for path in problem.fields),
+        instruments=tuple(_instrument(problem, i, at_guess[i.name], at_estimate[i.name]) for i in problem.instruments),
+        notes=tuple(notes),
+        attributes={
+            "simjax_version": versions()["simjax"],
+            "simjax_config_yaml": config_yaml(config),
+            "simjax_overrides": json.dumps(list(config.overrides)),
+            "simjax_seed": config.seed,
+            "simjax_versions_json": json.dumps(versions()),
+            "simjax_device": device_name(),
+            "simjax_run_id": folder.name,
+            **git_state(),
+        },
+        health=None,
+        exit_message=message,
+    )
+
+
+def _columns(history: list[dict[str, Any]], name: str) -> np.ndarray:
+    """`(iterations,)`, or `(iterations, members)` where there are several."""
+    table = np.asarray([line[name] for line in history])
+    return table[:, 0] if table.ndim == 2 and table.shape[1] == 1 else table
+
+
+def _number(problem: InverseProblem, found: Answer, path: str) -> NumberResult:
+    low, high = found.intervals[path]
+    return NumberResult(
+        path=path,
+        units=problem.config.units_of(path),
+        guess=float(found.guess[path]),
+        estimate=float(found.estimate[path]),
+        truth=None if found.truth is None else float(found.truth[path]),
+        lower=low,
+        upper=high,
+    )
+
+
+def _field(problem: InverseProblem, found: Answer, kept: dict[int, Any], path: str) -> FieldResult:
+    section, name = path.split(".", 1)
+    config, ndim = problem.config, problem.config.ndim
+    schema = (config.schema.fields if section == "initial" else config.schema.coefficients)
+    field = next(field for field in schema if field.name == name)
+    estimate = found.estimate[path]
+    names = field.components(ndim, len(estimate))
+    if section == "initial":
+        offsets = tuple(layout.offset for layout in problem.rollout.model.component_layouts()[name])
+    else:
+        offsets = tuple(field.offset(ndim, component) for component in range(len(estimate)))
+    return FieldResult(
+        path=path,
+        units=field.units,
+        names=names,
+        offsets=offsets,
+        guess=found.guess[path],
+        estimate=estimate,
+        truth=None if found.truth is None else found.truth[path],
+        deviation=found.deviations.get(path),
+        iterates=tuple(kept[number][path] for number in sorted(kept)),
+        iterate_numbers=tuple(sorted(kept)),
+    )
+
+
+def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_estimate) -> InstrumentResult:
+    output = next(o for o in problem.rollout.model.outputs() if o.name == instrument.operator.variable)
+    positions = getattr(instrument.operator, "positions", None)
+    return InstrumentResult(
+        name=instrument.name,
+        kind=instrument.source.kind,
+        variable=output.name,
+        units=output.units,
+        times=instrument.times,
+        measured=np.asarray(instrument.measured),
+        at_guess=np.asarray(jax.device_get(instrument.at_times(at_guess))),
+        at_estimate=np.asarray(jax.device_get(instrument.at_times(at_estimate))),
+        present=instrument.present,
+        deviation=instrument.standard_deviation(),
+        positions=None if positions is None else np.asarray(positions),
+    )

@@ -1,0 +1,251 @@
+"""Carrying out an inversion: the host loop around a solver, its checkpoints, and what it leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time as wall
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from simjax.config import Config
+from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
+from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.core.status import OK, reasons
+from simjax.inverse.health import Health, gradient_health
+from simjax.inverse.least_squares import LeastSquares, norm
+from simjax.inverse.solver import Iterate
+from simjax.inversion.answer import Answer, answer
+from simjax.inversion.problem import InverseProblem
+from simjax.inversion.solvers import solver_of
+from simjax.io.checkpoint import Checkpoints
+from simjax.io.lock import FolderLock
+from simjax.progress import IterationProgress
+from simjax.runtime import StopSignals, set_up_jax
+
+STOPPED = 75
+# Estimates kept for the animation, at most.
+MOST_KEPT = 40
+
+
+@dataclasses.dataclass
+class Found:
+    """What a search came to: its folder (None without files), exit code (0 done, 75 stopped) and a sentence."""
+
+    folder: Path | None
+    exit_code: int
+    message: str
+    answer: Answer | None = None
+
+
+class Search:
+    """The search for the unknowns of a configuration's section `inverse`."""
+
+    def __init__(self, config: Config):
+        self.config = config
+
+    def run(self, *, resume: str | None = None, progress: bool = False) -> Found:
+        """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
+
+        Raises:
+            ConfigurationError, ResourceError: before anything is written.
+            NumericalError: the run of the guess or of an iterate fails.
+        """
+        config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
+        set_up_jax(config)
+        folder = find_resumable(config)
+        notes = [] if folder is None else check_same_simulation(folder, config)
+        stages = Stages(config)
+        with StopSignals() as signals:
+            if folder is None:
+                stages.check()
+                folder = new_run_folder(config)
+            with FolderLock(folder):
+                write_hydra_folder(folder, config)
+                return _Search(config, stages, folder, notes, signals, progress).carry_out()
+
+
+class Stages:
+    """The problem cut to each of the growing horizons in turn, all with the same measurements."""
+
+    def __init__(self, config: Config):
+        assert config.inverse is not None
+        self.whole = InverseProblem(config)
+        self.horizons = config.inverse.horizons or (config.time.end,)
+        self._problem: tuple[int, InverseProblem] | None = None
+
+    def __len__(self) -> int:
+        return len(self.horizons)
+
+    def problem(self, stage: int) -> InverseProblem:
+        """The problem of one stage; built once."""
+        if self._problem is None or self._problem[0] != stage:
+            end = self.horizons[stage]
+            same = end == self.whole.config.time.end
+            self._problem = stage, self.whole if same else self.whole.until(end)
+        return self._problem[1]
+
+    def check(self) -> None:
+        """Refuse what no search can answer: an unknown without influence, a gradient that is no guide."""
+        problem = self.problem(0)
+        least_squares, latent = problem.least_squares(), problem.start()
+        (loss, status), gradient = eqx.filter_jit(_value_and_gradient)(least_squares, latent)
+        if int(status) != OK:
+            raise NumericalError(
+                f"inverse: the run of the guess fails: {reasons(int(status))}; write another guess for "
+                f"{', '.join(problem.unknowns)}."
+            )
+        for path, slope in gradient.items():
+            size = float(norm(slope))
+            if not np.isfinite(size):
+                raise NumericalError(
+                    f"inverse.unknowns.{path}: the gradient at the guess is not finite; move the guess off values where "
+                    "the model has none, such as zero under a root."
+                )
+            if size == 0:
+                raise ConfigurationError(
+                    f"inverse.unknowns.{path}: expected an unknown that the measurements depend on; its gradient "
+                    "vanishes at the guess, so leave it out, observe something it changes, or write another guess."
+                )
+
+
+def _value_and_gradient(problem: LeastSquares, latent):
+    return jax.value_and_grad(problem.loss, has_aux=True)(latent)
+
+
+class _Search:
+    """One execution of the host loop, in a folder of its own."""
+
+    def __init__(self, config: Config, stages: Stages, folder: Path, notes, signals: StopSignals, progress: bool):
+        self.config, self.stages, self.folder, self.signals = config, stages, folder, signals
+        assert config.inverse is not None
+        self.options = config.inverse.solver
+        self.notes: list[str] = list(notes) + stages.whole.rollout.notes
+        self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
+        total = self.options.iterations * len(stages)
+        self.display = IterationProgress(config.title or config.experiment_name, total) if progress else None
+        self.history: list[dict[str, Any]] = []
+        self.kept: dict[int, Any] = {}
+        self._last_checkpoint = wall.monotonic()
+
+    def carry_out(self) -> Found:
+        begun = wall.monotonic()
+        stage, iterate = self._where_to_begin()
+        if self.display:
+            self.display.start()
+        try:
+            for number in range(stage, len(self.stages)):
+                if number > stage:
+                    iterate = self._fresh(number, self._estimate(number - 1, iterate))
+                iterate, stopped = self._descend(number, iterate)
+                if stopped:
+                    self._checkpoint(number, iterate)
+                    message = f"stopped by {stopped}; go on with resume={self.folder}"
+                    return Found(self.folder, STOPPED, message)
+        finally:
+            self.checkpoints.close()
+            if self.display:
+                self.display.stop()
+        found = answer(self.stages.whole, self._estimate(len(self.stages) - 1, iterate), iterate)
+        message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
+        self._leave(found, message)
+        return Found(self.folder, 0, message, found)
+
+    # ------------------------------------------------------------------ iterations
+
+    def _solver(self, stage: int):
+        assert self.config.inverse is not None
+        return solver_of(self.config.inverse, self.config.seed + stage)
+
+    def _fresh(self, stage: int, latent) -> Iterate:
+        return self._solver(stage).begin(latent)
+
+    def _estimate(self, stage: int, iterate: Iterate):
+        return self._solver(stage).estimate(iterate)
+
+    def _where_to_begin(self) -> tuple[int, Iterate]:
+        """The newest checkpoint, on these devices, or the guess."""
+        begin = self._fresh(0, self.stages.problem(0).start())
+        template = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype, sharding=u.sharding), begin)
+        restored = self.checkpoints.latest(template)
+        if restored is None:
+            return 0, begin
+        self.notes += restored.skipped
+        self.history = restored.meta["history"]
+        return restored.meta["stage"], restored.tree
+
+    def _descend(self, stage: int, iterate: Iterate) -> tuple[Iterate, str | None]:
+        """Iterations of one stage; the last iterate, and why it stopped early."""
+        solver, problem = self._solver(stage), self.stages.problem(stage).least_squares()
+        step = eqx.filter_jit(solver.step)
+        while int(iterate.iteration) < self.options.iterations:
+            if self.signals.received:
+                return iterate, self.signals.received
+            before, iterate = iterate, step(problem, iterate)
+            self._record(stage, solver, iterate)
+            if self._checkpoint_is_due():
+                self._checkpoint(stage, iterate)
+            if int(iterate.iteration) > 1 and solver.settled(iterate, before, self.options.tolerance):
+                break
+        return iterate, None
+
+    def _record(self, stage: int, solver, iterate: Iterate) -> None:
+        """One line of history, or the sentence that says why there is none."""
+        losses, status = np.atleast_1d(iterate.loss), np.atleast_1d(iterate.status)
+        number = len(self.history) + 1
+        if not np.isfinite(losses).any():
+            raise NumericalError(
+                f"inverse: iteration {number} has no finite loss ({reasons(int(status[0])) or 'not finite'}); the last "
+                f"good iterate is in {self.folder / 'checkpoints'}; write a smaller inverse.solver.learning_rate, a "
+                "closer guess, or bounds."
+            )
+        line = {
+            "iteration": number, "stage": stage, "loss": [float(loss) for loss in losses],
+            "gradient_norm": [float(size) for size in np.atleast_1d(iterate.gradient_norm)],
+        }  # fmt: skip
+        self.history.append(line)
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        if self.display:
+            best = float(np.nanmin(losses))
+            self.display.update(number, {"loss": best, "gradient": float(np.nanmin(line["gradient_norm"]))})
+        if self.stages.whole.fields:
+            self._keep(number, solver.estimate(iterate))
+
+    def _keep(self, number: int, latent) -> None:
+        """Estimates at even distances, thinned out when there are too many."""
+        stride = max(1, self.options.iterations * len(self.stages) // MOST_KEPT)
+        if number % stride == 0:
+            problem = self.stages.whole
+            fields = problem.physical(latent)
+            self.kept[number] = {path: jax.tree.map(np.asarray, fields[path]) for path in problem.fields}
+
+    # ------------------------------------------------------------------ files
+
+    def _checkpoint_is_due(self) -> bool:
+        options = self.config.checkpoint
+        seconds = options.every_seconds is not None and (
+            wall.monotonic() - self._last_checkpoint >= options.every_seconds
+        )
+        frames = options.every_frames is not None and len(self.history) % options.every_frames == 0
+        return seconds or frames
+
+    def _checkpoint(self, stage: int, iterate: Iterate) -> None:
+        self.checkpoints.save(len(self.history), iterate, {"stage": stage, "history": self.history})
+        self.checkpoints.wait()
+        self._last_checkpoint = wall.monotonic()
+
+    def _leave(self, found: Answer, message: str) -> None:
+        from simjax.inversion.results import leave
+
+        leave(self.folder, self.config, self.stages.whole, found, self.history, self.kept, self.notes, message)
+
+
+def health(problem: InverseProblem, windows: int = 8) -> Health:
+    """The gradient's health at the guess, by `windows` windows of time."""
+    least_squares, latent = problem.least_squares(), problem.start()
+    return gradient_health(least_squares, latent, problem.windows_of_residuals(windows), windows, None)

@@ -1,0 +1,21 @@
+"""From the section `inverse.solver` to a solver."""
+
+from simjax.config.inverse import InverseConfig
+from simjax.inverse.ensemble_kalman import EnsembleKalman
+from simjax.inverse.gauss_newton import GaussNewton
+from simjax.inverse.gradient_descent import GradientDescent, MultiStart, optimiser_named
+from simjax.inverse.solver import Solver
+
+
+def solver_of(inverse: InverseConfig, seed: int) -> Solver:
+    """The solver that a configuration names."""
+    options = inverse.solver
+    match options.name:
+        case "gauss_newton":
+            return GaussNewton(options.damping, options.cg_iterations)
+        case "ensemble_kalman":
+            return EnsembleKalman(options.members, options.spread, seed)
+    optimiser = optimiser_named(options.name, options.learning_rate)
+    if options.starts > 1:
+        return MultiStart(optimiser, options.starts, options.spread, seed)
+    return GradientDescent(optimiser, searches=options.name == "lbfgs")
