@@ -15,7 +15,7 @@ _HOMES = {
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
     "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",
     "register": "build", "CenteredModel": "models.centered", "SpectralModel": "models.spectral",
-    "open_run": "io.read", "check_run": "io.read",
+    "open_run": "io.read", "check_run": "io.read", "certify": "certify",
 }  # fmt: skip
 
 
@@ -27,5 +27,5 @@ def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'simjax' has no attribute {name!r}")
     value = getattr(import_module(f"simjax.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    # A module of that name has come by the import, and is called like its function.
+    return globals().setdefault(name, value)

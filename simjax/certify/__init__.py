@@ -1,0 +1,55 @@
+"""Certificates of gradients: `simjax.certify(problem)`, or `python -m simjax.certify experiment=NAME`.
+
+This module is called like its function, so that `simjax.certify` means one thing, whoever has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simjax.adjoint.certificate import Certificate
+
+STEPS = 6
+
+
+def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> Certificate:
+    """Check a gradient against Taylor expansions, forward mode, differences, meshes and checkpoint plans.
+
+    Args:
+        problem: an `adjoint.certificate.Objective`, anything with a method `objective()` that returns one, a
+            `Simulation` or a `Config`. Of the last two the first `steps` steps are differentiated, in float64, with
+            respect to all numbers, initial fields and coefficients (`certify.experiment.experiment_objective`).
+        steps: of a Simulation or Config; even.
+        devices: of a Simulation or Config, the most to decompose it over; 1 leaves decomposition out. By default
+            eight, or as many as there are, in which case the certificate says what was not tested.
+
+    Returns:
+        A certificate: `print` shows the table, `passed` is whether every check holds. See
+        `adjoint.certificate.certify` for what is checked.
+
+    Raises:
+        ConfigurationError: `problem` is nothing of this, or its configuration cannot be differentiated.
+        NumericalError: the function is not finite at the start.
+        ResourceError: fewer devices are present than `devices` or the configuration's mesh.
+    """
+    from simjax.adjoint.certificate import Objective
+    from simjax.adjoint.certificate import certify as certify_objective
+
+    if isinstance(problem, Objective):
+        return certify_objective(problem)
+    if hasattr(problem, "objective"):
+        return certify_objective(problem.objective())
+
+    from simjax.certify.experiment import prepared_objective
+
+    return certify_objective(prepared_objective(getattr(problem, "config", problem), steps=steps, devices=devices))
+
+
+class _Certify(types.ModuleType):
+    __call__ = staticmethod(certify)
+
+
+sys.modules[__name__].__class__ = _Certify

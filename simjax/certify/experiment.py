@@ -1,0 +1,253 @@
+"""What is differentiated to certify an experiment: a short run of it, away from where it has no derivative."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.adjoint.certificate import Objective, Unknowns, smooth_waves
+from simjax.adjoint.plan import Binomial, Checkpoint
+from simjax.config import Config
+from simjax.config.schema import EnsembleConfig, MeshConfig
+from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError, ResourceError
+from simjax.core.grid import AXES, CENTER
+from simjax.core.model import Model
+from simjax.core.status import OK
+from simjax.parallel import distribute
+from simjax.rollout import SECTIONS, Rollout
+from simjax.runtime import set_up_jax
+
+DEVICES = 8
+PLANS: tuple[Checkpoint, ...] = ("every_step", "two_level", Binomial(3))
+FRAMES = 2
+# Of the step that the start allows: half of the experiment's Courant number, as the start is moved and speeds up.
+COURANT_SHARE = 0.5
+# How far fields are moved off their start, which may lie on kinks (uniform, symmetric, zero), in units of their size.
+OFFSET, NOTHING_OFFSET = 1e-2, 0.3
+DIGITS = 13
+
+
+def prepared_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
+    """`objective_of` after jax has been set up for it: float64 and, on a CPU that jax has not begun to use, devices.
+
+    Raises ResourceError where `devices` or the mesh of the configuration ask for more than there are.
+    """
+    if not isinstance(config, Config):
+        raise ConfigurationError(
+            f"certify({type(config).__name__}): expected a Simulation, a Config, an Objective or what has a method "
+            'objective(); write simjax.certify(simjax.load("fluid")).'
+        )
+    own = dataclasses.replace(config.mesh, ensemble=1)
+    asked = own.devices if own.devices > 1 else devices
+    # Without a wish, what is there will do.
+    with contextlib.nullcontext() if asked else contextlib.suppress(ResourceError):
+        set_up_jax(dataclasses.replace(config, precision="float64", mesh=MeshConfig(x=asked or DEVICES)))
+    return objective_of(config, steps=steps, devices=devices)
+
+
+def objective_of(config: Config, *, steps: int, devices: int | None = None) -> Objective:
+    """The objective that a configuration stands for."""
+    return experiment_objective(config, steps=steps, devices=devices)
+
+
+def experiment_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
+    """A smooth function of the first `steps` steps of an experiment, by its numbers, initial fields and coefficients.
+
+    The function is the mean over cells of w (q^2 + 0.3 q^3), summed over the variables that have an initial field and
+    over two frames: q is the variable in units of its largest size in the run, w a weight that differs from cell to
+    cell. All fields are given as arrays and start a hundredth of their size away from the configuration's, since a
+    uniform or symmetric field lies on kinks of limiters and upwind fluxes. Steps have one length: where a run goes by
+    Courant number, whose steps count as given, half of the first one. Of an ensemble the base values are taken.
+
+    Raises ConfigurationError where nothing can be differentiated so.
+    """
+    if steps < FRAMES or steps % FRAMES:
+        raise ConfigurationError(f"steps={steps}: expected an even number of at least {FRAMES}; write --steps 6.")
+    short, notes = _shortened(config, steps)
+    given = [f"{section}.{name}" for section in SECTIONS for name in getattr(short, section)]
+    rollout = Rollout(short, sizes={}, given=given)
+    sizes = _sizes(rollout)
+    start: Unknowns = {name: np.asarray(value) for name, value in rollout.start_values().items()}
+    fields = jax.device_get(rollout.start_fields())
+    for path in given:
+        section, name = path.split(".", 1)
+        start[path] = _moved_off(path, fields[section][name], sizes.get(path, 0.0))
+
+    @functools.cache
+    def on(items: tuple[tuple[str, int], ...], plan: Checkpoint) -> Callable[[Unknowns], Array]:
+        return _function(Rollout(short, sizes=dict(items), given=given, checkpoint=plan), sizes)
+
+    def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
+        return on(tuple(mesh.items()), plan)
+
+    meshes, untested, said = _meshes(config, start, function, devices)
+    return Objective(start, function, meshes, PLANS, notes=(*notes, *said), untested=untested)
+
+
+# ---------------------------------------------------------------------- the short run
+
+
+def _shortened(config: Config, steps: int) -> tuple[Config, list[str]]:
+    """Two frames in float64 with `steps` steps of one length, and what was changed."""
+    time, physics = config.time, config.physics
+    plain = dataclasses.replace(
+        config,
+        precision="float64",
+        ensemble=EnsembleConfig(),
+        mesh=MeshConfig(overlap=config.mesh.overlap),
+        resume=None,
+    )
+    if hasattr(physics, "digits"):
+        # Derivatives of implicit solves are those of the exact solution.
+        plain = dataclasses.replace(plain, physics=dataclasses.replace(physics, digits=DIGITS))
+    once = dataclasses.replace(time, end=time.output_every, dt=time.output_every, courant=None)
+    dt = time.dt
+    if dt is None:
+        assert time.courant is not None
+        limit = COURANT_SHARE * time.courant * Rollout(dataclasses.replace(plain, time=once), sizes={}).stable_dt()
+        dt = limit if math.isfinite(limit) else time.output_every / steps
+    every = steps // FRAMES * dt
+    short = dataclasses.replace(plain, time=dataclasses.replace(once, end=FRAMES * every, output_every=every, dt=dt))
+    changed = [f"{steps} steps of {dt:.3g} on a grid of {' x '.join(map(str, config.grid.shape))} in float64"]
+    if config.precision != "float64":
+        changed.append(f"in place of {config.precision}")
+    if config.ensemble.size > 1 or config.ensemble.vary:
+        changed.append("without the ensemble")
+    if hasattr(physics, "digits") and physics.digits < DIGITS:
+        changed.append(f"with solves to {DIGITS} digits in place of {physics.digits}")
+    return short, [" ".join(changed)]
+
+
+def _observed(rollout: Rollout) -> dict[str, str]:
+    """Variables that have an initial field -> the path of that field."""
+    config = rollout.config
+    return {
+        variable: f"initial.{field.name}"
+        for field in config.fields
+        if field.name in config.initial
+        for variable in field.components(config.ndim, config.counts.get(field.name, 0))
+    }
+
+
+def _sizes(rollout: Rollout) -> dict[str, float]:
+    """The largest root mean square of every observed field (all its components) from the start to the end, by path."""
+    variables = _observed(rollout)
+
+    def squares(model: Model, t, state, params) -> dict[str, Array]:
+        found, domain = model.observe(t, state, params), model.domain
+        return {name: domain.mean(found[name] ** 2) for name in variables if name in found}
+
+    def history(values, fields):
+        trajectory, start = rollout.run(values, fields, squares)
+        return trajectory.observed, start
+
+    specs = PartitionSpec(), rollout.field_specs()
+    run = distribute(history, rollout.mesh, in_specs=specs, out_specs=PartitionSpec())
+    later, start = jax.device_get(run(rollout.start_values(), rollout.start_fields()))
+    totals: dict[str, np.ndarray] = {}
+    for name, means in later.items():
+        path = variables[name]
+        totals[path] = totals.get(path, 0.0) + np.append(means, start[name])
+    return {path: float(np.sqrt(np.max(total))) or 1.0 for path, total in totals.items()}
+
+
+def _moved_off(path: str, components: tuple[np.ndarray, ...], size: float) -> tuple[np.ndarray, ...]:
+    """A field moved smoothly by `OFFSET` of its size; what is positive stays so, coefficients that are zero stay it.
+
+    A component that is zero everywhere has no kinks but those of what it is moved by: `NOTHING_OFFSET` of the size.
+    """
+    moved = []
+    for number, u in enumerate(components):
+        wave = smooth_waves(u.shape, zlib.crc32(f"{path} {number}".encode()))
+        keeps_sign = np.all(u >= 0) if path.startswith("coefficients") else np.all(u > 0)
+        moved.append(u + wave * (OFFSET * u if keeps_sign else size * (OFFSET if np.any(u) else NOTHING_OFFSET)))
+    return tuple(moved)
+
+
+def _function(rollout: Rollout, sizes: Mapping[str, float]) -> Callable[[Unknowns], Array]:
+    """The objective's function of one rollout."""
+    variables = _observed(rollout)
+    specs = rollout.field_specs()
+
+    def measure(model: Model, t, state, params) -> Array:
+        found, domain = model.observe(t, state, params), model.domain
+        total = jnp.zeros((), rollout.dtype)
+        for number, name in enumerate(sorted(variables.keys() & found.keys())):
+            q = found[name] / sizes[variables[name]]
+            total += domain.mean(_weight(domain, number) * (q**2 + 0.3 * q**3))
+        return total
+
+    def loss(values, fields) -> Array:
+        trajectory, _ = rollout.run(values, fields, measure)
+        # A run that stopped on a fault is that of its last good state.
+        good = rollout.domain.max(trajectory.clock.status) == OK
+        return jnp.where(good, jnp.sum(trajectory.observed), jnp.nan)
+
+    run = distribute(loss, rollout.mesh, in_specs=(PartitionSpec(), specs), out_specs=PartitionSpec())
+
+    def function(unknowns: Unknowns) -> Array:
+        fields = {section: {name: unknowns[f"{section}.{name}"] for name in specs[section]} for section in SECTIONS}
+        return run({name: value for name, value in unknowns.items() if "." not in name}, fields)
+
+    return function
+
+
+def _weight(domain: Domain, number: int) -> Array:
+    """Waves over the box, others for every number."""
+    grid = domain.grid
+    positions = domain.coordinates((CENTER,) * grid.ndim, jnp.float64)
+    shares = [(x - low) / length for x, low, length in zip(positions, grid.lower, grid.lengths, strict=True)]
+    return 1 + 0.3 * sum((jnp.sin((k + 5.1) * share + 1.7 * number) for k, share in enumerate(shares)), jnp.zeros(()))
+
+
+# ---------------------------------------------------------------------- meshes
+
+
+def _meshes(
+    config: Config, start: Unknowns, function: Callable, devices: int | None
+) -> tuple[tuple[Mapping[str, int], ...], dict[str, str], list[str]]:
+    """Meshes to compare with one device, what could not be compared and why, and notes."""
+    own = {name: getattr(config.mesh, name) for name in AXES if getattr(config.mesh, name) > 1}
+    if own:
+        return (own,), {}, []
+    if devices == 1:
+        return (), {}, ["on one device only, as was asked for"]
+    present = min(jax.device_count(), devices or DEVICES)
+    if present == 1:
+        return (), {"one device against many": "1 device present; --devices 1 leaves this out"}, []
+    refusals = []
+    for sizes in _candidates(config.grid.shape, present):
+        try:
+            jax.eval_shape(function(sizes, "every_step"), start)
+        except ConfigurationError as error:
+            refusals.append(str(error))
+        else:
+            fewer = math.prod(sizes.values()) < min(DEVICES, devices or DEVICES)
+            return (sizes,), {}, ["fewer devices are present or fit the grid than eight"] if fewer else []
+    reason = refusals[0] if refusals else f"no 2, 4 or 8 blocks divide grid.shape={list(config.grid.shape)}."
+    return (), {}, [f"on one device only, as nothing else can be run: {reason}"]
+
+
+def _candidates(shape: tuple[int, ...], present: int) -> Iterator[dict[str, int]]:
+    """Sizes of meshes of 8, 4 and 2 devices that divide the grid, those first that cut most axes, then most evenly."""
+    axes = AXES[: len(shape)]
+    for count in (8, 4, 2):
+        found = (
+            sizes
+            for sizes in itertools.product(*([n for n in (1, 2, 4, 8) if cells % n == 0] for cells in shape))
+            if math.prod(sizes) == count <= present
+        )
+        for sizes in sorted(found, key=lambda sizes: (sizes.count(1), max(sizes), sizes)):
+            yield {name: size for name, size in zip(axes, sizes, strict=True) if size > 1}
