@@ -100,6 +100,19 @@ class InverseProblem:
         """The latent of the guess, on the mesh; fields of a run in pieces have a leading axis of pieces."""
         return self._start
 
+    def placed(self, tree):
+        """A solver's state on the mesh; arrays that are on one device yet become the same on all.
+
+        So the first step meets what later ones meet, and is not compiled by itself.
+        """
+        everywhere = shardings(self.mesh, PartitionSpec())
+
+        def place(leaf):
+            on_mesh = self.mesh is not None and len(leaf.sharding.device_set) == self.mesh.size
+            return jax.device_put(leaf, leaf.sharding if on_mesh else everywhere)
+
+        return jax.tree.map(place, tree)
+
     def _started(self) -> dict[str, Any]:
         guess, domain = self.guess(), self.domain.unsplit()
         guess = self.pieces.spread(guess, *self._inputs(guess, self._base))

@@ -162,7 +162,7 @@ class _Search:
         return solver_of(self.config.inverse, self.config.seed + stage)
 
     def _fresh(self, stage: int, latent) -> Iterate:
-        return self._solver(stage).begin(latent)
+        return self.stages.problem(stage).placed(self._solver(stage).begin(latent))
 
     def _estimate(self, stage: int, iterate: Iterate):
         return self._solver(stage).estimate(iterate)
