@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _DPI = 11.0, 130
 _LEFT, _TOP, _BOTTOM = 0.75, 1.35, 0.6
-_ROW_GAP, _COLUMN_GAP = 1.05, 0.5
+_ROW_GAP, COLUMN_GAP = 1.05, 0.5
 
 
 class Row(Protocol):
@@ -38,23 +38,34 @@ def write_summary(dataset: xr.Dataset, path: Path, *, title: str = "", subtitle:
     last diagnostics against each parameter that varies. Below: the diagnostics over time. Values that are
     not finite are left grey or blank.
     """
-    strips = _strips(_rows(dataset))
+    named = {"title": title or str(dataset.attrs.get("title", "")), "subtitle": subtitle or describe(dataset)}
+    return write_rows(_rows(dataset), path, **named, otherwise="No output frame was written.")
+
+
+def write_rows(rows: Sequence[Row], path: Path, *, title: str, subtitle: str, otherwise: str) -> Path:
+    """Draw rows below one another, narrow ones side by side, as a PNG at `path`; where there is none, a sentence."""
+    strips = _strips(rows)
     height = _TOP + sum(_height(strip) for strip in strips) + _ROW_GAP * max(0, len(strips) - 1) + _BOTTOM
     sheet = Sheet(_WIDTH, max(height, 2.0), _DPI)
-    sheet.text(_LEFT, 0.22, title or str(dataset.attrs.get("title", "")), size=LARGE, bold=True)
-    sheet.text(_LEFT, 0.53, subtitle or describe(dataset), color=MUTED)
+    sheet.text(_LEFT, 0.22, title, size=LARGE, bold=True)
+    sheet.text(_LEFT, 0.53, subtitle, color=MUTED)
     if not strips:
-        sheet.text(_LEFT, 1.0, "No output frame was written.")
+        sheet.text(_LEFT, 1.0, otherwise)
     top = _TOP
     for strip in strips:
         left = _LEFT
         for row in strip:
-            sheet.text(left, top - 0.45, row.heading, bold=True)
-            row.draw(sheet, left, top)
-            left += row.width + _COLUMN_GAP
+            draw_row(row, sheet, left, top)
+            left += row.width + COLUMN_GAP
         top += _height(strip) + _ROW_GAP
     sheet.save(path)
     return path
+
+
+def draw_row(row: Row, sheet: Sheet, left: float, top: float) -> None:
+    """A row from (left, top) down, with its heading above."""
+    sheet.text(left, top - 0.45, row.heading, bold=True)
+    row.draw(sheet, left, top)
 
 
 def _strips(rows: Sequence[Row]) -> list[list[Row]]:
@@ -62,9 +73,9 @@ def _strips(rows: Sequence[Row]) -> list[list[Row]]:
     strips: list[list[Row]] = []
     room = 0.0
     for row in rows:
-        if row.width + _COLUMN_GAP <= room:
+        if row.width + COLUMN_GAP <= room:
             strips[-1].append(row)
-            room -= row.width + _COLUMN_GAP
+            room -= row.width + COLUMN_GAP
         else:
             strips.append([row])
             room = FULL_WIDTH - row.width

@@ -32,23 +32,27 @@ from simjax.io.sheet import (
 if TYPE_CHECKING:
     import xarray as xr
 
-_INNER = 9.1  # width of the rows, without the margin where the colour bars stand
-_BAR_GAP, _BAR, _BAR_ROOM = 0.16, 0.14, 1.05
-FULL_WIDTH = _INNER + _BAR_ROOM
-_GAP, _PANEL_HEIGHT = 0.36, 3.2
+INNER = 9.1  # width of the rows, without the margin where the colour bars stand
+_BAR_GAP, _BAR, BAR_ROOM = 0.16, 0.14, 1.05
+FULL_WIDTH = INNER + BAR_ROOM
+PANEL_GAP, _PANEL_HEIGHT = 0.36, 3.2
 _CURVE_HEIGHT, _CURVE_GAP = 1.7, 0.72
 _MOST_PIXELS, _MOST_LINES = 700, 256
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of a plane: its values [vertical, horizontal], its title, and the axes of the plane."""
+    """One picture of a plane: its values [vertical, horizontal], its title, and the axes of the plane.
+
+    dots: (n, 2) positions (horizontal, vertical) to be marked.
+    """
 
     scalar: Scalar
     values: np.ndarray
     title: str
     horizontal: str
     vertical: str
+    dots: np.ndarray | None = None
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -61,19 +65,29 @@ class Panel:
 
 
 class PanelRow:
-    """Pictures of one scalar on one colour scale, in one line or wrapped, all drawn in their true aspect."""
+    """Pictures of one scalar on one colour scale, in one line or wrapped, all drawn in their true aspect.
 
-    def __init__(self, scalar: Scalar, panels: Sequence[Panel], heading: str, scale: ColourScale | None = None):
+    slot: inches for the width of each picture, all in one line; by default what the row leaves, wrapped if wide.
+    """
+
+    def __init__(
+        self,
+        scalar: Scalar,
+        panels: Sequence[Panel],
+        heading: str,
+        scale: ColourScale | None = None,
+        slot: float | None = None,
+    ):
         self.scalar, self.panels, self.heading = scalar, panels, heading
         self.scale = scale or scene.colour_scale(scalar, [panel.values for panel in panels])
         widest = max(panel.aspect for panel in panels)
         most = 4 if widest < 1.7 else 2 if widest < 5 else 1
-        self.columns = min(most, len(panels))
+        self.columns = len(panels) if slot else min(most, len(panels))
         self.rows = -(-len(panels) // self.columns)
-        slot = (_INNER - (self.columns - 1) * _GAP) / self.columns
+        slot = slot or (INNER - (self.columns - 1) * PANEL_GAP) / self.columns
         self.panel_height = min(_PANEL_HEIGHT, slot / widest)
         self.panel_width = widest * self.panel_height
-        self.width = self.columns * (self.panel_width + _GAP) - _GAP + _BAR_ROOM
+        self.width = self.columns * (self.panel_width + PANEL_GAP) - PANEL_GAP + BAR_ROOM
         self.step = self.panel_height + (0.42 if self._shared else 0.85)
         self.height = self.rows * self.step - (self.step - self.panel_height)
 
@@ -86,21 +100,25 @@ class PanelRow:
         width = self.panel_width
         for i, panel in enumerate(self.panels):
             row, column = divmod(i, self.columns)
-            place = (left + column * (width + _GAP), top + row * self.step)
+            place = (left + column * (width + PANEL_GAP), top + row * self.step)
             axes = sheet.axes(*place, panel.aspect * self.panel_height, self.panel_height, plain=True)
             self._picture(axes, panel)
             lowest = i + self.columns >= len(self.panels)
             first = column == 0 or panel.vertical != self.panels[i - 1].vertical
             self._axis_labels(axes, panel, below=lowest, beside=first)
-        bar_left = left + self.width - _BAR_ROOM + _BAR_GAP
+        bar_left = left + self.width - BAR_ROOM + _BAR_GAP
         colour_bar(sheet, self.scale, self.scalar, (bar_left, top, _BAR, self.height))
 
     def _picture(self, axes: Axes, panel: Panel) -> None:
         values = scene.reduce_to(panel.values, _MOST_PIXELS)
         axes.imshow(self.scale.colours(values), origin="lower", extent=panel.extent, aspect="auto")
+        if panel.dots is not None:
+            axes.plot(*panel.dots.T, "o", color=INK, markersize=2.6, markeredgecolor="white", markeredgewidth=0.5)
+            axes.set_xlim(*panel.extent[:2])
+            axes.set_ylim(*panel.extent[2:])
         axes.set_title(panel.title, fontsize=NORMAL, color=INK, pad=4, loc="left", parse_math=False)
         if not np.isfinite(values).any():
-            _say_empty(axes)
+            say_empty(axes)
 
     def _axis_labels(self, axes: Axes, panel: Panel, *, below: bool, beside: bool) -> None:
         set_ticks(axes, most=4)
@@ -124,14 +142,14 @@ class LineRow:
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         if "member" in self.scalar.dataset.sizes:
-            self._members(sheet.axes(left, top, 0.85 * _INNER, self.height), sheet)
+            self._members(sheet.axes(left, top, 0.85 * INNER, self.height), sheet)
             return
         frames = self.scalar.dataset.sizes["time"]
         together = frames > 2
-        width = 0.44 * _INNER if together else 0.85 * _INNER
+        width = 0.44 * INNER if together else 0.85 * INNER
         self._profiles(sheet.axes(left, top, width, self.height))
         if together:
-            self._space_time(sheet, left + width + 0.8, top, _INNER - width - 0.8)
+            self._space_time(sheet, left + width + 0.8, top, INNER - width - 0.8)
 
     def _profiles(self, axes: Axes) -> None:
         dataset = self.scalar.dataset
@@ -140,7 +158,7 @@ class LineRow:
         position = self.scalar.coordinate(self.scalar.axes[0])
         colours = colormap("dense")(np.linspace(0.25, 0.9, len(chosen)))
         for frame, label, colour in zip(chosen, labels, colours, strict=True):
-            axes.plot(position, _gaps(self.scalar.values(frame)), color=colour, linewidth=1.4, label=label)
+            axes.plot(position, gaps(self.scalar.values(frame)), color=colour, linewidth=1.4, label=label)
         axes.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.2)
         self._finish(axes)
 
@@ -156,7 +174,7 @@ class LineRow:
         chosen = scene.spread(dataset.sizes["member"], _MOST_LINES)
         profiles = np.stack([self.scalar.values(last, member) for member in chosen])
         position = self.scalar.coordinate(self.scalar.axes[0])
-        _member_lines(sheet, axes, dataset, np.asarray(chosen), position, _gaps(profiles))
+        _member_lines(sheet, axes, dataset, np.asarray(chosen), position, gaps(profiles))
         axes.set_title(scene.frame_labels(dataset, [last])[0], fontsize=NORMAL, color=INK, loc="left", pad=4)
         self._finish(axes)
 
@@ -187,7 +205,7 @@ class CurveRow:
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         instants = scene.times(self.dataset)
-        for name, axes in zip(self.names, _side_by_side(sheet, left, top, len(self.names)), strict=True):
+        for name, axes in zip(self.names, side_by_side(sheet, left, top, len(self.names)), strict=True):
             values, label = scene.scaled_curves(self.dataset, name)
             if values.shape[0] == 1:
                 marker = "o" if np.isfinite(values).sum() == 1 else ""
@@ -218,7 +236,7 @@ class ScatterRow:
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         parameter = scene.varied_parameters(self.dataset)[self.parameter]
         unit = scene.units_of(self.dataset, self.parameter)
-        for name, axes in zip(self.names, _side_by_side(sheet, left, top, len(self.names)), strict=True):
+        for name, axes in zip(self.names, side_by_side(sheet, left, top, len(self.names)), strict=True):
             values, label = scene.scaled_curves(self.dataset, name)
             final = values[:, -1]
             axes.plot(parameter, final, "o", color=ACCENT, markersize=3.5, alpha=0.75, markeredgewidth=0)
@@ -229,10 +247,13 @@ class ScatterRow:
             _name_curve(axes, label)
 
 
-def _side_by_side(sheet: Sheet, left: float, top: float, count: int) -> list[Axes]:
-    columns = max(3, count)
-    width = (_INNER - (columns - 1) * _CURVE_GAP) / columns
-    return [sheet.axes(left + i * (width + _CURVE_GAP), top, width, _CURVE_HEIGHT) for i in range(count)]
+def side_by_side(
+    sheet: Sheet, left: float, top: float, count: int, *, height: float = _CURVE_HEIGHT, columns: int = 3
+) -> list[Axes]:
+    """`count` axes beside one another, as wide as if there were at least so many columns."""
+    columns = max(columns, count)
+    width = (INNER - (columns - 1) * _CURVE_GAP) / columns
+    return [sheet.axes(left + i * (width + _CURVE_GAP), top, width, height) for i in range(count)]
 
 
 def _name_curve(axes: Axes, label: str) -> None:
@@ -240,7 +261,8 @@ def _name_curve(axes: Axes, label: str) -> None:
     set_ticks(axes, most=4)
 
 
-def _say_empty(axes: Axes) -> None:
+def say_empty(axes: Axes) -> None:
+    """Write into the axes why nothing is drawn there."""
     axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED)
 
 
@@ -249,7 +271,7 @@ def _set_value_range(axes: Axes, values: np.ndarray) -> None:
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         axes.set_ylim(0, 1)
-        _say_empty(axes)
+        say_empty(axes)
     elif scene.wide_range(values, scene.DECADES):
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.5 * max(finite[finite > 0].min(), 1e-16 * finite.max()))
@@ -284,5 +306,6 @@ def _member_lines(
     axes.autoscale_view()
 
 
-def _gaps(values: np.ndarray) -> np.ndarray:
+def gaps(values: np.ndarray) -> np.ndarray:
+    """The values with NaN for what is not finite, which breaks a line."""
     return np.where(np.isfinite(values), values, np.nan)

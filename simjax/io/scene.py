@@ -216,7 +216,9 @@ def time_units(dataset: xr.Dataset) -> str:
 
 
 def frame_labels(dataset: xr.Dataset, frames: Sequence[int]) -> list[str]:
-    """`t = 0.25 s` for each of these frames."""
+    """`t = 0.25 s` for each of these frames, or `iteration 3` where the frames are those of a search."""
+    if "time" in dataset.coords and dataset["time"].attrs.get("long_name") == "iteration":
+        return [f"iteration {int(dataset['time'].values[frame])}" for frame in frames]
     return time_labels([float(value) for value in times(dataset)[list(frames)]], time_units(dataset))
 
 
@@ -258,7 +260,9 @@ def member_order(dataset: xr.Dataset) -> list[int]:
 
 
 def member_label(dataset: xr.Dataset, member: int) -> str:
-    """`viscosity = 2×10⁻³`, or `member 3` where nothing or more than two parameters vary."""
+    """`viscosity = 2×10⁻³`, or `member 3` where nothing or more than two parameters vary; its name if it has one."""
+    if "member" in dataset.coords and dataset["member"].dtype.kind == "U":
+        return str(dataset["member"].values[member])
     parameters = varied_parameters(dataset)
     if 1 <= len(parameters) <= 2:
         return ", ".join(f"{short(name)} = {number(v[member])}" for name, v in parameters.items())
@@ -327,10 +331,7 @@ def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
     lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     is_vorticity = scalar.name.startswith("vorticity") and not scalar.magnitude
     if is_vorticity or min(-lowest, highest) > 0.2 * max(-lowest, highest):
-        largest = max(-lowest, highest)
-        limit = _robust_limit(largest, np.abs(values))
-        shown = limit if limit > 0 else 1.0
-        return ColourScale("balance", -shown, shown, (lowest < -1.01 * limit, highest > 1.01 * limit))
+        return diverging_scale(samples)
     if scalar.magnitude or 0 <= lowest <= 0.1 * highest:
         limit = _robust_limit(highest, values)
         palette = "haline" if scalar.name == "speed" else "amp" if scalar.magnitude else "thermal"
@@ -339,6 +340,15 @@ def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
         margin = 0.5 * abs(highest) or 0.5
         return ColourScale("thermal", lowest - margin, highest + margin, (False, False))
     return ColourScale("thermal", lowest, highest, (False, False))
+
+
+def diverging_scale(samples: Sequence[np.ndarray]) -> ColourScale:
+    """One scale symmetric about zero for all samples, cut off at rare extremes as that of `colour_scale`."""
+    values = _finite_sample(samples)
+    lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    limit = _robust_limit(max(-lowest, highest), np.abs(values))
+    shown = limit if limit > 0 else 1.0
+    return ColourScale("balance", -shown, shown, (lowest < -1.01 * limit, highest > 1.01 * limit))
 
 
 def _finite_sample(samples: Sequence[np.ndarray]) -> np.ndarray:
