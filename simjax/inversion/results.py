@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,11 @@ def leave(
     result = _result(folder, config, problem, found, history, kept, notes, message)
     write_inversion(folder, result)
     if config.output.report:
-        from simjax.io.inversion_report import write_report
+        from simjax.io.inversion_figure import write_pictures
+        from simjax.io.inversion_report import write_inversion_report
 
-        write_report(folder, result, animation=config.output.animation)
+        write_pictures(folder, result)
+        write_inversion_report(folder, result)
 
 
 def _result(folder, config: Config, problem: InverseProblem, found: Answer, history, kept, notes, message):
@@ -70,13 +73,20 @@ def _number(problem: InverseProblem, found: Answer, path: str) -> NumberResult:
     low, high = found.intervals[path]
     return NumberResult(
         path=path,
-        units=problem.config.units_of(path),
+        units=_units(problem.config, path),
         guess=float(found.guess[path]),
         estimate=float(found.estimate[path]),
         truth=None if found.truth is None else float(found.truth[path]),
         lower=low,
         upper=high,
     )
+
+
+def _units(config: Config, path: str) -> str:
+    """Of a number: those of a key of the physics; a parameter has none."""
+    section, name = path.split(".", 1)
+    keys = {field.name: field.metadata.get("units", "1") for field in dataclasses.fields(config.physics)}
+    return keys.get(name, "1") if section == "physics" else "1"
 
 
 def _field(problem: InverseProblem, found: Answer, kept: dict[int, Any], path: str) -> FieldResult:
