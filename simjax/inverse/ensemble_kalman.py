@@ -1,5 +1,7 @@
 """Ensemble Kalman inversion: no derivatives, only runs."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -54,13 +56,13 @@ class EnsembleKalman(Solver):
         aimed = [
             r + jnp.sqrt(widening) * jax.random.normal(k, r.shape, r.dtype) for r, k in zip(leaves, keys, strict=True)
         ]
-        away = jax.tree.unflatten(tree, [r - jnp.mean(r, 0) for r in leaves])
+        away = jax.tree.unflatten(tree, [_departures(r) for r in leaves])
         # With R the members' departures, C_ur (C_rr + a)^-1 = U^T (R R^T + a (J - 1))^-1 R.
         gram = _products(away, away)
         inner = _products(away, jax.tree.unflatten(tree, aimed))
         weights = jnp.linalg.solve(gram + widening * (self.members - 1) * jnp.eye(self.members), inner)
         return jax.tree.map(
-            lambda u: u - jnp.einsum("kj,k...->j...", weights, u - jnp.mean(u, 0)), iterate.latent
+            lambda u: u - jnp.einsum("kj,k...->j...", weights, _departures(u)), iterate.latent
         )
 
     def estimate(self, iterate: Iterate):
@@ -70,14 +72,19 @@ class EnsembleKalman(Solver):
         return bool(iterate.inner >= 1)
 
 
+def _departures(u: Array) -> Array:
+    """From the members' mean."""
+    return u - jnp.mean(u, 0, keepdims=True)
+
+
 def _products(a, b) -> Array:
     """`(members, members)`: inner products of every member of one tree with every member of another."""
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return sum((jnp.einsum("j...,k...->jk", x, y) for x, y in pairs), jnp.zeros(()))
+    return functools.reduce(jnp.add, (jnp.einsum("j...,k...->jk", x, y) for x, y in pairs))
 
 
 def _with_mean(r: Array, good: Array) -> Array:
     """`r` with the members that are not good replaced by the mean of the others."""
     chosen = good.reshape(-1, *(1,) * (r.ndim - 1))
-    mean = jnp.sum(jnp.where(chosen, r, 0), 0) / jnp.maximum(jnp.sum(good), 1).astype(r.dtype)
+    mean = jnp.sum(jnp.where(chosen, r, 0), 0, keepdims=True) / jnp.maximum(jnp.sum(good), 1).astype(r.dtype)
     return jnp.where(chosen, r, mean)

@@ -55,4 +55,4 @@ def posterior_samples(problem: LeastSquares, latent, count: int, seed: int = 0):
 
     rights = jax.lax.map(right, jax.random.split(jax.random.key(seed), count))
     departures = covariance_products(problem, latent, rights)
-    return jax.tree.map(lambda u, d: u + d, latent, departures)
+    return jax.tree.map(lambda u, d: u[None] + d, latent, departures)

@@ -1,5 +1,6 @@
 """Nonlinear least squares on a mesh: what every solver is given, whatever the simulation behind it."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -57,7 +58,8 @@ def half_square(residuals) -> Array:
 
 def dot(a, b) -> Array:
     """The sum of products of two trees of arrays."""
-    return sum((jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), jnp.zeros(()))
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return functools.reduce(jnp.add, (jnp.sum(x * y) for x, y in pairs))
 
 
 def norm(tree) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.adjoint.plan import Binomial, Budget, Checkpoint
-from simjax.config import Config
+from simjax.config import Config, validate
 from simjax.config.inverse import InverseConfig, UnknownConfig
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError, NumericalError
@@ -25,6 +25,10 @@ from simjax.inversion.instruments import Instrument, instruments_of
 from simjax.inversion.pieces import Pieces
 from simjax.parallel import ENSEMBLE, distribute, prepend_axis, shardings
 from simjax.rollout import Rollout
+from simjax.runtime import set_up_jax
+
+if TYPE_CHECKING:
+    from simjax.simulation import Simulation
 
 Physical = dict[str, Any]
 """Path of an unknown ("physics.viscosity", "initial.velocity") -> a number, or a tuple of components."""
@@ -39,10 +43,12 @@ class InverseProblem:
     of a twin experiment: the instruments are read in that run, and noise is added.
 
     Args:
-        config: a configuration with a section `inverse`.
+        simulation: a `Simulation`, or a configuration.
         sizes: devices per mesh axis, in place of the configuration's.
         checkpoint: in place of `inverse.checkpoint`.
         instruments: with what they measured, in place of measuring again.
+        section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
+            `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
 
     Raises:
         ConfigurationError: an unknown that no measurement depends on, an instrument outside of the grid or the run,
@@ -51,9 +57,13 @@ class InverseProblem:
     """
 
     def __init__(
-        self, config: Config, *, sizes: Mapping[str, int] | None = None, checkpoint: Checkpoint | None = None,
-        instruments: list[Instrument] | None = None,
+        self, simulation: Simulation | Config, *, sizes: Mapping[str, int] | None = None,
+        checkpoint: Checkpoint | None = None, instruments: list[Instrument] | None = None, **section: Any,
     ):  # fmt: skip
+        config = simulation if isinstance(simulation, Config) else simulation.config
+        if section:
+            config = validate({**config.mapping, "inverse": section})
+        set_up_jax(config)
         if config.inverse is None:
             raise ConfigurationError("inverse: expected a section with unknowns and observations; write one.")
         self.config, self.inverse = config, config.inverse

@@ -43,10 +43,13 @@ class Found:
 
 
 class Search:
-    """The search for the unknowns of a configuration's section `inverse`."""
+    """The search for the unknowns of an inverse problem: `Search(problem).run()`, in Python or by `simjax.run`.
 
-    def __init__(self, config: Config):
-        self.config = config
+    `problem` is an `InverseProblem` or a configuration with a section `inverse`.
+    """
+
+    def __init__(self, problem: InverseProblem | Config):
+        self.config = problem if isinstance(problem, Config) else problem.config
 
     def run(self, *, resume: str | None = None, progress: bool = False) -> Found:
         """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
@@ -142,10 +145,10 @@ class _Search:
                 if number > stage:
                     iterate = self._fresh(number, self._estimate(number - 1, iterate))
                 iterate, stopped = self._descend(number, iterate)
-                if stopped:
+                if stopped or number == len(self.stages) - 1:
                     self._checkpoint(number, iterate)
-                    message = f"stopped by {stopped}; go on with resume={self.folder}"
-                    return Found(self.folder, STOPPED, message)
+                if stopped:
+                    return Found(self.folder, STOPPED, f"stopped by {stopped}; go on with resume={self.folder}")
         finally:
             self.checkpoints.close()
             if self.display:
@@ -176,6 +179,8 @@ class _Search:
             return 0, begin
         self.notes += restored.skipped
         self.history = restored.meta["history"]
+        lines = "".join(json.dumps(line) + "\n" for line in self.history)
+        (self.folder / "metrics.jsonl").write_text(lines, encoding="utf-8")
         return restored.meta["stage"], restored.tree
 
     def _descend(self, stage: int, iterate: Iterate) -> tuple[Iterate, str | None]:

@@ -1,0 +1,127 @@
+"""Solvers of least squares against a linear problem, whose answer and uncertainty are known exactly."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simjax.inverse.ensemble_kalman import EnsembleKalman
+from simjax.inverse.gauss_newton import GaussNewton
+from simjax.inverse.gradient_descent import GradientDescent, MultiStart, optimiser_named
+from simjax.inverse.laplace import deviations_of_numbers, posterior_samples
+from simjax.inverse.least_squares import Evaluation, LeastSquares
+
+TRUTH = jnp.asarray([1.0, 2.0, -1.0])
+MATRIX = jnp.asarray(np.random.default_rng(0).normal(size=(30, 3)))
+MEASURED = MATRIX @ TRUTH
+START = {"a": jnp.zeros(()), "b": jnp.zeros(2)}
+# Of residuals ten times A u - y and, with a prior, u.
+CURVATURE = 100 * MATRIX.T @ MATRIX + jnp.eye(3)
+BEST = jnp.linalg.solve(CURVATURE, 100 * MATRIX.T @ MEASURED)
+COVARIANCE = jnp.linalg.inv(CURVATURE)
+
+
+def evaluate(latent, measured, *, prior=True):
+    """Residuals of a linear run, failing where the first unknown exceeds 50."""
+    vector = jnp.concatenate([latent["a"][None], latent["b"]])
+    residuals = {"measured": 10 * (MATRIX @ vector - measured)} | ({"prior": latent} if prior else {})
+    return Evaluation(residuals, jnp.where(latent["a"] > 50, 1, 0).astype(jnp.int32))
+
+
+def without_prior(latent, measured):
+    return evaluate(latent, measured, prior=False)
+
+
+def problem(function=evaluate):
+    return LeastSquares(MEASURED, function, jax.vmap(function, in_axes=(0, None)))
+
+
+def solved(solver, iterations, start=START, least_squares=None):
+    least_squares = problem() if least_squares is None else least_squares
+    iterate, step = solver.begin(start), eqx.filter_jit(solver.step)
+    with jax.numpy_dtype_promotion("standard"):  # within Optax
+        for _ in range(iterations):
+            iterate = step(least_squares, iterate)
+    return iterate
+
+
+def vector_of(latent):
+    return jnp.concatenate([latent["a"][None], latent["b"]])
+
+
+@pytest.mark.parametrize(
+    "solver, iterations, tolerance",
+    [
+        # Quadratic: to rounding once the solver has seen as many directions as there are unknowns.
+        (GaussNewton(), 8, 1e-9),
+        (GradientDescent(optimiser_named("lbfgs"), searches=True), 30, 1e-9),
+        # First order: Adam's steps fall as its learning rate lets them.
+        (GradientDescent(optimiser_named("adam", 0.1)), 400, 1e-5),
+        (MultiStart(optimiser_named("adam", 0.1), 4, 1.0), 400, 1e-5),
+    ],
+    ids=["Gauss-Newton", "L-BFGS", "Adam", "four starts"],
+)
+def test_finds_the_minimum_of_a_linear_problem(solver, iterations, tolerance):
+    iterate = solved(solver, iterations)
+    np.testing.assert_allclose(vector_of(solver.estimate(iterate)), BEST, rtol=0, atol=tolerance)
+    assert int(iterate.iteration) == iterations
+
+
+def test_ensemble_kalman_draws_from_the_posterior():
+    """Mean and spread of the members, to the error of 2000 draws: 1 / sqrt(2000) of a deviation, four times that."""
+    solver, members = EnsembleKalman(2000), 2000
+    least_squares = problem(without_prior)
+    iterate, step = solver.begin(START), eqx.filter_jit(solver.step)
+    for count in range(1, 40):
+        iterate = step(least_squares, iterate)
+        if solver.settled(iterate, iterate, 0.0):
+            break
+    assert 1 < count < 20, "the tempering takes a few steps"
+    deviations = jnp.sqrt(jnp.diag(COVARIANCE))
+    departure = np.abs(vector_of(solver.estimate(iterate)) - BEST) / deviations
+    assert departure.max() < 4 / members**0.5
+    spread = jnp.concatenate([jnp.std(iterate.latent["a"])[None], jnp.std(iterate.latent["b"], 0)])
+    np.testing.assert_allclose(spread, deviations, rtol=4 / (2 * members) ** 0.5)
+
+
+def test_a_member_whose_run_fails_spoils_none_of_the_others():
+    start = START | {"a": jnp.asarray(49.0)}
+    iterate = solved(EnsembleKalman(40, spread=2.0), 1, start, problem(without_prior))
+    assert 0 < int(jnp.sum(iterate.status != 0)) < 40
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(iterate.latent))
+    starts = MultiStart(optimiser_named("adam", 0.1), 8, 2.0)
+    iterate = solved(starts, 1, start)
+    assert 0 < int(jnp.sum(~jnp.isfinite(iterate.loss))) < 8
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(iterate.latent))
+
+
+def test_laplace_is_exact_for_a_linear_problem():
+    found = deviations_of_numbers(problem(), {"a": BEST[0], "b": BEST[1:]}, ["a"])
+    # Conjugate gradients to 1e-6 of the right-hand side.
+    assert float(found["a"]) == pytest.approx(float(jnp.sqrt(COVARIANCE[0, 0])), rel=1e-5)
+
+
+def test_samples_have_the_posterior_covariance():
+    count = 4000
+    drawn = posterior_samples(problem(), {"a": BEST[0], "b": BEST[1:]}, count)
+    table = np.concatenate([np.asarray(drawn["a"])[:, None], np.asarray(drawn["b"])], axis=1)
+    scale = np.sqrt(np.outer(np.diag(COVARIANCE), np.diag(COVARIANCE)))
+    # An entry of a sample covariance has the standard error sqrt(2 / count) at most; four of them.
+    assert np.abs(np.cov(table.T) - COVARIANCE).max() < 4 * (2 / count) ** 0.5 * scale.max()
+    assert np.abs(table.mean(0) - BEST).max() < 4 * np.sqrt(np.diag(COVARIANCE).max() / count)
+
+
+def test_a_damped_step_that_fails_is_not_taken():
+    """From where the full step leads into a region without runs, the latent stays and damping rises."""
+
+    def cliff(latent, measured):
+        residuals, _ = evaluate(latent, measured)
+        return Evaluation(residuals, jnp.where(latent["a"] > 0.5, 1, 0).astype(jnp.int32))
+
+    first = solved(GaussNewton(), 1, least_squares=problem(cliff))
+    np.testing.assert_array_equal(vector_of(first.latent), vector_of(START))
+    assert float(first.inner) > 1e-3
+    later = solved(GaussNewton(), 12, least_squares=problem(cliff))
+    assert 0 < float(later.latent["a"]) <= 0.5
+    assert float(later.loss) < float(first.loss)
