@@ -77,8 +77,8 @@ class InverseProblem:
         self.priors = {path: _prior(u, config) for path, u in self.unknowns.items() if u.prior is not None}
         self._base = self.rollout.start_fields()
         self.is_twin = all(observation.kind != "sensors" for observation in self.inverse.observations)
-        self.instruments = instruments or self._measured(
-            instruments_of(self.inverse.observations, self.domain.grid, self.rollout.times())
+        self.instruments = self._measured(
+            instruments or instruments_of(self.inverse.observations, self.domain.grid, self.rollout.times())
         )
         self.latent_specs = {path: self._spec_of(path) for path in self.unknowns}
         self._start = self._started()

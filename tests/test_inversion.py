@@ -1,0 +1,296 @@
+"""Inverse problems of configurations: the same on any mesh, in pieces as in one, resumed exactly; refused in a sentence."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from simjax.config import validate
+from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.inverse.least_squares import half_square
+from simjax.inversion.problem import InverseProblem
+from simjax.inversion.search import Search
+
+TWO_PI = 2 * np.pi
+BASE = {
+    "experiment_name": "spot", "model": "advection_diffusion", "precision": "float64",
+    "physics": {"diffusivity": 0.05, "velocity": [0.8, -0.5]},
+    "parameters": {"depth": 1.5},
+    "grid": {"shape": [16, 16], "lower": [0, 0], "upper": [TWO_PI, TWO_PI]},
+    "initial": {"concentration": "depth*sin(x)*cos(y + 0.3) + 0.5*sin(2*x + y)"},
+    "time": {"end": 0.4, "output_every": 0.1, "dt": 0.05},
+}  # fmt: skip
+NUMBERS = {
+    "physics.diffusivity": {"guess": 0.1, "positive": True},
+    "parameters.depth": {"guess": 1.0, "bounds": [0.5, 3.0]},
+}
+SENSORS = {"points": "concentration", "at": [[1.0, 1.0], [2.0, 4.0], [5.0, 3.0]], "deviation": 0.002}
+FIELD = {"initial.concentration": {"guess": "0.1*sin(x)", "prior": {"matern": {"deviation": 1.0, "length": 2.0}}}}
+SNAPSHOT = {"snapshot": "concentration", "deviation": 0.02}
+
+
+def config(unknowns, observations, **changes):
+    section = {key: changes.pop(key) for key in ("solver", "shooting", "horizons") if key in changes}
+    inverse = {"unknowns": unknowns, "observations": observations, **section}
+    return validate({**BASE, "inverse": inverse, **changes})
+
+
+def evaluated(problem):
+    least_squares, latent = problem.least_squares(), problem.start()
+
+    def loss(latent):
+        evaluation = least_squares.evaluate(latent)
+        return half_square(evaluation.residuals), evaluation.residuals
+
+    (value, residuals), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(latent)
+    return value, residuals, gradient
+
+
+# The depth is one of the initial field's, which has no influence where the field itself is sought.
+EVERYTHING = {"physics.diffusivity": NUMBERS["physics.diffusivity"]} | FIELD
+INSTRUMENTS = [
+    SENSORS, SNAPSHOT,
+    {"line_of_sight": "concentration", "from": [[0, 1]], "to": [[6, 5]], "deviation": 0.1},
+    {"box_average": "concentration", "lower": [[0, 0]], "upper": [[3, 2]], "deviation": 0.01},
+    {"spectrum": "concentration", "shells": 3, "deviation": 0.01, "times": [0.15, 0.4]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shooting", [{"windows": 1}, {"windows": 2, "weight": 10.0}], ids=["one piece", "two pieces"])
+def test_residuals_and_gradients_do_not_depend_on_the_decomposition(shooting):
+    problem = config(EVERYTHING, INSTRUMENTS, shooting=shooting)
+    alone = evaluated(InverseProblem(problem, sizes={}))
+    cut = evaluated(InverseProblem(problem, sizes={"x": 2, "y": 4}))
+    for path, expected in jax.tree.leaves_with_path(alone):
+        found = dict(jax.tree.leaves_with_path(cut))[path]
+        scale = float(np.abs(expected).max())
+        assert scale > 0 or "joints" in jax.tree_util.keystr(path)
+        # Residuals are in standard deviations, up to some hundred; sums over cells in another order.
+        bound = 1e-10 * max(scale, 1.0)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=bound, err_msg=jax.tree_util.keystr(path))
+
+
+def test_members_are_runs_of_their_own():
+    """Every member's residuals are those of its own latent, on an ensemble x space mesh too."""
+    problem = InverseProblem(config(EVERYTHING, INSTRUMENTS), sizes={"x": 2, "ensemble": 2})
+    least_squares, latent = problem.least_squares(), problem.start()
+    several = jax.tree.map(lambda u: np.stack([np.asarray(u) * (1 + 0.1 * k) for k in range(4)]), latent)
+    together = eqx.filter_jit(least_squares.of_members)(several, least_squares.given)
+    for k in range(4):
+        own = eqx.filter_jit(least_squares.evaluate)(jax.tree.map(lambda u, k=k: u[k], several))
+        for a, b in zip(jax.tree.leaves(together.residuals), jax.tree.leaves(own.residuals), strict=True):
+            # In standard deviations; a vectorised loop rounds otherwise.
+            np.testing.assert_allclose(a[k], b, rtol=0, atol=1e-10 * max(1.0, float(np.abs(b).max())))
+
+
+def test_the_truth_leaves_nothing_but_noise():
+    """Without noise worth the name all residuals vanish at the truth: what is measured is what is compared."""
+    observations = [{**instrument, "deviation": 1e-9} for instrument in INSTRUMENTS]
+    problem = InverseProblem(config(NUMBERS, observations))
+    latent = {
+        path: problem.transforms[path].latent(np.asarray(value), problem.domain) for path, value in problem.truth().items()
+    }
+    residuals = eqx.filter_jit(problem.least_squares().residuals)(latent)["measured"]
+    for name, r in residuals.items():
+        # Standard normal numbers: the largest of some hundred below five.
+        assert np.abs(r).max() < 5, name
+        assert np.abs(r).max() > 0.01, f"{name} carries no noise"
+
+
+def test_pieces_that_join_are_the_run_itself():
+    """Pieces started from the run's own fields read what one run reads, and leave nothing at the joints."""
+    noiseless = [{**SENSORS, "deviation": 1e-9}]
+    unknowns = {"initial.concentration": {}}  # the guess is the truth
+    one = InverseProblem(config(unknowns, noiseless))
+    four = InverseProblem(config(unknowns, noiseless, shooting={"windows": 4, "weight": 1.0}))
+    residuals = [eqx.filter_jit(p.least_squares().residuals)(p.start()) for p in (one, four)]
+    name = one.instruments[0].name
+    # The same steps; reading a field and starting from it again rounds nothing, in units of 1e-9.
+    np.testing.assert_allclose(residuals[1]["measured"][name], residuals[0]["measured"][name], rtol=0, atol=1e-4)
+    (joint,) = jax.tree.leaves(residuals[1]["joints"])
+    assert joint.shape == (3, 16, 16)
+    assert float(np.abs(joint).max()) < 1e-12
+    moved = jax.tree.map(lambda u: u.at[1].add(0.1), four.start())
+    (joint,) = jax.tree.leaves(eqx.filter_jit(four.least_squares().residuals)(moved)["joints"])
+    assert float(np.abs(joint[0]).min()) > 0.01, "a gap must show"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return {"root": str(tmp_path), "report": False}
+
+
+def searched(problem, **options):
+    with jax.numpy_dtype_promotion("standard"):  # within Optax
+        return Search(problem).run(**options)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        {"name": "gauss_newton", "iterations": 12},
+        pytest.param({"name": "lbfgs", "iterations": 40}, marks=pytest.mark.slow),
+    ],
+)
+def test_numbers_are_found_within_their_intervals(solver, folder):
+    found = searched(config(NUMBERS, [SENSORS], solver=solver, output=folder))
+    truth = {"physics.diffusivity": 0.05, "parameters.depth": 1.5}
+    for path, (low, high) in found.answer.intervals.items():
+        # Twice the 95 % interval: four standard deviations.
+        middle, half = (low + high) / 2, (high - low) / 2
+        assert abs(truth[path] - middle) < 2 * half, path
+        assert half < 0.2 * truth[path]
+    # Twelve values less two unknowns: root mean square of chi-square over its count.
+    assert 0.4 < found.answer.residual < 1.6
+
+
+@pytest.mark.parametrize("solver", ["adam", pytest.param("lbfgs", marks=pytest.mark.slow)])
+def test_a_killed_search_goes_on_exactly_and_on_another_mesh(solver, folder, monkeypatch):
+    """Killed after the third iteration with nothing saved but checkpoints; the others are those of an unbroken one."""
+    options = {"solver": {"name": solver, "iterations": 7, "tolerance": 0.0}, "output": folder}
+    problem = config(EVERYTHING, [SENSORS, SNAPSHOT], checkpoint={"every_frames": 1, "every_seconds": None}, **options)
+    whole = searched(problem)
+
+    class Killed(BaseException):
+        pass
+
+    from simjax.inversion import search
+
+    settled = search._Search._checkpoint
+
+    def dies(self, stage, iterate):
+        settled(self, stage, iterate)
+        if len(self.history) == 3:
+            raise Killed
+
+    monkeypatch.setattr(search._Search, "_checkpoint", dies)
+    with pytest.raises(Killed):
+        searched(dataclasses.replace(problem, experiment_name="killed"))
+    monkeypatch.undo()
+    (broken,) = (whole.folder.parent.parent / "killed").iterdir()
+    cut = dataclasses.replace(problem, mesh=dataclasses.replace(problem.mesh, x=2, y=2), experiment_name="killed")
+    cut = dataclasses.replace(cut, mapping={**cut.mapping, "mesh": {"x": 2, "y": 2}})
+    resumed = searched(cut, resume=str(broken))
+    assert resumed.folder == broken
+    lines = [json.loads(line) for line in (broken / "metrics.jsonl").read_text().splitlines()]
+    expected = [json.loads(line) for line in (whole.folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["iteration"] for line in lines] == list(range(1, 8))
+    for a, b in zip(lines, expected, strict=True):
+        # Sums in another order on the mesh, which a line search can carry on a few thousandfold.
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-9)
+    for path in ("physics.diffusivity", "initial.concentration"):
+        for a, b in zip(
+            jax.tree.leaves(resumed.answer.estimate[path]), jax.tree.leaves(whole.answer.estimate[path]), strict=True
+        ):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * float(np.abs(b).max()))
+
+
+@pytest.mark.slow
+def test_growing_horizons_end_where_the_whole_run_does(folder):
+    solver = {"name": "gauss_newton", "iterations": 8}
+    staged = searched(config(NUMBERS, [SENSORS], solver=solver, horizons=[0.1, 0.4], output=folder))
+    whole = searched(config(NUMBERS, [SENSORS], solver=solver, output=folder))
+    for path, value in whole.answer.estimate.items():
+        # Both have converged; Gauss-Newton stops when the loss falls by less than 1e-8 of itself.
+        assert float(staged.answer.estimate[path]) == pytest.approx(float(value), rel=1e-4)
+    lines = [json.loads(line) for line in (staged.folder / "metrics.jsonl").read_text().splitlines()]
+    assert {line["stage"] for line in lines} == {0, 1}
+
+
+def refused(problem, *words, kind=ConfigurationError):
+    with pytest.raises(kind) as raised:
+        searched(problem)
+    message = str(raised.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message, message
+
+
+def test_an_unknown_without_influence_is_refused(folder):
+    unknowns = NUMBERS | {"parameters.idle": {"guess": 2.0}}
+    refused(
+        config(unknowns, [SENSORS], parameters={"depth": 1.5, "idle": 1.0}, output=folder),
+        "parameters.idle", "gradient vanishes",
+    )  # fmt: skip
+    assert not list(Path(folder["root"]).iterdir()), "nothing is written"
+
+
+def test_a_guess_whose_run_fails_is_refused(folder):
+    refused(
+        config({"physics.diffusivity": {"guess": 1e60, "positive": True}}, [SENSORS], output=folder),
+        "run of the guess fails", "not a number", kind=NumericalError,
+    )  # fmt: skip
+
+
+def test_not_a_number_among_the_measurements_is_refused(folder, tmp_path):
+    problem = InverseProblem(config(NUMBERS, [SENSORS], output=folder))
+    instrument = problem.instruments[0]
+    measured = instrument.measured.copy()
+    measured[1, 2] = np.nan
+    with pytest.raises(ConfigurationError, match="holds nan at t=0.2"):
+        InverseProblem(problem.config, instruments=[dataclasses.replace(instrument, measured=measured)])
+
+
+def test_sensors_outside_of_the_run_are_refused(tmp_path):
+    table = tmp_path / "sensors.csv"
+    table.write_text("t,x,y,value,variable\n0.2,1,1,0.3,concentration\n0.9,1,1,0.2,concentration\n")
+    with pytest.raises(ConfigurationError, match=r"measured at t=0.9, but the run goes from t=0 to 0.4"):
+        InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}]))
+
+
+def test_sensors_of_a_file_are_met(tmp_path, folder):
+    """Values written to a CSV file, some missing and between frames, lead back to the numbers that made them."""
+    truth = InverseProblem(config(NUMBERS, [SENSORS]))
+    series = np.asarray(truth.series(truth.truth())[truth.instruments[0].name])
+    lines = ["t,x,y,value,variable"]
+    for k, (x, y) in enumerate(SENSORS["at"]):
+        for frame in range(1 if k else 2, 5):
+            lines.append(f"{0.1 * frame},{x},{y},{float(series[frame, k])!r},concentration")
+        lines.append(f"0.25,{x},{y},{float(series[2, k] + series[3, k]) / 2!r},concentration")
+    table = tmp_path / "sensors.csv"
+    table.write_text("\n".join(lines))
+    problem = config(
+        NUMBERS, [{"sensors": str(table), "deviation": 0.01}], output=folder,
+        solver={"name": "gauss_newton", "iterations": 12, "tolerance": 1e-14},
+    )  # fmt: skip
+    found = searched(problem)
+    assert not found.answer.truth
+    # No noise: exact but for where the solver stops.
+    assert float(found.answer.estimate["physics.diffusivity"]) == pytest.approx(0.05, rel=1e-5)
+    assert float(found.answer.estimate["parameters.depth"]) == pytest.approx(1.5, rel=1e-5)
+
+
+def test_a_step_is_compiled_once(folder, monkeypatch):
+    from simjax.inversion import search
+
+    traced = []
+    original = search.solver_of
+
+    def counted(inverse, seed):
+        solver = original(inverse, seed)
+
+        class Counted(type(solver)):
+            def step(self, problem, iterate):
+                traced.append(1)
+                return super().step(problem, iterate)
+
+        return Counted(**{name: getattr(solver, name) for name in solver.__dataclass_fields__})
+
+    monkeypatch.setattr(search, "solver_of", counted)
+    problem = config(NUMBERS, [SENSORS], solver={"name": "adam", "iterations": 5}, output=folder, mesh={"x": 2, "y": 2})
+    searched(problem)
+    assert len(traced) == 1
+
+
+def test_python_interface_is_that_of_the_configuration():
+    import simjax as sj
+
+    section = {"unknowns": NUMBERS, "observations": [SENSORS]}
+    problem = sj.InverseProblem(validate(BASE), **section)
+    same = InverseProblem(config(**section))
+    np.testing.assert_array_equal(problem.instruments[0].measured, same.instruments[0].measured)
+    assert eqx.tree_equal(problem.start(), same.start())
