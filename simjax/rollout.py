@@ -62,7 +62,8 @@ class Rollout:
     ):  # fmt: skip
         if config.ensemble.size > 1 or config.ensemble.vary:
             raise ConfigurationError("ensemble: expected one member, as a gradient is that of one run; leave it out.")
-        self.config, self.checkpoint = config, checkpoint
+        self.config = config
+        self.checkpoint: Checkpoint = checkpoint
         self.dtype = jnp.dtype(config.precision)
         self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
         sizes = {name: getattr(config.mesh, name) for name in AXES} if sizes is None else sizes

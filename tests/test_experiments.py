@@ -17,6 +17,8 @@ def small(name):
     thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
     # What eight cells resolve.
     thin += ["physics.forcing_band=[1,2]"] if getattr(config.physics, "forcing_band", None) else []
+    # The run alone; what is sought in it, on its own grid, is in test_inverse_experiments.
+    thin += ["inverse=null"] if config.inverse else []
     return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]
 
 

@@ -1,4 +1,4 @@
-"""Inverse problems of configurations: the same on any mesh, in pieces as in one, resumed exactly; refused in a sentence."""
+"""Inverse problems of configurations: the same on any mesh, in pieces as in one; resumed exactly; refused in words."""
 
 import dataclasses
 import json
@@ -92,7 +92,8 @@ def test_the_truth_leaves_nothing_but_noise():
     observations = [{**instrument, "deviation": 1e-9} for instrument in INSTRUMENTS]
     problem = InverseProblem(config(NUMBERS, observations))
     latent = {
-        path: problem.transforms[path].latent(np.asarray(value), problem.domain) for path, value in problem.truth().items()
+        path: problem.transforms[path].latent(np.asarray(value), problem.domain)
+        for path, value in problem.truth().items()
     }
     residuals = eqx.filter_jit(problem.least_squares().residuals)(latent)["measured"]
     for name, r in residuals.items():

@@ -61,9 +61,7 @@ class EnsembleKalman(Solver):
         gram = _products(away, away)
         inner = _products(away, jax.tree.unflatten(tree, aimed))
         weights = jnp.linalg.solve(gram + widening * (self.members - 1) * jnp.eye(self.members), inner)
-        return jax.tree.map(
-            lambda u: u - jnp.einsum("kj,k...->j...", weights, _departures(u)), iterate.latent
-        )
+        return jax.tree.map(lambda u: u - jnp.einsum("kj,k...->j...", weights, _departures(u)), iterate.latent)
 
     def estimate(self, iterate: Iterate):
         return jax.tree.map(lambda leaf: jnp.mean(leaf, 0), iterate.latent)

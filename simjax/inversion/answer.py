@@ -53,7 +53,9 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Answer:
         sizes = eqx.filter_jit(deviations_of_numbers)(least_squares, latent, numbers)
     deviations = {}
     if problem.inverse.samples and problem.fields:
-        deviations = _field_deviations(problem, eqx.filter_jit(posterior_samples)(least_squares, latent, problem.inverse.samples))
+        deviations = _field_deviations(
+            problem, eqx.filter_jit(posterior_samples)(least_squares, latent, problem.inverse.samples)
+        )
     return Answer(
         latent, host,
         {path: jax.tree.map(np.asarray, u) for path, u in problem.guess().items()},
@@ -79,5 +81,3 @@ def _field_deviations(problem: InverseProblem, samples) -> dict[str, Any]:
         path: jax.tree.map(lambda *u: np.std([np.asarray(v) for v in u], axis=0), *(d[path] for d in drawn))
         for path in problem.fields
     }
-
-

@@ -63,9 +63,7 @@ class Pieces:
         initial = {name: fields["initial"][name] for name in names}
         numbers = jnp.arange(self.windows, dtype=jnp.int32)
         begins, ends, starts, observed, status = jax.vmap(piece)(initial, numbers)
-        series = jax.tree.map(
-            lambda a, b: jnp.concatenate([a[:1], b.reshape(-1, *b.shape[2:])]), starts, observed
-        )
+        series = jax.tree.map(lambda a, b: jnp.concatenate([a[:1], b.reshape(-1, *b.shape[2:])]), starts, observed)
         joints = jax.tree.map(self._joint, begins, ends, self._scales)
         return series, joints, jax.lax.reduce(status, jnp.int32(0), jax.lax.bitwise_or, (0,))
 

@@ -145,7 +145,7 @@ class InverseProblem:
         """The problem as solvers take it."""
         given = {"measured": self._placed_measurements(), "fields": self._base}
         specs = self.latent_specs, {"measured": self._measured_specs(), "fields": self.rollout.field_specs()}
-        results = Evaluation(self._residual_specs(), PartitionSpec())
+        results = Evaluation(self._residual_specs(), PartitionSpec())  # pyright: ignore[reportArgumentType]
         member_axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         one = distribute(self._evaluate, self.mesh, in_specs=specs, out_specs=results)
         many = distribute(
@@ -293,9 +293,7 @@ class InverseProblem:
 
     def _measured_specs(self):
         specs = self._series_specs()
-        return {
-            i.name: (specs[i.name], None if i.present is None else specs[i.name]) for i in self.instruments
-        }
+        return {i.name: (specs[i.name], None if i.present is None else specs[i.name]) for i in self.instruments}
 
     def _residual_specs(self):
         measured = self._series_specs()
@@ -366,7 +364,8 @@ def _prior(unknown: UnknownConfig, config: Config) -> Prior:
         case "matern":
             deviation, length, mean = numbers
             return Matern(deviation, length, periodic=_periodic(config), mean=mean)
-    return TotalVariation(*numbers)
+    weight, rounding = numbers
+    return TotalVariation(weight, rounding, periodic=_periodic(config))
 
 
 def _check_finite(instrument: Instrument) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from simjax.config import Config
 from simjax.config.folders import config_yaml
+from simjax.inverse.health import Health
 from simjax.inversion.answer import Answer
 from simjax.inversion.instruments import Instrument
 from simjax.inversion.problem import InverseProblem
@@ -21,10 +22,10 @@ from simjax.runtime import command_line, device_name, git_state, versions
 
 def leave(
     folder: Path, config: Config, problem: InverseProblem, found: Answer, history: list[dict[str, Any]],
-    kept: dict[int, Any], notes: list[str], message: str,
+    kept: dict[int, Any], health: Health, notes: list[str], message: str,
 ) -> None:  # fmt: skip
     """Write inversion.h5, the pictures, the animation and the report, as the section `output` asks."""
-    result = _result(folder, config, problem, found, history, kept, notes, message)
+    result = _result(folder, config, problem, found, history, kept, health, notes, message)
     write_inversion(folder, result)
     if config.output.report:
         from simjax.io.inversion_figure import write_pictures
@@ -34,7 +35,7 @@ def leave(
         write_inversion_report(folder, result)
 
 
-def _result(folder, config: Config, problem: InverseProblem, found: Answer, history, kept, notes, message):
+def _result(folder, config: Config, problem: InverseProblem, found: Answer, history, kept, health, notes, message):
     read = problem.series(found.estimate), problem.series(found.guess)
     at_estimate, at_guess = ({name: np.asarray(u) for name, u in series.items()} for series in read)
     return InversionResult(
@@ -58,7 +59,7 @@ def _result(folder, config: Config, problem: InverseProblem, found: Answer, hist
             "simjax_run_id": folder.name,
             **git_state(),
         },
-        health=None,
+        health={"window_norms": health.norms, "cosine": health.cosine},
         exit_message=message,
     )
 
@@ -92,7 +93,7 @@ def _units(config: Config, path: str) -> str:
 def _field(problem: InverseProblem, found: Answer, kept: dict[int, Any], path: str) -> FieldResult:
     section, name = path.split(".", 1)
     config, ndim = problem.config, problem.config.ndim
-    schema = (config.schema.fields if section == "initial" else config.schema.coefficients)
+    schema = config.schema.fields if section == "initial" else config.schema.coefficients
     field = next(field for field in schema if field.name == name)
     estimate = found.estimate[path]
     names = field.components(ndim, len(estimate))

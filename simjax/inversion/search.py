@@ -30,6 +30,10 @@ from simjax.runtime import StopSignals, set_up_jax
 STOPPED = 75
 # Estimates kept for the animation, at most.
 MOST_KEPT = 40
+# Windows of time in the report of the gradient's health.
+WINDOWS = 8
+# Of the largest window's gradient over the median one: what chaos does in some Lyapunov times.
+UNPREDICTABLE = 10.0
 
 
 @dataclasses.dataclass
@@ -106,8 +110,8 @@ class Stages:
             size = float(norm(slope))
             if not np.isfinite(size):
                 raise NumericalError(
-                    f"inverse.unknowns.{path}: the gradient at the guess is not finite; move the guess off values where "
-                    "the model has none, such as zero under a root."
+                    f"inverse.unknowns.{path}: the gradient at the guess is not finite; move the guess off values "
+                    "where the model has none, such as zero under a root."
                 )
             if size == 0:
                 raise ConfigurationError(
@@ -153,9 +157,10 @@ class _Search:
             self.checkpoints.close()
             if self.display:
                 self.display.stop()
+        health = self._health()
         found = answer(self.stages.whole, self._estimate(len(self.stages) - 1, iterate), iterate)
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
-        self._leave(found, message)
+        self._leave(found, health, message)
         return Found(self.folder, 0, message, found)
 
     # ------------------------------------------------------------------ iterations
@@ -229,6 +234,21 @@ class _Search:
             fields = problem.physical(latent)
             self.kept[number] = {path: jax.tree.map(np.asarray, fields[path]) for path in problem.fields}
 
+    def _health(self) -> Health:
+        """That of the whole problem's gradient at the guess; a note where the run goes beyond the predictable."""
+        problem = self.stages.whole
+        windows = min(WINDOWS, problem.rollout.frames)
+        found = gradient_health(
+            problem.least_squares(), problem.start(), problem.windows_of_residuals(windows), windows
+        )
+        if found.growth > UNPREDICTABLE:
+            at = (int(np.argmax(found.norms)) + 0.5) / windows * self.config.time.end
+            self.notes.append(
+                f"What is measured near t={at:.3g} has {found.growth:.2g} times the gradient of a median window: the "
+                "run may go beyond the predictable; write inverse.shooting.windows=... or inverse.horizons=[...]."
+            )
+        return found
+
     # ------------------------------------------------------------------ files
 
     def _checkpoint_is_due(self) -> bool:
@@ -244,13 +264,7 @@ class _Search:
         self.checkpoints.wait()
         self._last_checkpoint = wall.monotonic()
 
-    def _leave(self, found: Answer, message: str) -> None:
+    def _leave(self, found: Answer, health: Health, message: str) -> None:
         from simjax.inversion.results import leave
 
-        leave(self.folder, self.config, self.stages.whole, found, self.history, self.kept, self.notes, message)
-
-
-def health(problem: InverseProblem, windows: int = 8) -> Health:
-    """The gradient's health at the guess, by `windows` windows of time."""
-    least_squares, latent = problem.least_squares(), problem.start()
-    return gradient_health(least_squares, latent, problem.windows_of_residuals(windows), windows, None)
+        leave(self.folder, self.config, self.stages.whole, found, self.history, self.kept, health, self.notes, message)

@@ -1,0 +1,62 @@
+"""The shipped inverse problems find what they seek: each against the truth that made its measurements."""
+
+import jax
+import numpy as np
+import pytest
+
+from simjax.config import load_config
+from simjax.inversion.search import Search
+
+pytestmark = pytest.mark.slow
+
+
+def searched(name, folder, *overrides):
+    config = load_config(name, overrides=[f"output.root={folder}", "output.report=false", *overrides])
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # within Optax
+        return Search(config).run().answer
+
+
+def error(answer, path, background=0.0):
+    """Of an estimated field, relative to the truth's departure from a background."""
+    truth, estimate = (np.stack(u[path]) for u in (answer.truth, answer.estimate))
+    return float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth - background))
+
+
+def covers(answer, path):
+    low, high = answer.intervals[path]
+    return low <= float(answer.truth[path]) <= high
+
+
+def test_viscosity_and_initial_vorticity_from_noisy_snapshots(tmp_path):
+    answer = searched("inverse_vorticity", tmp_path)
+    # Noise of 2 % in each of 20 000 values leaves the viscosity uncertain by less than 1 %.
+    assert float(answer.estimate["physics.viscosity"]) == pytest.approx(0.01, rel=0.02)
+    assert covers(answer, "physics.viscosity")
+    # Noise of 2 % of the snapshots' size, most of it in scales that the prior and the viscosity leave out.
+    assert error(answer, "initial.vorticity") < 0.03
+    assert answer.residual == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_source_from_point_sensors(tmp_path):
+    answer = searched("inverse_source", tmp_path)
+    for path, (low, high) in answer.intervals.items():
+        # One seed: within twice the 95 % interval, which is narrow.
+        truth, half = float(answer.truth[path]), (high - low) / 2
+        assert abs(float(answer.estimate[path]) - truth) < 2 * half, path
+        assert half < 0.02 * truth, path
+
+
+def test_a_body_from_the_echoes_at_the_surface(tmp_path):
+    answer = searched("inverse_waveform", tmp_path)
+    # Half a wavelength at the highest frequency with any energy, 8 / s, is 0.06: edges are that wide, and the ring of
+    # that width around a disc of radius 0.1 holds about a third of what is sought, in squares a tenth.
+    assert error(answer, "coefficients.speed", background=1.0) < 0.3
+    assert answer.residual == pytest.approx(1.0, abs=0.1)
+
+
+def test_multiple_shooting_beats_single_shooting(tmp_path):
+    multiple = searched("inverse_chaos", tmp_path)
+    single = searched("inverse_chaos", tmp_path, "inverse.shooting.windows=1")
+    assert error(multiple, "initial.u") < 0.2
+    # Single shooting stays in a minimum near the guess: all of the truth is missing.
+    assert error(single, "initial.u") > 4 * error(multiple, "initial.u")
