@@ -11,8 +11,9 @@ from simjax.inverse.solver import Iterate, Solver
 
 
 class GaussNewton(Solver):
-    """Steps p with (J^T J + damping |J g|^2 / |g|^2) p = -g, g = J^T r, by conjugate gradients (Nocedal and Wright 2006, section 10.3).
+    """Steps p with (J^T J + damping |J g|^2 / |g|^2) p = -g, g = J^T r, by conjugate gradients.
 
+    Nocedal and Wright 2006, Numerical Optimization, section 10.3.
     J is never formed: a product with it is a forward derivative of the run, one with its transpose a reverse one.
     Damping is relative to the curvature along the gradient. It falls by three after a step that lowered the loss by at
     least a quarter of what the linear model promised, and rises tenfold after one that failed, which is not taken.

@@ -10,7 +10,6 @@ import optax
 from simjax.inverse.least_squares import LeastSquares, norm
 from simjax.inverse.solver import Iterate, Solver
 
-
 OPTIMISERS = {"adam": optax.adam, "adamw": optax.adamw, "sgd": optax.sgd}
 # Latents are of order one: a few per cent of that in a step.
 LEARNING_RATE = 0.03

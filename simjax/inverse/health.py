@@ -16,8 +16,10 @@ DIRECTIONS = 4
 
 @dataclass(frozen=True)
 class Health:
-    """norms: `(windows,)`, the gradient of the part of the loss that is measured in each window of time. cosine: between
-    the gradient and central differences, in the space of a few random directions.
+    """How a gradient looks.
+
+    norms: `(windows,)`, of the gradient of the part of the loss that is measured in each window of time. cosine:
+    between the gradient and central differences, in the space of a few random directions.
     """
 
     norms: np.ndarray

@@ -16,6 +16,7 @@ from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import OK, reasons
+from simjax.inverse.gradient_descent import scattered
 from simjax.inverse.health import Health, gradient_health
 from simjax.inverse.least_squares import LeastSquares, norm
 from simjax.inverse.solver import Iterate
@@ -32,6 +33,8 @@ STOPPED = 75
 MOST_KEPT = 40
 # Windows of time in the report of the gradient's health.
 WINDOWS = 8
+# How far beside the guess, in latent numbers.
+BESIDE = 1e-3
 # Of the largest window's gradient over the median one: what chaos does in some Lyapunov times.
 UNPREDICTABLE = 10.0
 
@@ -106,6 +109,9 @@ class Stages:
                 f"inverse: the run of the guess fails: {reasons(int(status))}; write another guess for "
                 f"{', '.join(problem.unknowns)}."
             )
+        # A guess may lie where an unknown has no influence, such as the viscosity of a fluid at rest: look beside it.
+        moved = jax.tree.map(lambda u: u[1], scattered(latent, 2, BESIDE, self.whole.config.seed))
+        (_, status), beside = eqx.filter_jit(_value_and_gradient)(least_squares, problem.placed(moved))
         for path, slope in gradient.items():
             size = float(norm(slope))
             if not np.isfinite(size):
@@ -113,10 +119,10 @@ class Stages:
                     f"inverse.unknowns.{path}: the gradient at the guess is not finite; move the guess off values "
                     "where the model has none, such as zero under a root."
                 )
-            if size == 0:
+            if size == 0 and int(status) == OK and float(norm(beside[path])) == 0:
                 raise ConfigurationError(
                     f"inverse.unknowns.{path}: expected an unknown that the measurements depend on; its gradient "
-                    "vanishes at the guess, so leave it out, observe something it changes, or write another guess."
+                    "vanishes at the guess and beside it, so leave it out or observe something that it changes."
                 )
 
 
