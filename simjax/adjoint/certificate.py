@@ -15,7 +15,7 @@ from simjax.adjoint.remainder import Remainder, computational_noise, moved, tayl
 from simjax.core.errors import ConfigurationError, NumericalError
 
 Unknowns = dict[str, Any]
-# The plan that compiles fastest: to keep all intermediate values of a large model takes the compiler four times as long.
+# The plan that compiles fastest; of large models, keeping all intermediate values takes four times as long.
 REFERENCE: Checkpoint = "every_step"
 DIRECTIONS = 8
 # One device and many differ by the order of sums, carried through the run and back; plans by the compiler's choice of

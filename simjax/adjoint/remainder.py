@@ -1,5 +1,6 @@
 """Taylor remainders of a computed function, where they stand clear of its rounding."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-# Steps that only rounding answers to, and how many of them.
-QUIET, SAMPLES = 2.0**-40, 8
+# Values a short step apart, whose differences of this order are those of rounding alone.
+QUIET, SAMPLES, ORDER = 2.0**-24, 12, 6
 # Halvings of the step, from the shortest. A window of steps is evaluated, the longest at most LONGEST.
 SHORTEST, LONGEST, WINDOW = 36, 3, 4
 # Of the noise, at the shortest step of a window: slopes are then off by less than log2(1 + 4/300) = 0.02. Clearer ones
@@ -51,13 +52,14 @@ def moved(start: Any, direction: Any, length: float) -> Any:
 
 
 def computational_noise(loss: Callable[[Any], float], start: Any, direction: Any) -> float:
-    """The rounding of `loss` near `start`: the largest second difference of values so close that no other is left.
+    """The rounding of `loss` near `start`, about its standard deviation, from high differences of values close by.
 
-    At least two roundings of the value. After More and Wild (2011), SIAM J. Sci. Comput. 33, 1292.
+    At least a rounding of the value. More and Wild (2011), SIAM J. Sci. Comput. 33, 1292, eq. 2.3.
     """
     values = np.asarray([loss(moved(start, direction, k * QUIET)) for k in range(SAMPLES)])
-    least = 2 * np.finfo(np.float64).eps * np.max(np.abs(values))
-    return float(max(np.max(np.abs(np.diff(values, 2))), least, np.finfo(np.float64).tiny))
+    differences = np.diff(values, ORDER) / math.sqrt(math.comb(2 * ORDER, ORDER))
+    least = np.finfo(np.float64).eps * np.max(np.abs(values))
+    return float(max(np.max(np.abs(differences)), least, np.finfo(np.float64).tiny))
 
 
 def taylor_remainder(
@@ -73,8 +75,8 @@ def taylor_remainder(
     noise, value = computational_noise(loss, start, direction), loss(start)
 
     def remainder(k: int) -> float:
-        h = 2.0**-k
-        return abs(loss(moved(start, direction, h)) - value - h * slope)
+        # To both sides: one derivative of the two at a kink may be the one that was returned.
+        return max(abs(loss(moved(start, direction, h)) - value - h * slope) for h in (2.0**-k, -(2.0**-k)))
 
     for k in range(SHORTEST, LONGEST + WINDOW - 2, -1):
         if remainder(k) >= CLEAR * noise:

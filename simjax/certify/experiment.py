@@ -49,6 +49,10 @@ def prepared_objective(config: Config, *, steps: int, devices: int | None = None
             f"certify({type(config).__name__}): expected a Simulation, a Config, an Objective or what has a method "
             'objective(); write simjax.certify(simjax.load("fluid")).'
         )
+    if devices is not None and not 1 <= devices <= DEVICES:
+        raise ConfigurationError(
+            f"devices={devices}: expected a number from 1 to {DEVICES}; write --devices {DEVICES}."
+        )
     own = dataclasses.replace(config.mesh, ensemble=1)
     asked = own.devices if own.devices > 1 else devices
     # Without a wish, what is there will do.
@@ -83,7 +87,7 @@ def experiment_objective(config: Config, *, steps: int, devices: int | None = No
     fields = jax.device_get(rollout.start_fields())
     for path in given:
         section, name = path.split(".", 1)
-        start[path] = _moved_off(path, fields[section][name], sizes.get(path, 0.0))
+        start[path] = _moved_off(path, fields[section][name], sizes.get(path))
 
     @functools.cache
     def on(items: tuple[tuple[str, int], ...], plan: Checkpoint) -> Callable[[Unknowns], Array]:
@@ -163,11 +167,13 @@ def _sizes(rollout: Rollout) -> dict[str, float]:
     return {path: float(np.sqrt(np.max(total))) or 1.0 for path, total in totals.items()}
 
 
-def _moved_off(path: str, components: tuple[np.ndarray, ...], size: float) -> tuple[np.ndarray, ...]:
+def _moved_off(path: str, components: tuple[np.ndarray, ...], size: float | None) -> tuple[np.ndarray, ...]:
     """A field moved smoothly by `OFFSET` of its size; what is positive stays so, coefficients that are zero stay it.
 
     A component that is zero everywhere has no kinks but those of what it is moved by: `NOTHING_OFFSET` of the size.
     """
+    if size is None:
+        size = float(np.sqrt(np.mean(np.square(components)))) or 1.0
     moved = []
     for number, u in enumerate(components):
         wave = smooth_waves(u.shape, zlib.crc32(f"{path} {number}".encode()))
