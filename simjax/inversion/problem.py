@@ -258,6 +258,16 @@ class InverseProblem:
             result.append(instrument)
         return result
 
+    def readings(self, latent) -> dict[str, np.ndarray]:
+        """What each instrument reads at its times in the run of a latent, in pieces where that is in pieces."""
+
+        def read(latent, given):
+            return self.pieces.run(*self._inputs(self._physical(latent), given), self._read)[0]
+
+        specs = self.latent_specs, self.rollout.field_specs()
+        series = distribute(read, self.mesh, in_specs=specs, out_specs=self._series_specs())(latent, self._base)
+        return {i.name: np.asarray(i.at_times(series[i.name])) for i in self.instruments}
+
     def series(self, physical: Physical) -> dict[str, Array]:
         """`(frames + 1, ...)` per instrument: what it reads in a run in one piece with these unknowns.
 

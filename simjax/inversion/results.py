@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from simjax.config import Config
@@ -36,8 +35,7 @@ def leave(
 
 
 def _result(folder, config: Config, problem: InverseProblem, found: Answer, history, kept, health, notes, message):
-    read = problem.series(found.estimate), problem.series(found.guess)
-    at_estimate, at_guess = ({name: np.asarray(u) for name, u in series.items()} for series in read)
+    at_guess, at_estimate = problem.readings(problem.start()), problem.readings(found.latent)
     return InversionResult(
         title=config.title or config.experiment_name,
         command=command_line(),
@@ -125,8 +123,8 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
         units=output.units,
         times=instrument.times,
         measured=np.asarray(instrument.measured),
-        at_guess=np.asarray(jax.device_get(instrument.at_times(at_guess))),
-        at_estimate=np.asarray(jax.device_get(instrument.at_times(at_estimate))),
+        at_guess=at_guess,
+        at_estimate=at_estimate,
         present=instrument.present,
         deviation=instrument.standard_deviation(),
         positions=None if positions is None else np.asarray(positions),
