@@ -241,3 +241,34 @@ def test_refusals(checkpoint, frames, sentence):
 def test_at_least_one_state():
     with pytest.raises(ConfigurationError, match="at least 1 stored state"):
         Binomial(0)
+
+
+def test_members_keep_their_outputs_under_a_gradient_of_a_compiled_map():
+    """As many members as steps: an exchange of the two axes would not even change a shape."""
+
+    def run(loop):
+        def member(start, rate):
+            def body(u):
+                u = u + rate * jnp.sin(u)
+                return u, u**2
+
+            end, passed = loop(body, start)
+            return end + jnp.sum(passed * jnp.asarray([1.0, 10.0, 100.0]))
+
+        weights = jnp.asarray([1.0, 2.0, 4.0])
+        return jax.value_and_grad(jax.jit(lambda start, rate: jnp.dot(weights, jax.vmap(member)(start, rate))), (0, 1))
+
+    def by_scan(body, start):
+        return jax.lax.scan(lambda u, _: body(u), start, length=3)
+
+    def by_plan(body, start):
+        return binomial_scan(body, start, length=3, states=2)
+
+    arguments = jnp.asarray([0.3, -1.1, 2.0]), jnp.asarray([0.1, 0.5, 0.2])
+    (value, gradient), (expected, wanted) = run(by_plan)(*arguments), run(by_scan)(*arguments)
+    # A dozen roundings of numbers up to some hundred.
+    assert float(value) == pytest.approx(float(expected), rel=1e-13)
+    for a, b in zip(gradient, wanted, strict=True):
+        assert float(jnp.min(jnp.abs(b))) > 0
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+

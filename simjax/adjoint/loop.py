@@ -28,7 +28,9 @@ def binomial_scan(body: Callable, carry, *, length: int, states: int):
 
     @jax.custom_vjp
     def run(leaves: Leaves, seen: Leaves) -> tuple[Leaves, Leaves]:
-        return lax.scan(lambda leaves, _: step(leaves, seen), leaves, length=length)
+        # By the loop that the sweep with stores uses: jit(vmap(...)) takes where a scan puts the members' axis for where
+        # the sweep puts it (jax 0.10 and 0.12), and members and outputs would be exchanged under a gradient.
+        return _run(step, leaves, seen, 0, length, _room(step, leaves, seen, length))
 
     def run_and_store(leaves, seen):
         ends, outputs, slots = _first_sweep(step, leaves, seen, order, length, states)
@@ -68,26 +70,37 @@ def _store(slots: Leaves, leaves: Leaves, slot) -> Leaves:
     return [lax.dynamic_update_index_in_dim(s, u, slot, 0) for s, u in zip(slots, leaves, strict=True)]
 
 
-def _first_sweep(step: Callable, leaves: Leaves, seen: Leaves, order: Replay, length: int, states: int):
-    """All steps: the last carry, all outputs, and the states stored on the way."""
+def _room(step: Callable, leaves: Leaves, seen: Leaves, length: int) -> Leaves:
+    """Zeros where the outputs of all steps go."""
     shapes = jax.eval_shape(step, leaves, seen)[1]
-    outputs = match_varying([jnp.zeros((length, *y.shape), y.dtype) for y in shapes], shapes)
-    slots = match_varying([jnp.zeros((states, *u.shape), u.dtype) for u in leaves], leaves)
-    # Stores after the first of the steps, and the number of steps up to each.
-    stores = order.first[1]
-    counts = jnp.asarray([*order.count[:stores], length - sum(order.count[:stores])], jnp.int32)
-    slot = jnp.asarray([0, *order.slot[:stores]], jnp.int32)
+    return match_varying([jnp.zeros((length, *y.shape), y.dtype) for y in shapes], shapes)
+
+
+def _run(step: Callable, leaves: Leaves, seen: Leaves, first, last, outputs: Leaves) -> tuple[Leaves, Leaves]:
+    """Steps `first` to `last` - 1, their outputs put in place."""
 
     def one(number, moving):
         leaves, outputs = moving
         leaves, found = step(leaves, seen)
         return leaves, _store(outputs, found, number)
 
+    return lax.fori_loop(first, last, one, (leaves, outputs))
+
+
+def _first_sweep(step: Callable, leaves: Leaves, seen: Leaves, order: Replay, length: int, states: int):
+    """All steps: the last carry, all outputs, and the states stored on the way."""
+    outputs = _room(step, leaves, seen, length)
+    slots = match_varying([jnp.zeros((states, *u.shape), u.dtype) for u in leaves], leaves)
+    # Stores after the first of the steps, and the number of steps up to each.
+    stores = order.first[1]
+    counts = jnp.asarray([*order.count[:stores], length - sum(order.count[:stores])], jnp.int32)
+    slot = jnp.asarray([0, *order.slot[:stores]], jnp.int32)
+
     def stretch(moving, entry):
         number, leaves, outputs, slots = moving
         count, slot = entry
         slots = _store(slots, leaves, slot)
-        leaves, outputs = lax.fori_loop(number, number + count, one, (leaves, outputs))
+        leaves, outputs = _run(step, leaves, seen, number, number + count, outputs)
         return (number + count, leaves, outputs, slots), None
 
     begin = (jnp.zeros((), jnp.int32), leaves, outputs, slots)

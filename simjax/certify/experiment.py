@@ -62,7 +62,11 @@ def prepared_objective(config: Config, *, steps: int, devices: int | None = None
 
 
 def objective_of(config: Config, *, steps: int, devices: int | None = None) -> Objective:
-    """The objective that a configuration stands for."""
+    """The objective that a configuration stands for: the loss of its section `inverse`, else a function of its run."""
+    if config.inverse is not None:
+        from simjax.certify.inverse import inverse_objective
+
+        return inverse_objective(config, devices=devices)
     return experiment_objective(config, steps=steps, devices=devices)
 
 
@@ -96,7 +100,7 @@ def experiment_objective(config: Config, *, steps: int, devices: int | None = No
     def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
         return on(tuple(mesh.items()), plan)
 
-    meshes, untested, said = _meshes(config, start, function, devices)
+    meshes, untested, said = meshes_to_compare(config, start, function, devices)
     return Objective(start, function, meshes, PLANS, notes=(*notes, *said), untested=untested)
 
 
@@ -221,7 +225,7 @@ def _weight(domain: Domain, number: int) -> Array:
 # ---------------------------------------------------------------------- meshes
 
 
-def _meshes(
+def meshes_to_compare(
     config: Config, start: Unknowns, function: Callable, devices: int | None
 ) -> tuple[tuple[Mapping[str, int], ...], dict[str, str], list[str]]:
     """Meshes to compare with one device, what could not be compared and why, and notes."""

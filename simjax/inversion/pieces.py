@@ -65,7 +65,7 @@ class Pieces:
         begins, ends, starts, observed, status = jax.vmap(piece)(initial, numbers)
         series = jax.tree.map(lambda a, b: jnp.concatenate([a[:1], b.reshape(-1, *b.shape[2:])]), starts, observed)
         joints = jax.tree.map(self._joint, begins, ends, self._scales)
-        return series, joints, jax.lax.reduce(status, jnp.int32(0), jax.lax.bitwise_or, (0,))
+        return series, joints, jnp.max(status)  # zero if all pieces are well
 
     def _joint(self, begins: Array, ends: Array, scale: float) -> Array:
         relative = (ends[:-1] - begins[1:]) * (self.weight**0.5 / scale)

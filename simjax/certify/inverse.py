@@ -1,0 +1,45 @@
+"""What is differentiated to certify an inverse problem: its whole loss, as its solver sees it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+
+import jax
+import numpy as np
+from jax import Array
+
+from simjax.adjoint.certificate import REFERENCE, Objective, Unknowns
+from simjax.adjoint.plan import Checkpoint
+from simjax.certify.experiment import PLANS, meshes_to_compare
+from simjax.config import Config
+from simjax.inverse.gradient_descent import scattered
+from simjax.inversion.problem import InverseProblem
+
+# Latents are of order one. Beside the guess, which may be uniform, symmetric or zero and then lies on kinks.
+BESIDE = 0.05
+
+
+def inverse_objective(config: Config, *, devices: int | None = None) -> Objective:
+    """The loss of the section `inverse` as a function of the latents, in float64, beside the guess.
+
+    All of the run, every transform, prior and joint takes part, and the measurements are the same on every mesh.
+    """
+    plain = dataclasses.replace(config, precision="float64", resume=None)
+    whole = InverseProblem(plain, sizes={}, checkpoint=REFERENCE)
+    start = jax.tree.map(lambda u: np.asarray(u[1]), scattered(whole.start(), 2, BESIDE, config.seed))
+
+    @functools.cache
+    def on(items: tuple[tuple[str, int], ...], plan: Checkpoint) -> Callable[[Unknowns], Array]:
+        problem = InverseProblem(plain, sizes=dict(items), checkpoint=plan, instruments=whole.instruments)
+        least_squares = problem.least_squares()
+        return lambda latent: least_squares.loss(latent)[0]
+
+    def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
+        return on(tuple(mesh.items()), plan)
+
+    meshes, untested, said = meshes_to_compare(plain, start, function, devices)
+    shape = " x ".join(map(str, config.grid.shape))
+    notes = (f"the loss of the inverse problem beside its guess, on a grid of {shape} in float64", *said)
+    return Objective(start, function, meshes, PLANS, notes=notes, untested=untested)
