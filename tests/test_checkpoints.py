@@ -271,4 +271,3 @@ def test_members_keep_their_outputs_under_a_gradient_of_a_compiled_map():
     for a, b in zip(gradient, wanted, strict=True):
         assert float(jnp.min(jnp.abs(b))) > 0
         np.testing.assert_allclose(a, b, rtol=1e-12)
-

@@ -407,6 +407,7 @@ def sod_derivatives():
     return jax.jit(both, compiler_options=QUICK)(jnp.asarray(1.0))
 
 
+@pytest.mark.slow
 def test_derivatives_of_totals_through_shocks_are_exact():
     values, slopes = sod_derivatives()
     # Total momentum (pL - pR) t, total energy (x0 pL + (1 - x0) pR) / (gamma - 1): to the rounding of 120 steps.

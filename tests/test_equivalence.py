@@ -58,7 +58,10 @@ def named(pairs):
         [
             pytest.param(
                 case, layout, id=f"{case.name} {layout}",
-                marks=marked(case, usual=layout == first[case.grid.ndim]),
+                # Overlap in three dimensions is that in two with one more axis.
+                marks=pytest.mark.slow
+                if case.grid.ndim == 3 and "overlap" in layout
+                else marked(case, usual=layout == first[case.grid.ndim]),
             )
             for case, layout in pairs
         ],

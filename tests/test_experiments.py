@@ -23,7 +23,7 @@ def small(name):
 
 
 # These compile for several seconds.
-LONG = ("shock_bubble", "taylor_green_3d", "turbulence_3d")
+LONG = ("cavity", "kolmogorov", "layered_medium", "shock_bubble", "taylor_green_3d", "turbulence_3d")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def box(shape=(8, 12, 16), mesh=None, band=BAND_3D):
     return SpectralVelocity(decompose(Grid(shape, upper=(TWO_PI,) * 3), mesh), band=band)
 
 
-@pytest.mark.parametrize("build, components", [(plane, 1), (box, 3)])
+@pytest.mark.parametrize("build, components", [(plane, 1), pytest.param(box, 3, marks=pytest.mark.slow)])
 def test_energy_is_fed_at_the_given_rate(build, components):
     """Kicks at rest, of 2000 independent steps: their mean energy per time, and that it is spread over the band.
 
@@ -76,7 +76,8 @@ def test_noise_belongs_to_real_fields_without_divergence():
 
 
 @pytest.mark.parametrize(
-    "build, sizes", [(plane, {"x": 2, "y": 4}), (plane, {"x": 8}), (box, {"x": 2, "y": 2, "z": 2})]
+    "build, sizes",
+    [(plane, {"x": 2, "y": 4}), pytest.param(plane, {"x": 8}, marks=pytest.mark.slow), (box, {"x": 2, "y": 2, "z": 2})],
 )
 def test_the_same_numbers_on_every_mesh(build, sizes):
     mesh = make_mesh(sizes)

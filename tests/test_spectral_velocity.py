@@ -71,6 +71,7 @@ def test_advected_beltrami_flow_is_solved_to_time_stepping_error():
     np.testing.assert_allclose(seen["vorticity_magnitude"], curl, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_velocity_stays_free_of_divergence():
     model = box((12, 8, 8), (lambda t, x, p: jnp.sin(x[0] + x[1]), None, lambda t, x, p: jnp.cos(x[2])))
     start = eddies(model)
@@ -92,6 +93,7 @@ def test_projection_keeps_what_is_solenoidal_and_is_its_own_square():
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_truncated_inviscid_flow_conserves_energy_and_helicity():
     """The only loss is time stepping's, of third order."""
     model = box((12, 12, 12))

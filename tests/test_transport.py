@@ -274,7 +274,7 @@ def test_implicit_diffusion_tends_to_explicit_diffusion(integrator, steps, order
     assert order - 0.5 < np.log2(errors[0] / errors[1]) < order + 0.7
 
 
-@pytest.mark.parametrize(("integrator", "steps"), [("rk4", 3), ("ars222", 2)])
+@pytest.mark.parametrize(("integrator", "steps"), [("rk4", 3), pytest.param("ars222", 2, marks=pytest.mark.slow)])
 def test_variable_diffusion_and_velocity_are_of_second_order(integrator, steps):
     """A chosen solution in 2-D with the source that makes it one, periodic along x and given at walls along y."""
 
@@ -349,7 +349,7 @@ def test_heat_diffusivity_gradient_in_closed_form():
     assert float(jnp.sum(slope)) == pytest.approx(-0.29972667081201926, rel=1e-12)
 
 
-@pytest.mark.parametrize("integrator", ["ssprk3", "ars343"])
+@pytest.mark.parametrize("integrator", ["ssprk3", pytest.param("ars343", marks=pytest.mark.slow)])
 def test_heat_diffusivity_gradient_of_the_equation(integrator):
     """The same of the differential equation: J = pi/2 (e^-alpha - e^-0.8)^2, through explicit and implicit steps."""
     n, steps = 64, 100 if integrator == "ssprk3" else 20
