@@ -32,8 +32,9 @@ def test_viscosity_and_initial_vorticity_from_noisy_snapshots(tmp_path):
     # Noise of 2 % in each of 20 000 values leaves the viscosity uncertain by less than 1 %.
     assert float(answer.estimate["physics.viscosity"]) == pytest.approx(0.01, rel=0.02)
     assert covers(answer, "physics.viscosity")
-    # Noise of 2 % of the snapshots' size, most of it in scales that the prior and the viscosity leave out.
-    assert error(answer, "initial.vorticity") < 0.03
+    # Noise of 2 % of the snapshots' size, of which the smoothing over 0.2, two cells, leaves one part in 4 pi 2^2 in
+    # squares: 0.3 %, several times that for what is known of scales that have decayed.
+    assert error(answer, "initial.vorticity") < 0.01
     assert answer.residual == pytest.approx(1.0, abs=0.1)
 
 

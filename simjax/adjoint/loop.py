@@ -28,8 +28,8 @@ def binomial_scan(body: Callable, carry, *, length: int, states: int):
 
     @jax.custom_vjp
     def run(leaves: Leaves, seen: Leaves) -> tuple[Leaves, Leaves]:
-        # By the loop that the sweep with stores uses: jit(vmap(...)) takes where a scan puts the members' axis for where
-        # the sweep puts it (jax 0.10 and 0.12), and members and outputs would be exchanged under a gradient.
+        # By the loop that the sweep with stores uses: under a gradient of jit(vmap(...)), jax (0.10 and 0.12) takes the
+        # members' axis to be where this function puts it, and a scan puts it elsewhere than the sweep does.
         return _run(step, leaves, seen, 0, length, _room(step, leaves, seen, length))
 
     def run_and_store(leaves, seen):

@@ -43,7 +43,7 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
     if hasattr(problem, "objective"):
         return certify_objective(problem.objective())
 
-    from simjax.certify.experiment import prepared_objective
+    from simjax.certify.configured import prepared_objective
 
     return certify_objective(prepared_objective(getattr(problem, "config", problem), steps=steps, devices=devices))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -21,13 +20,12 @@ from simjax.adjoint.plan import Binomial, Checkpoint
 from simjax.config import Config
 from simjax.config.schema import EnsembleConfig, MeshConfig
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError, ResourceError
+from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Model
 from simjax.core.status import OK
 from simjax.parallel import distribute
 from simjax.rollout import SECTIONS, Rollout
-from simjax.runtime import set_up_jax
 
 DEVICES = 8
 PLANS: tuple[Checkpoint, ...] = ("none", "two_level", Binomial(3))
@@ -37,37 +35,6 @@ COURANT_SHARE = 0.5
 # How far fields are moved off their start, which may lie on kinks (uniform, symmetric, zero), in units of their size.
 OFFSET, NOTHING_OFFSET = 1e-2, 0.3
 DIGITS = 13
-
-
-def prepared_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
-    """`objective_of` after jax has been set up for it: float64 and, on a CPU that jax has not begun to use, devices.
-
-    Raises ResourceError where `devices` or the mesh of the configuration ask for more than there are.
-    """
-    if not isinstance(config, Config):
-        raise ConfigurationError(
-            f"certify({type(config).__name__}): expected a Simulation, a Config, an Objective or what has a method "
-            'objective(); write simjax.certify(simjax.load("fluid")).'
-        )
-    if devices is not None and not 1 <= devices <= DEVICES:
-        raise ConfigurationError(
-            f"devices={devices}: expected a number from 1 to {DEVICES}; write --devices {DEVICES}."
-        )
-    own = dataclasses.replace(config.mesh, ensemble=1)
-    asked = own.devices if own.devices > 1 else devices
-    # Without a wish, what is there will do.
-    with contextlib.nullcontext() if asked else contextlib.suppress(ResourceError):
-        set_up_jax(dataclasses.replace(config, precision="float64", mesh=MeshConfig(x=asked or DEVICES)))
-    return objective_of(config, steps=steps, devices=devices)
-
-
-def objective_of(config: Config, *, steps: int, devices: int | None = None) -> Objective:
-    """The objective that a configuration stands for: the loss of its section `inverse`, else a function of its run."""
-    if config.inverse is not None:
-        from simjax.certify.inverse import inverse_objective
-
-        return inverse_objective(config, devices=devices)
-    return experiment_objective(config, steps=steps, devices=devices)
 
 
 def experiment_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:

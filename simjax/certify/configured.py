@@ -1,0 +1,43 @@
+"""From a configuration to what is differentiated to certify it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+from simjax.adjoint.certificate import Objective
+from simjax.certify.experiment import DEVICES, experiment_objective
+from simjax.certify.inverse import inverse_objective
+from simjax.config import Config
+from simjax.config.schema import MeshConfig
+from simjax.core.errors import ConfigurationError, ResourceError
+from simjax.runtime import set_up_jax
+
+
+def prepared_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
+    """`objective_of` after jax has been set up for it: float64 and, on a CPU that jax has not begun to use, devices.
+
+    Raises ResourceError where `devices` or the mesh of the configuration ask for more than there are.
+    """
+    if not isinstance(config, Config):
+        raise ConfigurationError(
+            f"certify({type(config).__name__}): expected a Simulation, a Config, an Objective or what has a method "
+            'objective(); write simjax.certify(simjax.load("fluid")).'
+        )
+    if devices is not None and not 1 <= devices <= DEVICES:
+        raise ConfigurationError(
+            f"devices={devices}: expected a number from 1 to {DEVICES}; write --devices {DEVICES}."
+        )
+    own = dataclasses.replace(config.mesh, ensemble=1)
+    asked = own.devices if own.devices > 1 else devices
+    # Without a wish, what is there will do.
+    with contextlib.nullcontext() if asked else contextlib.suppress(ResourceError):
+        set_up_jax(dataclasses.replace(config, precision="float64", mesh=MeshConfig(x=asked or DEVICES)))
+    return objective_of(config, steps=steps, devices=devices)
+
+
+def objective_of(config: Config, *, steps: int, devices: int | None = None) -> Objective:
+    """The objective that a configuration stands for: the loss of its section `inverse`, else a function of its run."""
+    if config.inverse is not None:
+        return inverse_objective(config, devices=devices)
+    return experiment_objective(config, steps=steps, devices=devices)
