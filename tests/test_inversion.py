@@ -227,6 +227,25 @@ def test_a_guess_whose_run_fails_is_refused(folder):
     )  # fmt: skip
 
 
+def test_parts_that_do_not_go_together_are_refused():
+    shooting = {"windows": 2, "weight": 1.0}
+    with pytest.raises(ConfigurationError, match="expected one of the two"):
+        InverseProblem(config(FIELD, [SENSORS], horizons=[0.2, 0.4], shooting=shooting))
+    with pytest.raises(ConfigurationError, match=r"initial.concentration.prior: expected none with ensemble_kalman"):
+        InverseProblem(config(FIELD, [SENSORS], solver={"name": "ensemble_kalman"}))
+
+
+@pytest.mark.slow
+def test_ensemble_kalman_finds_the_numbers_on_an_ensemble_mesh(folder):
+    solver = {"name": "ensemble_kalman", "members": 64, "iterations": 40}
+    found = searched(config(NUMBERS, [SENSORS], solver=solver, output=folder, mesh={"x": 2}))
+    for path, truth in {"physics.diffusivity": 0.05, "parameters.depth": 1.5}.items():
+        low, high = found.answer.intervals[path]
+        # Twice the 95 % interval of 64 members.
+        assert abs(truth - (low + high) / 2) < high - low, path
+        assert high - low < 0.4 * truth
+
+
 def test_not_a_number_among_the_measurements_is_refused(folder, tmp_path):
     problem = InverseProblem(config(NUMBERS, [SENSORS], output=folder))
     instrument = problem.instruments[0]

@@ -67,6 +67,7 @@ class InverseProblem:
         if config.inverse is None:
             raise ConfigurationError("inverse: expected a section with unknowns and observations; write one.")
         self.config, self.inverse = config, config.inverse
+        _check_together(self.inverse)
         self.unknowns = {unknown.path: unknown for unknown in config.inverse.unknowns}
         self.fields = tuple(path for path, unknown in self.unknowns.items() if _is_field(unknown))
         plan = _plan(self.inverse) if checkpoint is None else checkpoint
@@ -208,15 +209,9 @@ class InverseProblem:
     def until(self, end: float) -> InverseProblem:
         """The same problem with the measurements up to `end` alone."""
         time = dataclasses.replace(self.config.time, end=end)
-        # Windows are of equal length: a shorter run has fewer, or one.
-        frames = round(end / self.config.time.output_every)
-        windows = next(w for w in range(self.inverse.shooting.windows, 0, -1) if frames % w == 0)
-        inverse = dataclasses.replace(
-            self.inverse, shooting=dataclasses.replace(self.inverse.shooting, windows=windows)
-        )
         instruments = [kept for instrument in self.instruments if (kept := instrument.until(end)) is not None]
         return InverseProblem(
-            dataclasses.replace(self.config, time=time, inverse=inverse), sizes=self._sizes(),
+            dataclasses.replace(self.config, time=time), sizes=self._sizes(),
             checkpoint=self.rollout.checkpoint, instruments=instruments,
         )  # fmt: skip
 
@@ -328,6 +323,21 @@ class InverseProblem:
             section, name = path.split(".", 1)
             result[path] = fields[section][name] if path in self.fields else values[name]
         return result
+
+
+def _check_together(inverse: InverseConfig) -> None:
+    """Refuse parts that do not go together."""
+    if inverse.horizons and inverse.shooting.windows > 1:
+        raise ConfigurationError(
+            f"inverse.horizons={list(inverse.horizons)} with inverse.shooting.windows={inverse.shooting.windows}: "
+            "expected one of the two, as pieces of equal length do not grow; leave one out."
+        )
+    given = next((unknown.path for unknown in inverse.unknowns if unknown.prior is not None), None)
+    if inverse.solver.name == "ensemble_kalman" and given:
+        raise ConfigurationError(
+            f"inverse.unknowns.{given}.prior: expected none with ensemble_kalman, whose prior are its first members, "
+            f"inverse.solver.spread={inverse.solver.spread:g} around the guess in latent numbers; leave it out."
+        )
 
 
 def _is_field(unknown: UnknownConfig) -> bool:
