@@ -10,8 +10,8 @@ import numpy as np
 
 # Values a short step apart, whose differences of this order are those of rounding alone.
 QUIET, SAMPLES, ORDER = 2.0**-24, 12, 6
-# Halvings of the step, from the shortest. A window of steps is evaluated, the longest at most LONGEST.
-SHORTEST, LONGEST, WINDOW = 36, 3, 4
+# Halvings of the shortest and of the longest step, and how many steps slopes are measured between.
+SHORTEST, LONGEST, WINDOW = 36, -40, 3
 # Of the noise, at the shortest step of a window: slopes are then off by less than log2(1 + 4/300) = 0.02. Clearer ones
 # are longer, and lie across more of a program's kinks.
 CLEAR = 300.0
@@ -25,7 +25,7 @@ class Remainder:
 
     slope: the one of neighbouring steps that is furthest from 2; None where no remainder stands clear of rounding.
     shortest, longest: the steps h between which it was measured.
-    relative: at the longest step, to h sum |g_i d_i|.
+    relative: at the longest step where it is linear, else at the shortest, to h sum |g_i d_i|.
     """
 
     slope: float | None
@@ -68,22 +68,27 @@ def taylor_remainder(
     """The remainder along `direction` of the expansion with derivative `slope`, at the shortest steps that show it.
 
     The window of steps begins at the shortest h = 2^-k whose remainder is `CLEAR` times the noise of `loss`, so that
-    rounding hardly moves the slope, and third-order terms and kinks are as far away as can be.
-    A derivative that is wrong by a part e has a remainder of first order, e h, which then begins the window: what is
-    seen are errors as small as e = 1e-7 or so of it. `scale` is the sum of |g_i d_i|.
+    rounding hardly moves the slope, and third-order terms and kinks are as far away as can be. A derivative that is
+    wrong by a part e has a remainder of first order, e h, which then begins the window: what is seen are errors as
+    small as e = 1e-7 or so of it. A function is called linear if nothing is seen until it has changed by its own
+    size or more. `scale` is the sum of |g_i d_i|.
     """
     noise, value = computational_noise(loss, start, direction), loss(start)
 
-    def remainder(k: int) -> float:
-        # To both sides: one derivative of the two at a kink may be the one that was returned.
-        return max(abs(loss(moved(start, direction, h)) - value - h * slope) for h in (2.0**-k, -(2.0**-k)))
+    def remainder(k: int) -> tuple[float, float]:
+        """And the change of the value. To both sides: one slope of the two at a kink may be that which was returned."""
+        changes = [(h, loss(moved(start, direction, h)) - value) for h in (2.0**-k, -(2.0**-k))]
+        return max(abs(change - h * slope) for h, change in changes), max(abs(change) for _, change in changes)
 
-    for k in range(SHORTEST, LONGEST + WINDOW - 2, -1):
-        if remainder(k) >= CLEAR * noise:
-            found = np.asarray([remainder(k - j) for j in range(WINDOW)])
-            slopes = np.log2(found[1:] / found[:-1])
+    longest, relative, most = 2.0**-SHORTEST, np.inf, max(abs(value), scale)
+    for k in range(SHORTEST, LONGEST, -1):
+        found, change = remainder(k)
+        if not change <= most:  # or it is not finite
+            break
+        longest, relative = 2.0**-k, found / (2.0**-k * scale or 1.0)
+        if found >= CLEAR * noise:
+            window = np.asarray([remainder(k - j)[0] for j in range(WINDOW)])
+            slopes = np.log2(window[1:] / window[:-1])
             worst = slopes[np.argmax(np.abs(slopes - 2))]
-            h = 2.0 ** -(k - WINDOW + 1)
-            return Remainder(float(worst), 2.0**-k, h, float(found[-1] / (h * scale or 1.0)))
-    longest = 2.0**-LONGEST
-    return Remainder(None, 2.0**-SHORTEST, longest, remainder(LONGEST) / (longest * scale or 1.0))
+            return Remainder(float(worst), 2.0**-k, 2.0 ** -(k - WINDOW + 1), relative)
+    return Remainder(None, 2.0**-SHORTEST, longest, relative)

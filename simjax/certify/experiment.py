@@ -32,8 +32,11 @@ PLANS: tuple[Checkpoint, ...] = ("none", "two_level", Binomial(3))
 FRAMES = 2
 # Of the step that the start allows: half of the experiment's Courant number, as the start is moved and speeds up.
 COURANT_SHARE = 0.5
-# How far fields are moved off their start, which may lie on kinks (uniform, symmetric, zero), in units of their size.
-OFFSET, NOTHING_OFFSET = 1e-2, 0.3
+# How far fields are moved off their start, which may lie on kinks (uniform, symmetric), in units of their size: the
+# further, the further are the kinks. Coefficients have fewer, and with them the stable step changes.
+OFFSET, COEFFICIENT_OFFSET = 0.1, 0.01
+# A field that is zero everywhere has no other kinks than those of what it is moved by.
+NOTHING_OFFSET = 0.3
 DIGITS = 13
 
 
@@ -42,8 +45,8 @@ def experiment_objective(config: Config, *, steps: int, devices: int | None = No
 
     The function is the mean over cells of w (q^2 + 0.3 q^3), summed over the variables that have an initial field and
     over two frames: q is the variable in units of its largest size in the run, w a weight that differs from cell to
-    cell. All fields are given as arrays and start a hundredth of their size away from the configuration's, since a
-    uniform or symmetric field lies on kinks of limiters and upwind fluxes. Steps have one length: where a run goes by
+    cell. All fields are given as arrays and start a tenth of their size away from the configuration's, since a uniform
+    or symmetric field lies on kinks of limiters and upwind fluxes. Steps have one length: where a run goes by
     Courant number, whose steps count as given, half of the first one. Of an ensemble the base values are taken.
 
     Raises ConfigurationError where nothing can be differentiated so.
@@ -139,17 +142,16 @@ def _sizes(rollout: Rollout) -> dict[str, float]:
 
 
 def _moved_off(path: str, components: tuple[np.ndarray, ...], size: float | None) -> tuple[np.ndarray, ...]:
-    """A field moved smoothly by `OFFSET` of its size; what is positive stays so, coefficients that are zero stay it.
-
-    A component that is zero everywhere has no kinks but those of what it is moved by: `NOTHING_OFFSET` of the size.
-    """
+    """A field moved smoothly by a share of its size; what is positive stays so, coefficients that are zero stay it."""
+    coefficient = path.startswith("coefficients")
+    share = COEFFICIENT_OFFSET if coefficient else OFFSET
     if size is None:
         size = float(np.sqrt(np.mean(np.square(components)))) or 1.0
     moved = []
     for number, u in enumerate(components):
         wave = smooth_waves(u.shape, zlib.crc32(f"{path} {number}".encode()))
-        keeps_sign = np.all(u >= 0) if path.startswith("coefficients") else np.all(u > 0)
-        moved.append(u + wave * (OFFSET * u if keeps_sign else size * (OFFSET if np.any(u) else NOTHING_OFFSET)))
+        keeps_sign = np.all(u >= 0) if coefficient else np.all(u > 0)
+        moved.append(u + wave * (share * u if keeps_sign else size * (share if np.any(u) else NOTHING_OFFSET)))
     return tuple(moved)
 
 
