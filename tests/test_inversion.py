@@ -262,6 +262,7 @@ def test_sensors_outside_of_the_run_are_refused(tmp_path):
         InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}]))
 
 
+@pytest.mark.slow
 def test_sensors_of_a_file_are_met(tmp_path, folder):
     """Values written to a CSV file, some missing and between frames, lead back to the numbers that made them."""
     truth = InverseProblem(config(NUMBERS, [SENSORS]))
@@ -284,6 +285,7 @@ def test_sensors_of_a_file_are_met(tmp_path, folder):
     assert float(found.answer.estimate["parameters.depth"]) == pytest.approx(1.5, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_step_is_compiled_once(folder, monkeypatch):
     from simjax.inversion import search
 

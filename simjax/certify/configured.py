@@ -25,9 +25,7 @@ def prepared_objective(config: Config, *, steps: int, devices: int | None = None
             'objective(); write simjax.certify(simjax.load("fluid")).'
         )
     if devices is not None and not 1 <= devices <= DEVICES:
-        raise ConfigurationError(
-            f"devices={devices}: expected a number from 1 to {DEVICES}; write --devices {DEVICES}."
-        )
+        raise ConfigurationError(f"devices={devices}: expected 1 to {DEVICES}; write --devices {DEVICES}.")
     own = dataclasses.replace(config.mesh, ensemble=1)
     asked = own.devices if own.devices > 1 else devices
     # Without a wish, what is there will do.
