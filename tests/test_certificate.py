@@ -140,17 +140,31 @@ def test_what_could_not_be_tested_is_not_certified():
     assert not certificate.passed and certificate.verdict.startswith("NOT CERTIFIED: ")
 
 
+def with_kink(distance, change=lambda x: x):
+    """A function with a kink at zero, to be differentiated at a distance of it."""
+    start = {"u": np.asarray([1.0, distance])}
+    return Objective(start, lambda sizes, plan: lambda x: jnp.sum(jnp.abs(x["u"]) + change(x["u"] ** 2)))
+
+
 def test_a_kink_at_the_start_fails():
-    start = {"u": np.asarray([0.0, 0.3])}
-    certificate = certify(Objective(start, lambda sizes, plan: lambda x: jnp.sum(jnp.abs(x["u"]) + x["u"] ** 2)))
+    certificate = certify(with_kink(0.0))
     assert "Taylor remainder, all unknowns" in names(certificate, False)
 
 
 def test_a_kink_beside_the_start_does_not_matter():
-    # A ten-thousandth away, in units of the unknown.
-    start = {"u": np.asarray([1e-4, 1.0])}
-    certificate = certify(Objective(start, lambda sizes, plan: lambda x: jnp.sum(jnp.abs(x["u"]) + x["u"] ** 2)))
-    assert certificate.passed
+    certificate = certify(with_kink(1e-4))
+    assert certificate.passed and "beside" not in certificate.verdict
+
+
+def test_where_a_kink_is_near_the_start_another_one_is_taken():
+    certificate = certify(with_kink(1e-6))
+    assert certificate.verdict == "PASSED: all 5 checks, on one device only, 1e-03 beside the start"
+    assert certificate.notes[0].startswith("a kink near the start: Taylor remainder, all unknowns: slope ")
+
+
+@pytest.mark.parametrize("change", [wrong_in_both, jax.lax.stop_gradient])
+def test_a_kink_hides_no_wrong_derivative(change):
+    assert not certify(with_kink(1e-6, change)).passed
 
 
 def test_a_function_without_curvature_passes_by_its_derivative():

@@ -1,22 +1,19 @@
 """A certificate of a gradient: whether it is the derivative of the program, in either mode, on a mesh, checkpointed."""
 
 import functools
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
-from jax.stages import Lowered
 
+from simjax.adjoint.compiled import Programs, Variant
+from simjax.adjoint.directions import Unknowns, dot, moved, natural_sizes, rough_directions, smooth_direction
 from simjax.adjoint.plan import Checkpoint
-from simjax.adjoint.remainder import Remainder, computational_noise, moved, taylor_remainder
+from simjax.adjoint.remainder import Remainder, computational_noise, taylor_remainder
 from simjax.core.errors import ConfigurationError, NumericalError
 
-Unknowns = dict[str, Any]
 # The plan that compiles fastest; of large models, keeping all intermediate values takes four times as long.
 REFERENCE: Checkpoint = "every_step"
 DIRECTIONS = 8
@@ -28,6 +25,8 @@ SLOPE, SLOPE_BOUND = 2.0, 0.05
 # the kinks of a scheme; rounding is then the noise to the power of 3/5, 1e-9 or so, and truncation nothing beside it.
 DIFFERENCE_POWER = 0.4
 COSINE_BOUND, DIFFERENCE_BOUND = 1e-6, 1e-6
+# Where a kink is too near to the start, the same is measured that far beside it, in units of the unknowns' sizes.
+BESIDE, STARTS = 1e-3, 3
 
 
 @dataclass(frozen=True)
@@ -121,139 +120,118 @@ def certify(objective: Objective) -> Certificate:
     - Meshes against one device, plans against "every_step", with which all else is measured: value and gradient, each
       array relative to its largest entry.
 
-    A function without forward mode (a `custom_vjp`) is not certified.
+    A function without forward mode (a `custom_vjp`) is not certified. Where checks fail but no remainder falls too
+    slowly, as with a wrong derivative, there is a kink of the function near the start: all but the last are then
+    measured beside it, where they must hold, and the verdict says so.
 
     Raises:
         NumericalError: the function is not finite at the start.
     """
-    gradient = _Gradient(objective)
+    start: Unknowns = jax.tree.map(np.asarray, objective.start)
+    meshes: list[Variant] = [(sizes, REFERENCE) for sizes in objective.meshes]
+    plans: list[Variant] = [({}, plan) for plan in objective.plans]
+    programs = Programs(objective.on, [({}, REFERENCE), *meshes, *plans], start)
+    gradient = _Gradient(programs, start, objective.direction)
+    local, notes = _local_checks(gradient), list(objective.notes)
+    scope = [] if objective.meshes else ["on one device only"]
+    if any(check.passed is False for check in local) and not gradient.has_first_order_remainder:
+        clear = _beside_kinks(gradient)
+        if clear:
+            notes += [f"a kink near the start: {check.name}: {check.measured}" for check in local if not check.passed]
+            scope.append(f"{BESIDE:.0e} beside the start")
+            local = clear
+    if gradient.silent:
+        notes.append(f"the function does not depend on {', '.join(gradient.silent)} here")
     checks = [
-        *_taylor_checks(gradient, objective.direction),
-        *_influence_checks(gradient),
-        _mode_check(gradient),
-        *_difference_checks(gradient),
+        *local,
         *(_mesh_check(gradient, sizes) for sizes in objective.meshes),
         *(_plan_check(gradient, plan) for plan in objective.plans),
         *(Check(name, reason, "", None) for name, reason in objective.untested.items()),
     ]
-    silent = ", ".join(gradient.silent)
-    notes = (f"the function does not depend on {silent} here",) if silent else ()
-    return Certificate(tuple(checks), (*objective.notes, *notes), "" if objective.meshes else "on one device only")
-
-
-# Machine code that is not optimised computes the same derivative and is there sooner; without the fusion emitters that
-# jax 0.10 has on a CPU, up to fifteen times as soon.
-_OPTIONS: Any = {"xla_backend_optimization_level": 0} | (
-    {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
-)
-
-
-def _compile(traced: Mapping[Any, Lowered]) -> dict[Any, Callable]:
-    """Programs, compiled side by side."""
-    with ThreadPoolExecutor() as pool:
-        started = {name: pool.submit(program.compile, _OPTIONS) for name, program in traced.items()}
-        return {name: compiling.result() for name, compiling in started.items()}
-
-
-def _forward(function: Callable, start: Unknowns) -> dict[str, Lowered]:
-    """The derivative along a direction; nothing of a function whose rule is for reverse mode alone."""
-    try:
-        along = jax.jit(lambda u, d: jax.jvp(function, (u,), (d,))[1])
-        return {"forward": along.lower(start, start)}
-    except TypeError as error:
-        if "forward-mode" not in str(error):
-            raise
-        return {}
+    return Certificate(tuple(checks), tuple(notes), ", ".join(scope))
 
 
 class _Gradient:
-    """An objective's function on one device, with its value and gradient at the start."""
+    """A function's value and gradient at some unknowns, on one device."""
 
-    def __init__(self, objective: Objective):
-        self.start: Unknowns = jax.tree.map(np.asarray, objective.start)
-        meshes = [(sizes, REFERENCE) for sizes in ({}, *objective.meshes)]
-        self._variants = [*meshes, *(({}, plan) for plan in objective.plans)]
-        traced: dict[Any, Lowered] = {
-            number: jax.jit(jax.value_and_grad(objective.on(*variant))).lower(self.start)
-            for number, variant in enumerate(self._variants)
-        }
-        function = objective.on({}, REFERENCE)
-        traced["loss"] = jax.jit(function).lower(self.start)
-        self._programs = _compile(traced | _forward(function, self.start))
-        self.value, self.at_start = self.found({}, REFERENCE)
-        if not (np.isfinite(self.value) and all(np.all(np.isfinite(g)) for g in jax.tree.leaves(self.at_start))):
+    def __init__(self, programs: Programs, start: Unknowns, direction: Unknowns | None = None):
+        self.programs, self.start = programs, start
+        self.value, self.slopes = programs.gradient(start, programs.variants[0])
+        if not (np.isfinite(self.value) and all(np.all(np.isfinite(g)) for g in jax.tree.leaves(self.slopes))):
             raise NumericalError(
                 f"the function is {self.value:g} at the start and its gradient must be finite too: expected finite "
                 "numbers; write a shorter time.dt or other values."
             )
-        self.sizes = _sizes(self.start, self.value, self.at_start)
-        self.silent = tuple(name for name in self.start if not _any(self.at_start[name]))
-
-    def found(self, sizes: Mapping[str, int], plan: Checkpoint) -> tuple[float, Unknowns]:
-        """Value and gradient at the start, on a mesh and with a plan."""
-        program = self._programs[self._variants.index((sizes, plan))]
-        value, gradient = jax.device_get(program(self.start))
-        return float(value), gradient
+        self.sizes = natural_sizes(start, self.value, self.slopes)
+        self.silent = tuple(name for name in start if not _any(self.slopes[name]))
+        self.smooth = smooth_direction(start, self.sizes, seed=0)
+        self.rough = rough_directions(start, self.sizes, DIRECTIONS)
+        self.direction = self.smooth if direction is None else direction
 
     def loss(self, unknowns: Unknowns) -> float:
-        return float(self._programs["loss"](unknowns))
-
-    @property
-    def has_forward_mode(self) -> bool:
-        return "forward" in self._programs
-
-    def forward(self, direction: Unknowns) -> float:
-        """The derivative along a direction, by forward mode."""
-        return float(self._programs["forward"](self.start, direction))
+        return self.programs.value(unknowns)
 
     def slope(self, direction: Unknowns) -> float:
         """The derivative along a direction, by reverse mode."""
-        return _dot(self.at_start, direction)
+        return dot(self.slopes, direction)
 
     def scale(self, direction: Unknowns) -> float:
         """Sum of the sizes of the products that `slope` adds up."""
-        return _dot(jax.tree.map(np.abs, self.at_start), jax.tree.map(np.abs, direction))
-
-    @functools.cached_property
-    def smooth(self) -> Unknowns:
-        """A smooth direction of Taylor expansions."""
-        seeds = itertools.count()
-        return jax.tree.map(lambda leaf, size: size * smooth_waves(leaf.shape, next(seeds)), self.start, self.sizes)
-
-    @functools.cached_property
-    def rough(self) -> list[Unknowns]:
-        """Directions with independent entries."""
-        random = np.random.default_rng(0)
-        return [
-            jax.tree.map(lambda leaf, size: size * random.standard_normal(leaf.shape), self.start, self.sizes)
-            for _ in range(DIRECTIONS)
-        ]
+        return dot(jax.tree.map(np.abs, self.slopes), jax.tree.map(np.abs, direction))
 
     def only(self, name: str) -> Unknowns:
         """The smooth direction with all unknowns but one held."""
         return {key: d if key == name else jax.tree.map(np.zeros_like, d) for key, d in self.smooth.items()}
 
+    @functools.cached_property
+    def remainders(self) -> dict[str, Remainder]:
+        """Of Taylor expansions in all unknowns ("") and in each that has a gradient."""
+        directions = {"": self.direction} | {name: self.only(name) for name in self.start if name not in self.silent}
+        return {
+            name: taylor_remainder(self.loss, self.start, d, self.slope(d), self.scale(d))
+            for name, d in directions.items()
+        }
+
+    @property
+    def has_first_order_remainder(self) -> bool:
+        """Whether a remainder falls too slowly, as with a wrong derivative; beyond a kink near by it falls too fast."""
+        return any(
+            found.fault > SLOPE_BOUND and (found.slope is None or not found.slope > SLOPE)
+            for found in self.remainders.values()
+        )
+
 
 # ---------------------------------------------------------------------- checks
 
 
-def _taylor_checks(gradient: _Gradient, direction: Unknowns | None) -> list[Check]:
-    names = [name for name in gradient.start if name not in gradient.silent]
+def _local_checks(gradient: _Gradient) -> list[Check]:
+    return [
+        *_taylor_checks(gradient),
+        *_influence_checks(gradient),
+        _mode_check(gradient),
+        *_difference_checks(gradient),
+    ]
+
+
+def _beside_kinks(gradient: _Gradient) -> list[Check]:
+    """The checks of a start beside that of `gradient` where all hold; none if there is no such start."""
+    for seed in range(1, STARTS):
+        aside = smooth_direction(gradient.start, gradient.sizes, seed)
+        checks = _local_checks(_Gradient(gradient.programs, moved(gradient.start, aside, BESIDE)))
+        if all(check.passed is not False for check in checks):
+            return checks
+    return []
+
+
+def _taylor_checks(gradient: _Gradient) -> list[Check]:
+    names = [name for name in gradient.remainders if name]
     numbers = [name for name in names if all(leaf.ndim == 0 for leaf in jax.tree.leaves(gradient.start[name]))]
-    fields = [name for name in names if name not in numbers]
-    checks = [_taylor_check("Taylor remainder, all unknowns", {"": _remainder(gradient, direction or gradient.smooth)})]
-    for kind, chosen in (("number", numbers), ("field", fields)):
-        found = {name: _remainder(gradient, gradient.only(name)) for name in chosen}
-        if found:
-            each = f"{len(found)} {kind}s, each" if len(found) > 1 else f"1 {kind}"
-            checks.append(_taylor_check(f"Taylor remainder, {each}", found))
+    checks = [_taylor_check("Taylor remainder, all unknowns", {"": gradient.remainders[""]})]
+    for kind, chosen in (("number", numbers), ("field", [name for name in names if name not in numbers])):
+        if chosen:
+            each = f"{len(chosen)} {kind}s, each" if len(chosen) > 1 else f"1 {kind}"
+            checks.append(_taylor_check(f"Taylor remainder, {each}", {n: gradient.remainders[n] for n in chosen}))
     return checks
-
-
-def _remainder(gradient: _Gradient, direction: Unknowns) -> Remainder:
-    return taylor_remainder(
-        gradient.loss, gradient.start, direction, gradient.slope(direction), gradient.scale(direction)
-    )
 
 
 def _taylor_check(name: str, found: Mapping[str, Remainder]) -> Check:
@@ -280,10 +258,10 @@ def _influence_checks(gradient: _Gradient) -> list[Check]:
 
 def _mode_check(gradient: _Gradient) -> Check:
     name, required = f"forward against reverse, {1 + DIRECTIONS} directions", f"<= {MODE_BOUND:.0e}"
-    if not gradient.has_forward_mode:
+    if not gradient.programs.has_forward_mode:
         return Check(name, "there is no forward mode (custom_vjp)", required, None)
     worst = max(
-        abs(gradient.forward(d) - gradient.slope(d)) / (gradient.scale(d) or 1.0)
+        abs(gradient.programs.along(gradient.start, d) - gradient.slope(d)) / (gradient.scale(d) or 1.0)
         for d in (gradient.smooth, *gradient.rough)
     )
     return Check(name, f"{worst:.1e}", required, worst <= MODE_BOUND)
@@ -311,73 +289,24 @@ def _difference_checks(gradient: _Gradient) -> list[Check]:
 
 
 def _mesh_check(gradient: _Gradient, sizes: Mapping[str, int]) -> Check:
-    found = gradient.found(sizes, REFERENCE)
+    found = gradient.programs.gradient(gradient.start, (sizes, REFERENCE))
     count = int(np.prod([*sizes.values()]))
     cut = " x ".join(f"{name}={size}" for name, size in sizes.items())
     return _same(f"one device against {count}, {cut}", found, gradient, MESH_BOUND)
 
 
 def _plan_check(gradient: _Gradient, plan: Checkpoint) -> Check:
-    return _same(f"{REFERENCE} against {plan}", gradient.found({}, plan), gradient, PLAN_BOUND)
+    found = gradient.programs.gradient(gradient.start, ({}, plan))
+    return _same(f"{REFERENCE} against {plan}", found, gradient, PLAN_BOUND)
 
 
 def _same(name: str, found: tuple[float, Unknowns], gradient: _Gradient, bound: float) -> Check:
     value, slopes = found
-    errors = jax.tree.map(_relative, slopes, gradient.at_start)
+    errors = jax.tree.map(_relative, slopes, gradient.slopes)
     worst = max(jax.tree.leaves(errors))
     off = _relative(np.asarray(value), np.asarray(gradient.value))
     measured = f"value {off:.1e}, gradient {worst:.1e}"
     return Check(name, measured, f"<= {bound:.0e}", max(off, worst) <= bound)
-
-
-# ---------------------------------------------------------------------- directions
-
-
-def smooth_waves(shape: Sequence[int], seed: int) -> np.ndarray:
-    """`shape`: a few waves along every axis with pseudo-random lengths and phases, of order one, never symmetric.
-
-    Of no axis: one number between 0.6 and 1, of either sign.
-    """
-    random = np.random.default_rng(seed)
-    waves = np.asarray(1.0 if shape else random.choice([-1.0, 1.0]) * random.uniform(0.6, 1.0))
-    for count in shape:
-        k, phase = random.uniform(0.6, 2.4, 2), random.uniform(0, 2 * np.pi, 2)
-        x = 2 * np.pi * (np.arange(count) + 0.5) / count
-        waves = np.multiply.outer(waves, np.sin(k[0] * x + phase[0]) + 0.5 * np.cos(k[1] * x + phase[1]))
-    return waves
-
-
-def _sizes(start: Unknowns, value: float, gradient: Unknowns) -> Unknowns:
-    """How far every array is moved: its root mean square, or if it is zero that of its unknown, or one.
-
-    At most as far as the value would change by itself, to first order: no unknown drowns the others.
-    """
-    result = {}
-    for name, tree in start.items():
-        whole = _rms(jax.tree.leaves(tree)) or 1.0
-
-        def size(leaf, slopes, whole=whole):
-            norm = float(np.linalg.norm(slopes))
-            own = _rms([leaf]) or whole
-            return min(own, abs(value) / norm) if norm and value else own
-
-        result[name] = jax.tree.map(size, tree, gradient[name])
-    return result
-
-
-def _rms(leaves: Sequence[np.ndarray]) -> float:
-    return float(np.sqrt(sum(np.sum(leaf**2) for leaf in leaves) / sum(leaf.size for leaf in leaves)))
-
-
-# ---------------------------------------------------------------------- trees
-
-
-def _dot(a: Unknowns, b: Unknowns) -> float:
-    return sum(float(np.vdot(x, y)) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
-
-
-def _any(tree: Any) -> bool:
-    return any(bool(np.any(leaf)) for leaf in jax.tree.leaves(tree))
 
 
 def _relative(found: np.ndarray, expected: np.ndarray) -> float:
@@ -386,3 +315,7 @@ def _relative(found: np.ndarray, expected: np.ndarray) -> float:
     if difference == 0:
         return 0.0
     return float(difference / scale) if scale > 0 and np.isfinite(difference) else np.inf
+
+
+def _any(tree) -> bool:
+    return any(bool(np.any(leaf)) for leaf in jax.tree.leaves(tree))

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import jax
 import numpy as np
+
+from simjax.adjoint.directions import Unknowns, moved
 
 # Values a short step apart, whose differences of this order are those of rounding alone.
 QUIET, SAMPLES, ORDER = 2.0**-24, 12, 6
@@ -46,12 +46,7 @@ class Remainder:
         return f"slope {self.slope:.4f}, h={self.shortest:.1e} to {self.longest:.1e}"
 
 
-def moved(start: Any, direction: Any, length: float) -> Any:
-    """`start + length direction`, trees of arrays."""
-    return jax.tree.map(lambda u, d: u + length * d, start, direction)
-
-
-def computational_noise(loss: Callable[[Any], float], start: Any, direction: Any) -> float:
+def computational_noise(loss: Callable[[Unknowns], float], start: Unknowns, direction: Unknowns) -> float:
     """The rounding of `loss` near `start`, about its standard deviation, from high differences of values close by.
 
     At least a rounding of the value. More and Wild (2011), SIAM J. Sci. Comput. 33, 1292, eq. 2.3.
@@ -63,7 +58,7 @@ def computational_noise(loss: Callable[[Any], float], start: Any, direction: Any
 
 
 def taylor_remainder(
-    loss: Callable[[Any], float], start: Any, direction: Any, slope: float, scale: float
+    loss: Callable[[Unknowns], float], start: Unknowns, direction: Unknowns, slope: float, scale: float
 ) -> Remainder:  # fmt: skip
     """The remainder along `direction` of the expansion with derivative `slope`, at the shortest steps that show it.
 

@@ -15,7 +15,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.adjoint.certificate import REFERENCE, Objective, Unknowns, smooth_waves
+from simjax.adjoint.certificate import REFERENCE, Objective
+from simjax.adjoint.directions import Unknowns, smooth_waves
 from simjax.adjoint.plan import Binomial, Checkpoint
 from simjax.config import Config
 from simjax.config.schema import EnsembleConfig, MeshConfig

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from simjax.adjoint.certificate import REFERENCE, Objective, Unknowns
+from simjax.adjoint.certificate import REFERENCE, Objective
+from simjax.adjoint.directions import Unknowns
 from simjax.adjoint.plan import Checkpoint
 from simjax.certify.experiment import PLANS, meshes_to_compare
 from simjax.config import Config
