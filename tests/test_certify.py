@@ -65,8 +65,21 @@ def test_an_experiment_passes():
 LARGE = ("plume", "shock_bubble", "sod", "taylor_green_3d", "turbulence_3d")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "dye"])
+# At least one of every family of equations; the others, ten minutes in all, are marked long.
+USUAL = (
+    "burgers", "cavity", "double_slit", "fluid", "gray_scott", "inverse_chaos", "inverse_source", "inverse_vorticity",
+    "layered_medium", "plume", "sod", "solitons", "turbulence_2d",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in USUAL else pytest.mark.long)
+        for name in NAMES
+        if name != "dye"
+    ],
+)
 def test_every_experiment_passes(name):
     objective = prepared_objective(load_config(name, coarse(name)), steps=STEPS)
     plans = ("two_level",) if name in LARGE else objective.plans

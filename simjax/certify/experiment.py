@@ -166,7 +166,7 @@ def _function(rollout: Rollout, sizes: Mapping[str, float]) -> Callable[[Unknown
         total = jnp.zeros((), rollout.dtype)
         for number, name in enumerate(sorted(variables.keys() & found.keys())):
             q = found[name] / sizes[variables[name]]
-            total += domain.mean(_weight(domain, number) * (q**2 + 0.3 * q**3))
+            total += domain.mean(_weight(domain, number) * (jnp.sqrt(1 + q**2) - 1 + 0.3 * jnp.sin(q)))
         return total
 
     def loss(values, fields) -> Array:
