@@ -44,11 +44,12 @@ DIGITS = 13
 def experiment_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
     """A smooth function of the first `steps` steps of an experiment, by its numbers, initial fields and coefficients.
 
-    The function is the mean over cells of w (q^2 + 0.3 q^3), summed over the variables that have an initial field and
-    over two frames: q is the variable in units of its largest size in the run, w a weight that differs from cell to
-    cell. All fields are given as arrays and start a tenth of their size away from the configuration's, since a uniform
-    or symmetric field lies on kinks of limiters and upwind fluxes. Steps have one length: where a run goes by
-    Courant number, whose steps count as given, half of the first one. Of an ensemble the base values are taken.
+    The function is the mean over cells of w (sqrt(1 + q^2) - 1 + 0.3 sin q), in which no peak drowns the rest, summed
+    over the variables that have an initial field and over two frames: q is the variable in units of its largest size
+    in the run, w a weight that differs from cell to cell. All fields are given as arrays and start a tenth of their
+    size away from the configuration's, since a uniform or symmetric field lies on kinks of limiters and upwind fluxes.
+    Steps have one length: where a run goes by Courant number, whose steps count as given, half of the first one. Of
+    an ensemble the base values are taken.
 
     Raises ConfigurationError where nothing can be differentiated so.
     """
