@@ -11,10 +11,9 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.errors import ConfigurationError
-from simjax.core.ghosts import Sides, assembled, lines, with_edges
+from simjax.core.ghosts import Sides, lines, padded, with_edges
 from simjax.core.grid import AXES, FACE, LOWER, UPPER, Grid
 from simjax.core.stencil import evaluate
-from simjax.core.stitch import stitch_interior_and_rim
 from simjax.core.varying import varying_axes
 
 Split = tuple[str, int] | None
@@ -105,15 +104,18 @@ class Domain(eqx.Module):
         their own, and all fields share one message per axis and direction.
         """
         leaves, tree = jax.tree.flatten(fields)
-        kinds = _flatten_layouts(layouts, tree)
-        ndim = self.grid.ndim
+        return jax.tree.unflatten(tree, padded(*self._around(leaves, tree, layouts, width, t), width))
+
+    def _around(self, leaves: list[Array], tree, layouts, width: int, t) -> tuple[list[Array], list[list[Sides]]]:
+        """The fields, and the ghost lines of each along each axis."""
+        kinds, ndim = _flatten_layouts(layouts, tree), self.grid.ndim
         leaves, edges = with_edges(leaves, range(ndim), ndim, width + 1)
         ghosts: list[list[Sides]] = [[] for _ in leaves]
         for axis in range(ndim):
             ends = [pieces[axis] for pieces in edges]
             for pieces, piece in zip(ghosts, self._ghosts(ends, ghosts, kinds, axis, width, t), strict=True):
                 pieces.append(piece)
-        return jax.tree.unflatten(tree, assembled(leaves, ghosts, width))
+        return leaves, ghosts
 
     def _ghosts(self, ends: list[Sides], ghosts, layouts, axis: int, width: int, t) -> list[Sides]:
         """Ghost lines of every field along `axis`, given its `ends`, and the ghost lines along the axes before it."""
@@ -226,11 +228,10 @@ class Domain(eqx.Module):
             What `stencil` returns, on this block's interior.
         """
         function = (lambda padded: stencil(*padded)) if isinstance(fields, tuple) else stencil
-        padded, ndim = self.pad(fields, layouts, width, t), self.grid.ndim
-        if self.overlap and all(n > 2 * width for n in self.block_shape):
-            stitched = functools.partial(stitch_interior_and_rim, function, fields, padded, ndim, width)
-            return evaluate(function, padded, ndim, width, result=stitched)
-        return evaluate(function, padded, ndim, width)
+        leaves, tree = jax.tree.flatten(fields)
+        leaves, ghosts = self._around(leaves, tree, layouts, width, t)
+        overlap = self.overlap and all(n > 2 * width for n in self.block_shape)
+        return evaluate(lambda *blocks: function(jax.tree.unflatten(tree, blocks)), leaves, ghosts, width, overlap)
 
     # ------------------------------------------------------------------ whole fields
 

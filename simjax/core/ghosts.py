@@ -53,52 +53,91 @@ def lines(edge: Array, ghosts: list[Sides], axis: int, ndim: int, begin: int, en
     return edge
 
 
-def assembled(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:
-    """The padded blocks."""
+def padded(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:
+    """The blocks with their ghost lines around them."""
 
     def put(pieces):
-        return [_assembled(u, around, width) for u, around in zip(*pieces, strict=True)]
+        return assembled(*pieces, width)
 
     def take(blocks):
-        parts = [_disassembled(block, len(around), width) for block, around in zip(blocks, ghosts, strict=True)]
-        return [u for u, _ in parts], [around for _, around in parts]
+        return disassembled(blocks, len(ghosts[0]), width)
 
-    pieces = fields, ghosts
-    return linear_map(put, take, pieces) if _flows(fields) else put(pieces)
+    return linear_map(put, take, (fields, ghosts)) if _flows(fields) else put((fields, ghosts))
 
 
-def _assembled(u: Array, ghosts: list[Sides], width: int) -> Array:
-    """Interior first, ghost lines written into place.
+def assembled(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:
+    """The padded blocks: interior first, ghost lines written into place.
 
     XLA fuses a concatenation into every neighbour read of the stencil that follows and pays index arithmetic per
     cell; written this way the block is formed once and the stencil vectorises (2 to 4 times faster on a CPU,
     `benchmarks/stencil.py`).
     """
+
+    def one(u: Array, around: list[Sides]) -> Array:
+        ndim = len(around)
+        zero = jnp.zeros((), u.dtype)
+        block = lax.pad(u, zero, [(0, 0, 0)] * (u.ndim - ndim) + [(width, width, 0)] * ndim)
+        return _with_lines_written(block, around, margin=0, width=width)
+
+    return [one(u, around) for u, around in zip(fields, ghosts, strict=True)]
+
+
+def disassembled(blocks: list[Array], ndim: int, width: int) -> tuple[list[Array], list[list[Sides]]]:
+    """What `assembled` puts together; its transpose."""
+
+    def one(block: Array) -> tuple[Array, list[Sides]]:
+        whole = [slice(None)] * (block.ndim - ndim)
+        inner = [slice(width, n - width) for n in block.shape[block.ndim - ndim :]]
+        ghosts = []
+        for axis in range(ndim):
+            n = block.shape[axis - ndim]
+            lower, upper = (
+                block[(*whole, *[slice(None)] * axis, lines, *inner[axis + 1 :])]
+                for lines in (slice(0, width), slice(n - width, n))
+            )
+            ghosts.append((lower, upper))
+        return block[(*whole, *inner)], ghosts
+
+    pieces = [one(block) for block in blocks]
+    return [u for u, _ in pieces], [around for _, around in pieces]
+
+
+def assembled_within(fields: list[Array], ghosts: list[list[Sides]], width: int, margin: int) -> list[Array]:
+    """The padded blocks with `margin` more cells on every side, which repeat the outermost cells of the fields."""
+
+    def one(u: Array, around: list[Sides]) -> Array:
+        block = _with_repeated_edges(u, len(around), width + margin)
+        return _with_lines_written(block, around, margin, width)
+
+    return [one(u, around) for u, around in zip(fields, ghosts, strict=True)]
+
+
+def _with_lines_written(block: Array, ghosts: list[Sides], margin: int, width: int) -> Array:
     ndim = len(ghosts)
-    leading = u.ndim - ndim
-    block = lax.pad(u, jnp.zeros((), u.dtype), [(0, 0, 0)] * leading + [(width, width, 0)] * ndim)
-    for axis, (lower, upper) in enumerate(ghosts):
-        start = [0] * (leading + axis + 1) + [width] * (ndim - axis - 1)
-        block = lax.dynamic_update_slice(block, lower, start)
-        start[leading + axis] = block.shape[leading + axis] - width
-        block = lax.dynamic_update_slice(block, upper, start)
+    leading = block.ndim - ndim
+    for axis, sides in enumerate(ghosts):
+        start = [0] * leading + [margin] * (axis + 1) + [margin + width] * (ndim - axis - 1)
+        for side, line in enumerate(sides):
+            if side:
+                start[leading + axis] = block.shape[leading + axis] - margin - width
+            block = lax.dynamic_update_slice(block, line, start)
     return block
 
 
-def _disassembled(block: Array, ndim: int, width: int) -> tuple[Array, list[Sides]]:
-    """What `_assembled` put together."""
-    leading = block.ndim - ndim
-    inner = [slice(width, n - width) for n in block.shape[leading:]]
-
-    def cut(*spatial: slice) -> Array:
-        return block[(slice(None),) * leading + spatial]
-
-    ghosts = []
-    for axis in range(ndim):
-        before, after = [slice(None)] * axis, inner[axis + 1 :]
-        n = block.shape[leading + axis]
-        ghosts.append((cut(*before, slice(0, width), *after), cut(*before, slice(n - width, n), *after)))
-    return cut(*inner), ghosts
+def _with_repeated_edges(u: Array, ndim: int, width: int) -> Array:
+    leading = u.ndim - ndim
+    block = lax.pad(u, jnp.zeros((), u.dtype), [(0, 0, 0)] * leading + [(width, width, 0)] * ndim)
+    for axis in range(leading, u.ndim):
+        n = u.shape[axis]
+        start = [0] * (axis + 1) + [width] * (u.ndim - axis - 1)
+        for at, line in ((0, 0), (n + width, n - 1)):
+            edge = lax.slice_in_dim(u, line, line + 1, axis=axis)
+            corners = [(width if leading <= k < axis else 0,) * 2 for k in range(u.ndim)]
+            edge = jnp.pad(edge, corners, mode="edge")
+            start[axis] = at
+            shape = [width if k == axis else size for k, size in enumerate(edge.shape)]
+            block = lax.dynamic_update_slice(block, jnp.broadcast_to(edge, shape), start)
+    return block
 
 
 def _flows(fields: list[Array]) -> bool:

@@ -1,5 +1,6 @@
-"""Stencils evaluated on padded blocks, with an adjoint that is a stencil too."""
+"""Stencils evaluated on blocks and their ghost lines, with an adjoint that is a stencil too."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -7,69 +8,81 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled
 from simjax.core.linear import linear_map
-from simjax.core.stencil_adjoint import NotAStencil, pull_back, surrounded
+from simjax.core.stencil_adjoint import NotAStencil, pull_back, summed_from_memory
+from simjax.core.stitch import stitch_interior_and_rim
 
 Leaves = list[Array]
 
 
-def evaluate(stencil: Callable, padded, ndim: int, width: int, result: Callable | None = None):
-    """`stencil(padded)`, which reverse mode transposes to a gather from neighbours (`stencil_adjoint`).
+def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width: int, overlap: bool):
+    """`stencil(*padded)`, where `padded` are the fields with their ghost lines around them.
+
+    Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
+    lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
 
     Args:
-        stencil: from blocks with `width` ghost cells along their last `ndim` axes, of any size, to arrays on the
-            interior. It may close over traced values; derivatives with respect to them are sums over the cells.
-        padded: tree of blocks.
-        result: another way to the same values, in place of `stencil(padded)`.
+        stencil: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
+            over traced values; their derivatives are sums over the cells.
+        fields: blocks; ghosts: of each, along each axis, as `ghosts.assembled` takes them.
+        overlap: compute the interior from the fields alone (`stitch`).
     """
-    blocks, tree = jax.tree.flatten(padded)
-
-    def flat(*blocks):
-        return stencil(jax.tree.unflatten(tree, blocks))
-
     seen: Leaves = []
-    value, shapes = _explicit(flat, seen, blocks)
-    if not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((blocks, shapes))):
-        return stencil(padded) if result is None else result()
-    # Traced now, as what it closes over may be gone when derivatives are taken.
-    larger = jax.eval_shape(lambda *blocks: [surrounded(p, 2 * width, ndim, repeat=True) for p in blocks], *blocks)
-    value_around = _explicit(flat, seen, larger)[0]
-    values = value if result is None else _explicit(lambda *_: result(), seen, blocks)[0]
+    ndim = len(ghosts[0])
+    blocks = assembled(fields, ghosts, width)
+    value, shapes = _explicit(stencil, seen, blocks)
+    if not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
+        return stencil(*blocks)
+    # Traced now: what it closes over may be gone when derivatives are taken.
+    around = jax.eval_shape(lambda *pieces: assembled_within(*pieces, width, 2 * width), fields, ghosts)
+    value_around = _explicit(stencil, seen, around)[0]
+    if overlap:
+
+        def stitched(fields, blocks):
+            return stitch_interior_and_rim(lambda blocks: stencil(*blocks), fields, blocks, ndim, width)
+
+        value_stitched = _explicit(stitched, seen, (fields, blocks))[0]
 
     @jax.custom_jvp
-    def evaluated(seen: Leaves, blocks: Leaves) -> Leaves:
-        return values(seen, blocks)
+    def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        blocks = assembled(fields, ghosts, width)
+        return value_stitched(seen, (fields, blocks)) if overlap else value(seen, blocks)
 
     @evaluated.defjvp
     def push_forward(primals, tangents):
-        seen, blocks = primals
+        seen, fields, ghosts = primals
         flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
+        flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
 
-        def of(flowing: Leaves, blocks: Leaves, function=value) -> Leaves:
+        def of(function, flowing: Leaves, blocks: Leaves) -> Leaves:
             rest = iter(flowing)
             return function([next(rest) if flow else x for x, flow in zip(seen, flows, strict=True)], blocks)
 
-        flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
-
         def forward(directions):
-            return jax.jvp(of, (flowing, blocks), directions)[1]
+            slopes, *pieces = directions
+            blocks = assembled(fields, ghosts, width)
+            return jax.jvp(functools.partial(of, value), (flowing, blocks), (slopes, assembled(*pieces, width)))[1]
 
         def transpose(cotangents):
-            pulled = jax.vjp(lambda flowing: of(flowing, blocks), flowing)[1](cotangents)[0]
+            blocks = assembled(fields, ghosts, width)
+            pull = jax.vjp(lambda flowing: of(value, flowing, blocks), flowing)[1]
+            pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
             try:
+                around = assembled_within(fields, ghosts, width, 2 * width)
                 gathered = pull_back(
-                    lambda *around: of(flowing, list(around), value_around), blocks, cotangents, ndim, width
+                    lambda *around: of(value_around, flowing, list(around)), around, cotangents, ndim, width
                 )
             except NotAStencil:
-                gathered = jax.vjp(lambda blocks: of(flowing, blocks), blocks)[1](cotangents)[0]
-            return pulled, gathered
+                gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
+            return pulled, *disassembled(gathered, ndim, width)
 
-        return evaluated(seen, blocks), linear_map(forward, transpose, (slopes, tangents[1]))
+        return evaluated(*primals), linear_map(forward, transpose, (slopes, *tangents[1:]))
 
-    return jax.tree.unflatten(jax.tree.structure(shapes), evaluated(seen, blocks))
+    return jax.tree.unflatten(jax.tree.structure(shapes), evaluated(seen, fields, ghosts))
 
 
-def _explicit(function: Callable, seen: Leaves, examples: Leaves):
+def _explicit(function: Callable, seen: Leaves, examples):
     """`function` as `run(seen, arguments)` -> leaves, and the shapes of its results.
 
     Traced values that it closes over are added to the list `seen`.
@@ -85,8 +98,8 @@ def _explicit(function: Callable, seen: Leaves, examples: Leaves):
             seen.append(value)
         places.append(known)
 
-    def run(seen: Leaves, arguments: Leaves) -> Leaves:
+    def run(seen: Leaves, arguments) -> Leaves:
         consts = [c if k is None else seen[k] for c, k in zip(closed.consts, places, strict=True)]
-        return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*arguments)
+        return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arguments))
 
     return run, shapes

@@ -1,8 +1,8 @@
 """The adjoint of a stencil as a stencil: each point gathers from its neighbours.
 
-Mechanically transposed, every displaced read of a stencil becomes an array of its own, padded with zeros to the size
-of what was read, and all of them are added. Here the cotangent is surrounded by zeros once, and a padded array is the
-same array seen from another corner: the whole transpose is one pass of displaced reads, as the stencil itself is.
+Transposed as it stands, every displaced read of a stencil becomes an array of its own, padded with zeros to the size
+of what was read, and all of them are added up. Here the cotangent is surrounded by zeros once. What is padded with
+zeros is then the same array seen from another corner, and the transpose is displaced reads, as the stencil is.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,56 +11,71 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import Jaxpr, Literal
 
 
 class NotAStencil(Exception):
-    """An operation that is not evaluated on a part of its result."""
+    """An operation that cannot be evaluated on a part of its operands."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a cotangent that is known: `values` begin at the indices `origin` of the whole."""
+    """What is known of an array: `values` begin at the indices `origin` of its spatial axes, which are the last."""
 
     values: Array
     origin: tuple[int, ...]
 
     @property
+    def leading(self) -> int:
+        """Number of axes before the spatial ones; along them everything is known."""
+        return self.values.ndim - len(self.origin)
+
+    @property
     def end(self) -> tuple[int, ...]:
-        return tuple(o + n for o, n in zip(self.origin, self.values.shape, strict=True))
+        return tuple(o + n for o, n in zip(self.origin, self.values.shape[self.leading :], strict=True))
 
     def cut(self, begin: Sequence[int], end: Sequence[int]) -> Array:
-        return _cut(self.values, [b - o for b, o in zip(begin, self.origin, strict=True)],
-                    [e - o for e, o in zip(end, self.origin, strict=True)])  # fmt: skip
+        """The values at the indices `begin` to `end` of the spatial axes."""
+        starts, stops = ([k - o for k, o in zip(at, self.origin, strict=True)] for at in (begin, end))
+        whole = self.values.shape[: self.leading]
+        return lax.slice(self.values, [0] * self.leading + starts, [*whole, *stops])
+
+    def within(self, shape: Sequence[int], shift: Sequence[int]) -> "Part":
+        """The part of an array of another `shape`, in which it lies displaced by `shift`."""
+        moved = Part(self.values, tuple(o + d for o, d in zip(self.origin, shift, strict=True)))
+        begin = tuple(max(o, 0) for o in moved.origin)
+        end = tuple(min(e, n) for e, n in zip(moved.end, shape, strict=True))
+        if any(b >= e for b, e in zip(begin, end, strict=True)):
+            raise NotAStencil("nothing known of a slice")
+        return Part(moved.cut(begin, end), begin)
 
 
-def pull_back(stencil: Callable[..., list[Array]], padded: list[Array], cotangents: list[Array], ndim: int, width: int):
-    """Cotangents of `padded`, blocks with `width` ghost cells along the last `ndim` axes, from those of the interior.
+def pull_back(stencil: Callable[..., list[Array]], around: list[Array], cotangents: list[Array], ndim: int, width: int):
+    """Cotangents of the blocks that a stencil read, by gathering.
 
     Args:
-        stencil: `stencil(*padded)` -> arrays on the interior, for blocks of any size.
-        padded, cotangents: of the blocks and of what the stencil returns.
+        stencil: `stencil(*blocks)` -> arrays on the interior, shorter by 2 `width` along their last `ndim` axes.
+        around: the blocks that it read, each with 2 `width` more cells on every side. These only meet cotangents that
+            are zero, so they need be no more than finite where differentiated.
+        cotangents: of what the stencil returned.
 
     Raises:
-        NotAStencil: its transpose holds an operation that `_evaluate` does not know.
+        NotAStencil: the transpose holds an operation that is not known here.
     """
-    # What gathers at the outermost ghost cell sees cotangents 2 width away, and the fields around them.
     margin = 2 * width
-    blocks = [surrounded(p, margin, ndim, repeat=True) for p in padded]
-    around = [surrounded(c, margin, ndim, repeat=False) for c in cotangents]
-    _, pull = jax.vjp(stencil, *blocks)
-    transposed = jax.make_jaxpr(lambda *cts: pull(list(cts)))(*around)
-    parts = [Part(c, (0,) * c.ndim) for c in around]
-    found = _evaluate(transposed.jaxpr, transposed.consts, parts, ndim)
-    return [_inner(part, p, margin, ndim) for part, p in zip(found, padded, strict=True)]
+    _, pull = jax.vjp(stencil, *around)
+    known = [_surrounded_by_zeros(c, margin, ndim) for c in cotangents]
+    transposed = jax.make_jaxpr(lambda *cotangents: pull(list(cotangents)))(*known)
+    found = _evaluate(transposed.jaxpr, transposed.consts, [Part(c, (0,) * ndim) for c in known], ndim)
+    return [_inner(part, block, margin, ndim) for part, block in zip(found, around, strict=True)]
 
 
-def _inner(part, p: Array, margin: int, ndim: int) -> Array:
-    """The cotangent of `p` out of that of the larger block around it."""
+def _inner(part, block: Array, margin: int, ndim: int) -> Array:
+    """The cotangent of a block without the margin around it."""
+    begin = (margin,) * ndim
+    end = tuple(n - margin for n in block.shape[block.ndim - ndim :])
     if not isinstance(part, Part):
-        return jnp.zeros_like(p)
-    begin = [0] * (p.ndim - ndim) + [margin] * ndim
-    end = [b + n for b, n in zip(begin, p.shape, strict=True)]
+        part = Part(jnp.zeros_like(block), (0,) * ndim)
     if any(b < o for b, o in zip(begin, part.origin, strict=True)) or any(
         e > known for e, known in zip(end, part.end, strict=True)
     ):
@@ -68,143 +83,166 @@ def _inner(part, p: Array, margin: int, ndim: int) -> Array:
     return part.cut(begin, end)
 
 
-def surrounded(u: Array, margin: int, ndim: int, repeat: bool) -> Array:
-    """`u` with `margin` more cells on every side: repeating the outermost one, or zeros.
-
-    Repeated cells never count, but what is computed from them is multiplied by zero and so must be finite, as it is
-    where a field is uniform.
-    """
+def _surrounded_by_zeros(u: Array, margin: int, ndim: int) -> Array:
+    # Written into place: a padding would be formed anew in every read of the loop that follows.
     leading = u.ndim - ndim
     shape = u.shape[:leading] + tuple(n + 2 * margin for n in u.shape[leading:])
-    block = lax.dynamic_update_slice(jnp.zeros(shape, u.dtype), u, [0] * leading + [margin] * ndim)
-    if not repeat:
-        return block
-    for axis in range(leading, u.ndim):
-        n = u.shape[axis]
-        start = [0] * axis + [0] + [margin] * (u.ndim - axis - 1)
-        for at, line in ((0, 0), (n + margin, n - 1)):
-            edge = lax.slice_in_dim(u, line, line + 1, axis=axis)
-            before = [(0, 0)] * leading + [(margin, margin)] * (axis - leading)
-            edge = jnp.pad(edge, [*before, (0, 0), *[(0, 0)] * (u.ndim - axis - 1)], mode="edge")
-            slab = jnp.broadcast_to(edge, [margin if k == axis else m for k, m in enumerate(edge.shape)])
-            start[axis] = at
-            block = lax.dynamic_update_slice(block, slab, start)
-    return block
+    return lax.dynamic_update_slice(jnp.zeros(shape, u.dtype), u, [0] * leading + [margin] * ndim)
 
 
-def _cut(x: Array, begin: Sequence[int], end: Sequence[int]) -> Array:
-    return lax.slice(x, begin, end)
+def summed_from_memory(function: Callable, *arguments):
+    """`function(*arguments)`, where what is summed up is put into memory first.
+
+    XLA's reductions on a CPU take their operands from memory, and put each displaced read there instead.
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    environment = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    environment.update(zip(closed.jaxpr.invars, jax.tree.leaves(arguments), strict=True))
+
+    def read(variable):
+        return variable.val if isinstance(variable, Literal) else environment[variable]
+
+    for equation in closed.jaxpr.eqns:
+        inputs = [read(variable) for variable in equation.invars]
+        if equation.primitive.name == "reduce_sum":
+            (x,) = inputs
+            inputs = [jnp.where(x != x, jnp.full_like(x, jnp.nan), x)]
+        found = equation.primitive.bind(*inputs, **equation.params)
+        environment.update(zip(equation.outvars, found if equation.primitive.multiple_results else [found], strict=True))
+    return jax.tree.unflatten(jax.tree.structure(shapes), [read(variable) for variable in closed.jaxpr.outvars])
 
 
 # ---------------------------------------------------------------------- evaluation on parts
 
-POINTWISE = {
-    "mul", "neg", "sub", "div", "add_any", "add", "convert_element_type", "select_n", "copy", "real", "imag", "conj",
-    "complex", "pcast", "pvary",
-}  # fmt: skip
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-
 
 def _evaluate(jaxpr: Jaxpr, consts: Sequence, arguments: Sequence, ndim: int) -> list:
-    """The results of a linear jaxpr of parts: parts too, as large as can be known, or arrays that depend on none."""
+    """The results of a linear jaxpr of parts: parts, as large as can be known, or arrays where they depend on none."""
     environment = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, arguments, strict=True))
 
     def read(variable):
         return variable.val if isinstance(variable, Literal) else environment[variable]
 
     for equation in jaxpr.eqns:
-        inputs = [read(variable) for variable in equation.invars]
-        results = _apply(equation, inputs, ndim)
+        results = _result(equation, [read(variable) for variable in equation.invars], ndim)
         environment.update(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
-def _apply(equation, inputs: list, ndim: int) -> list:
+def _result(equation, inputs: list, ndim: int) -> list:
     primitive, parameters = equation.primitive, equation.params
     if not any(isinstance(x, Part) for x in inputs):
         found = primitive.bind(*inputs, **parameters)
         return found if primitive.multiple_results else [found]
-    name, whole = primitive.name, equation.outvars[0].aval.shape
-    if name in CALLS:
-        inner = parameters[CALLS[name]]
-        inner, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
-        return _evaluate(inner, consts, inputs, ndim)
-    if name in POINTWISE:
-        return [_pointwise(primitive, parameters, inputs, whole)]
-    if name == "pad":
-        return [_padded(*inputs, parameters["padding_config"], whole, ndim)]
-    rule = RULES.get(name)
-    if rule is None or len(inputs) != 1:
-        raise NotAStencil(f"{name} in its transpose")
-    return [rule(inputs[0], parameters, equation.invars[0].aval.shape, whole, ndim)]
+    if primitive.name in ("jit", "pjit"):
+        inner = parameters["jaxpr"]
+        return _evaluate(inner.jaxpr, inner.consts, inputs, ndim)
+    if primitive.name in POINTWISE:
+        met, origin = _met(inputs, ndim)
+        return [Part(primitive.bind(*met, **parameters), origin)]
+    if primitive.name not in RULES:
+        raise NotAStencil(f"{primitive.name} in its transpose")
+    return [RULES[primitive.name](inputs, equation, ndim)]
 
 
-def _pointwise(primitive, parameters, inputs: list, whole: tuple[int, ...]) -> Part:
+def _met(inputs: list, ndim: int) -> tuple[list, tuple[int, ...]]:
+    """Parts, and arrays as large as what they are parts of, cut to where all is known; the origin of that."""
     parts = [x for x in inputs if isinstance(x, Part)]
-    begin = tuple(max(p.origin[k] for p in parts) for k in range(len(whole)))
-    end = tuple(min(p.end[k] for p in parts) for k in range(len(whole)))
+    begin = tuple(max(p.origin[k] for p in parts) for k in range(ndim))
+    end = tuple(min(p.end[k] for p in parts) for k in range(ndim))
     if any(b >= e for b, e in zip(begin, end, strict=True)):
-        raise NotAStencil("parts that do not meet in its transpose")
+        raise NotAStencil("parts that do not meet")
 
     def cut(x):
-        if isinstance(x, Part):
-            return x.cut(begin, end)
-        return x if jnp.ndim(x) == 0 else _cut(x, begin, end)
+        if not isinstance(x, Part):
+            if jnp.ndim(x) < ndim:
+                return x
+            x = Part(x, (0,) * ndim)
+        return x.cut(begin, end)
 
-    return Part(primitive.bind(*(cut(x) for x in inputs), **parameters), begin)
+    return [cut(x) for x in inputs], begin
 
 
-def _padded(part, value, config, whole: tuple[int, ...], ndim: int) -> Part:
-    """Padding with zeros: seen from another corner along spatial axes, carried out along those before them."""
+def _padded(inputs: list, equation, ndim: int) -> Part:
+    """Seen from another corner along spatial axes; padded indeed along those before them."""
+    part, value = inputs
+    config = equation.params["padding_config"]
     if not isinstance(part, Part) or any(within for _, _, within in config):
-        raise NotAStencil("interior padding in its transpose")
-    leading = len(whole) - ndim
-    if any(low or high for low, high, _ in config[:leading]):
-        filled = lax.pad(part.values, value, [*config[:leading], *[(0, 0, 0)] * ndim])
-        part = Part(filled, (0,) * leading + part.origin[leading:])
-    shifted = Part(part.values, (*part.origin[:leading], *(o + c[0] for o, c in
-                                                           zip(part.origin[leading:], config[leading:], strict=True))))
-    begin = [max(o, 0) for o in shifted.origin]
-    end = [min(e, n) for e, n in zip(shifted.end, whole, strict=True)]
-    return Part(shifted.cut(begin, end), tuple(begin))
+        raise NotAStencil("padding between cells")
+    values = part.values
+    if any(any(sides) for sides in config[: part.leading]):
+        values = lax.pad(values, value, [*config[: part.leading], *[(0, 0, 0)] * ndim])
+    spatial = equation.outvars[0].aval.shape[part.leading :]
+    return Part(values, part.origin).within(spatial, [low for low, _, _ in config[part.leading :]])
 
 
-def _reshaped(part: Part, parameters, before: tuple[int, ...], whole: tuple[int, ...], ndim: int) -> Part:
+def _sliced(inputs: list, equation, ndim: int) -> Part:
+    (part,), parameters = inputs, equation.params
+    if parameters["strides"] is not None and set(parameters["strides"]) != {1}:
+        raise NotAStencil("a slice with strides")
+    starts, stops = parameters["start_indices"], parameters["limit_indices"]
+    spatial = part.values.shape[part.leading :]
+    values = lax.slice(part.values, (*starts[: part.leading], *[0] * ndim), (*stops[: part.leading], *spatial))
+    size = equation.outvars[0].aval.shape[part.leading :]
+    return Part(values, part.origin).within(size, [-start for start in starts[part.leading :]])
+
+
+def _sliced_at(inputs: list, equation, ndim: int) -> Part:
+    part, *starts = inputs
+    sizes = equation.params["slice_sizes"]
+    _whole(sizes, equation.invars[0].aval.shape, ndim)
+    values = lax.dynamic_slice(part.values, starts, (*sizes[: part.leading], *part.values.shape[part.leading :]))
+    return Part(values, part.origin)
+
+
+def _written(inputs: list, equation, ndim: int) -> Part:
+    block, update, *starts = inputs
+    _whole(equation.invars[1].aval.shape, equation.invars[0].aval.shape, ndim)
+    (block, update), origin = _met([block, update], ndim)
+    return Part(lax.dynamic_update_slice(block, update, starts), origin)
+
+
+def _reshaped(inputs: list, equation, ndim: int) -> Part:
     """Axes before the spatial ones joined, split, added or taken away."""
-    if before[len(before) - ndim :] != whole[len(whole) - ndim :] or parameters.get("dimensions_of_reshape"):
-        raise NotAStencil("spatial axes reshaped in its transpose")
-    size = len(before) - ndim
-    if any(part.origin[:size]) or part.values.shape[:size] != before[:size]:
-        raise NotAStencil("a part of the components reshaped in its transpose")
-    leading = whole[: len(whole) - ndim]
-    values = part.values.reshape(leading + part.values.shape[size:])
-    return Part(values, (0,) * len(leading) + part.origin[size:])
+    (part,), shape = inputs, equation.outvars[0].aval.shape
+    _whole(shape, equation.invars[0].aval.shape, ndim)
+    return Part(part.values.reshape((*shape[: len(shape) - ndim], *part.values.shape[part.leading :])), part.origin)
 
 
-def _broadcast(part: Part, parameters, before: tuple[int, ...], whole: tuple[int, ...], ndim: int) -> Part:
-    places = parameters["broadcast_dimensions"]
-    leading = len(whole) - ndim
-    if tuple(places[len(before) - ndim :]) != tuple(range(leading, len(whole))) or (
-        before[len(before) - ndim :] != whole[leading:]
-    ):
-        raise NotAStencil("spatial axes broadcast in its transpose")
-    size = len(before) - ndim
-    values = lax.broadcast_in_dim(part.values, whole[:leading] + part.values.shape[size:], places)
-    return Part(values, (0,) * leading + part.origin[size:])
+def _broadcast(inputs: list, equation, ndim: int) -> Part:
+    """Repeated along axes before the spatial ones."""
+    (part,), shape = inputs, equation.outvars[0].aval.shape
+    places, leading = equation.params["broadcast_dimensions"], len(shape) - ndim
+    _whole(shape, equation.invars[0].aval.shape, ndim)
+    if tuple(places[part.leading :]) != tuple(range(leading, len(shape))):
+        raise NotAStencil("spatial axes exchanged")
+    values = lax.broadcast_in_dim(part.values, (*shape[:leading], *part.values.shape[part.leading :]), places)
+    return Part(values, part.origin)
 
 
-def _summed(part: Part, parameters, before: tuple[int, ...], whole: tuple[int, ...], ndim: int) -> Part:
-    axes = parameters["axes"]
-    if any(axis >= len(before) - ndim for axis in axes):
-        raise NotAStencil("a sum over space in its transpose")
-    kept = tuple(o for axis, o in enumerate(part.origin) if axis not in axes)
-    return Part(jnp.sum(part.values, axes), kept)
+def _summed(inputs: list, equation, ndim: int) -> Part:
+    (part,), axes = inputs, equation.params["axes"]
+    if any(axis >= part.leading for axis in axes):
+        raise NotAStencil("a sum over cells")
+    return Part(jnp.sum(part.values, axes), part.origin)
 
 
+def _whole(shape: Sequence[int], other: Sequence[int], ndim: int) -> None:
+    """Refuse arrays that differ in their spatial axes."""
+    if tuple(shape[len(shape) - ndim :]) != tuple(other[len(other) - ndim :]):
+        raise NotAStencil("spatial axes of another size")
+
+
+POINTWISE = {
+    "add", "add_any", "sub", "mul", "div", "neg", "select_n", "convert_element_type", "copy", "real", "imag", "conj",
+    "complex", "pcast", "pvary",
+}  # fmt: skip
 RULES = {
+    "pad": _padded,
+    "slice": _sliced,
+    "dynamic_slice": _sliced_at,
+    "dynamic_update_slice": _written,
     "reshape": _reshaped,
     "squeeze": _reshaped,
-    "expand_dims": _reshaped,
     "broadcast_in_dim": _broadcast,
     "reduce_sum": _summed,
 }
