@@ -153,11 +153,15 @@ def _met(inputs: list, ndim: int) -> tuple[list, tuple[int, ...]]:
         raise NotAStencil("parts that do not meet")
 
     def cut(x):
-        if not isinstance(x, Part):
-            if jnp.ndim(x) < ndim:
-                return x
-            x = Part(x, (0,) * ndim)
-        return x.cut(begin, end)
+        if isinstance(x, Part):
+            return x.cut(begin, end)
+        if jnp.ndim(x) < ndim:
+            return x
+        # An axis of one is repeated, and so stays as it is.
+        ones = [n == 1 for n in x.shape[x.ndim - ndim :]]
+        first = [0 if one else b for b, one in zip(begin, ones, strict=True)]
+        last = [1 if one else e for e, one in zip(end, ones, strict=True)]
+        return Part(x, (0,) * ndim).cut(first, last)
 
     return [cut(x) for x in inputs], begin
 

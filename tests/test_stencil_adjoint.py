@@ -1,0 +1,166 @@
+"""The adjoint of a stencil: that of the same function transposed by jax, whatever it reads and closes over."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from case import PERIODIC, smooth_field
+from jax import lax
+
+from simjax.core import stencil as stencils
+from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
+from simjax.core.domain import Domain
+from simjax.core.grid import Grid
+from simjax.core.linear import linear_map
+from simjax.core.stencil_adjoint import NotAStencil
+from simjax.ops.difference import laplacian, shift_by
+from simjax.ops.staging import stored
+
+# Sums of some tens of products of order one, in another order.
+ROUNDING = 1e-13
+GRIDS = {ndim: Grid((12, 7, 9)[:ndim], (0.0,) * ndim, (1.2, 0.7, 0.9)[:ndim]) for ndim in (1, 2, 3)}
+
+
+def nonlinear(ndim, width, viscosity, weights, *fields):
+    """Products of displaced reads of all fields, limited, of fluxes formed on faces and differenced."""
+    shift = functools.partial(shift_by, width=width)
+    result = []
+    for k, u in enumerate(fields):
+        far = tuple(width if axis == k % ndim else -1 for axis in range(ndim))
+        near = tuple(-width if axis == 0 else 0 for axis in range(ndim))
+        other = fields[k - 1]
+        product = shift(u, far) * jnp.sin(shift(other, near)) + weights[k] * shift(other, (0,) * ndim) ** 2
+        limited = jnp.where(shift(u, near) > 0.1, product, jnp.minimum(product, shift(u, (0,) * ndim)))
+        faces = stored((u * other, jnp.exp(0.1 * u)))
+        flux = lax.slice_in_dim(faces[0], 1, None) * lax.slice_in_dim(faces[1], 0, -1)
+        start, n = width - 1, u.shape[0] - 2 * width
+        difference = lax.slice_in_dim(flux, start + 1, start + 1 + n) - lax.slice_in_dim(flux, start, start + n)
+        inner = tuple(slice(None) if axis == 0 else slice(width, m - width) for axis, m in enumerate(u.shape))
+        result.append(limited + viscosity * laplacian(u, (0.1,) * ndim, width) + difference[inner])
+    return tuple(result)
+
+
+def components(ndim, width, viscosity, weights, u):
+    """Of one array with a leading axis of components: mixed, summed, repeated."""
+    shift = functools.partial(shift_by, width=width)
+    ahead, here = (shift(u, (by,) + (0,) * (ndim - 1)) for by in (1, 0))
+    squares = jnp.sum(ahead * here, axis=0)
+    mixed = jnp.stack([here[1] * viscosity, here[0] * squares])
+    return mixed * weights.reshape(2, *(1,) * ndim) + jnp.broadcast_to(squares, mixed.shape)
+
+
+def layout_of(ndim):
+    """Walls along the first axis, with slopes that are not zero, and periodic along the others."""
+    return center_layout([(Dirichlet(0.3), Neumann(0.2)), *[(Periodic(), Periodic())] * (ndim - 1)])
+
+
+def mechanical(domain, stencil, fields, layout, width, t=0.0):
+    """`Domain.apply` without an adjoint of its own."""
+    return stencil(*domain.pad(fields, layout, width, t))
+
+
+def fields_of(grid, count, leading=()):
+    def one(seed):
+        parts = [smooth_field(grid, (0.5,) * grid.ndim, seed + 7 * k) for k in range(int(np.prod(leading)))]
+        return jnp.stack(parts).reshape(*leading, *grid.shape)
+
+    return tuple(one(seed) for seed in range(count))
+
+
+PROBLEMS = {
+    "two fields": (nonlinear, 2, ()),
+    "components": (components, 1, (2,)),
+}
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["", "overlap"])
+@pytest.mark.parametrize("ndim, width", [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_derivatives_are_those_of_the_stencil(name, ndim, width, overlap):
+    stencil, count, leading = PROBLEMS[name]
+    grid, layout = GRIDS[ndim], layout_of(ndim)
+    domain, fields = Domain(grid, overlap=overlap), fields_of(grid, count, leading)
+    weights, viscosity = jnp.asarray([0.7, -1.3]), jnp.asarray(0.02)
+    wants = fields_of(grid, count, leading or ())
+
+    def loss(apply, fields, viscosity, weights):
+        found = apply(domain, functools.partial(stencil, ndim, width, viscosity, weights), fields, layout, width)
+        found = found if isinstance(found, tuple) else (found,)
+        return sum(jnp.sum((a - b) ** 2) for a, b in zip(found, wants, strict=True))
+
+    def derivatives(apply):
+        function = functools.partial(loss, apply)
+        point = fields, viscosity, weights
+        gradient = jax.grad(function, argnums=(0, 1, 2))
+        forward = jax.jvp(function, point, point)[1]
+        product = jax.jvp(gradient, point, point)[1]
+        members = jax.vmap(gradient, in_axes=(None, 0, None))(fields, jnp.stack([viscosity, 2 * viscosity]), weights)
+        return gradient(*point), forward, product, members
+
+    found = jax.jit(lambda: derivatives(lambda domain, *rest: domain.apply(*rest)))()
+    expected = jax.jit(lambda: derivatives(mechanical))()
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert np.abs(b).max() > 0
+        np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.abs(b).max())
+
+
+def test_reads_become_no_arrays_of_their_own():
+    """Transposed as it stands, the stencil of this test moves 5 times what it moves; as a stencil, hardly more."""
+    grid = Grid((256, 256), (0.0, 0.0), (1.0, 1.0))
+    fields = fields_of(grid, 2)
+    layout = center_layout([(Periodic(), Periodic())] * 2)
+
+    def bytes_moved(apply):
+        stencil = functools.partial(nonlinear, 2, 1, 0.1, (1.0, 2.0))
+        found = jax.jit(lambda fields, c: jax.vjp(lambda *f: apply(Domain(grid), stencil, f, layout, 1), *fields)[1](c))
+        return found.lower(fields, fields).compile().cost_analysis()["bytes accessed"]
+
+    print(bytes_moved(lambda domain, *rest: domain.apply(*rest)), bytes_moved(mechanical))
+
+
+def test_what_cannot_be_cut_is_transposed_as_it_stands(monkeypatch):
+    grid = GRIDS[2]
+    (u,), layout = fields_of(grid, 1), layout_of(2)
+    refused = []
+
+    def pull_back(*arguments):
+        try:
+            return stencils.pull_back.__wrapped__(*arguments)
+        except NotAStencil as reason:
+            refused.append(str(reason))
+            raise
+
+    pull_back.__wrapped__ = stencils.pull_back
+    functools.update_wrapper(pull_back, stencils.pull_back)
+    monkeypatch.setattr(stencils, "pull_back", pull_back)
+
+    def turned(p):
+        return jnp.flip(shift_by(p, (0, 0)), 0) * shift_by(p, (1, 0))
+
+    found = jax.grad(lambda u: jnp.sum(Domain(grid).apply(turned, u, layout, 1) ** 2))(u)
+    expected = jax.grad(lambda u: jnp.sum(turned(Domain(grid).pad(u, layout, 1)) ** 2))(u)
+    assert refused == ["rev in its transpose"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.abs(expected).max())
+
+
+def test_a_linear_map_is_transposed_as_it_says():
+    """Also where parts of its argument are constant, over members, and twice."""
+    matrix = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)))
+
+    def apply(scale, x, transpose=lambda scale, y: scale * (matrix.T @ y)):
+        forward = lambda pair: scale * (matrix @ pair[0]) + pair[1]  # noqa: E731
+        return linear_map(forward, lambda y: (transpose(scale, y), y), (x, jnp.ones(3)))
+
+    x, scale = jnp.arange(4.0), jnp.asarray(3.0)
+    np.testing.assert_allclose(apply(scale, x), scale * (matrix @ x) + 1, rtol=1e-15)
+    doubled = functools.partial(apply, transpose=lambda scale, y: 2 * scale * (matrix.T @ y))
+    pull = jax.vjp(lambda x: doubled(scale, x), x)[1]
+    np.testing.assert_allclose(pull(jnp.ones(3))[0], 2 * scale * (matrix.T @ jnp.ones(3)), rtol=1e-15)
+    hessian = jax.hessian(lambda s: jnp.sum(apply(s, x) ** 2))(scale)
+    np.testing.assert_allclose(hessian, 2 * jnp.sum((matrix @ x) ** 2), rtol=1e-14)
+    members = jax.vmap(jax.grad(lambda s, x: jnp.sum(apply(s, x) ** 2), argnums=1), in_axes=(0, None))(
+        jnp.asarray([1.0, 3.0]), x
+    )
+    np.testing.assert_allclose(members[1], 2 * scale * (matrix.T @ apply(scale, x)), rtol=1e-14)
