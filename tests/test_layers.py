@@ -15,8 +15,9 @@ ROOT = Path(simjax.__file__).parent
 LAYERS = (
     ("core.errors",),
     ("core.grid", "core.status", "core.varying"),
-    ("core.boundary",),
-    ("core.stitch",),
+    ("core.boundary", "core.linear", "core.stitch", "core.stencil_adjoint"),
+    ("core.ghosts",),
+    ("core.stencil",),
     ("core.domain",),
     ("kernels",),
     ("ops",),

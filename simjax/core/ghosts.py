@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -12,7 +11,9 @@ Sides = tuple[Array, Array]
 """Lines at the lower and at the upper end of an axis."""
 
 
-def with_edges(fields: list[Array], axes: Sequence[int], ndim: int, width: int) -> tuple[list[Array], list[list[Sides]]]:
+def with_edges(
+    fields: list[Array], axes: Sequence[int], ndim: int, width: int
+) -> tuple[list[Array], list[list[Sides]]]:
     """The fields, and the outermost lines of each at both ends of each of the `axes`, at most `width` thick."""
 
     def thickness(u: Array, axis: int) -> int:
@@ -46,7 +47,7 @@ def _with_ends_added(u: Array, pieces: list[Sides], axes: Sequence[int], ndim: i
 
 
 def lines(edge: Array, ghosts: list[Sides], axis: int, ndim: int, begin: int, end: int) -> Array:
-    """Lines `edge` of a block, `begin` to `end` along `axis`, with the ghost lines of the axes before it around them."""
+    """Lines `edge` of a block, `begin` to `end` along `axis`, between the ghost lines of the axes before it."""
     for k, sides in enumerate(ghosts):
         lower, upper = (lax.slice_in_dim(v, begin, end, axis=axis - ndim) for v in sides)
         edge = jnp.concatenate([lower, edge, upper], axis=k - ndim)
@@ -57,7 +58,8 @@ def padded(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[A
     """The blocks with their ghost lines around them."""
 
     def put(pieces):
-        return assembled(*pieces, width)
+        fields, ghosts = pieces
+        return assembled(fields, ghosts, width)
 
     def take(blocks):
         return disassembled(blocks, len(ghosts[0]), width)

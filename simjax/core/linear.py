@@ -30,7 +30,7 @@ def linear_map(forward: Callable, transpose: Callable, x):
 
 @dataclass(frozen=True, eq=False)
 class Half:
-    """One direction: `run(kept, x)` -> leaves of the types `results`, where `kept` are the `count` values closed over."""
+    """One direction: `run(kept, x)` -> leaves of types `results`, where `kept` are the `count` values closed over."""
 
     run: Callable[[Sequence, Sequence], Leaves]
     count: int

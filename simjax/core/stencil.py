@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled
@@ -35,7 +36,7 @@ def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width
     if not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
         return stencil(*blocks)
     # Traced now: what it closes over may be gone when derivatives are taken.
-    around = jax.eval_shape(lambda *pieces: assembled_within(*pieces, width, 2 * width), fields, ghosts)
+    around = jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)
     value_around = _explicit(stencil, seen, around)[0]
     if overlap:
 
@@ -49,37 +50,40 @@ def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width
         blocks = assembled(fields, ghosts, width)
         return value_stitched(seen, (fields, blocks)) if overlap else value(seen, blocks)
 
-    @evaluated.defjvp
-    def push_forward(primals, tangents):
-        seen, fields, ghosts = primals
-        flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
-        flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
-
-        def of(function, flowing: Leaves, blocks: Leaves) -> Leaves:
-            rest = iter(flowing)
-            return function([next(rest) if flow else x for x, flow in zip(seen, flows, strict=True)], blocks)
-
-        def forward(directions):
-            slopes, *pieces = directions
-            blocks = assembled(fields, ghosts, width)
-            return jax.jvp(functools.partial(of, value), (flowing, blocks), (slopes, assembled(*pieces, width)))[1]
-
-        def transpose(cotangents):
-            blocks = assembled(fields, ghosts, width)
-            pull = jax.vjp(lambda flowing: of(value, flowing, blocks), flowing)[1]
-            pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
-            try:
-                around = assembled_within(fields, ghosts, width, 2 * width)
-                gathered = pull_back(
-                    lambda *around: of(value_around, flowing, list(around)), around, cotangents, ndim, width
-                )
-            except NotAStencil:
-                gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
-            return pulled, *disassembled(gathered, ndim, width)
-
-        return evaluated(*primals), linear_map(forward, transpose, (slopes, *tangents[1:]))
-
+    evaluated.defjvp(
+        lambda primals, tangents: (evaluated(*primals), _slopes(value, value_around, width, primals, tangents))
+    )
     return jax.tree.unflatten(jax.tree.structure(shapes), evaluated(seen, fields, ghosts))
+
+
+def _slopes(value: Callable, value_around: Callable, width: int, primals, tangents) -> Leaves:
+    """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
+    seen, fields, ghosts = primals
+    ndim = len(ghosts[0])
+    flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
+    flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
+
+    def of(function: Callable, flowing: Leaves, blocks: Leaves) -> Leaves:
+        rest = iter(flowing)
+        return function([next(rest) if flow else x for x, flow in zip(seen, flows, strict=True)], blocks)
+
+    def forward(directions):
+        slopes, inner, lines = directions
+        point = flowing, assembled(fields, ghosts, width)
+        return jax.jvp(functools.partial(of, value), point, (slopes, assembled(inner, lines, width)))[1]
+
+    def transpose(cotangents):
+        blocks = assembled(fields, ghosts, width)
+        pull = jax.vjp(lambda flowing: of(value, flowing, blocks), flowing)[1]
+        pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
+        try:
+            around = assembled_within(fields, ghosts, width, 2 * width)
+            gathered = pull_back(lambda *around: of(value_around, flowing, [*around]), around, cotangents, ndim, width)
+        except NotAStencil:
+            gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
+        return pulled, *disassembled(gathered, ndim, width)
+
+    return linear_map(forward, transpose, (slopes, *tangents[1:]))
 
 
 def _explicit(function: Callable, seen: Leaves, examples):
@@ -90,7 +94,7 @@ def _explicit(function: Callable, seen: Leaves, examples):
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
     places: list[int | None] = []
     for value in closed.consts:
-        if not isinstance(value, jax.core.Tracer):
+        if not isinstance(value, Tracer):
             places.append(None)
             continue
         known = next((k for k, other in enumerate(seen) if other is value), len(seen))

@@ -108,7 +108,9 @@ def summed_from_memory(function: Callable, *arguments):
             (x,) = inputs
             inputs = [jnp.where(x != x, jnp.full_like(x, jnp.nan), x)]
         found = equation.primitive.bind(*inputs, **equation.params)
-        environment.update(zip(equation.outvars, found if equation.primitive.multiple_results else [found], strict=True))
+        environment.update(
+            zip(equation.outvars, found if equation.primitive.multiple_results else [found], strict=True)
+        )
     return jax.tree.unflatten(jax.tree.structure(shapes), [read(variable) for variable in closed.jaxpr.outvars])
 
 
