@@ -346,10 +346,12 @@ def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable
     prepared = vary_like(scheme.prepare(model, params, schedule.even_dt), begin[0])
 
     def step(carry):
-        return _fixed_step(model, scheme, params, *carry, schedule, prepared)
+        state, clock = carry
+        return _fixed_step(model, scheme, params, state, clock, schedule, prepared)
 
     def back(carry):
-        return _undo_step(model, scheme, params, *carry, schedule, prepared)
+        state, clock = carry
+        return _undo_step(model, scheme, params, state, clock, schedule, prepared)
 
     def moving(carry):
         after, observed = frame(carry)

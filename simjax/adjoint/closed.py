@@ -1,4 +1,4 @@
-"""A loop's body on leaves, with what it closed over as an argument, and its transpose: for loops with a `custom_vjp`."""
+"""A loop's body on leaves, with what it closed over as an argument, and its transpose."""
 
 from collections.abc import Callable
 

@@ -51,20 +51,21 @@ def _advance(step: Callable, leaves: Leaves, seen: Leaves, count) -> Leaves:
 
 def _slots(leaves: Leaves, states: int, in_host: bool) -> Leaves:
     """Zeros for so many states, where they are to live."""
-    zeros = match_varying([jnp.zeros((), u.dtype) for u in leaves], leaves)
-    # A zero goes over before it is spread, so that the array is never on the device.
-    zeros = [host.to_host(zero) if in_host and u.ndim else zero for zero, u in zip(zeros, leaves, strict=True)]
-    return [lax.broadcast(zero, (states, *u.shape)) for zero, u in zip(zeros, leaves, strict=True)]
+    zeros = match_varying([jnp.zeros((states, *u.shape), u.dtype) for u in leaves], leaves)
+    return [host.room(states, u) if in_host and u.ndim else zero for zero, u in zip(zeros, leaves, strict=True)]
 
 
 def _store(slots: Leaves, leaves: Leaves, slot) -> Leaves:
     return [
-        lax.dynamic_update_index_in_dim(s, host.beside(u, s), slot, 0) for s, u in zip(slots, leaves, strict=True)
+        host.store(s, u, slot) if host.in_host(s) else lax.dynamic_update_index_in_dim(s, u, slot, 0)
+        for s, u in zip(slots, leaves, strict=True)
     ]
 
 
 def _load(slots: Leaves, slot) -> Leaves:
-    return [host.to_device(lax.dynamic_index_in_dim(s, slot, 0, keepdims=False)) for s in slots]
+    return [
+        host.load(s, slot) if host.in_host(s) else lax.dynamic_index_in_dim(s, slot, 0, keepdims=False) for s in slots
+    ]
 
 
 def _room(step: Callable, leaves: Leaves, seen: Leaves, length: int) -> Leaves:

@@ -27,6 +27,9 @@ class Binomial:
         if self.states < 1:
             raise ConfigurationError(f"Binomial(states={self.states}): expected at least 1 stored state.")
 
+    def __repr__(self) -> str:
+        return f"Binomial(states={self.states}{_place(self.host)})"
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -37,6 +40,13 @@ class Budget:
 
     bytes: int
     host: bool = False
+
+    def __repr__(self) -> str:
+        return f"Budget(bytes={self.bytes}{_place(self.host)})"
+
+
+def _place(host: bool) -> str:
+    return ", host=True" if host else ""
 
 
 Policy = Literal["none", "every_step", "two_level"]

@@ -30,7 +30,6 @@ def reversed_scan(frame: Callable, step: Callable, back: Callable, look: Callabl
     undone, seen_undone, _ = closed(lambda c: (back(c), None), leaves, tree)
     shown, seen_shown, _ = closed(lambda c: (c, look(c)), leaves, tree)
 
-    @jax.custom_vjp
     def run(leaves: Leaves, seen: tuple[Leaves, ...]) -> tuple[Leaves, Leaves]:
         return lax.scan(lambda leaves, _: whole(leaves, seen[0]), leaves, None, length=frames)
 
@@ -45,8 +44,9 @@ def reversed_scan(frame: Callable, step: Callable, back: Callable, look: Callabl
         unseen = [[None] * len(seen[k]) for k in (0, 2)]
         return flowing, (unseen[0], summed, unseen[1], watched)
 
-    run.defvjp(run_and_keep, run_backwards)
-    ends, outputs = run(leaves, (seen_whole, seen_forth, seen_undone, seen_shown))
+    reversible = jax.custom_vjp(run)
+    reversible.defvjp(run_and_keep, run_backwards)
+    ends, outputs = reversible(leaves, (seen_whole, seen_forth, seen_undone, seen_shown))
     observed, _ = jax.tree.unflatten(kind, outputs)
     return jax.tree.unflatten(tree, ends), observed
 
