@@ -311,26 +311,29 @@ def simulate(
             model, integrator, params, state, clock, schedule,
             steps=schedule.steps, until=until, checkpoint=_within(chosen),
         )  # fmt: skip
-        # Where a fault stopped the frame, it is the reason; the number of steps is not.
-        unfinished = (clock.frame < until) & (clock.status == OK)
-        short = jnp.where(unfinished, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
-        clock = eqx.tree_at(lambda c: c.status, clock, clock.status | short)
-        return (state, clock), look((state, clock))
+        carry = state, _note_unfinished(clock, until)
+        return carry, look(carry)
 
     _, begin = steady_carry(lambda carry: frame(carry)[0], (state, start))
-    if chosen.policy == "binomial" and frames > 1:
-        states, host = chosen.frame_states, chosen.host
-        (state, end), observed = binomial_scan(frame, begin, length=frames, states=states, in_host=host)
-        return Trajectory(state, end, observed)
     if chosen.policy == "reverse":
         (state, end), observed = _reversed_run(
             model, integrator, params, schedule, frame, look, begin, frames
         )  # fmt: skip
-        return Trajectory(state, end, observed)
-    if chosen.policy == "two_level" and frames > 1:
-        frame = jax.checkpoint(frame, prevent_cse=False)
-    (state, end), observed = lax.scan(frame, begin, None, length=frames)
+    elif chosen.policy == "binomial" and frames > 1:
+        states, host = chosen.frame_states, chosen.host
+        (state, end), observed = binomial_scan(frame, begin, length=frames, states=states, in_host=host)
+    else:
+        if chosen.policy == "two_level" and frames > 1:
+            frame = jax.checkpoint(frame, prevent_cse=False)
+        (state, end), observed = lax.scan(frame, begin, None, length=frames)
     return Trajectory(state, end, observed)
+
+
+def _note_unfinished(clock: Clock, until: Array) -> Clock:
+    """Where a fault stopped the frame, it is the reason; the number of steps is not."""
+    unfinished = (clock.frame < until) & (clock.status == OK)
+    short = jnp.where(unfinished, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
+    return eqx.tree_at(lambda c: c.status, clock, clock.status | short)
 
 
 def _within(chosen: Plan) -> Policy | Binomial:

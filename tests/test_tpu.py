@@ -77,7 +77,7 @@ specs = params_specs, state_specs
 shapes = jax.tree.map(
     lambda leaf, spec: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec)),
     (params, state), specs)
-program = sj.distribute(jax.grad(members, argnums=1), mesh, in_specs=specs, out_specs=state_specs)
+program = sj.distribute(jax.grad(members, argnums=(0, 1)), mesh, in_specs=specs, out_specs=specs)
 program = program.lower(*shapes).compile()
 print(program.as_text())
 memory = program.memory_analysis()

@@ -47,6 +47,7 @@ def inexact(values: Leaves) -> list[bool]:
 
 
 def chosen(values: list, wanted: list[bool]) -> list:
+    """Those of the values that are `wanted`."""
     return [value for value, kept in zip(values, wanted, strict=True) if kept]
 
 
@@ -57,6 +58,7 @@ def zeros_of(values: Leaves) -> Leaves:
 
 
 def sums(some: Leaves, more: Leaves) -> Leaves:
+    """One by one."""
     return [a + b for a, b in zip(some, more, strict=True)]
 
 

@@ -60,7 +60,8 @@ def _over_members(function: Callable, axis: int = 0) -> Callable:
 
 
 def in_host(x: Array) -> bool:
-    return jax.typeof(x).memory_space == Space.Host
+    """Whether `x` is in host memory."""
+    return x.aval.memory_space == Space.Host
 
 
 def require_host_memory() -> None:
