@@ -130,7 +130,7 @@ def table_of(packages: Collection[str], shape: tuple[int, int], steps: int, long
 
 
 def compile_times(shape: tuple[int, int], repeats: int) -> dict[str, object]:
-    """Seconds to compile the gradient of few and of many steps, by plan; ratios are of the least times.
+    """Seconds to compile the gradient of few and of many steps, by plan; ratios are of the least processor times.
 
     The first plan stores every one of the few steps, so nothing is replayed and the program is smaller; the second one
     replays, as the many steps do.
@@ -140,7 +140,7 @@ def compile_times(shape: tuple[int, int], repeats: int) -> dict[str, object]:
     for problem in ("finite_volume", "spectral"):
         times = run(sys.executable, Row("simjax", problem, "", 0, shape, repeats), plans, lengths, only_compile=True)
         if isinstance(times, list):
-            _, few, many, few_default, many_default = (entry["compile_s_least"] for entry in times)
+            _, few, many, few_default, many_default = (entry["compile_cpu_s_least"] for entry in times)
             ratios = {"binomial": many / few, "two_level": many_default / few_default}
             times = {
                 "times": times,

@@ -285,8 +285,9 @@ def simulate(
             "none": every intermediate value; `Binomial(states)`: that many states, for the fewest steps computed
             again; `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state
             and the last, between which the run is taken back step by step, for leapfrog with steps of fixed length in
-            models that lose nothing. With `Binomial`, `Budget` and "reverse" there is no forward mode alone. It
-            changes nothing in a forward run. `adjoint.plan.plan` tells memory and cost beforehand.
+            models that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`,
+            `Budget` and "reverse" there is no forward mode alone. It changes nothing in a forward run.
+            `adjoint.plan.plan` tells memory and cost beforehand.
 
     Returns:
         A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
@@ -294,11 +295,7 @@ def simulate(
     """
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
-    # Shapes are those of this device's blocks.
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state, start)))
-    chosen = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
-    if chosen.host:
-        require_host_memory()
+    chosen = _planned(checkpoint, frames, schedule, (state, start))
 
     def look(carry):
         state, clock = carry
@@ -327,6 +324,15 @@ def simulate(
             frame = jax.checkpoint(frame, prevent_cse=False)
         (state, end), observed = lax.scan(frame, begin, None, length=frames)
     return Trajectory(state, end, observed)
+
+
+def _planned(checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
+    # Shapes are those of this device's blocks.
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
+    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
+    if found.host:
+        require_host_memory()
+    return found
 
 
 def _note_unfinished(clock: Clock, until: Array) -> Clock:

@@ -175,10 +175,19 @@ def test_the_program_does_not_grow_with_the_steps():
     assert texts[0].count("\n") == texts[1].count("\n")
 
 
-def test_stored_states_stay_divided_among_devices():
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        Binomial(3),
+        pytest.param("every_step", marks=pytest.mark.slow),
+        pytest.param("two_level", marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_stored_states_stay_divided_among_devices(checkpoint):
     """No array of a device's program is as large as the grid."""
     case = next(case for case in cases.CASES if case.name == "advection-2d-walls")
-    case = dataclasses.replace(case, checkpoint=Binomial(3))
+    case = dataclasses.replace(case, checkpoint=checkpoint)
     mesh = make_mesh({"x": 2, "y": 4})
     domain = decompose(case.grid, mesh)
     state = case.initial_state()
@@ -189,8 +198,8 @@ def test_stored_states_stay_divided_among_devices():
     program = jax.jit(jax.grad(run, argnums=(0, 1), has_aux=True), compiler_options=QUICK)
     text = program.lower(case.params(), state).compile().as_text()
     block = ",".join(map(str, domain.block_shape))
-    # Frames and steps share the three states.
-    assert re.search(rf"f64\[[12],{block}\]", text)
+    # States stand together: of three, frames and steps have one or two each; of all steps, a frame has three.
+    assert re.search(rf"f64\[[123],{block}\]", text)
     sizes = [math.prod(map(int, found.split(","))) for found in re.findall(r"f64\[([\d,]+)\]", text)]
     assert max(sizes) < case.grid.cells
 
