@@ -188,7 +188,7 @@ def test_memory_does_not_follow_the_steps(kind):
             run = loss(kind, Domain(PLANE), checkpoint, schedule, frames)
         else:
             run = functools.partial(swing, checkpoint, schedule, frames)
-        return jax.jit(jax.grad(run, argnums=1)).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+        return jax.jit(jax.grad(run, argnums=(0, 1))).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
 
     few, many = temporaries(100), temporaries(10_000)
     assert many == few
