@@ -43,7 +43,7 @@ PLANS = {
 }  # fmt: skip
 OF_EACH_FAMILY = (
     "advection-2d-walls", "flow-2d-walls", "gas-1d-weno", "acoustic-3d", "maxwell-2d", "spectral-vorticity-2d",
-    "semilinear-kdv-1d", "transport-2d-implicit", "burgers-1d-weno5",
+    "semilinear-kdv-1d", "burgers-1d-weno5",
 )  # fmt: skip
 CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
