@@ -130,23 +130,23 @@ def table_of(packages: Collection[str], shape: tuple[int, int], steps: int, long
 
 
 def compile_times(shape: tuple[int, int], repeats: int) -> dict[str, object]:
-    """Seconds to compile the gradient of few and of many steps, by plan.
+    """Seconds to compile the gradient of few and of many steps, by plan; ratios are of the least processor times.
 
     The first plan stores every one of the few steps, so nothing is replayed and the program is smaller; the second one
     replays, as the many steps do.
     """
-    lengths, plans = [100, 100, 100_000], ["binomial_199", LONG_PLAN, "binomial_199"]
+    lengths, plans = [100, 100, 100_000, 100, 100_000], ["binomial_199", LONG_PLAN, "binomial_199", *["two_level"] * 2]
     found = {}
     for problem in ("finite_volume", "spectral"):
         times = run(sys.executable, Row("simjax", problem, "", 0, shape, repeats), plans, lengths, only_compile=True)
         if isinstance(times, list):
-            _, few, many = (entry["compile_s"] for entry in times)
-            ratio = many / few
+            _, few, many, few_default, many_default = (entry["compile_cpu_s_least"] for entry in times)
+            ratios = {"binomial": many / few, "two_level": many_default / few_default}
             times = {
                 "times": times,
-                "many_over_few": rounded(ratio),
+                "many_over_few": {plan: rounded(ratio) for plan, ratio in ratios.items()},
                 "at_most_sought": SOUGHT_COMPILE,
-                "reached": ratio <= SOUGHT_COMPILE,
+                "reached": max(ratios.values()) <= SOUGHT_COMPILE,
             }
         found[problem] = times
         print(f"{problem} compilation: {json.dumps(times)}", file=sys.stderr, flush=True)
@@ -162,7 +162,12 @@ def main() -> None:
     parser.add_argument("--jax-cfd-python", help="an interpreter with jax-cfd 0.2.1")
     parser.add_argument("--exponax-python", help="an interpreter with exponax 0.2.0")
     parser.add_argument("--phiflow-python", help="an interpreter with phiflow 3.4.0")
+    parser.add_argument("--only-compile", action="store_true", help="only time the compilation of few and many steps")
     options = parser.parse_args()
+    nx, ny = map(int, options.shape.split("x"))
+    if options.only_compile:
+        json.dump({"environment": environment(), "compilation": compile_times((nx, ny), options.repeats)}, sys.stdout)
+        return
     named = {
         "simjax": sys.executable,
         "jax_cfd": options.jax_cfd_python,
@@ -171,7 +176,6 @@ def main() -> None:
         "phiflow": options.phiflow_python,
     }
     pythons = {name: python for name, python in named.items() if python}
-    nx, ny = map(int, options.shape.split("x"))
     rows = table_of(pythons, (nx, ny), options.steps, options.long_steps, options.repeats)
     result = {
         "benchmark": "value and gradient over the forward run, two-dimensional Navier-Stokes, periodic, float32",

@@ -10,13 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.adjoint.host import require_host_memory
 from simjax.adjoint.loop import binomial_scan
-from simjax.adjoint.plan import Binomial, Checkpoint, Policy, group_size, plan
+from simjax.adjoint.plan import Binomial, Checkpoint, Plan, Policy, group_size, plan
+from simjax.adjoint.reversal import reversed_scan
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import Model
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, UNPHYSICAL, all_finite
 from simjax.core.varying import steady_carry, vary_like
-from simjax.integrators.integrator import Integrator
+from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 
 
 class Schedule(eqx.Module):
@@ -155,16 +157,20 @@ def take_step(
 
 
 def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule, prepared):
-    dtype = clock.elapsed.dtype
-    assert schedule.dt is not None
-    dt = jnp.asarray(schedule.dt, dtype)
-    if schedule.even_dt is None:
-        last = clock.substep == schedule.steps - 1
-        dt = jnp.where(last, jnp.asarray(schedule.last_dt, dtype), dt)
+    dt = _length(schedule, clock.substep, clock.elapsed.dtype)
     t = time_of(clock, schedule)
     state = integrator.step(model, t, dt, state, params, prepared)
     state = model.perturb(clock.step, t, dt, state, params)
     return state, _tick(clock, dt, clock.substep == schedule.steps - 1)
+
+
+def _length(schedule: Schedule, substep: Array, dtype) -> Array:
+    """Of a frame's step number `substep`, with `dt`."""
+    assert schedule.dt is not None
+    dt = jnp.asarray(schedule.dt, dtype)
+    if schedule.even_dt is not None:
+        return dt
+    return jnp.where(substep == schedule.steps - 1, jnp.asarray(schedule.last_dt, dtype), dt)
 
 
 def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, prepared):
@@ -202,6 +208,36 @@ def _tick(clock: Clock, dt: Array, completes: Array) -> Clock:
     )
 
 
+def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):
+    """What `_fixed_step` made `state` and `clock` of, unless it was the first step of all."""
+    dtype, completed = clock.elapsed.dtype, clock.substep == 0
+    substep = jnp.where(completed, schedule.steps, clock.substep) - 1
+    before = _length(schedule, jnp.where(substep == 0, schedule.steps, substep) - 1, dtype)
+    clock = Clock(
+        frame=clock.frame - completed.astype(clock.frame.dtype),
+        substep=substep,
+        step=clock.step - 1,
+        elapsed=substep.astype(dtype) * _length(schedule, jnp.zeros_like(substep), dtype),
+        dt=before,
+        status=clock.status,
+    )
+    t, dt = time_of(clock, schedule), _length(schedule, substep, dtype)
+    return integrator.undo(model, t, dt, state, params, prepared, before), clock
+
+
+def _reversible(model: Model, integrator: Integrator, params, schedule: Schedule) -> ReversibleIntegrator:
+    """`integrator`, where steps of `schedule` can be undone."""
+    if not isinstance(integrator, ReversibleIntegrator):
+        why = f"expected a scheme whose steps can be undone (leapfrog), {type(integrator).__name__} came"
+    elif schedule.dt is None:
+        why = f"expected steps of a fixed length (Schedule.dt), courant={schedule.courant:g} came"
+    elif lost := model.irreversible(params):
+        why = f"expected a model that loses nothing, but {lost} cannot be undone"
+    else:
+        return integrator
+    raise ConfigurationError(f"checkpoint='reverse': {why}; use 'two_level' or Binomial(states=...).")
+
+
 def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoint: Policy | Binomial):
     """`step` applied `steps` times; what reverse mode stores is set by `checkpoint`."""
     step, carry = steady_carry(step, carry)
@@ -210,7 +246,8 @@ def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoin
         return step(carry), None
 
     if isinstance(checkpoint, Binomial):
-        return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, states=checkpoint.states)[0]
+        states, host = checkpoint.states, checkpoint.host
+        return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, states=states, in_host=host)[0]
     if checkpoint == "none":
         # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
         unroll = 2 if integrator.stages == 1 and steps % 2 == 0 else 1
@@ -246,8 +283,11 @@ def simulate(
         checkpoint: what reverse mode keeps. "two_level": about the square root of the steps of a frame, and one
             state per frame, each step recomputed from its beginning; "every_step": each step's beginning;
             "none": every intermediate value; `Binomial(states)`: that many states, for the fewest steps computed
-            again, without forward mode; `Budget(bytes)`: every step if that fits, else as many as do, logged. It
-            changes nothing in a forward run. `adjoint.plan.plan` tells memory and cost beforehand.
+            again; `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state
+            and the last, between which the run is taken back step by step, for leapfrog with steps of fixed length in
+            models that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`,
+            `Budget` and "reverse" there is no forward mode alone. It changes nothing in a forward run.
+            `adjoint.plan.plan` tells memory and cost beforehand.
 
     Returns:
         A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
@@ -255,29 +295,75 @@ def simulate(
     """
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
-    # Shapes are those of this device's blocks.
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state, start)))
-    chosen = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
-    within = Binomial(chosen.step_states) if chosen.policy == "binomial" else chosen.policy
+    chosen = _planned(checkpoint, frames, schedule, (state, start))
+
+    def look(carry):
+        state, clock = carry
+        return None if observe is None else observe(time_of(clock, schedule), state, params)
 
     def frame(carry, _=None):
         state, clock = carry
         until = clock.frame + 1
         state, clock = advance(
-            model, integrator, params, state, clock, schedule, steps=schedule.steps, until=until, checkpoint=within
+            model, integrator, params, state, clock, schedule,
+            steps=schedule.steps, until=until, checkpoint=_within(chosen),
         )  # fmt: skip
-        # Where a fault stopped the frame, it is the reason; the number of steps is not.
-        unfinished = (clock.frame < until) & (clock.status == OK)
-        short = jnp.where(unfinished, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
-        clock = eqx.tree_at(lambda c: c.status, clock, clock.status | short)
-        observed = None if observe is None else observe(time_of(clock, schedule), state, params)
-        return (state, clock), observed
+        carry = state, _note_unfinished(clock, until)
+        return carry, look(carry)
 
     _, begin = steady_carry(lambda carry: frame(carry)[0], (state, start))
-    if chosen.policy == "binomial" and frames > 1:
-        (state, end), observed = binomial_scan(frame, begin, length=frames, states=chosen.frame_states)
-        return Trajectory(state, end, observed)
-    if chosen.policy == "two_level" and frames > 1:
-        frame = jax.checkpoint(frame, prevent_cse=False)
-    (state, end), observed = lax.scan(frame, begin, None, length=frames)
+    if chosen.policy == "reverse":
+        (state, end), observed = _reversed_run(
+            model, integrator, params, schedule, frame, look, begin, frames
+        )  # fmt: skip
+    elif chosen.policy == "binomial" and frames > 1:
+        states, host = chosen.frame_states, chosen.host
+        (state, end), observed = binomial_scan(frame, begin, length=frames, states=states, in_host=host)
+    else:
+        if chosen.policy == "two_level" and frames > 1:
+            frame = jax.checkpoint(frame, prevent_cse=False)
+        (state, end), observed = lax.scan(frame, begin, None, length=frames)
     return Trajectory(state, end, observed)
+
+
+def _planned(checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
+    # Shapes are those of this device's blocks.
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
+    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
+    if found.host:
+        require_host_memory()
+    return found
+
+
+def _note_unfinished(clock: Clock, until: Array) -> Clock:
+    """Where a fault stopped the frame, it is the reason; the number of steps is not."""
+    unfinished = (clock.frame < until) & (clock.status == OK)
+    short = jnp.where(unfinished, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
+    return eqx.tree_at(lambda c: c.status, clock, clock.status | short)
+
+
+def _within(chosen: Plan) -> Policy | Binomial:
+    """What reverse mode keeps within a frame."""
+    if chosen.policy == "binomial":
+        return Binomial(chosen.step_states, chosen.host)
+    return "none" if chosen.policy == "reverse" else chosen.policy
+
+
+def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable, look: Callable, begin, frames: int):
+    """All frames, whose steps reverse mode undoes."""
+    scheme = _reversible(model, integrator, params, schedule)
+    prepared = vary_like(scheme.prepare(model, params, schedule.even_dt), begin[0])
+
+    def step(carry):
+        state, clock = carry
+        return _fixed_step(model, scheme, params, state, clock, schedule, prepared)
+
+    def back(carry):
+        state, clock = carry
+        return _undo_step(model, scheme, params, state, clock, schedule, prepared)
+
+    def moving(carry):
+        after, observed = frame(carry)
+        return after, (observed, after[1].step != carry[1].step)
+
+    return reversed_scan(moving, step, back, look, begin, frames=frames, steps=schedule.steps)

@@ -175,10 +175,19 @@ def test_the_program_does_not_grow_with_the_steps():
     assert texts[0].count("\n") == texts[1].count("\n")
 
 
-def test_stored_states_stay_divided_among_devices():
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        Binomial(3),
+        pytest.param("every_step", marks=pytest.mark.slow),
+        pytest.param("two_level", marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_stored_states_stay_divided_among_devices(checkpoint):
     """No array of a device's program is as large as the grid."""
     case = next(case for case in cases.CASES if case.name == "advection-2d-walls")
-    case = dataclasses.replace(case, checkpoint=Binomial(3))
+    case = dataclasses.replace(case, checkpoint=checkpoint)
     mesh = make_mesh({"x": 2, "y": 4})
     domain = decompose(case.grid, mesh)
     state = case.initial_state()
@@ -189,8 +198,8 @@ def test_stored_states_stay_divided_among_devices():
     program = jax.jit(jax.grad(run, argnums=(0, 1), has_aux=True), compiler_options=QUICK)
     text = program.lower(case.params(), state).compile().as_text()
     block = ",".join(map(str, domain.block_shape))
-    # Frames and steps share the three states.
-    assert re.search(rf"f64\[[12],{block}\]", text)
+    # States stand together: of three, frames and steps have one or two each; of all steps, a frame has three.
+    assert re.search(rf"f64\[[123],{block}\]", text)
     sizes = [math.prod(map(int, found.split(","))) for found in re.findall(r"f64\[([\d,]+)\]", text)]
     assert max(sizes) < case.grid.cells
 
@@ -229,13 +238,37 @@ def test_a_budget_takes_the_cheapest_plan_that_fits(states, policy, caplog):
         (Budget(99), 1, "at least 1 states of 100 bytes; use Budget(bytes=100)"),
         (Budget(199), 2, "use Budget(bytes=200)"),
         (Binomial(1), 2, "needs at least 2 stored states"),
-        ("sqrt", 1, "expected 'none', 'every_step', 'two_level', Binomial(states=...)"),
+        ("sqrt", 1, "expected 'none', 'every_step', 'two_level', 'reverse', Binomial(states=...)"),
     ],
     ids=str,
 )
 def test_refusals(checkpoint, frames, sentence):
     with pytest.raises(ConfigurationError, match=re.escape(sentence)):
         plan(checkpoint, frames=frames, steps=10, state_bytes=100)
+
+
+def test_states_in_host_memory_are_refused_where_there_is_none_apart():
+    with pytest.raises(ConfigurationError, match="memory apart from the host's, cpu came.*leave out host=True"):
+        gradient(4, Binomial(2, host=True))(jnp.asarray(0.8))
+    found = plan(Budget(300, host=True), frames=1, steps=10, state_bytes=100)
+    assert found.policy == "binomial" and found.host and "300 B per device in host memory" in str(found)
+
+
+def test_states_placed_in_the_memory_of_the_host():
+    """A backend with one memory ignores where they are; the program is otherwise the same."""
+
+    def slopes(in_host):
+        def scan(body, carry):
+            return binomial_scan(body, carry, length=23, states=3, in_host=in_host)
+
+        def run(rate, u):
+            return wave(scan, rate, u)[0]
+
+        members = jnp.stack([ARGUMENTS[1], -ARGUMENTS[1]])
+        return jax.jit(jax.vmap(jax.grad(run, argnums=(0, 1)), in_axes=(None, 0)))(ARGUMENTS[0], members)
+
+    for a, b in zip(slopes(True), slopes(False), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
 def test_at_least_one_state():

@@ -404,6 +404,10 @@ MISTAKES = {
         posed(solver={"name": "gauss_newton"}, checkpoint={"budget": 1e9}),
         ["inverse.checkpoint = {budget: 1e+09}: expected none"],
     ),
+    "forwards in reverse": (
+        posed(solver={"name": "gauss_newton"}, checkpoint="reverse"),
+        ["inverse.checkpoint = reverse: expected none"],
+    ),
     "no states": (posed(checkpoint={"binomial": 0}), ["inverse.checkpoint.binomial = 0", ">= 1"]),
     "plan": (posed(checkpoint="twolevel"), ["inverse.checkpoint", "did you mean 'two_level'"]),
     "windows": (posed(shooting={"windows": 4}), ["shooting.windows = 4", "a divisor of the 10 frames, such as 2"]),

@@ -4,6 +4,7 @@ Every model of `cases.CASES` runs in every layout that its grid admits. State an
 of the undecomposed program; they differ only by the order of sums, so the bounds are a few hundred and 1e5 roundings.
 """
 
+import dataclasses
 import functools
 
 import cases_flow
@@ -15,8 +16,10 @@ from case import PLAIN, QUICK
 from cases import CASES
 from jax.sharding import PartitionSpec
 
+from simjax.adjoint.plan import Binomial, Budget
 from simjax.core.domain import Domain
 from simjax.parallel import decompose, distribute, make_mesh, prepend_axis, shardings
+from simjax.stepping import Clock
 
 STATE_TOLERANCE, GRADIENT_TOLERANCE = 1e-12, 1e-10
 LAYOUTS = {
@@ -34,6 +37,15 @@ SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
 # products of complex ones, however they are cut (jax 0.10; `Case.partitioned`).
 PARTITIONED = {1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "z": 2}}
 COMBINATIONS = [(case, layout) for case in CASES if case.cuts for layout in LAYOUTS[case.grid.ndim]]
+PLANS = {
+    "none": "none", "every_step": "every_step", "two_level": "two_level", "binomial": Binomial(2), "budget": None,
+    "reverse": "reverse",
+}  # fmt: skip
+OF_EACH_FAMILY = (
+    "advection-2d-walls", "flow-2d-walls", "gas-1d-weno", "acoustic-3d", "maxwell-2d", "spectral-vorticity-2d",
+    "semilinear-kdv-1d", "burgers-1d-weno5",
+)  # fmt: skip
+CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
@@ -110,25 +122,29 @@ def assert_same_run(found, expected):
     assert_close(gradients, wanted_gradients, GRADIENT_TOLERANCE, "gradient")
 
 
-@named(COMBINATIONS)
-def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout):
-    sizes, overlap = LAYOUTS[case.grid.ndim][layout]
+def of_blocks(case, domain, checkpoint):
+    """The run on a domain, with a checkpoint plan."""
+    return dataclasses.replace(case, checkpoint=checkpoint).runner(domain)
+
+
+def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint):
     mesh = make_mesh(sizes)
     domain = decompose(case.grid, mesh, overlap=overlap)
     state_specs, params_specs = specs_of(case, domain)
     run = distribute(
-        case.runner(domain), mesh, in_specs=(params_specs, state_specs), out_specs=(PartitionSpec(), state_specs)
-    )
+        of_blocks(case, domain, checkpoint), mesh,
+        in_specs=(params_specs, state_specs), out_specs=(PartitionSpec(), state_specs),
+    )  # fmt: skip
     assert_same_run(differentiated(run)(case.params(), undecomposed(case)[1]), reference(case, 0))
 
 
-@each(CASES, usual=False)
-def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
+def assert_each_member_is_the_same(case, checkpoint):
+    """Of an ensemble on half the devices, each member on several."""
     mesh = make_mesh({"ensemble": 2, **(SPACE[case.grid.ndim] if case.cuts else {})})
     domain = decompose(case.grid, mesh)
     state_specs, params_specs = (prepend_axis(specs, "ensemble") for specs in specs_of(case, domain))
     run = distribute(
-        jax.vmap(case.runner(domain)), mesh,
+        jax.vmap(of_blocks(case, domain, checkpoint)), mesh,
         in_specs=(params_specs, state_specs), out_specs=(PartitionSpec("ensemble"), state_specs),
     )  # fmt: skip
 
@@ -143,6 +159,61 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
     for k in range(members):
         found = jax.tree.map(lambda leaf, k=k: leaf[k], (outcome, gradients))
         assert_same_run(found, reference(case, k))
+
+
+@named(COMBINATIONS)
+def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout):
+    assert_decomposed_run_is_the_same(case, *LAYOUTS[case.grid.ndim][layout], case.checkpoint)
+
+
+@each(CASES, usual=False)
+def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
+    assert_each_member_is_the_same(case, case.checkpoint)
+
+
+def planned():
+    """Every case with every plan but its own, which the tests above have, cut in space and as an ensemble cut in space.
+
+    In every run of the tests one, with the slow ones one case of each family.
+    """
+    result = []
+    for case in CASES:
+        for plan in PLANS:
+            if plan == kind_of(case.checkpoint) or plan == "reverse" and not can_be_reversed(case):
+                continue
+            for ensemble in (False, True) if case.cuts else (True,):
+                marks = pytest.mark.slow if case.name in OF_EACH_FAMILY else pytest.mark.long
+                name = f"{case.name} {plan} {'ensemble' if ensemble else 'space'}"
+                result.append(pytest.param(case, plan, ensemble, id=name, marks=() if name == CHEAP else marks))
+    return pytest.mark.parametrize(("case", "plan", "ensemble"), result)
+
+
+def kind_of(checkpoint):
+    return checkpoint if isinstance(checkpoint, str) else type(checkpoint).__name__.lower()
+
+
+def can_be_reversed(case):
+    fixed = case.integrator == "leapfrog" and case.schedule.dt is not None
+    return fixed and not case.build(Domain(case.grid)).irreversible(case.params())
+
+
+def budget(case, sizes):
+    """Of all states but one, which are stored on each device: not every step fits."""
+    state = jax.tree.leaves(undecomposed(case)[1])
+    devices = np.prod([*sizes.values()], dtype=int) if case.cuts else 1
+    one = sum(u.nbytes // (devices if u.ndim >= case.grid.ndim else 1) for u in state)
+    one += sum(u.nbytes for u in jax.tree.leaves(Clock.zero(jnp.float64)))
+    return Budget(int(max(case.frames * case.schedule.steps - 1, min(case.frames, 2)) * one))
+
+
+@planned()
+def test_gradients_are_the_same_with_every_plan(case, plan, ensemble):
+    layout, overlap = next(iter(LAYOUTS[case.grid.ndim].values()))
+    checkpoint = PLANS[plan] or budget(case, SPACE[case.grid.ndim] if ensemble else layout)
+    if ensemble:
+        assert_each_member_is_the_same(case, checkpoint)
+    else:
+        assert_decomposed_run_is_the_same(case, layout, overlap, checkpoint)
 
 
 @each([case for case in CUT if case.partitioned], usual=False)

@@ -4,26 +4,26 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax import lax
 
+from simjax.adjoint import host
+from simjax.adjoint.closed import Leaves, chosen, closed, cotangents_of, inexact, pull_back, sums, zeros_of
 from simjax.adjoint.schedule import Replay, replay
 from simjax.core.varying import match_varying, steady_carry
 
-Leaves = list[Array]
 
-
-def binomial_scan(body: Callable, carry, *, length: int, states: int):
+def binomial_scan(body: Callable, carry, *, length: int, states: int, in_host: bool = False):
     """`lax.scan(lambda carry, _: body(carry), carry, length=length)`, storing only `states` carries for reverse mode.
 
     Steps are advanced again in the order that needs the fewest (`adjoint.schedule`). The size of the compiled program
-    does not depend on `length`. `body` may close over traced values; gradients reach them. Forward over reverse mode
-    works; there is neither forward mode alone nor reverse over reverse. A closed-over value that is the same on all
-    devices has its gradient summed over them in every step: cast it with `vary_like` beforehand.
+    does not depend on `length`. With `in_host` the fields among what is stored live in host memory. `body` may close
+    over traced values; gradients reach them. Forward over reverse mode works; there is neither forward mode alone nor
+    reverse over reverse. A closed-over value that is the same on all devices has its gradient summed over them in every
+    step: cast it with `vary_like` beforehand.
     """
     _, carry = steady_carry(lambda c: body(c)[0], carry)
     leaves, tree = jax.tree.flatten(carry)
-    step, seen, output = _closed(body, leaves, tree)
+    step, seen, output = closed(body, leaves, tree)
     order = replay(length, states)
 
     @jax.custom_vjp
@@ -33,41 +33,39 @@ def binomial_scan(body: Callable, carry, *, length: int, states: int):
         return _run(step, leaves, seen, 0, length, _room(step, leaves, seen, length))
 
     def run_and_store(leaves, seen):
-        ends, outputs, slots = _first_sweep(step, leaves, seen, order, length, states)
+        ends, outputs, slots = _first_sweep(step, leaves, seen, order, length, _slots(leaves, states, in_host))
         return (ends, outputs), (slots, seen)
 
-    def pull_back(kept, cotangents):
+    def replay_backwards(kept, cotangents):
         slots, seen = kept
         return _replayed(step, slots, seen, cotangents, order, length)
 
-    run.defvjp(run_and_store, pull_back)
+    run.defvjp(run_and_store, replay_backwards)
     ends, outputs = run(leaves, seen)
     return jax.tree.unflatten(tree, ends), jax.tree.unflatten(output, outputs)
-
-
-def _closed(body: Callable, leaves: Leaves, tree):
-    """`body` as `step(leaves, seen)` on leaves, the values `seen` that it closed over, and the tree of its outputs."""
-
-    def flat(*leaves):
-        carry, output = body(jax.tree.unflatten(tree, leaves))
-        carry = match_varying(carry, jax.tree.unflatten(tree, leaves))
-        return jax.tree.leaves(carry), output
-
-    closed, (_, shapes) = jax.make_jaxpr(flat, return_shape=True)(*leaves)
-
-    def step(leaves, seen):
-        out = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, seen))(*leaves)
-        return out[: len(leaves)], out[len(leaves) :]
-
-    return step, list(closed.consts), jax.tree.structure(shapes)
 
 
 def _advance(step: Callable, leaves: Leaves, seen: Leaves, count) -> Leaves:
     return lax.fori_loop(0, count, lambda _, leaves: step(leaves, seen)[0], leaves)
 
 
+def _slots(leaves: Leaves, states: int, in_host: bool) -> Leaves:
+    """Zeros for so many states, where they are to live."""
+    zeros = match_varying([jnp.zeros((states, *u.shape), u.dtype) for u in leaves], leaves)
+    return [host.room(states, u) if in_host and u.ndim else zero for zero, u in zip(zeros, leaves, strict=True)]
+
+
 def _store(slots: Leaves, leaves: Leaves, slot) -> Leaves:
-    return [lax.dynamic_update_index_in_dim(s, u, slot, 0) for s, u in zip(slots, leaves, strict=True)]
+    return [
+        host.store(s, u, slot) if host.in_host(s) else lax.dynamic_update_index_in_dim(s, u, slot, 0)
+        for s, u in zip(slots, leaves, strict=True)
+    ]
+
+
+def _load(slots: Leaves, slot) -> Leaves:
+    return [
+        host.load(s, slot) if host.in_host(s) else lax.dynamic_index_in_dim(s, slot, 0, keepdims=False) for s in slots
+    ]
 
 
 def _room(step: Callable, leaves: Leaves, seen: Leaves, length: int) -> Leaves:
@@ -87,10 +85,9 @@ def _run(step: Callable, leaves: Leaves, seen: Leaves, first, last, outputs: Lea
     return lax.fori_loop(first, last, one, (leaves, outputs))
 
 
-def _first_sweep(step: Callable, leaves: Leaves, seen: Leaves, order: Replay, length: int, states: int):
+def _first_sweep(step: Callable, leaves: Leaves, seen: Leaves, order: Replay, length: int, slots: Leaves):
     """All steps: the last carry, all outputs, and the states stored on the way."""
     outputs = _room(step, leaves, seen, length)
-    slots = match_varying([jnp.zeros((states, *u.shape), u.dtype) for u in leaves], leaves)
     # Stores after the first of the steps, and the number of steps up to each.
     stores = order.first[1]
     counts = jnp.asarray([*order.count[:stores], length - sum(order.count[:stores])], jnp.int32)
@@ -109,8 +106,6 @@ def _first_sweep(step: Callable, leaves: Leaves, seen: Leaves, order: Replay, le
 
 def _replayed(step: Callable, slots: Leaves, seen: Leaves, cotangents, order: Replay, length: int):
     """Cotangents of the first carry and of what was seen, from those of the last carry and the outputs."""
-    flows = [jnp.issubdtype(u.dtype, jnp.inexact) for u in slots]
-    reaches = [jnp.issubdtype(u.dtype, jnp.inexact) for u in seen]
 
     def stretch(number, moving):
         leaves, slots = moving
@@ -120,18 +115,12 @@ def _replayed(step: Callable, slots: Leaves, seen: Leaves, cotangents, order: Re
     def reverse(moving, entry):
         slots, carry, summed = moving
         load, first, last, rest, outputs = entry
-        leaves = [lax.dynamic_index_in_dim(s, load, 0, keepdims=False) for s in slots]
+        leaves = _load(slots, load)
         if order.first[-1] > order.first[1]:
             leaves, slots = lax.fori_loop(first, last, stretch, (leaves, slots))
         leaves = _advance(step, leaves, seen, rest)
-
-        def differentiable(flowing, reaching):
-            new, found = step(_merged(leaves, flowing, flows), _merged(seen, reaching, reaches))
-            return _chosen(new, flows), [y for y in found if jnp.issubdtype(y.dtype, jnp.inexact)]
-
-        _, pull = jax.vjp(differentiable, _chosen(leaves, flows), _chosen(seen, reaches))
-        carry, more = pull((carry, outputs))
-        return (slots, carry, [a + b for a, b in zip(summed, more, strict=True)]), None
+        carry, more = pull_back(step, seen, leaves, carry, outputs)
+        return (slots, carry, sums(summed, more)), None
 
     ends, outputs = cotangents
     # What the first sweep stored is not stored again.
@@ -139,18 +128,7 @@ def _replayed(step: Callable, slots: Leaves, seen: Leaves, cotangents, order: Re
     load[0] = order.slot[first[1] - 1] if first[1] else 0
     first[0] = first[1]
     outputs = [jnp.flip(y, 0) for y in outputs if y.dtype != jax.dtypes.float0]
-    zeros = match_varying([jnp.zeros_like(u) for u in _chosen(seen, reaches)], _chosen(seen, reaches))
-    begin = (slots, _chosen(ends, flows), zeros)
+    begin = (slots, chosen(ends, inexact(slots)), zeros_of(seen))
     entries = (load, first[:-1], first[1:], order.rest, outputs)
     _, carry, summed = lax.scan(reverse, begin, entries, length=length)[0]
-    return _merged([None] * len(flows), carry, flows), _merged([None] * len(reaches), summed, reaches)
-
-
-def _chosen(values: list, chosen: list[bool]) -> list:
-    return [value for value, wanted in zip(values, chosen, strict=True) if wanted]
-
-
-def _merged(values: list, others: list, chosen: list[bool]) -> list:
-    """`values` with those that are `chosen` replaced by `others` in turn."""
-    rest = iter(others)
-    return [next(rest) if wanted else value for value, wanted in zip(values, chosen, strict=True)]
+    return cotangents_of(slots, carry), cotangents_of(seen, summed)

@@ -15,24 +15,42 @@ PULL_BACK = 2
 
 @dataclass(frozen=True)
 class Binomial:
-    """`states` stored states, replayed in the order that advances the fewest steps again (Griewank, Walther 2000)."""
+    """`states` stored states, replayed in the order that advances the fewest steps again (Griewank, Walther 2000).
+
+    host: whether they live in host memory, where the device has its own.
+    """
 
     states: int
+    host: bool = False
 
     def __post_init__(self):
         if self.states < 1:
             raise ConfigurationError(f"Binomial(states={self.states}): expected at least 1 stored state.")
 
+    def __repr__(self) -> str:
+        return f"Binomial(states={self.states}{_place(self.host)})"
+
 
 @dataclass(frozen=True)
 class Budget:
-    """The cheapest plan whose stored states fit into `bytes` per device (of each member, in an ensemble)."""
+    """The cheapest plan whose stored states fit into `bytes` per device (of each member, in an ensemble).
+
+    host: whether they live in host memory, where the device has its own; `bytes` are bytes there.
+    """
 
     bytes: int
+    host: bool = False
+
+    def __repr__(self) -> str:
+        return f"Budget(bytes={self.bytes}{_place(self.host)})"
+
+
+def _place(host: bool) -> str:
+    return ", host=True" if host else ""
 
 
 Policy = Literal["none", "every_step", "two_level"]
-Checkpoint = Policy | Binomial | Budget
+Checkpoint = Policy | Literal["reverse"] | Binomial | Budget
 
 
 @dataclass(frozen=True)
@@ -40,16 +58,18 @@ class Plan:
     """How `frames` frames of `steps` steps are reversed.
 
     policy: "none" keeps every intermediate value. frame_states, step_states: states stored between frames, and between
-    the steps of one frame. again: steps advanced again, in all. state_bytes: of one state per device.
+    the steps of one frame. again: steps advanced again (with "reverse", taken back), in all. state_bytes: of one state
+    per device. host: whether stored states live in host memory.
     """
 
-    policy: Policy | Literal["binomial"]
+    policy: Policy | Literal["binomial", "reverse"]
     frames: int
     steps: int
     frame_states: int
     step_states: int
     again: int
     state_bytes: int
+    host: bool = False
 
     @property
     def bytes(self) -> int:
@@ -66,7 +86,8 @@ class Plan:
         total = self.frames * self.steps
         return (
             f"{self.policy}: {self.frame_states + self.step_states} states of {_size(self.state_bytes)} stored, "
-            f"{_size(self.bytes)} per device; {self.again} steps advanced again to reverse {total}; value and gradient "
+            f"{_size(self.bytes)} per device{' in host memory' if self.host else ''}; {self.again} steps "
+            f"{'taken back' if self.policy == 'reverse' else 'advanced again'} to reverse {total}; value and gradient "
             f"cost about {self.cost:.1f} forward runs"
         )
 
@@ -80,7 +101,7 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -
         if between:
             # Each frame runs once more, to store states within it.
             again += steps * (_again(frames, between) + frames)
-        return Plan("binomial", frames, steps, between, within, again, state_bytes)
+        return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host)
     if isinstance(checkpoint, Budget):
         return _cheapest(checkpoint, frames, steps, state_bytes)
     if checkpoint == "two_level":
@@ -88,10 +109,13 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -
         between = frames if frames > 1 else 0
         again = total * (2 if between else 1)
         return Plan("two_level", frames, steps, between, -(-steps // inner) + inner, again, state_bytes)
+    if checkpoint == "reverse":
+        # The first and the last.
+        return Plan("reverse", frames, steps, 0, 2, total, state_bytes)
     if checkpoint in ("none", "every_step"):
         return Plan(checkpoint, frames, steps, 0, total, 0, state_bytes)
     raise ConfigurationError(
-        f"checkpoint={checkpoint!r}: expected 'none', 'every_step', 'two_level', Binomial(states=...) or "
+        f"checkpoint={checkpoint!r}: expected 'none', 'every_step', 'two_level', 'reverse', Binomial(states=...) or "
         "Budget(bytes=...)."
     )
 
@@ -131,8 +155,8 @@ def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int) -> Plan
             f"Budget(bytes={fewest * state_bytes}) or more."
         )
     found = plan("every_step", frames=frames, steps=steps, state_bytes=state_bytes)
-    if found.bytes > budget.bytes:
-        found = plan(Binomial(states), frames=frames, steps=steps, state_bytes=state_bytes)
+    if budget.host or found.bytes > budget.bytes:
+        found = plan(Binomial(states, budget.host), frames=frames, steps=steps, state_bytes=state_bytes)
     LOG.info("checkpoints: %s", found)
     return found
 

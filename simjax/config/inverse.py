@@ -162,7 +162,8 @@ class InverseConfig:
     """The section `inverse`.
 
     horizons: the ends of the runs that are fitted in turn, in s; none: all of the run at once. checkpoint: what
-    reverse mode keeps, ("none", 0), ("every_step", 0), ("two_level", 0), ("binomial", states) or ("budget", bytes).
+    reverse mode keeps, ("none", 0), ("every_step", 0), ("two_level", 0), ("reverse", 0), ("binomial", states) or
+    ("budget", bytes).
     samples: how many fields are drawn from the posterior.
     """
 

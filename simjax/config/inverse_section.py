@@ -13,7 +13,7 @@ from simjax.config.schema import EnsembleConfig, TimeConfig
 from simjax.config.sections import Surroundings
 from simjax.config.unknowns import find_candidates, read_unknowns
 
-BACKWARDS_ONLY = ("binomial", "budget")
+BACKWARDS_ONLY = ("binomial", "budget", "reverse")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class InverseKeys:
         ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"), None, units="s"
     )
     checkpoint: tuple[str, float | None] = entry(
-        OneOf({"binomial": Integer(1), "budget": Real(low=1.0)}, words=("none", "every_step", "two_level")),
+        OneOf({"binomial": Integer(1), "budget": Real(low=1.0)}, words=("none", "every_step", "two_level", "reverse")),
         ("two_level", None),
         about="what reverse mode keeps: states, or bytes",
     )
@@ -83,11 +83,12 @@ def _misfits(
         several = ", ".join(WITHOUT_LINE_SEARCH)
         yield path, f"{path} = {solver.starts}: expected 1 with {solver.name}; several starts are for {several}"
     if solver is not None and plan is not None and solver.name == "gauss_newton" and plan[0] in BACKWARDS_ONLY:
-        path = "inverse.checkpoint"
+        path, (word, size) = "inverse.checkpoint", plan
+        written = word if size is None else f"{{{word}: {size:g}}}"
         yield (
             path,
-            f"{path} = {{{plan[0]}: {plan[1]:g}}}: expected none, every_step or two_level with gauss_newton, which "
-            "also differentiates forwards",
+            f"{path} = {written}: expected none, every_step or two_level with gauss_newton, which also differentiates "
+            "forwards",
         )
     if time is not None:
         yield from _misfits_in_time(own, time)

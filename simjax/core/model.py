@@ -50,6 +50,10 @@ class Model(eqx.Module):
         """Cells of this block where the state means nothing, by what is wrong there, such as "pressure <= 0"."""
         return {}
 
+    def irreversible(self, params) -> str:
+        """What keeps a step back in time from restoring the state, as the subject of a sentence; "" if nothing does."""
+        return f"what {type(self).__name__} does in a step"
+
     @abc.abstractmethod
     def stable_dt(self, state, params) -> jax.Array:
         """The time step at Courant number one: a scalar or a field; `simulate` takes the global minimum."""

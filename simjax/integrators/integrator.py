@@ -33,3 +33,11 @@ class Integrator(eqx.Module):
     def stable_dt(self, model, state, params) -> jax.Array:
         """The step at Courant number one, of what this scheme takes explicitly."""
         return model.stable_dt(state, params)
+
+
+class ReversibleIntegrator(Integrator):
+    """A scheme whose steps can be undone to rounding, of models that lose nothing (`Model.irreversible`)."""
+
+    @abc.abstractmethod
+    def undo(self, model, t, dt, state, params, prepared, before) -> Any:
+        """The state at t that a step of `dt` made `state` of; the step before it was of length `before`."""

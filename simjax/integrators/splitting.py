@@ -2,10 +2,10 @@
 
 import equinox as eqx
 
-from simjax.integrators.integrator import Integrator
+from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 
 
-class Leapfrog(Integrator):
+class Leapfrog(ReversibleIntegrator):
     """Kick-drift-kick with the kicks of neighbouring steps merged: one kick and one drift per step.
 
     The kicked half of the state (velocity) stands at time t - lag, with `lag` a scalar leaf of the state that is
@@ -30,6 +30,12 @@ class Leapfrog(Integrator):
         state = model.kick(t, state.lag + half, state, params, prepared)
         state = model.drift(t + half, dt, state, params, prepared)
         return eqx.tree_at(lambda s: s.lag, state, half)
+
+    def undo(self, model, t, dt, state, params, prepared, before):
+        half, lag = 0.5 * dt, 0.5 * before
+        state = model.drift(t + half, -dt, state, params, prepared)
+        state = model.kick(t, -(lag + half), state, params, prepared)
+        return eqx.tree_at(lambda s: s.lag, state, lag)
 
 
 INTEGRATORS: dict[str, Integrator] = {"leapfrog": Leapfrog()}

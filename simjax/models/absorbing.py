@@ -112,6 +112,10 @@ class AbsorbingLayer(eqx.Module):
     def absorbs(self, axis: int) -> bool:
         return any(self.sides[axis])
 
+    def irreversible(self) -> str:
+        """As of `Model.irreversible`."""
+        return "an absorbing side" if any(map(any, self.sides)) else ""
+
     def profile(self, axis: int, offset: float, speed: Array) -> Profile | None:
         """Coefficients for derivatives along `axis` that live at `offset`, for waves of about `speed`; or None."""
         if not self.absorbs(axis):

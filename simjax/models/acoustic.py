@@ -160,6 +160,9 @@ class Acoustic(SplitModel):
             pressure = spread(prepared.sources, dt * rates, pressure)
         return State(pressure, state.velocity, tuple(memory), state.surface, state.lag)
 
+    def irreversible(self, params):
+        return self.layer.irreversible()
+
     def velocity(self, t, state, params, prepared, later: float = 1.0) -> State:
         """The state with its velocity brought from t - lag to t + (later - 1) lag; for looking at, not for stepping."""
         return self.kick(t, later * state.lag, state, params, prepared)

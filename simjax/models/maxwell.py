@@ -232,6 +232,9 @@ class Maxwell(SplitModel):
             electric[self.along] = self._feed(t, dt, electric[self.along], params, prepared)
         return State(tuple(electric), state.magnetic, tuple(memory), state.magnetic_memory, state.lag)
 
+    def irreversible(self, params):
+        return self.layer.irreversible() or ("conduction" if params.conductivity is not None else "")
+
     def _feed(self, t, dt, u: Array, params, prepared) -> Array:
         """E after the currents: dE = -dt J / (eps + sigma dt / 2)."""
         currents = jnp.stack([jnp.asarray(signal(t), u.dtype) for signal in params.signals])
