@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from simjax.formula import Formula
 
 SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
 WITHOUT_LINE_SEARCH = ("adam", "sgd", "adamw")
+# What one of several experiments may have of its own, besides observations.
+EXPERIMENT_SECTIONS = ("physics", "parameters", "boundaries", "initial", "coefficients", "forcing", "time")
 # kind of observation -> the keys that say where it is made, each a list of points
 PLACES: dict[str, tuple[str, ...]] = {
     "snapshot": (),
@@ -158,12 +161,30 @@ class ShootingConfig:
 
 
 @dataclass(frozen=True)
+class ExperimentConfig:
+    """One of several runs that are fitted together.
+
+    written: what it changes, as plain values. sections: these sections of the configuration as they are in this run.
+    """
+
+    name: str
+    written: Mapping[str, Any]
+    sections: Mapping[str, Any]
+    observations: tuple[ObservationConfig, ...]
+
+    def of(self, config):
+        """The configuration of this run, with what it does not change from `config`."""
+        return dataclasses.replace(config, **self.sections)
+
+
+@dataclass(frozen=True)
 class InverseConfig:
     """The section `inverse`.
 
     horizons: the ends of the runs that are fitted in turn, in s; none: all of the run at once. checkpoint: what
     reverse mode keeps, ("none", 0), ("every_step", 0), ("two_level", 0), ("binomial", states) or ("budget", bytes).
-    samples: how many fields are drawn from the posterior.
+    samples: how many fields are drawn from the posterior. changes: what each of several runs changes, by its name, as
+    it was written; experiments: the same, read; none: the configuration itself is the one run.
     """
 
     unknowns: tuple[UnknownConfig, ...]
@@ -173,13 +194,18 @@ class InverseConfig:
     horizons: tuple[float, ...]
     checkpoint: tuple[str, int]
     samples: int
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    experiments: tuple[ExperimentConfig, ...] = ()
 
     def as_written(self) -> dict[str, Any]:
         """The section as it is written."""
         plan, size = self.checkpoint
+        observations = [observation.as_written() for observation in self.observations]
+        experiments = {experiment.name: experiment.written for experiment in self.experiments}
         return {
             "unknowns": {unknown.path: unknown.as_written() for unknown in self.unknowns},
-            "observations": [observation.as_written() for observation in self.observations],
+            **({"observations": observations} if observations else {}),
+            **({"experiments": experiments} if experiments else {}),
             "solver": self.solver,
             "shooting": self.shooting,
             "horizons": self.horizons or None,
