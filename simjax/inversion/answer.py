@@ -19,7 +19,8 @@ from simjax.inversion.problem import InverseProblem
 class Answer:
     """estimate, guess, truth (None without): unknowns by path. intervals: 95 % of each number, by path. deviations: of
     each field's components, where samples were asked for. residual: root mean square of the measurements' residuals,
-    in standard deviations: about one where model, noise and answer are right.
+    in standard deviations: about one where model, noise and answer are right. residuals: the same by experiment, where
+    there are several.
     """
 
     latent: Any
@@ -29,6 +30,7 @@ class Answer:
     intervals: dict[str, tuple[float, float]]
     deviations: dict[str, Any]
     residual: float
+    residuals: dict[str, float]
 
     def summary(self) -> str:
         """The numbers with their intervals, and how well the measurements are met."""
@@ -36,7 +38,8 @@ class Answer:
             f"{path.split('.', 1)[1]} = {float(self.estimate[path]):.5g} ({low:.4g} to {high:.4g})"
             for path, (low, high) in self.intervals.items()
         ]
-        return "; ".join([*said, f"residuals {self.residual:.3g} standard deviations"])
+        each = ", ".join(f"{name} {residual:.3g}" for name, residual in self.residuals.items())
+        return "; ".join([*said, f"residuals {self.residual:.3g} standard deviations{f' ({each})' if each else ''}"])
 
 
 def answer(problem: InverseProblem, latent, iterate: Iterate) -> Answer:
@@ -44,8 +47,13 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Answer:
     least_squares = problem.least_squares()
     host = {path: jax.tree.map(np.asarray, u) for path, u in problem.physical(latent).items()}
     residuals = eqx.filter_jit(least_squares.evaluate)(latent).residuals["measured"]
-    squares = [float(jnp.sum(r * r)) for r in jax.tree.leaves(residuals)]
-    counts = [instrument.count for instrument in problem.instruments]
+    sizes_of = {
+        e.name: (
+            sum(float(jnp.sum(residuals[i.name] ** 2)) for i in e.instruments),
+            sum(i.count for i in e.instruments),
+        )
+        for e in problem.experiments
+    }
     numbers = [path for path in problem.unknowns if path not in problem.fields]
     if problem.inverse.solver.name == "ensemble_kalman":
         sizes = {path: jnp.std(iterate.latent[path]) for path in numbers}
@@ -62,8 +70,13 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Answer:
         {path: jax.tree.map(np.asarray, u) for path, u in problem.truth().items()} if problem.is_twin else None,
         {path: _interval(problem, path, latent, float(size)) for path, size in sizes.items()},
         deviations,
-        float(np.sqrt(sum(squares) / max(1, sum(counts)))),
+        _root_mean_square(*map(sum, zip(*sizes_of.values(), strict=True))),
+        {name: _root_mean_square(*size) for name, size in sizes_of.items() if name},
     )  # fmt: skip
+
+
+def _root_mean_square(squares: float, count: float) -> float:
+    return float(np.sqrt(squares / max(1, count)))
 
 
 def _interval(problem: InverseProblem, path: str, latent, deviation: float) -> tuple[float, float]:

@@ -127,5 +127,6 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
         at_estimate=at_estimate,
         present=instrument.present,
         deviation=instrument.standard_deviation(),
+        experiment=instrument.experiment,
         positions=None if positions is None else np.asarray(positions),
     )

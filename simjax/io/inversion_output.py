@@ -85,7 +85,8 @@ class InstrumentResult:
 
     measured, at_guess, at_estimate: (m, ...) in `units`; present: the same, False where nothing was measured, or
     None. deviation: standard deviation of the noise, a number or an array that broadcasts against `measured`.
-    positions: (n, axes) of point sensors, whose readings are (m, n), else None.
+    positions: (n, axes) of point sensors, whose readings are (m, n), else None. experiment: the name of the run that it
+    was read in, where there are several.
     """
 
     name: str
@@ -99,6 +100,7 @@ class InstrumentResult:
     present: np.ndarray | None = None
     deviation: float | np.ndarray = 1.0
     positions: np.ndarray | None = None
+    experiment: str = ""
 
     def residuals(self, predicted: np.ndarray) -> np.ndarray:
         """Of what was measured, predicted - measured in standard deviations, in one row."""
@@ -254,6 +256,7 @@ def _instrument(instrument: InstrumentResult, result: InversionResult) -> list[V
         array = array.transpose(0, *reversed(range(1, array.ndim))) if array.ndim else array
         dtype = np.dtype("i1" if kind == "present" else "f4" if array.dtype == np.float32 else "f8")
         attributes |= coordinates if array.ndim else {}
+        attributes |= {"experiment": instrument.experiment} if instrument.experiment else {}
         variable = Variable(f"{kind}_{name}", dims if array.ndim else (), dtype, attributes, array.astype(dtype))
         found.append(variable)
     return found

@@ -273,7 +273,8 @@ class SensorRow:
         for values, colour, style in ((instrument.at_guess, MUTED, "--"), (instrument.at_estimate, ACCENT, "-")):
             axes.plot(instrument.times, gaps(values[:, sensor]), style, color=colour, linewidth=1.3, marker=marker)
         place = ", ".join(number(float(x)) for x in instrument.positions[sensor])
-        title = f"{title_case(instrument.variable)} at ({place})"
+        where = f" in {instrument.experiment}" if instrument.experiment else ""
+        title = f"{title_case(instrument.variable)} at ({place}){where}"
         axes.set_title(title, fontsize=NORMAL, color=INK, loc="left", pad=5, parse_math=False)
         axes.set_xlabel(self.time_label, fontsize=NORMAL, color=INK)
         axes.set_ylabel(pretty_units(instrument.units), fontsize=NORMAL, color=INK)
