@@ -38,6 +38,7 @@ from simjax.core.model import Model
 from simjax.formula import Formula
 from simjax.models.absorbing import Absorbing, FreeSurface
 from simjax.models.centered import CenteredModel
+from simjax.models.closure import with_closure
 from simjax.models.spectral import SpectralModel
 from simjax.noise import random_modes
 from simjax.stepping import Schedule
@@ -91,9 +92,15 @@ Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
 """Section ("initial", "coefficients") -> field -> components that came from files: whole, or this block's part."""
 
 
-def build_model(config: Config, domain: Domain, values: Values, files: Files) -> tuple[Model, Any]:
-    """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics."""
-    return _assemble(config, domain, values, coefficient_fields(config, domain, values, files.get("coefficients", {})))
+def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[Model, Any]:
+    """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics.
+
+    files: `Files`, and in a section "modules" the closure that is added to the tendency, if there is one.
+    """
+    coefficients = coefficient_fields(config, domain, values, files.get("coefficients", {}))
+    model, params = _assemble(config, domain, values, coefficients)
+    closure = files.get("modules", {}).get("closure")
+    return (model, params) if closure is None else with_closure(model, params, closure)
 
 
 def describe_model(config: Config, domain: Domain) -> tuple[Model, Any]:

@@ -22,7 +22,8 @@ from simjax.parallel import shardings
 from simjax.rollout import Rollout
 
 Physical = dict[str, Any]
-"""Path of an unknown ("physics.viscosity", "initial.velocity") -> a number, or a tuple of components."""
+"""Path of an unknown ("physics.viscosity", "initial.velocity", "modules.closure") -> a number, a tuple of components, or
+a module: with its weights alone outside of the run, whole inside."""
 
 
 class Experiment:
@@ -65,8 +66,8 @@ class Experiment:
         fields = {section: dict(known) for section, known in given.items()}
         for path, u in physical.items():
             section, name = path.split(".", 1)
-            if path in self._fields:
-                fields[section][name] = u
+            if path in self._fields or section == "modules":
+                fields.setdefault(section, {})[name] = u
             else:
                 values[name] = u
         return values, fields

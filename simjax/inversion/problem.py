@@ -22,7 +22,9 @@ from simjax.core.status import OK, reasons
 from simjax.inverse.least_squares import Evaluation, LeastSquares
 from simjax.inversion.experiment import Experiment, Physical
 from simjax.inversion.instruments import Instrument
+from simjax.inversion.modules import Modules
 from simjax.inversion.unknowns import FIELD_SECTIONS, prior_of, transform_of
+from simjax.models.closure import Closure
 from simjax.parallel import ENSEMBLE, distribute, prepend_axis, shardings
 from simjax.rollout import Rollout
 from simjax.runtime import set_up_jax
@@ -45,6 +47,9 @@ class InverseProblem:
         sizes: devices per mesh axis, in place of the configuration's.
         checkpoint: in place of `inverse.checkpoint`.
         instruments: with what they measured, in place of measuring again.
+        modules: closures inside the model by name: those that are sought ("modules.closure" among the unknowns) as they
+            are at the start, others as they are.
+        true_modules: those of the truth of a twin experiment in the place of sought ones; by default there are none.
         section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
             `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
 
@@ -57,7 +62,8 @@ class InverseProblem:
     def __init__(
         self, simulation: Simulation | Config | Sequence[Simulation | Config], *,
         sizes: Mapping[str, int] | None = None, checkpoint: Checkpoint | None = None,
-        instruments: list[Instrument] | None = None, **section: Any,
+        instruments: list[Instrument] | None = None, modules: Mapping[str, Closure] | None = None,
+        true_modules: Mapping[str, Closure] | None = None, **section: Any,
     ):  # fmt: skip
         config = _posed(simulation, section)
         set_up_jax(config)
@@ -69,7 +75,7 @@ class InverseProblem:
         self.fields = tuple(path for path, unknown in self.unknowns.items() if unknown.section in FIELD_SECTIONS)
         self.transforms = {path: transform_of(unknown, config) for path, unknown in self.unknowns.items()}
         self.priors = {path: prior_of(u, config) for path, u in self.unknowns.items() if u.prior is not None}
-        self.checkpoint = _plan(self.inverse) if checkpoint is None else checkpoint
+        self.checkpoint: Checkpoint = _plan(self.inverse) if checkpoint is None else checkpoint
         self.experiments = [
             Experiment(config, self.fields, described, sizes=sizes, checkpoint=self.checkpoint, instruments=instruments)
             for described in self.inverse.experiments or (None,)
@@ -79,6 +85,8 @@ class InverseProblem:
         self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
         self.is_twin = all(i.source.kind != "sensors" for i in self.instruments)
+        sought = [path for path, unknown in self.unknowns.items() if unknown.section == "modules"]
+        self.modules = Modules(modules or {}, true_modules or {}, sought, config.schema, self.dtype)
         self._measure()
         self.latent_specs = {path: self._spec_of(path) for path in self.unknowns}
         self._start = self._started()
@@ -87,6 +95,11 @@ class InverseProblem:
     def instruments(self) -> list[Instrument]:
         """Those of all experiments."""
         return [instrument for experiment in self.experiments for instrument in experiment.instruments]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Paths of the unknowns that are numbers."""
+        return tuple(path for path in self.unknowns if path not in self.fields and path not in self.modules.weights)
 
     @property
     def notes(self) -> list[str]:
@@ -101,7 +114,7 @@ class InverseProblem:
     # ------------------------------------------------------------------ truth and guess
 
     def truth(self) -> Physical:
-        """The unknowns as the configuration has them: the truth of a twin experiment."""
+        """The unknowns as the configuration has them, which has no modules: the truth of a twin experiment."""
         return self._chosen(self.rollout.start_values(), self._base)
 
     def guess(self) -> Physical:
@@ -116,10 +129,10 @@ class InverseProblem:
         config = dataclasses.replace(self.config, initial=initial, coefficients=coefficients)
         fields = Rollout(config, sizes=self._sizes(), given=self.fields).start_fields()
         found = self._chosen(self.rollout.start_values(), fields)
-        for path, unknown in self.unknowns.items():
-            if path not in self.fields and unknown.guess is not None:
-                found[path] = np.asarray(unknown.guess[0].constant, self.dtype)
-        return found
+        for path in self.numbers:
+            if (guess := self.unknowns[path].guess) is not None:
+                found[path] = np.asarray(guess[0].constant, self.dtype)
+        return {**found, **self.modules.weights}
 
     def start(self) -> dict[str, Any]:
         """The latent of the guess, on the mesh; fields of a run in pieces have a leading axis of pieces."""
@@ -140,7 +153,7 @@ class InverseProblem:
 
     def _started(self) -> dict[str, Any]:
         guess, domain = self.guess(), self.domain.unsplit()
-        guess = self.pieces.spread(guess, *self.experiments[0].inputs(guess, self._base))
+        guess = self.pieces.spread(guess, *self.experiments[0].inputs(self.modules.whole(guess), self._base))
         latent = {path: self._transformed(path, guess[path], domain, back=True) for path in self.unknowns}
         # Of one dtype and no weaker type than a step gives, or the second step is compiled again.
         latent = jax.tree.map(lambda u: jnp.asarray(u, self.dtype), latent)
@@ -175,11 +188,12 @@ class InverseProblem:
     def _evaluate(self, latent, given) -> Evaluation:
         """Residuals of this device's blocks: one run after the other, so that one is in memory at a time."""
         physical = self._physical(latent)
+        inside = self.modules.whole(physical)
         residuals: dict[str, Any] = {"measured": {}, "prior": {}, "joints": {}}
         status = jnp.asarray(OK, jnp.int32)
         for experiment in self.experiments:
             own = given[experiment.name]
-            measured, joints, fault = experiment.residuals(physical, own["fields"], own["measured"])
+            measured, joints, fault = experiment.residuals(inside, own["fields"], own["measured"])
             residuals["measured"] |= measured
             residuals["joints"] = joints  # pieces are those of a single experiment
             status = status | fault
@@ -211,6 +225,8 @@ class InverseProblem:
             sizes=self._sizes() if sizes is None else sizes,
             checkpoint=self.checkpoint if checkpoint is None else checkpoint,
             instruments=self.instruments if instruments is None else instruments,
+            modules=self.modules.given,
+            true_modules=self.modules.true,
         )
 
     def until(self, end: float) -> InverseProblem:
@@ -257,7 +273,7 @@ class InverseProblem:
         """What each instrument reads at its times in the run of a latent, in pieces where that is in pieces."""
 
         def read(latent, given):
-            physical = self._physical(latent)
+            physical = self.modules.whole(self._physical(latent))
             return _joined(e.series_in_pieces(physical, given[e.name]) for e in self.experiments)
 
         series = self._of_all(read, self.latent_specs, self._series_specs())(latent)
@@ -270,12 +286,13 @@ class InverseProblem:
         """
 
         def read(physical, given):
+            physical = self.modules.whole(physical)
             found = {e.name: e.series(physical, given[e.name]) for e in self.experiments}
             return _joined(series for series, _ in found.values()), {
                 name: status for name, (_, status) in found.items()
             }
 
-        specs = {path: self._spec_of(path, whole=True) for path in self.unknowns}
+        specs = {path: self._spec_of(path, whole=True) for path in physical}
         series, statuses = self._of_all(read, specs, (self._series_specs(), PartitionSpec()))(physical)
         for name, status in statuses.items():
             if int(status) != OK:
@@ -305,7 +322,7 @@ class InverseProblem:
     def _spec_of(self, path: str, whole: bool = False):
         """The partition of an unknown; `whole`: without the axis of pieces."""
         if path not in self.fields:
-            return PartitionSpec()
+            return jax.tree.map(lambda _: PartitionSpec(), self.modules.weights.get(path, 0))
         section, name = path.split(".", 1)
         specs = self.rollout.field_specs()[section][name]
         return specs if whole or not self.pieces.cuts(path) else prepend_axis(specs, None)
@@ -315,7 +332,7 @@ class InverseProblem:
 
     def _chosen(self, values, fields) -> Physical:
         result: Physical = {}
-        for path in self.unknowns:
+        for path in (*self.fields, *self.numbers):
             section, name = path.split(".", 1)
             result[path] = fields[section][name] if path in self.fields else values[name]
         return result
