@@ -22,8 +22,8 @@ from simjax.parallel import shardings
 from simjax.rollout import Rollout
 
 Physical = dict[str, Any]
-"""Path of an unknown ("physics.viscosity", "initial.velocity", "modules.closure") -> a number, a tuple of components, or
-a module: with its weights alone outside of the run, whole inside."""
+"""Path of an unknown ("physics.viscosity", "initial.velocity", "modules.closure") -> a number, a tuple of components,
+or a module: its weights outside of the run, all of it inside."""
 
 
 class Experiment:

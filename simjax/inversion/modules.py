@@ -25,7 +25,8 @@ class Modules:
     """
 
     def __init__(
-        self, given: Mapping[str, Closure], true: Mapping[str, Closure], sought: Iterable[str], schema: ModelSchema, dtype
+        self, given: Mapping[str, Closure], true: Mapping[str, Closure], sought: Iterable[str],
+        schema: ModelSchema, dtype,
     ):  # fmt: skip
         self.given, self.true = dict(given), dict(true)
         for argument, modules in (("modules", self.given), ("true_modules", self.true)):
@@ -54,9 +55,7 @@ def _check(argument: str, modules: Mapping[str, Any], schema: ModelSchema) -> No
     for name, module in modules.items():
         if name not in schema.modules:
             known = ", ".join(schema.modules) or "none"
-            raise ConfigurationError(
-                f"{argument}: model={schema.name} has no module {name!r}; known there: {known}."
-            )
+            raise ConfigurationError(f"{argument}: model={schema.name} has no module {name!r}; known there: {known}.")
         if not isinstance(module, Closure):
             raise ConfigurationError(
                 f"{argument}[{name!r}]: expected a simjax.Closure, {type(module).__name__} came; write "

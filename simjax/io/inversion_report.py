@@ -18,6 +18,7 @@ from simjax.io.inversion_output import (
     FieldResult,
     InstrumentResult,
     InversionResult,
+    ModuleResult,
     NumberResult,
 )
 from simjax.io.labels import number, quantity
@@ -36,6 +37,7 @@ def write_inversion_report(folder: Path, result: InversionResult) -> Path:
         _header(result),
         _numbers(result.numbers),
         _fields(result.fields),
+        _modules(result.modules),
         page.picture(folder / UNKNOWNS_NAME, "Unknowns", "truth, guess and estimate of what was sought"),
         page.picture(folder / CONVERGENCE_NAME, "Convergence", "loss and gradient norm against the iteration"),
         _experiments(result.instruments),
@@ -65,7 +67,7 @@ def _header(result: InversionResult) -> str:
         "Solver": result.solver,
         "Iterations": str(len(losses)),
         "Median loss of the members" if losses.ndim == 2 else "Loss": " → ".join(number(float(end)) for end in ends),
-        "Unknowns": ", ".join(sought.path for sought in (*result.numbers, *result.fields)),
+        "Unknowns": ", ".join(sought.path for sought in (*result.numbers, *result.fields, *result.modules)),
         "Grid": " × ".join(str(n) for n in result.grid.shape) + " cells",
         "Readings": str(readings),
     }
@@ -96,6 +98,16 @@ def _fields(fields: tuple[FieldResult, ...]) -> str:
         for f in fields
     ]
     return page.section("Fields", page.table(heads, rows)) if rows else ""
+
+
+def _modules(modules: tuple[ModuleResult, ...]) -> str:
+    heads = ("Module", "Numbers in it", "Root mean square change from the guess", "Kept in")
+    rows = []
+    for module in modules:
+        changes = [np.ravel(values - module.guess[name]) for name, values in module.estimate.items()]
+        change = np.concatenate([np.zeros(0), *changes])
+        rows.append(page.text_row((module.path, str(change.size), _root_mean_square(change), module.file)))
+    return page.section("Modules", page.table(heads, rows)) if rows else ""
 
 
 def _experiments(instruments: tuple[InstrumentResult, ...]) -> str:
