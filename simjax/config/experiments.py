@@ -96,7 +96,8 @@ def _check_unknowns(path: str, config: Config, own: Config, problems: Problems) 
             names = {used for formula in source for used in formula.names} if isinstance(source, tuple) else set()
             differs = {name} if source != other else names & changed
         else:
-            differs = set()
+            terms = [formula for formulas in config.closure.values() for formula in formulas]
+            differs = {used for formula in terms for used in formula.names} & changed
         if differs:
             problems.say(
                 f"{path}.{unknown.path}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simjax.config.kinds import Choice, Integer, Real, entry
+from simjax.config.kinds import Choice, Integer, ListOf, Real, Text, entry
 from simjax.config.model_schema import AXES
 from simjax.formula import Formula
 
@@ -56,6 +56,15 @@ PRIORS: dict[str, type] = {"gaussian": Gaussian, "matern": Matern, "total_variat
 
 
 @dataclass(frozen=True)
+class NetworkConfig:
+    """A perceptron of what a cell and its neighbours up to `width` hold; of all `fields` where none are named."""
+
+    hidden: tuple[int, ...] = entry(ListOf(Integer(1, 4096), 1, 20, noun="sizes"), about="sizes of its layers")
+    width: int = entry(Integer(0, 8), 0)
+    fields: tuple[str, ...] = entry(ListOf(Text(), 0, 20, noun="fields"), ())
+
+
+@dataclass(frozen=True)
 class UnknownConfig:
     """A number, a field or a learned module that is sought.
 
@@ -64,13 +73,14 @@ class UnknownConfig:
     the latent array to the physical one in the order in which they are applied, each with its numbers: ("scaled",
     (scale, 0)), ("smooth", (length,)), ("symmetric", (axis, sign)), ("positive", ()), ("bounded", (lower, upper)).
     prior: ("gaussian", (mean, deviation)), ("matern", (deviation, length, mean)), ("total_variation", (weight,
-    rounding)) or None.
+    rounding)) or None. network: what a module is; None: given in Python.
     """
 
     path: str
     guess: tuple[Formula, ...] | None
     transforms: tuple[tuple[str, tuple[float, ...]], ...]
     prior: tuple[str, tuple[float, ...]] | None
+    network: NetworkConfig | None = None
 
     @property
     def section(self) -> str:
@@ -97,6 +107,8 @@ class UnknownConfig:
                     written["smooth"] = numbers[0]
                 case "positive":
                     written["positive"] = True
+        if self.network is not None:
+            written["network"] = self.network
         if self.prior is not None:
             kind, numbers = self.prior
             names = (field.name for field in dataclasses.fields(PRIORS[kind]))

@@ -28,6 +28,7 @@ from simjax.config.schema import (
 from simjax.config.sections import (
     Surroundings,
     read_boundaries,
+    read_closure,
     read_exact,
     read_fields,
     read_forcing,
@@ -214,6 +215,7 @@ def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, A
         "initial": read_fields("initial", keys["initial"] or {}, around.schema.fields, around),
         "coefficients": read_fields("coefficients", keys["coefficients"] or {}, around.schema.coefficients, around),
         "forcing": read_forcing(keys["forcing"] or {}, around),
+        "closure": read_closure(keys["closure"] or {}, around),
         "exact": read_exact(keys["exact"] or {}, around),
     }
 

@@ -49,7 +49,7 @@ class InverseProblem:
         instruments: with what they measured, in place of measuring again.
         modules: closures inside the model by name: those that are sought ("modules.closure" among the unknowns) as they
             are at the start, others as they are.
-        true_modules: those of the truth of a twin experiment in the place of sought ones; by default there are none.
+        true_modules: those of the truth of a twin experiment, where it is not the section `closure`.
         section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
             `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
 
@@ -85,8 +85,7 @@ class InverseProblem:
         self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
         self.is_twin = all(i.source.kind != "sensors" for i in self.instruments)
-        sought = [path for path, unknown in self.unknowns.items() if unknown.section == "modules"]
-        self.modules = Modules(modules or {}, true_modules or {}, sought, config.schema, self.dtype)
+        self.modules = Modules(config, modules or {}, true_modules or {})
         self._measure()
         self.latent_specs = {path: self._spec_of(path) for path in self.unknowns}
         self._start = self._started()
@@ -114,7 +113,7 @@ class InverseProblem:
     # ------------------------------------------------------------------ truth and guess
 
     def truth(self) -> Physical:
-        """The unknowns as the configuration has them, which has no modules: the truth of a twin experiment."""
+        """The unknowns as the configuration has them, without weights of modules: the truth of a twin experiment."""
         return self._chosen(self.rollout.start_values(), self._base)
 
     def guess(self) -> Physical:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_leaves_with_path
 
+from simjax.builders.formulas import closure_of
 from simjax.config import Config
 from simjax.config.folders import config_yaml
 from simjax.inverse.health import Health
@@ -138,8 +139,10 @@ def _field(problem: InverseProblem, found: Answer, kept: dict[int, Any], path: s
 def _module(problem: InverseProblem, found: Answer, name: str, at_estimate: Mapping[str, np.ndarray]) -> ModuleResult:
     path = f"modules.{name}"
     versions = {"estimate": found.modules[name], "guess": problem.modules.given[name]}
-    if problem.is_twin and name in problem.modules.true:
-        versions["truth"] = problem.modules.true[name]
+    values = {key: jnp.asarray(value) for key, value in problem.rollout.start_values().items()}
+    true = problem.modules.true.get(name) or closure_of(problem.config, values)
+    if problem.is_twin and true is not None:
+        versions["truth"] = true
     guess, estimate = (_named(weights[path]) for weights in (found.guess, found.estimate))
     return ModuleResult(path, f"{name}{MODULE_SUFFIX}", guess, estimate, _curve(problem, versions, at_estimate))
 

@@ -169,9 +169,10 @@ def write_inversion(folder: Path, result: InversionResult) -> Path:
 
     On the grid, dimensions (z, y, x): `<variable>` (the estimate), `<variable>_guess`, and where they are known
     `_truth` and `_deviation`. Numbers are scalars named by their path, arrays of modules `<path>.<name in it>` and
-    the same with `_guess`. `loss` and `gradient_norm` are ([member,] iteration). Of every instrument: `measured_<name>`, `at_guess_<name>`, `at_estimate_<name>`, `deviation_<name>`
-    and, where something is missing, `present_<name>` (1 or 0), over `time_<name>`. Raises InputOutputError where two
-    variables have one name, and where arrays and dimensions do not fit.
+    the same with `_guess`. `loss` and `gradient_norm` are ([member,] iteration). Of every instrument:
+    `measured_<name>`, `at_guess_<name>`, `at_estimate_<name>`, `deviation_<name>` and, where something is missing,
+    `present_<name>` (1 or 0), over `time_<name>`. Raises InputOutputError where two variables have one name, and where
+    arrays and dimensions do not fit.
     """
     path = Path(folder) / INVERSION_NAME
     variables = inversion_variables(result)
