@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from configurations import refusal
 from test_inversion import BASE, SENSORS, SNAPSHOT, evaluated, searched
 
 import simjax as sj
@@ -201,3 +202,92 @@ def test_a_linear_closure_is_found(closure, tmp_path):
     with xr.open_dataset(found.folder / "inversion.h5", engine="h5netcdf") as file:
         name = "rate" if closure == "pointwise" else "strength"
         assert float(file[f"modules.closure.module.{name}"]) == float(coefficient)
+
+
+def test_a_closure_of_a_configuration_is_a_term_of_the_equation():
+    """dc/dt = -rate c of a uniform field decays exactly as the scheme does: kutta3 to third order in rate dt."""
+    sections = {
+        "model": "advection_diffusion", "precision": "float64", **SMALL, "parameters": {"rate": 3.0},
+        "physics": {"diffusivity": 0.01, "velocity": [1, 0]}, "initial": {"concentration": 2},
+        "closure": {"concentration": "-rate*concentration"},
+    }  # fmt: skip
+    config = validate(sections)
+    assert validate(config.mapping) == config
+    values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
+    model, params = build_model(config, sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0))), values, {})
+    state = initial_state(config, model, params, values, 0, {}, jnp.dtype("float64"))
+    z = -3.0 * 0.01
+    state = INTEGRATORS["kutta3"].step(model, 0.0, jnp.asarray(0.01), state, params, None)
+    np.testing.assert_allclose(state.concentration, 2 * (1 + z + z**2 / 2 + z**3 / 6), rtol=1e-14)
+
+
+def test_fields_of_a_closure_see_each_other():
+    """Only u changes, by what v is."""
+    config = validate({"model": "gray_scott", "precision": "float64", **SMALL, **CASES["gray_scott"],
+                       "closure": {"u": "v**2"}})  # fmt: skip
+    values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
+    model, params = build_model(config, sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0))), values, {})
+    _, plain, own, state = built("gray_scott")
+    added = jax.tree.map(jnp.subtract, model.rhs(0.0, state, params), plain.rhs(0.0, state, own))
+    assert float(jnp.abs(added["v"]).max()) == 0.0
+    v = plain.to_grid(state["v"])
+    np.testing.assert_allclose(added["u"], plain.to_spectrum(v * v), rtol=0, atol=1e-14)
+
+
+def test_a_network_of_the_configuration_begins_as_nothing():
+    config = posed({"modules.closure": {"network": {"hidden": [4, 3], "width": 1}}}, [SNAPSHOT])
+    assert validate(config.mapping) == config
+    problem = InverseProblem(config, sizes={})
+    plain = InverseProblem(posed({"physics.diffusivity": {}}, [SNAPSHOT]), sizes={})
+    # The same run and the same noise; the compiler may contract products otherwise around the added zeros.
+    for name, read in problem.readings(problem.start()).items():
+        np.testing.assert_allclose(read, plain.readings(plain.start())[name], rtol=0, atol=1e-13)
+    (latent,) = problem.start().values()
+    assert [leaf.shape for leaf in jax.tree.leaves(latent)] == [(4, 9), (3, 4), (1, 3), (4,), (3,), (1,)]
+
+
+@pytest.mark.slow
+def test_a_search_for_weights_goes_on_exactly_and_on_another_mesh(tmp_path):
+    def config(iterations, **changes):
+        solver = {"name": "adam", "iterations": iterations, "tolerance": 0.0}
+        unknowns = {"modules.closure": {"network": {"hidden": [3]}, "prior": {"gaussian": {"mean": 0, "deviation": 1}}}}
+        output = {"root": str(tmp_path), "report": False}
+        return posed(unknowns, [SNAPSHOT], solver=solver, output=output, **changes)
+
+    whole, part = searched(config(4)), searched(config(2))
+    resumed = searched(config(4, mesh={"x": 2, "y": 2}), resume=str(part.folder))
+    for a, b in zip(
+        *(jax.tree.leaves(eqx.filter(f.answer.modules, eqx.is_array)) for f in (whole, resumed)), strict=True
+    ):
+        # Sums in another order on the mesh.
+        np.testing.assert_allclose(b, a, rtol=0, atol=1e-10)
+
+
+def test_a_network_that_does_not_begin_as_nothing_has_an_effect():
+    """What the test before would not see: with other last weights the readings are others."""
+    config = posed(observations=[SNAPSHOT])
+    zero, some = (
+        InverseProblem(config, sizes={}, modules={"closure": network(last=last)}) for last in (0.0, 0.1)
+    )  # fmt: skip
+    (a,), (b,) = (p.readings(p.start()).values() for p in (zero, some))
+    assert float(np.abs(a - b).max()) > 1e-3
+
+
+def test_mistakes_are_told():
+    base = {**BASE, "closure": {"concentration": "-concentration"}}
+    assert "closure.concentratio: unknown key" in refusal({**base, "closure": {"concentratio": "1"}})
+    assert "unknown name 'x'" in refusal({**base, "closure": {"concentration": "x"}})
+    assert "parameters.concentration: 'concentration' names a field" in refusal(
+        {**base, "parameters": {"concentration": 1.0, "depth": 1.5}}
+    )
+    assert "closure: model=acoustic has no tendency" in refusal({"model": "acoustic", **SMALL, "closure": {"p": "1"}})
+    with pytest.raises(ConfigurationError, match=r"closure: expected a module to start from; write network"):
+        InverseProblem(posed())
+    with pytest.raises(ConfigurationError, match=r"modules\['closure'\]: expected a simjax.Closure, Linear came"):
+        InverseProblem(posed(), modules={"closure": Linear(jnp.asarray(1.0))})
+    with pytest.raises(ConfigurationError, match="modules: model=advection_diffusion has no module 'closur'"):
+        InverseProblem(posed(), modules={"closur": linear(1.0)})
+    number = {"physics.diffusivity": {"network": {"hidden": [3]}}}
+    assert "diffusivity.network: expected at a module" in refusal(
+        {**BASE, "inverse": {"unknowns": number, "observations": [SENSORS]}}
+    )
