@@ -15,6 +15,7 @@ _HOMES = {
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
     "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",
     "register": "build", "CenteredModel": "models.centered", "SpectralModel": "models.spectral",
+    "Closure": "models.closure", "LocalNetwork": "models.closure", "with_closure": "models.closure",
     "InverseProblem": "inversion.problem", "Search": "inversion.search",
     "open_run": "io.read", "check_run": "io.read", "certify": "certify",
 }  # fmt: skip

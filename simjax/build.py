@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from simjax.builders import flow, gas, spectral, transport, waves
-from simjax.builders.formulas import FormulaValue, Values
+from simjax.builders.formulas import FormulaValue, Values, closure_of
 from simjax.builders.semilinear import build_spectral
 from simjax.config import Config, FileSource, parameter_values, sample_members
 from simjax.config.families.semilinear import SPECTRAL
@@ -38,6 +38,7 @@ from simjax.core.model import Model
 from simjax.formula import Formula
 from simjax.models.absorbing import Absorbing, FreeSurface
 from simjax.models.centered import CenteredModel
+from simjax.models.closure import Closure, with_closure
 from simjax.models.spectral import SpectralModel
 from simjax.noise import random_modes
 from simjax.stepping import Schedule
@@ -91,9 +92,13 @@ Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
 """Section ("initial", "coefficients") -> field -> components that came from files: whole, or this block's part."""
 
 
-def build_model(config: Config, domain: Domain, values: Values, files: Files) -> tuple[Model, Any]:
-    """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics."""
-    return _assemble(config, domain, values, coefficient_fields(config, domain, values, files.get("coefficients", {})))
+def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[Model, Any]:
+    """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics.
+
+    files: `Files`, and perhaps a section "modules" with a closure in the place of the configuration's.
+    """
+    coefficients = coefficient_fields(config, domain, values, files.get("coefficients", {}))
+    return _assemble(config, domain, values, coefficients, files.get("modules", {}).get("closure"))
 
 
 def describe_model(config: Config, domain: Domain) -> tuple[Model, Any]:
@@ -111,9 +116,13 @@ def describe_model(config: Config, domain: Domain) -> tuple[Model, Any]:
     return eqx.filter_eval_shape(describe)
 
 
-def _assemble(config: Config, domain: Domain, values: Values, coefficients) -> tuple[Model, Any]:
+def _assemble(
+    config: Config, domain: Domain, values: Values, coefficients, closure: Closure | None = None
+) -> tuple[Model, Any]:
     sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
-    return BUILDERS[config.model](config, domain, sides, values, coefficients)
+    model, params = BUILDERS[config.model](config, domain, sides, values, coefficients)
+    closure = closure_of(config, values) if closure is None else closure
+    return (model, params) if closure is None else with_closure(model, params, closure)
 
 
 def coefficient_fields(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:

@@ -66,8 +66,8 @@ LARGE = ("plume", "shock_bubble", "sod", "taylor_green_3d", "turbulence_3d")
 
 # At least one of every family of equations; the others, ten minutes in all, are marked long.
 USUAL = (
-    "burgers", "cavity", "double_slit", "fluid", "gray_scott", "inverse_chaos", "inverse_source", "inverse_vorticity",
-    "layered_medium", "plume", "sod", "solitons", "turbulence_2d",
+    "burgers", "cavity", "double_slit", "fluid", "gray_scott", "inverse_chaos", "inverse_closure", "inverse_source",
+    "inverse_vorticity", "layered_medium", "plume", "sod", "solitons", "turbulence_2d",
 )  # fmt: skip
 
 

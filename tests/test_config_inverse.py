@@ -7,7 +7,6 @@ import yaml
 from configurations import DYE, FLOW, changed, refusal
 
 from simjax.config import (
-    MODELS,
     InverseConfig,
     ObservationConfig,
     ShootingConfig,
@@ -137,10 +136,7 @@ def test_components_of_numbers_per_axis_and_of_nested_paths():
     assert (unknown.section, unknown.name) == ("physics", "velocity_x")
 
 
-def test_modules_of_a_model(monkeypatch):
-    monkeypatch.setitem(
-        MODELS, "advection_diffusion", dataclasses.replace(MODELS["advection_diffusion"], modules=("closure",))
-    )
+def test_modules_of_a_model():
     config = validate(posed(unknowns={"modules.closure": {"scale": 0.1}}))
     assert config.inverse.unknowns == (UnknownConfig("modules.closure", None, (("scaled", (0.1, 0.0)),), None),)
     assert validate(config.mapping) == config
@@ -247,6 +243,7 @@ GAS = {
     "grid": {"shape": [16]},
     "time": {"end": 1.0, "output_every": 0.1},
 }
+WAVES = {"model": "acoustic", "grid": {"shape": [16]}, "time": {"end": 1.0, "output_every": 0.1, "dt": 0.01}}
 MISTAKES = {
     "nothing sought": (posed(unknowns={}), ["inverse.unknowns: expected at least one, such as {physics.diffusivity"]),
     "no unknowns": ({**DYE, "inverse": {"observations": SNAPSHOT}}, ["inverse.unknowns is missing"]),
@@ -268,7 +265,11 @@ MISTAKES = {
     ),
     "word of physics": (posed(unknowns={"physics.scheme": {}}), ["inverse.unknowns.physics.scheme: unknown key"]),
     "field": (posed(unknowns={"initial.c": {}}), ["initial.c: unknown key"]),
-    "module": (posed(unknowns={"modules.closure": {}}), ["modules.closure: unknown key"]),
+    "module": (posed(unknowns={"modules.closur": {}}), ["modules.closur: unknown key; did you mean", "closure"]),
+    "module of waves": (
+        posed(WAVES, {"modules.closure": {}}, [{"snapshot": "pressure", "deviation": 1}]),
+        ["modules.closure: unknown key"],
+    ),
     "field that is not there": (
         posed(SMOKE, unknowns={"coefficients.source": {}}),
         ["coefficients.source is not given; write coefficients.source=..."],

@@ -6,8 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.config import Config
 from simjax.core.grid import AXES
 from simjax.formula import Formula
+from simjax.models.closure import Closure
 
 Values = Mapping[str, Array]
 """Every number that formulas and physics know by name: scalars, traced, so they can vary and be differentiated."""
@@ -33,6 +35,38 @@ class FormulaForce(eqx.Module):
 
     def __call__(self, t, coordinates, params) -> Array:
         return self.value(t, *coordinates)
+
+
+class FormulaTerm(eqx.Module):
+    """Tendencies of fields given by formulas of all of them at the same place, and of named values.
+
+    names: of the fields' components, in the order in which they come; formulas: None where nothing is added.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    formulas: tuple[Formula | None, ...] = eqx.field(static=True)
+    values: dict[str, Array]
+
+    def __call__(self, *fields: Array) -> tuple[Array, ...]:
+        namespace = self.values | dict(zip(self.names, fields, strict=True))
+        found = [0.0 if formula is None else formula(namespace, jnp) for formula in self.formulas]
+        return tuple(jnp.broadcast_to(jnp.asarray(f, u.dtype), u.shape) for f, u in zip(found, fields, strict=True))
+
+
+def closure_of(config: Config, values: Values) -> Closure | None:
+    """The section `closure` as a term of the model; None without one."""
+    used = {name for formulas in config.closure.values() for formula in formulas for name in formula.names}
+    fields = {}
+    for field in config.fields:
+        names = field.components(config.ndim, config.counts.get(field.name, 0))
+        if field.name in config.closure or used & {*names}:
+            fields[field.name] = names
+    if not config.closure:
+        return None
+    formulas = [f for name, names in fields.items() for f in config.closure.get(name, (None,) * len(names))]
+    components = tuple(name for names in fields.values() for name in names)
+    term = FormulaTerm(components, tuple(formulas), {name: values[name] for name in used - {*components}})
+    return Closure(term, tuple(fields))
 
 
 def forces_of(formulas: tuple[Formula, ...], values: Values) -> tuple[FormulaForce | None, ...]:

@@ -20,8 +20,9 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
 
     Args:
         problem: an `adjoint.certificate.Objective`, anything with a method `objective()` that returns one, a
-            `Simulation` or a `Config`. Of the last two the first `steps` steps are differentiated, in float64, with
-            respect to all numbers, initial fields and coefficients (`certify.experiment.experiment_objective`).
+            `Simulation` or a `Config`, of which the first `steps` steps are differentiated, in float64, with respect
+            to all numbers, initial fields and coefficients (`certify.experiment.experiment_objective`); or an
+            `InverseProblem` or `Config` with a section `inverse`, of which it is the whole loss.
         steps: of a Simulation or Config; even.
         devices: of a Simulation or Config, the most to decompose it over; 1 leaves decomposition out. By default
             eight, or as many as there are, in which case the certificate says what was not tested.
@@ -45,7 +46,7 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
 
     from simjax.certify.configured import prepared_objective
 
-    return certify_objective(prepared_objective(getattr(problem, "config", problem), steps=steps, devices=devices))
+    return certify_objective(prepared_objective(problem, steps=steps, devices=devices))
 
 
 class _Certify(types.ModuleType):

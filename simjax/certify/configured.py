@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from typing import Any
 
 from simjax.adjoint.certificate import Objective
 from simjax.certify.experiment import DEVICES, experiment_objective
@@ -11,18 +12,20 @@ from simjax.certify.inverse import inverse_objective
 from simjax.config import Config
 from simjax.config.schema import MeshConfig
 from simjax.core.errors import ConfigurationError, ResourceError
+from simjax.inversion.problem import InverseProblem
 from simjax.runtime import set_up_jax
 
 
-def prepared_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
+def prepared_objective(problem: Any, *, steps: int, devices: int | None = None) -> Objective:
     """`objective_of` after jax has been set up for it: float64 and, on a CPU that jax has not begun to use, devices.
 
     Raises ResourceError where `devices` or the mesh of the configuration ask for more than there are.
     """
+    config = getattr(problem, "config", problem)
     if not isinstance(config, Config):
         raise ConfigurationError(
-            f"certify({type(config).__name__}): expected a Simulation, a Config, an Objective or what has a method "
-            'objective(); write simjax.certify(simjax.load("fluid")).'
+            f"certify({type(problem).__name__}): expected a Simulation, a Config, an InverseProblem, an Objective or "
+            'what has a method objective(); write simjax.certify(simjax.load("fluid")).'
         )
     if devices is not None and not 1 <= devices <= DEVICES:
         raise ConfigurationError(f"devices={devices}: expected 1 to {DEVICES}; write --devices {DEVICES}.")
@@ -31,6 +34,8 @@ def prepared_objective(config: Config, *, steps: int, devices: int | None = None
     # Without a wish, what is there will do.
     with contextlib.nullcontext() if asked else contextlib.suppress(ResourceError):
         set_up_jax(dataclasses.replace(config, precision="float64", mesh=MeshConfig(x=asked or DEVICES)))
+    if isinstance(problem, InverseProblem):
+        return inverse_objective(problem, devices=devices)
     return objective_of(config, steps=steps, devices=devices)
 
 

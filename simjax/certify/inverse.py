@@ -22,19 +22,22 @@ from simjax.inversion.problem import InverseProblem
 BESIDE = 0.05
 
 
-def inverse_objective(config: Config, *, devices: int | None = None) -> Objective:
-    """The loss of the section `inverse` as a function of the latents, in float64, beside the guess.
+def inverse_objective(posed: InverseProblem | Config, *, devices: int | None = None) -> Objective:
+    """The loss of an inverse problem as a function of the latents, in float64, beside the guess.
 
     All of the run, every transform, prior and joint takes part, and the measurements are the same on every mesh.
     """
+    config = posed if isinstance(posed, Config) else posed.config
     plain = dataclasses.replace(config, precision="float64", resume=None)
-    whole = InverseProblem(plain, sizes={}, checkpoint=REFERENCE)
+    if isinstance(posed, InverseProblem):
+        whole = posed.changed(config=plain, sizes={}, checkpoint=REFERENCE)
+    else:
+        whole = InverseProblem(plain, sizes={}, checkpoint=REFERENCE)
     start = jax.tree.map(lambda u: np.asarray(u[1]), scattered(whole.start(), 2, BESIDE, config.seed))
 
     @functools.cache
     def on(items: tuple[tuple[str, int], ...], plan: Checkpoint) -> Callable[[Unknowns], Array]:
-        problem = InverseProblem(plain, sizes=dict(items), checkpoint=plan, instruments=whole.instruments)
-        least_squares = problem.least_squares()
+        least_squares = whole.changed(sizes=dict(items), checkpoint=plan).least_squares()
         return lambda latent: least_squares.loss(latent)[0]
 
     def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simjax.config.kinds import Choice, Integer, Real, entry
+from simjax.config.kinds import Choice, Integer, ListOf, Real, Text, entry
 from simjax.config.model_schema import AXES
 from simjax.formula import Formula
 
 SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
 WITHOUT_LINE_SEARCH = ("adam", "sgd", "adamw")
+# What one of several experiments may have of its own, besides observations.
+EXPERIMENT_SECTIONS = ("physics", "parameters", "boundaries", "initial", "coefficients", "forcing", "time")
 # kind of observation -> the keys that say where it is made, each a list of points
 PLACES: dict[str, tuple[str, ...]] = {
     "snapshot": (),
@@ -53,6 +56,15 @@ PRIORS: dict[str, type] = {"gaussian": Gaussian, "matern": Matern, "total_variat
 
 
 @dataclass(frozen=True)
+class NetworkConfig:
+    """A perceptron of what a cell and its neighbours up to `width` hold; of all `fields` where none are named."""
+
+    hidden: tuple[int, ...] = entry(ListOf(Integer(1, 4096), 1, 20, noun="sizes"), about="sizes of its layers")
+    width: int = entry(Integer(0, 8), 0)
+    fields: tuple[str, ...] = entry(ListOf(Text(), 0, 20, noun="fields"), ())
+
+
+@dataclass(frozen=True)
 class UnknownConfig:
     """A number, a field or a learned module that is sought.
 
@@ -61,13 +73,14 @@ class UnknownConfig:
     the latent array to the physical one in the order in which they are applied, each with its numbers: ("scaled",
     (scale, 0)), ("smooth", (length,)), ("symmetric", (axis, sign)), ("positive", ()), ("bounded", (lower, upper)).
     prior: ("gaussian", (mean, deviation)), ("matern", (deviation, length, mean)), ("total_variation", (weight,
-    rounding)) or None.
+    rounding)) or None. network: what a module is; None: given in Python.
     """
 
     path: str
     guess: tuple[Formula, ...] | None
     transforms: tuple[tuple[str, tuple[float, ...]], ...]
     prior: tuple[str, tuple[float, ...]] | None
+    network: NetworkConfig | None = None
 
     @property
     def section(self) -> str:
@@ -94,6 +107,8 @@ class UnknownConfig:
                     written["smooth"] = numbers[0]
                 case "positive":
                     written["positive"] = True
+        if self.network is not None:
+            written["network"] = self.network
         if self.prior is not None:
             kind, numbers = self.prior
             names = (field.name for field in dataclasses.fields(PRIORS[kind]))
@@ -158,13 +173,31 @@ class ShootingConfig:
 
 
 @dataclass(frozen=True)
+class ExperimentConfig:
+    """One of several runs that are fitted together.
+
+    written: what it changes, as plain values. sections: these sections of the configuration as they are in this run.
+    """
+
+    name: str
+    written: Mapping[str, Any]
+    sections: Mapping[str, Any]
+    observations: tuple[ObservationConfig, ...]
+
+    def of(self, config):
+        """The configuration of this run, with what it does not change from `config`."""
+        return dataclasses.replace(config, **self.sections)
+
+
+@dataclass(frozen=True)
 class InverseConfig:
     """The section `inverse`.
 
     horizons: the ends of the runs that are fitted in turn, in s; none: all of the run at once. checkpoint: what
     reverse mode keeps, ("none", 0), ("every_step", 0), ("two_level", 0), ("reverse", 0), ("binomial", states) or
     ("budget", bytes).
-    samples: how many fields are drawn from the posterior.
+    samples: how many fields are drawn from the posterior. changes: what each of several runs changes, by its name, as
+    it was written; experiments: the same, read; none: the configuration itself is the one run.
     """
 
     unknowns: tuple[UnknownConfig, ...]
@@ -174,13 +207,18 @@ class InverseConfig:
     horizons: tuple[float, ...]
     checkpoint: tuple[str, int]
     samples: int
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    experiments: tuple[ExperimentConfig, ...] = ()
 
     def as_written(self) -> dict[str, Any]:
         """The section as it is written."""
         plan, size = self.checkpoint
+        observations = [observation.as_written() for observation in self.observations]
+        experiments = {experiment.name: experiment.written for experiment in self.experiments}
         return {
             "unknowns": {unknown.path: unknown.as_written() for unknown in self.unknowns},
-            "observations": [observation.as_written() for observation in self.observations],
+            **({"observations": observations} if observations else {}),
+            **({"experiments": experiments} if experiments else {}),
             "solver": self.solver,
             "shooting": self.shooting,
             "horizons": self.horizons or None,

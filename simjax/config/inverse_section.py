@@ -23,14 +23,14 @@ class UncertaintyKeys:
     samples: int = entry(Integer(0), 0, about="fields drawn from the posterior")
 
 
-@dataclass(frozen=True)
-class InverseKeys:
-    """The section `inverse` as it is written, before what depends on other sections is read."""
+@dataclass(frozen=True, kw_only=True)
+class SharedKeys:
+    """The section `inverse` as it is written, before what depends on other sections is read.
+
+    What is observed is left out where every experiment says it by itself.
+    """
 
     unknowns: Mapping[str, Any] = entry(Table("keys such as physics.viscosity: {guess: 0.1}"))
-    observations: tuple[Mapping[str, Any], ...] = entry(
-        ListOf(Table("keys such as snapshot and deviation"), 1, noun="observations")
-    )
     solver: SolverConfig = entry(Nested(SolverConfig), SolverConfig())
     shooting: ShootingConfig = entry(Nested(ShootingConfig), ShootingConfig())
     horizons: tuple[float, ...] | None = entry(
@@ -42,6 +42,16 @@ class InverseKeys:
         about="what reverse mode keeps: states, or bytes",
     )
     uncertainty: UncertaintyKeys = entry(Nested(UncertaintyKeys), UncertaintyKeys())
+    experiments: Mapping[str, Any] = entry(Table("names of runs with what differs in each", optional=True), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InverseKeys(SharedKeys):
+    """The section `inverse` of one experiment, or of several that are observed alike."""
+
+    observations: tuple[Mapping[str, Any], ...] = entry(
+        ListOf(Table("keys such as snapshot and deviation"), 1, noun="observations")
+    )
 
 
 def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surroundings) -> InverseConfig | None:
@@ -49,13 +59,14 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surr
     if keys["inverse"] is None:
         return None
     problems, before = around.problems, len(around.problems)
-    own = read_entries(InverseKeys, "inverse", keys["inverse"], problems)
+    observed_apart = "observations" not in keys["inverse"] and _each_observes(keys["inverse"].get("experiments"))
+    own = read_entries(SharedKeys if observed_apart else InverseKeys, "inverse", keys["inverse"], problems)
     unknowns = ()
     if own["unknowns"] is not None:
         unknowns = read_unknowns(own["unknowns"], find_candidates(keys, found, around), around)
     observations = [
         read_observation(f"inverse.observations[{i}]", value, found, around)
-        for i, value in enumerate(own["observations"] or ())
+        for i, value in enumerate(own.get("observations") or ())
     ]
     for path, sentence in _misfits(own, found["time"], found["ensemble"]):
         problems.say(path, sentence)
@@ -70,7 +81,13 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surr
         horizons=own["horizons"] or (),
         checkpoint=(plan, int(size or 0)),
         samples=own["uncertainty"].samples,
+        changes=own["experiments"] or {},
     )
+
+
+def _each_observes(experiments: Any) -> bool:
+    each = list(experiments.values()) if isinstance(experiments, Mapping) else []
+    return bool(each) and all(isinstance(changes, Mapping) and "observations" in changes for changes in each)
 
 
 def _misfits(
@@ -90,6 +107,10 @@ def _misfits(
             f"{path} = {written}: expected none, every_step or two_level with gauss_newton, which also differentiates "
             "forwards",
         )
+    shooting = own["shooting"]
+    if own["experiments"] and shooting is not None and shooting.windows > 1:
+        path = "inverse.shooting.windows"
+        yield path, f"{path} = {shooting.windows}: expected 1 with experiments, whose pieces would not begin alike"
     if time is not None:
         yield from _misfits_in_time(own, time)
     if ensemble is not None and ensemble.size > 1:

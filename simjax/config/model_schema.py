@@ -67,7 +67,7 @@ class ModelSchema:
     physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation.
     walls: kinds with their keys. diagnosed: further variables that can be written, by dimension. integrators: the
     schemes that fit, the default first. limited: whether a Courant number makes sense. forced: fields that take a
-    forcing (None: all). modules: names of what is learned in it. check: sentences about a `Config` that is otherwise
+    forcing (None: all). check: sentences about a `Config` that is otherwise
     valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by
     which its rounding is measured. falling: diagnostics that never rise.
     """
@@ -83,10 +83,14 @@ class ModelSchema:
     integrators: tuple[str, ...] = RUNGE_KUTTA
     limited: bool = True
     forced: tuple[FieldSchema, ...] | None = None
-    modules: tuple[str, ...] = ()
     check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
     conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()
     falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of modules that may be in the model: what has a tendency takes a closure."""
+        return () if self.integrators == SPLITTING else ("closure",)
 
     def field(self, name: str) -> FieldSchema:
         return next(field for field in self.fields if field.name == name)

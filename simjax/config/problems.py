@@ -12,9 +12,13 @@ SHOWN = 30
 
 
 class Problems:
-    """Sentences, each about one key path: what came, what is allowed, what was probably meant."""
+    """Sentences, each about one key path: what came, what is allowed, what was probably meant.
 
-    def __init__(self) -> None:
+    below: the path that all of them are told below of.
+    """
+
+    def __init__(self, below: str = "") -> None:
+        self.below = below
         self.sentences: list[str] = []
         self.paths: list[str] = []
 
@@ -25,6 +29,11 @@ class Problems:
         self.say(path, f"{path} = {show(value)}: expected {expected}{'; ' + hint if hint else ''}")
 
     def say(self, path: str, sentence: str) -> None:
+        if self.below:
+            # Of the section `inverse` it is a part itself.
+            own = path.removeprefix("inverse.")
+            joint = "." if sentence.startswith(path) else ": "
+            path, sentence = f"{self.below}.{own}", f"{self.below}{joint}{sentence.removeprefix('inverse.')}"
         if sentence not in self.sentences:
             self.paths.append(path)
             self.sentences.append(sentence)

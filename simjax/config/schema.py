@@ -173,6 +173,7 @@ class Config:
     initial: Mapping[str, FieldSource]
     coefficients: Mapping[str, FieldSource]
     forcing: Mapping[str, tuple[Formula, ...]]
+    closure: Mapping[str, tuple[Formula, ...]]
     exact: Mapping[str, Formula]
     time: TimeConfig
     mesh: MeshConfig
@@ -249,6 +250,7 @@ class Keys:
     initial: Mapping[str, Any] = entry(Table("fields with formulas or a file"), None)
     coefficients: Mapping[str, Any] = entry(Table("coefficients with formulas or a file"), None)
     forcing: Mapping[str, Any] | None = entry(Table("fields with formulas", optional=True), None)
+    closure: Mapping[str, Any] | None = entry(Table("fields with formulas of the fields", optional=True), None)
     exact: Mapping[str, Any] | None = entry(Table("variables with formulas", optional=True), None)
     mesh: MeshConfig = entry(Nested(MeshConfig), MeshConfig())
     ensemble: EnsembleKeys = entry(Nested(EnsembleKeys), EnsembleKeys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ FILE_KEYS = ("file", "variable", "time", "member", "order")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the sections are read against."""
+    """What the sections are read against. known: names in formulas; None: coordinates, time and parameters."""
 
     schema: ModelSchema
     ndim: int
@@ -29,6 +30,7 @@ class Surroundings:
     folders: Sequence[Path]
     problems: Problems
     counts: Mapping[str, int]
+    known: tuple[str, ...] | None = None
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -42,7 +44,7 @@ class Surroundings:
     @property
     def names(self) -> tuple[str, ...]:
         """Names that a formula may use."""
-        return (*self.axes, "t", *self.parameters)
+        return (*self.axes, "t", *self.parameters) if self.known is None else self.known
 
 
 def read_formula(path: str, value: Any, around: Surroundings, *, noise: bool = False) -> Formula | None:
@@ -293,6 +295,32 @@ def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tu
             if formulas is not None:
                 forcing[key] = formulas
     return forcing
+
+
+def read_closure(value: Mapping[str, Any], around: Surroundings) -> dict[str, tuple[Formula, ...]]:
+    """What is added to the tendency of each field, one formula per component, of all fields at the same place."""
+    problems, schema = around.problems, around.schema
+    if value and not schema.modules:
+        problems.say(
+            "closure", f"closure: model={schema.name} has no tendency that a term can be added to; leave it out"
+        )
+        return {}
+    components = {
+        field.name: field.components(around.ndim, around.counts.get(field.name, 0)) for field in schema.fields
+    }
+    read = [name for names in components.values() for name in names]
+    for name in sorted({*read} & {*around.parameters}):
+        problems.say(f"parameters.{name}", f"parameters.{name}: '{name}' names a field in closure; choose another name")
+    inside = dataclasses.replace(around, known=(*read, *around.parameters))
+    closure = {}
+    for key, given in value.items():
+        if key not in components:
+            problems.unknown("closure", key, components)
+        elif given is not None:
+            formulas = read_components(f"closure.{key}", given, len(components[key]), inside)
+            if formulas is not None:
+                closure[key] = formulas
+    return closure
 
 
 def read_exact(value: Mapping[str, Any], around: Surroundings) -> dict[str, Formula]:

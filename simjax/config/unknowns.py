@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.config.inverse import PRIORS, UnknownConfig
+from simjax.config.inverse import PRIORS, NetworkConfig, UnknownConfig
 from simjax.config.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, entry, read_section
 from simjax.config.model_schema import AXES
 from simjax.config.models import parameter_values
@@ -69,6 +69,7 @@ class UnknownKeys:
     prior: tuple[str, Any] | None = entry(
         OneOf({name: Nested(prior) for name, prior in PRIORS.items()}, optional=True), None
     )
+    network: NetworkConfig | None = entry(Nested(NetworkConfig, optional=True), None)
 
 
 @dataclass(frozen=True)
@@ -158,16 +159,23 @@ def _read_unknown(where: str, options: Any, candidate: Candidate, around: Surrou
     if len(problems) == before:
         _check_start(f"{where}.guess", keys, guess, candidate, problems)
     prior = None if keys.prior is None else (keys.prior[0], dataclasses.astuple(keys.prior[1]))
-    unknown = UnknownConfig(candidate.path, guess, _list_transforms(keys), prior)
+    if keys.network is not None:
+        known = Choice([field.name for field in around.schema.fields])
+        for i, name in enumerate(keys.network.fields):
+            known.read(f"{where}.network.fields[{i}]", name, problems)
+    unknown = UnknownConfig(candidate.path, guess, _list_transforms(keys), prior, keys.network)
     return unknown if len(problems) == before else None
 
 
 def _check_fit(where: str, keys: UnknownKeys, candidate: Candidate, problems: Problems) -> None:
-    """Refuse what only fields have, or what modules have not."""
+    """Refuse what only fields or only modules have, or what modules have not."""
     is_module = candidate.range is None and not candidate.components
     refused = [] if candidate.components else [key for key in OF_FIELDS_ONLY if getattr(keys, key) is not None]
     if keys.prior is not None and keys.prior[0] != "gaussian" and not candidate.components:
         refused.append(f"prior.{keys.prior[0]}")
+    if keys.network is not None and not is_module:
+        path = f"{where}.network"
+        problems.say(path, f"{path}: expected at a module, modules.NAME, only")
     for key in refused:
         problems.say(f"{where}.{key}", f"{where}.{key}: expected at a field, initial.NAME or coefficients.NAME, only")
     for key in NOT_OF_MODULES if is_module else ():

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simjax.config.experiments import with_experiments
 from simjax.config.inverse import InverseConfig
 from simjax.config.inverse_section import read_inverse
 from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
@@ -27,6 +28,7 @@ from simjax.config.schema import (
 from simjax.config.sections import (
     Surroundings,
     read_boundaries,
+    read_closure,
     read_exact,
     read_fields,
     read_forcing,
@@ -39,15 +41,19 @@ MOST_FRAMES = 10**7
 
 
 def validate(
-    mapping: Mapping[str, Any], *, folders: Sequence[Path] | None = None, overrides: Sequence[str] = ()
+    mapping: Mapping[str, Any],
+    *,
+    folders: Sequence[Path] | None = None,
+    overrides: Sequence[str] = (),
+    below: str = "",
 ) -> Config:
     """Check a plain mapping (composed, or written by hand) and type it.
 
     Relative names of input files are looked up in `folders` (default: the working directory, then the folder
     that holds `conf`). Raises ConfigurationError with every problem: its key path, the value that came, what
-    is allowed and the nearest valid key.
+    is allowed and the nearest valid key; paths are told below `below`.
     """
-    problems = Problems()
+    problems = Problems(below)
     _refuse_targets("", mapping, problems)
     problems.raise_if_any()
     keys = _read_keys(mapping, problems)
@@ -83,6 +89,9 @@ def validate(
     for path, sentence in schema.check(config):
         problems.say(path, sentence)
     problems.raise_if_any()
+    config = with_experiments(
+        config, plain_mapping(config, mapping), lambda own, below: validate(own, folders=folders, below=below)
+    )
     return dataclasses.replace(config, mapping=plain_mapping(config, mapping))
 
 
@@ -206,6 +215,7 @@ def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, A
         "initial": read_fields("initial", keys["initial"] or {}, around.schema.fields, around),
         "coefficients": read_fields("coefficients", keys["coefficients"] or {}, around.schema.coefficients, around),
         "forcing": read_forcing(keys["forcing"] or {}, around),
+        "closure": read_closure(keys["closure"] or {}, around),
         "exact": read_exact(keys["exact"] or {}, around),
     }
 

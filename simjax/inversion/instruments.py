@@ -23,7 +23,8 @@ class Instrument:
     """An operator read at `times` `(m,)`: between frames `below` and the next one, `fraction` of the way.
 
     measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
-    experiment has made them. deviation: standard deviations that came with the measurements, else None.
+    experiment has made them. deviation: standard deviations that came with the measurements, else None. experiment:
+    the name of the run that it is read in, where there are several; its own begins with it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Instrument:
     measured: np.ndarray | None = None
     present: np.ndarray | None = None
     deviation: np.ndarray | None = None
+    experiment: str = ""
 
     def at_times(self, series: Array) -> Array:
         """What it reads at its times, from a series `(frames + 1, ...)`."""
@@ -89,18 +91,25 @@ def _root_mean_square(values: np.ndarray, present: np.ndarray | None) -> float:
     return float(np.sqrt(np.mean(values[present] ** 2 if present is not None else values**2)))
 
 
-def instruments_of(observations: tuple[ObservationConfig, ...], grid: Grid, times: np.ndarray) -> list[Instrument]:
+def instruments_of(
+    observations: tuple[ObservationConfig, ...], grid: Grid, times: np.ndarray,
+    *, section: str = "inverse.observations", experiment: str = "",
+) -> list[Instrument]:  # fmt: skip
     """The instruments of a configuration for a run with frames at `times`; a CSV file is one for each variable.
+
+    section: where the observations are written; experiment: the name of the run, where there are several.
 
     Raises ConfigurationError for an instrument outside of the grid or of the run.
     """
     found: list[Instrument] = []
     for number, source in enumerate(observations):
+        path, before = f"{section}[{number}]", f"{experiment}_{number}" if experiment else f"{number}"
         if source.kind == "sensors":
-            found += _sensors(source, number, grid, times)
-            continue
-        at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
-        found.append(_placed(f"{number}_{source.variable}", _operator(source), source, at, times, grid))
+            added = _sensors(source, path, before, grid, times)
+        else:
+            at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
+            added = [_placed(path, f"{before}_{source.variable}", _operator(source), source, at, times, grid)]
+        found += [dataclasses.replace(instrument, experiment=experiment) for instrument in added]
     return found
 
 
@@ -120,7 +129,7 @@ def _operator(source: ObservationConfig) -> Operator:
     raise AssertionError(f"The configuration let through an observation of kind {source.kind!r}.")
 
 
-def _sensors(source: ObservationConfig, number: int, grid: Grid, times: np.ndarray) -> list[Instrument]:
+def _sensors(source: ObservationConfig, path: str, before: str, grid: Grid, times: np.ndarray) -> list[Instrument]:
     assert source.file is not None
     found = []
     table = read_sensors(source.file, grid.ndim)
@@ -128,14 +137,16 @@ def _sensors(source: ObservationConfig, number: int, grid: Grid, times: np.ndarr
         readings = table.of(variable)
         found.append(
             _placed(
-                f"{number}_{variable}", Points(variable, readings.positions), source, readings.times, times, grid,
+                path, f"{before}_{variable}", Points(variable, readings.positions), source, readings.times, times, grid,
                 measured=readings.values, present=readings.present, deviation=readings.deviations,
             )
         )  # fmt: skip
     return found
 
 
-def _placed(name: str, operator: Operator, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any):
+def _placed(
+    path: str, name: str, operator: Operator, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any
+) -> Instrument:
     operator.check(grid)
     interval = times[1] - times[0]
     # Rounding of a time that is meant to be the end of a frame.
@@ -143,7 +154,7 @@ def _placed(name: str, operator: Operator, source, at: np.ndarray, times: np.nda
     outside = (at < times[0] - slack) | (at > times[-1] + slack)
     if outside.any():
         raise ConfigurationError(
-            f"inverse.observations[{name.split('_')[0]}]: measured at t={at[outside][0]:g}, but the run goes from "
+            f"{path}: measured at t={at[outside][0]:g}, but the run goes from "
             f"t={times[0]:g} to {times[-1]:g}; leave it out or lengthen time.end."
         )
     place = (np.clip(at, times[0], times[-1]) - times[0]) / interval

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 from simjax.config.inverse import ShootingConfig
 from simjax.core.errors import ConfigurationError
 from simjax.parallel import distribute, prepend_axis
-from simjax.rollout import Rollout
+from simjax.rollout import SECTIONS, Rollout
 
 
 class Pieces:
@@ -94,11 +94,13 @@ class Pieces:
             return {path: tuple(found[name] for name in names) for path, names in components.items()}, state
 
         def run(values, fields):
-            trajectory, _ = self.rollout.run(values, fields, read)
+            trajectory, _ = self.rollout.run(values, {**fields, **modules}, read)
             passed, states = trajectory.observed
             square = jax.tree.map(lambda u: self.rollout.domain.mean(jnp.mean(jnp.abs(u) ** 2, 0)), states)
             return passed, jax.tree.map(jnp.sqrt, square)
 
+        modules = {section: fields[section] for section in fields if section not in SECTIONS}
+        fields = {section: fields[section] for section in SECTIONS}
         field_specs = self.rollout.field_specs()
         cut = {path: prepend_axis(field_specs["initial"][path.split(".", 1)[1]], None) for path in self._cut}
         state, _ = self.rollout.state_specs()

@@ -1,9 +1,9 @@
-"""An inverse problem on a configured simulation: unknowns, measurements, and the least squares between them."""
+"""An inverse problem on configured simulations: unknowns, measurements, and the least squares between them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -14,15 +14,17 @@ from jax.sharding import PartitionSpec
 
 from simjax.adjoint.plan import Binomial, Budget, Checkpoint
 from simjax.config import Config, validate
-from simjax.config.inverse import InverseConfig, UnknownConfig
+from simjax.config.experiments import combined
+from simjax.config.inverse import InverseConfig
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import OK, reasons
 from simjax.inverse.least_squares import Evaluation, LeastSquares
-from simjax.inverse.priors import Gaussian, Matern, Prior, TotalVariation
-from simjax.inverse.transforms import Bounded, Positive, Scaled, Smooth, Symmetric, Transform, chain
-from simjax.inversion.instruments import Instrument, instruments_of
-from simjax.inversion.pieces import Pieces
+from simjax.inversion.experiment import Experiment, Physical
+from simjax.inversion.instruments import Instrument
+from simjax.inversion.modules import Modules
+from simjax.inversion.unknowns import FIELD_SECTIONS, prior_of, transform_of
+from simjax.models.closure import Closure
 from simjax.parallel import ENSEMBLE, distribute, prepend_axis, shardings
 from simjax.rollout import Rollout
 from simjax.runtime import set_up_jax
@@ -30,23 +32,24 @@ from simjax.runtime import set_up_jax
 if TYPE_CHECKING:
     from simjax.simulation import Simulation
 
-Physical = dict[str, Any]
-"""Path of an unknown ("physics.viscosity", "initial.velocity") -> a number, or a tuple of components."""
-
 
 class InverseProblem:
-    """Unknowns of a simulation to be found from measurements of it.
+    """Unknowns of a simulation to be found from measurements of it, or of several that share them.
 
     The loss is 1/2 |r|^2, where r are the differences between what instruments read in the run and what was measured,
     in standard deviations of the noise, and what the priors add; with noise and priors as they are meant, its minimum
-    is the most probable answer. Where nothing was measured, the configuration's own numbers and fields are the truth
-    of a twin experiment: the instruments are read in that run, and noise is added.
+    is the most probable answer. Of several experiments all residuals are in r, those of priors once. Where nothing was
+    measured, the configuration's own numbers and fields are the truth of a twin experiment: the instruments are read
+    in that run, and noise is added.
 
     Args:
-        simulation: a `Simulation`, or a configuration.
+        simulation: a `Simulation`, or a configuration; several are the experiments of one problem.
         sizes: devices per mesh axis, in place of the configuration's.
         checkpoint: in place of `inverse.checkpoint`.
         instruments: with what they measured, in place of measuring again.
+        modules: closures inside the model by name: those that are sought ("modules.closure" among the unknowns) as they
+            are at the start, others as they are.
+        true_modules: those of the truth of a twin experiment, where it is not the section `closure`.
         section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
             `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
 
@@ -57,37 +60,60 @@ class InverseProblem:
     """
 
     def __init__(
-        self, simulation: Simulation | Config, *, sizes: Mapping[str, int] | None = None,
-        checkpoint: Checkpoint | None = None, instruments: list[Instrument] | None = None, **section: Any,
+        self, simulation: Simulation | Config | Sequence[Simulation | Config], *,
+        sizes: Mapping[str, int] | None = None, checkpoint: Checkpoint | None = None,
+        instruments: list[Instrument] | None = None, modules: Mapping[str, Closure] | None = None,
+        true_modules: Mapping[str, Closure] | None = None, **section: Any,
     ):  # fmt: skip
-        config = simulation if isinstance(simulation, Config) else simulation.config
-        if section:
-            config = validate({**config.mapping, "inverse": section})
+        config = _posed(simulation, section)
         set_up_jax(config)
         if config.inverse is None:
             raise ConfigurationError("inverse: expected a section with unknowns and observations; write one.")
         self.config, self.inverse = config, config.inverse
         _check_together(self.inverse)
         self.unknowns = {unknown.path: unknown for unknown in config.inverse.unknowns}
-        self.fields = tuple(path for path, unknown in self.unknowns.items() if _is_field(unknown))
-        plan = _plan(self.inverse) if checkpoint is None else checkpoint
-        self.rollout = Rollout(config, sizes=sizes, given=self.fields, checkpoint=plan)
+        self.fields = tuple(path for path, unknown in self.unknowns.items() if unknown.section in FIELD_SECTIONS)
+        self.transforms = {path: transform_of(unknown, config) for path, unknown in self.unknowns.items()}
+        self.priors = {path: prior_of(u, config) for path, u in self.unknowns.items() if u.prior is not None}
+        self.checkpoint: Checkpoint = _plan(self.inverse) if checkpoint is None else checkpoint
+        self.experiments = [
+            Experiment(config, self.fields, described, sizes=sizes, checkpoint=self.checkpoint, instruments=instruments)
+            for described in self.inverse.experiments or (None,)
+        ]
+        # The unknowns, the mesh and the model are the same in all of them.
+        first = self.experiments[0]
+        self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
-        self.pieces = Pieces(self.rollout, self.inverse.shooting, self.fields)
-        self.transforms = {path: _transform(unknown, config) for path, unknown in self.unknowns.items()}
-        self.priors = {path: _prior(u, config) for path, u in self.unknowns.items() if u.prior is not None}
-        self._base = self.rollout.start_fields()
-        self.is_twin = all(observation.kind != "sensors" for observation in self.inverse.observations)
-        self.instruments = self._measured(
-            instruments or instruments_of(self.inverse.observations, self.domain.grid, self.rollout.times())
-        )
+        self.is_twin = all(i.source.kind != "sensors" for i in self.instruments)
+        self.modules = Modules(config, modules or {}, true_modules or {})
+        self._measure()
         self.latent_specs = {path: self._spec_of(path) for path in self.unknowns}
         self._start = self._started()
+
+    @property
+    def instruments(self) -> list[Instrument]:
+        """Those of all experiments."""
+        return [instrument for experiment in self.experiments for instrument in experiment.instruments]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Paths of the unknowns that are numbers."""
+        return tuple(path for path in self.unknowns if path not in self.fields and path not in self.modules.weights)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what was done to files, each once."""
+        return list(dict.fromkeys(note for experiment in self.experiments for note in experiment.rollout.notes))
+
+    @property
+    def end(self) -> float:
+        """When the longest of the runs ends."""
+        return max(experiment.config.time.end for experiment in self.experiments)
 
     # ------------------------------------------------------------------ truth and guess
 
     def truth(self) -> Physical:
-        """The unknowns as the configuration has them: the truth of a twin experiment."""
+        """The unknowns as the configuration has them, without weights of modules: the truth of a twin experiment."""
         return self._chosen(self.rollout.start_values(), self._base)
 
     def guess(self) -> Physical:
@@ -102,10 +128,10 @@ class InverseProblem:
         config = dataclasses.replace(self.config, initial=initial, coefficients=coefficients)
         fields = Rollout(config, sizes=self._sizes(), given=self.fields).start_fields()
         found = self._chosen(self.rollout.start_values(), fields)
-        for path, unknown in self.unknowns.items():
-            if path not in self.fields and unknown.guess is not None:
-                found[path] = np.asarray(unknown.guess[0].constant, self.dtype)
-        return found
+        for path in self.numbers:
+            if (guess := self.unknowns[path].guess) is not None:
+                found[path] = np.asarray(guess[0].constant, self.dtype)
+        return {**found, **self.modules.weights}
 
     def start(self) -> dict[str, Any]:
         """The latent of the guess, on the mesh; fields of a run in pieces have a leading axis of pieces."""
@@ -126,7 +152,7 @@ class InverseProblem:
 
     def _started(self) -> dict[str, Any]:
         guess, domain = self.guess(), self.domain.unsplit()
-        guess = self.pieces.spread(guess, *self._inputs(guess, self._base))
+        guess = self.pieces.spread(guess, *self.experiments[0].inputs(self.modules.whole(guess), self._base))
         latent = {path: self._transformed(path, guess[path], domain, back=True) for path in self.unknowns}
         # Of one dtype and no weaker type than a step gives, or the second step is compiled again.
         latent = jax.tree.map(lambda u: jnp.asarray(u, self.dtype), latent)
@@ -144,8 +170,11 @@ class InverseProblem:
 
     def least_squares(self) -> LeastSquares:
         """The problem as solvers take it."""
-        given = {"measured": self._placed_measurements(), "fields": self._base}
-        specs = self.latent_specs, {"measured": self._measured_specs(), "fields": self.rollout.field_specs()}
+        given = {e.name: {"measured": e.placed_measurements(), "fields": e.base} for e in self.experiments}
+        given_specs = {
+            e.name: {"measured": e.measured_specs(), "fields": e.rollout.field_specs()} for e in self.experiments
+        }
+        specs = self.latent_specs, given_specs
         results = Evaluation(self._residual_specs(), PartitionSpec())  # pyright: ignore[reportArgumentType]
         member_axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         one = distribute(self._evaluate, self.mesh, in_specs=specs, out_specs=results)
@@ -156,17 +185,17 @@ class InverseProblem:
         return LeastSquares(given, one, many)
 
     def _evaluate(self, latent, given) -> Evaluation:
-        """Residuals of this device's blocks."""
+        """Residuals of this device's blocks: one run after the other, so that one is in memory at a time."""
         physical = self._physical(latent)
-        series, joints, status = self.pieces.run(*self._inputs(physical, given["fields"]), self._read)
-        residuals: dict[str, Any] = {"measured": {}, "prior": {}, "joints": joints}
-        for instrument in self.instruments:
-            read = instrument.at_times(series[instrument.name])
-            values, present = given["measured"][instrument.name]
-            differences = instrument.noise(self.dtype).residuals(read, values)
-            residuals["measured"][instrument.name] = (
-                differences if present is None else jnp.where(present, differences, 0)
-            )
+        inside = self.modules.whole(physical)
+        residuals: dict[str, Any] = {"measured": {}, "prior": {}, "joints": {}}
+        status = jnp.asarray(OK, jnp.int32)
+        for experiment in self.experiments:
+            own = given[experiment.name]
+            measured, joints, fault = experiment.residuals(inside, own["fields"], own["measured"])
+            residuals["measured"] |= measured
+            residuals["joints"] = joints  # pieces are those of a single experiment
+            status = status | fault
         first = self.pieces.first(physical)
         for path, prior in self.priors.items():
             residuals["prior"][path] = jax.tree.map(lambda u, p=prior: p.residuals(u, self.domain), first[path])
@@ -184,43 +213,42 @@ class InverseProblem:
 
         return jax.tree.map(jax.vmap(one) if self.pieces.cuts(path) else one, latent)
 
-    def _inputs(self, physical: Physical, given):
-        """(values, fields) of the run with these unknowns and fields `given` by files."""
-        values = {name: jnp.asarray(value) for name, value in self.rollout.start_values().items()}
-        fields = {section: dict(known) for section, known in given.items()}
-        for path, u in physical.items():
-            section, name = path.split(".", 1)
-            if path in self.fields:
-                fields[section][name] = u
-            else:
-                values[name] = u
-        return values, fields
-
-    def _read(self, model, t, state, params) -> dict[str, Array]:
-        """What every instrument reads in a state."""
-        found = model.observe(t, state, params)
-        offsets = {output.name: output.offset for output in model.outputs()}
-        periodic = tuple(axis.periodic for axis in self.config.boundaries)
-        return {
-            i.name: i.operator.measure(self.domain, found[i.operator.variable], offsets[i.operator.variable], periodic)
-            for i in self.instruments
-        }
+    def changed(
+        self, *, config: Config | None = None, sizes: Mapping[str, int] | None = None,
+        checkpoint: Checkpoint | None = None, instruments: list[Instrument] | None = None,
+    ) -> InverseProblem:  # fmt: skip
+        """The same problem, with the same measurements, on another mesh or with another plan, configuration or less of
+        what was measured."""
+        return InverseProblem(
+            self.config if config is None else config,
+            sizes=self._sizes() if sizes is None else sizes,
+            checkpoint=self.checkpoint if checkpoint is None else checkpoint,
+            instruments=self.instruments if instruments is None else instruments,
+            modules=self.modules.given,
+            true_modules=self.modules.true,
+        )
 
     def until(self, end: float) -> InverseProblem:
         """The same problem with the measurements up to `end` alone."""
-        time = dataclasses.replace(self.config.time, end=end)
+
+        def cut(time):
+            return dataclasses.replace(time, end=min(end, time.end))
+
+        experiments = tuple(
+            dataclasses.replace(e, sections={**e.sections, "time": cut(e.sections.get("time", self.config.time))})
+            for e in self.inverse.experiments
+        )
+        inverse = dataclasses.replace(self.inverse, experiments=experiments)
+        config = dataclasses.replace(self.config, time=cut(self.config.time), inverse=inverse)
         instruments = [kept for instrument in self.instruments if (kept := instrument.until(end)) is not None]
-        return InverseProblem(
-            dataclasses.replace(self.config, time=time), sizes=self._sizes(),
-            checkpoint=self.rollout.checkpoint, instruments=instruments,
-        )  # fmt: skip
+        return self.changed(config=config, instruments=instruments)
 
     def windows_of_residuals(self, windows: int):
         """The window of time that each residual belongs to, int32, to broadcast against the residuals.
 
         Priors, which belong to none, and joints are in none (-1).
         """
-        ends = self.rollout.times()[-1] * (1 + 1e-12)
+        ends = self.end * (1 + 1e-12)
         measured = {}
         for i in self.instruments:
             number = np.minimum(i.times / ends * windows, windows - 1).astype(np.int32)
@@ -232,84 +260,68 @@ class InverseProblem:
 
     # ------------------------------------------------------------------ measurements
 
-    def _measured(self, instruments: list[Instrument]) -> list[Instrument]:
-        """The instruments with what they measured: as it came, or read in the run of the truth with noise added."""
-        self.instruments = instruments
-        if any(instrument.measured is None for instrument in instruments):
-            series = self.series(self.truth())
-        result = []
-        for number, instrument in enumerate(instruments):
-            if instrument.measured is None:
-                exact = np.asarray(instrument.at_times(series[instrument.name]))
-                made = dataclasses.replace(instrument, measured=exact)
-                noise = np.random.default_rng([self.config.seed, number]).standard_normal(exact.shape)
-                noisy = (exact + made.standard_deviation() * noise).astype(self.dtype)
-                # The deviation stays that of the exact values, a number.
-                source = dataclasses.replace(
-                    instrument.source, deviation=float(made.standard_deviation()), fraction=None
-                )
-                instrument = dataclasses.replace(instrument, measured=noisy, source=source)
-            _check_finite(instrument)
-            result.append(instrument)
-        return result
+    def _measure(self) -> None:
+        """Every instrument has what it measured: as it came, or read in the run of the truth with noise added."""
+        series = self.series(self.truth()) if any(i.measured is None for i in self.instruments) else {}
+        first = 0
+        for experiment in self.experiments:
+            experiment.measure(series, first)
+            first += len(experiment.instruments)
 
     def readings(self, latent) -> dict[str, np.ndarray]:
         """What each instrument reads at its times in the run of a latent, in pieces where that is in pieces."""
 
         def read(latent, given):
-            return self.pieces.run(*self._inputs(self._physical(latent), given), self._read)[0]
+            physical = self.modules.whole(self._physical(latent))
+            return _joined(e.series_in_pieces(physical, given[e.name]) for e in self.experiments)
 
-        specs = self.latent_specs, self.rollout.field_specs()
-        series = distribute(read, self.mesh, in_specs=specs, out_specs=self._series_specs())(latent, self._base)
+        series = self._of_all(read, self.latent_specs, self._series_specs())(latent)
         return {i.name: np.asarray(i.at_times(series[i.name])) for i in self.instruments}
 
     def series(self, physical: Physical) -> dict[str, Array]:
         """`(frames + 1, ...)` per instrument: what it reads in a run in one piece with these unknowns.
 
-        Raises NumericalError where the run fails.
+        Raises NumericalError where a run fails.
         """
 
         def read(physical, given):
-            trajectory, start = self.rollout.run(*self._inputs(physical, given), self._read)
-            together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
-            return together, trajectory.clock.status
+            physical = self.modules.whole(physical)
+            found = {e.name: e.series(physical, given[e.name]) for e in self.experiments}
+            return _joined(series for series, _ in found.values()), {
+                name: status for name, (_, status) in found.items()
+            }
 
-        specs = {path: self._spec_of(path, whole=True) for path in self.unknowns}, self.rollout.field_specs()
-        results = self._series_specs(), PartitionSpec()
-        series, status = distribute(read, self.mesh, in_specs=specs, out_specs=results)(physical, self._base)
-        if int(status) != OK:
-            raise NumericalError(
-                f"inverse: the run to be measured fails: {reasons(int(status))}; check it with "
-                f"python -m simjax.run and without the section inverse."
-            )
+        specs = {path: self._spec_of(path, whole=True) for path in physical}
+        series, statuses = self._of_all(read, specs, (self._series_specs(), PartitionSpec()))(physical)
+        for name, status in statuses.items():
+            if int(status) != OK:
+                raise NumericalError(
+                    f"inverse: the run to be measured{f' of {name}' if name else ''} fails: {reasons(int(status))}; "
+                    "check it with python -m simjax.run and without the section inverse."
+                )
         return series
 
-    def _placed_measurements(self):
-        placed = {}
-        for instrument in self.instruments:
-            assert instrument.measured is not None
-            placed[instrument.name] = (instrument.measured.astype(self.dtype), instrument.present)
-        return jax.tree.map(jax.device_put, placed, shardings(self.mesh, self._measured_specs()))
+    def _of_all(self, function, specs, results):
+        """`function(argument, fields by experiment)` on the mesh, as a function of its argument."""
+        given = {e.name: e.base for e in self.experiments}
+        given_specs = {e.name: e.rollout.field_specs() for e in self.experiments}
+        program = distribute(function, self.mesh, in_specs=(specs, given_specs), out_specs=results)
+        return lambda argument: program(argument, given)
 
     # ------------------------------------------------------------------ partition
 
-    def _series_specs(self):
-        return {i.name: PartitionSpec(None, *i.operator.spec(self.domain)) for i in self.instruments}
-
-    def _measured_specs(self):
-        specs = self._series_specs()
-        return {i.name: (specs[i.name], None if i.present is None else specs[i.name]) for i in self.instruments}
+    def _series_specs(self) -> dict[str, PartitionSpec]:
+        return _joined(experiment.series_specs() for experiment in self.experiments)
 
     def _residual_specs(self):
-        measured = self._series_specs()
         # The residuals of a field's prior are a field.
         prior = {path: self._spec_of(path, whole=True) for path in self.priors}
-        return {"measured": measured, "prior": prior, "joints": self.pieces.joint_specs()}
+        return {"measured": self._series_specs(), "prior": prior, "joints": self.pieces.joint_specs()}
 
     def _spec_of(self, path: str, whole: bool = False):
         """The partition of an unknown; `whole`: without the axis of pieces."""
         if path not in self.fields:
-            return PartitionSpec()
+            return jax.tree.map(lambda _: PartitionSpec(), self.modules.weights.get(path, 0))
         section, name = path.split(".", 1)
         specs = self.rollout.field_specs()[section][name]
         return specs if whole or not self.pieces.cuts(path) else prepend_axis(specs, None)
@@ -319,10 +331,24 @@ class InverseProblem:
 
     def _chosen(self, values, fields) -> Physical:
         result: Physical = {}
-        for path in self.unknowns:
+        for path in (*self.fields, *self.numbers):
             section, name = path.split(".", 1)
             result[path] = fields[section][name] if path in self.fields else values[name]
         return result
+
+
+def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
+    """The configuration of the problem: a simulation's own, or with `section`; of several, as experiments of one."""
+    several = isinstance(simulation, Sequence)
+    configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
+    if several:
+        return validate(combined(configs, section))
+    return validate({**configs[0].mapping, "inverse": section}) if section else configs[0]
+
+
+def _joined(series) -> dict[str, Any]:
+    """What belongs to the instruments of all experiments."""
+    return {name: values for own in series for name, values in own.items()}
 
 
 def _check_together(inverse: InverseConfig) -> None:
@@ -340,10 +366,6 @@ def _check_together(inverse: InverseConfig) -> None:
         )
 
 
-def _is_field(unknown: UnknownConfig) -> bool:
-    return unknown.section in ("initial", "coefficients")
-
-
 def _plan(inverse: InverseConfig) -> Checkpoint:
     match inverse.checkpoint:
         case "binomial", states:
@@ -352,49 +374,3 @@ def _plan(inverse: InverseConfig) -> Checkpoint:
             return Budget(count)
         case policy, _:
             return policy  # pyright: ignore[reportReturnType]
-
-
-def _periodic(config: Config) -> tuple[bool, ...]:
-    return tuple(axis.periodic for axis in config.boundaries)
-
-
-def _transform(unknown: UnknownConfig, config: Config) -> Transform:
-    made = []
-    for kind, numbers in unknown.transforms:
-        match kind:
-            case "scaled":
-                made.append(Scaled(*numbers))
-            case "smooth":
-                made.append(Smooth(*numbers, periodic=_periodic(config)))
-            case "symmetric":
-                made.append(Symmetric(int(numbers[0]), int(numbers[1])))
-            case "positive":
-                made.append(Positive())
-            case "bounded":
-                made.append(Bounded(*numbers))
-    return chain(made)
-
-
-def _prior(unknown: UnknownConfig, config: Config) -> Prior:
-    assert unknown.prior is not None
-    kind, numbers = unknown.prior
-    match kind:
-        case "gaussian":
-            return Gaussian(*numbers)
-        case "matern":
-            deviation, length, mean = numbers
-            return Matern(deviation, length, periodic=_periodic(config), mean=mean)
-    weight, rounding = numbers
-    return TotalVariation(weight, rounding, periodic=_periodic(config))
-
-
-def _check_finite(instrument: Instrument) -> None:
-    assert instrument.measured is not None
-    present = True if instrument.present is None else instrument.present
-    bad = np.argwhere(~np.isfinite(instrument.measured) & present)
-    if len(bad):
-        raise ConfigurationError(
-            f"inverse.observations: {instrument.name} holds {instrument.measured[tuple(bad[0])]} at "
-            f"t={instrument.times[bad[0][0]]:g}, index {tuple(int(i) for i in bad[0][1:])}; leave out what was not "
-            "measured."
-        )

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import keystr, tree_leaves_with_path
 
+from simjax.builders.formulas import closure_of
 from simjax.config import Config
 from simjax.config.folders import config_yaml
 from simjax.inverse.health import Health
 from simjax.inversion.answer import Answer
 from simjax.inversion.instruments import Instrument
 from simjax.inversion.problem import InverseProblem
-from simjax.io.inversion_output import FieldResult, InstrumentResult, InversionResult, NumberResult, write_inversion
+from simjax.io.files import replaced
+from simjax.io.inversion_output import (
+    Curve,
+    FieldResult,
+    InstrumentResult,
+    InversionResult,
+    ModuleResult,
+    NumberResult,
+    write_inversion,
+)
+from simjax.models.closure import Closure
 from simjax.runtime import command_line, device_name, git_state, versions
+
+MODULE_SUFFIX = ".eqx"
+CURVE_POINTS = 201
 
 
 def leave(
@@ -24,6 +43,9 @@ def leave(
     kept: dict[int, Any], health: Health, notes: list[str], message: str,
 ) -> None:  # fmt: skip
     """Write inversion.h5, the pictures, the animation and the report, as the section `output` asks."""
+    for name, module in found.modules.items():
+        with replaced(folder / f"{name}{MODULE_SUFFIX}") as path:
+            eqx.tree_serialise_leaves(path, module)
     result = _result(folder, config, problem, found, history, kept, health, notes, message)
     write_inversion(folder, result)
     if config.output.report:
@@ -43,9 +65,10 @@ def _result(folder, config: Config, problem: InverseProblem, found: Answer, hist
         solver=problem.inverse.solver.name,
         losses=_columns(history, "loss"),
         gradient_norms=_columns(history, "gradient_norm"),
-        numbers=tuple(_number(problem, found, path) for path in problem.unknowns if path not in problem.fields),
+        numbers=tuple(_number(problem, found, path) for path in problem.numbers),
         fields=tuple(_field(problem, found, kept, path) for path in problem.fields),
         instruments=tuple(_instrument(problem, i, at_guess[i.name], at_estimate[i.name]) for i in problem.instruments),
+        modules=tuple(_module(problem, found, name, at_estimate) for name in found.modules),
         notes=tuple(notes),
         attributes={
             "simjax_version": versions()["simjax"],
@@ -113,6 +136,38 @@ def _field(problem: InverseProblem, found: Answer, kept: dict[int, Any], path: s
     )
 
 
+def _module(problem: InverseProblem, found: Answer, name: str, at_estimate: Mapping[str, np.ndarray]) -> ModuleResult:
+    path = f"modules.{name}"
+    versions = {"estimate": found.modules[name], "guess": problem.modules.given[name]}
+    values = {key: jnp.asarray(value) for key, value in problem.rollout.start_values().items()}
+    true = problem.modules.true.get(name) or closure_of(problem.config, values)
+    if problem.is_twin and true is not None:
+        versions["truth"] = true
+    guess, estimate = (_named(weights[path]) for weights in (found.guess, found.estimate))
+    return ModuleResult(path, f"{name}{MODULE_SUFFIX}", guess, estimate, _curve(problem, versions, at_estimate))
+
+
+def _named(weights: Any) -> dict[str, np.ndarray]:
+    return {keystr(path, simple=True, separator="."): leaf for path, leaf in tree_leaves_with_path(weights)}
+
+
+def _curve(problem: InverseProblem, versions: Mapping[str, Closure], at_estimate) -> Curve | None:
+    """A module of one variable at each cell, over what instruments read of that variable."""
+    layouts = problem.rollout.model.component_layouts()
+    if any(v.width or v.fields not in ((), tuple(layouts)) for v in versions.values()):
+        return None
+    outputs = {output.name: output for output in problem.rollout.model.outputs()}
+    (name, components), *others = layouts.items()
+    seen = [at_estimate[i.name].ravel() for i in problem.instruments if i.operator.variable == name]
+    if others or len(components) > 1 or not seen:
+        return None
+    every = np.concatenate(seen)
+    values = np.linspace(every.min(), every.max(), CURVE_POINTS)
+    along = jnp.asarray(values.reshape(-1, *(1,) * (problem.domain.grid.ndim - 1)), problem.dtype)
+    parts = {kind: np.ravel(jax.tree.leaves(version.module(along))[0]) for kind, version in versions.items()}
+    return Curve(name, outputs[name].units, values, **parts)
+
+
 def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_estimate) -> InstrumentResult:
     output = next(o for o in problem.rollout.model.outputs() if o.name == instrument.operator.variable)
     positions = getattr(instrument.operator, "positions", None)
@@ -127,5 +182,6 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
         at_estimate=at_estimate,
         present=instrument.present,
         deviation=instrument.standard_deviation(),
+        experiment=instrument.experiment,
         positions=None if positions is None else np.asarray(positions),
     )

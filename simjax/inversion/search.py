@@ -56,6 +56,7 @@ class Search:
     """
 
     def __init__(self, problem: InverseProblem | Config):
+        self.problem = problem
         self.config = problem if isinstance(problem, Config) else problem.config
 
     def run(self, *, resume: str | None = None, progress: bool = False) -> Found:
@@ -69,7 +70,7 @@ class Search:
         set_up_jax(config)
         folder = find_resumable(config)
         notes = [] if folder is None else check_same_simulation(folder, config)
-        stages = Stages(config)
+        stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
         with StopSignals() as signals:
             if folder is None:
                 stages.check()
@@ -82,10 +83,9 @@ class Search:
 class Stages:
     """The problem cut to each of the growing horizons in turn, all with the same measurements."""
 
-    def __init__(self, config: Config):
-        assert config.inverse is not None
-        self.whole = InverseProblem(config)
-        self.horizons = config.inverse.horizons or (config.time.end,)
+    def __init__(self, problem: InverseProblem):
+        self.whole = problem
+        self.horizons = problem.inverse.horizons or (problem.end,)
         self._problem: tuple[int, InverseProblem] | None = None
 
     def __len__(self) -> int:
@@ -95,8 +95,7 @@ class Stages:
         """The problem of one stage; built once."""
         if self._problem is None or self._problem[0] != stage:
             end = self.horizons[stage]
-            same = end == self.whole.config.time.end
-            self._problem = stage, self.whole if same else self.whole.until(end)
+            self._problem = stage, self.whole if end >= self.whole.end else self.whole.until(end)
         return self._problem[1]
 
     def check(self) -> None:
@@ -137,7 +136,7 @@ class _Search:
         self.config, self.stages, self.folder, self.signals = config, stages, folder, signals
         assert config.inverse is not None
         self.options = config.inverse.solver
-        self.notes: list[str] = list(notes) + stages.whole.rollout.notes
+        self.notes: list[str] = list(notes) + stages.whole.notes
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         total = self.options.iterations * len(stages)
         self.display = IterationProgress(config.title or config.experiment_name, total) if progress else None
@@ -243,12 +242,12 @@ class _Search:
     def _health(self) -> Health:
         """That of the whole problem's gradient at the guess; a note where the run goes beyond the predictable."""
         problem = self.stages.whole
-        windows = min(WINDOWS, problem.rollout.frames)
+        windows = min(WINDOWS, max(experiment.rollout.frames for experiment in problem.experiments))
         found = gradient_health(
             problem.least_squares(), problem.start(), problem.windows_of_residuals(windows), windows
         )
         if found.growth > UNPREDICTABLE:
-            at = (int(np.argmax(found.norms)) + 0.5) / windows * self.config.time.end
+            at = (int(np.argmax(found.norms)) + 0.5) / windows * problem.end
             self.notes.append(
                 f"What is measured near t={at:.3g} has {found.growth:.2g} times the gradient of a median window: the "
                 "run may go beyond the predictable; write inverse.shooting.windows=... or inverse.horizons=[...]."

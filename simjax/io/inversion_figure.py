@@ -17,7 +17,7 @@ from simjax.io.figure import COLUMN_GAP, Row, draw_row, write_rows
 from simjax.io.figure_rows import BAR_ROOM, FULL_WIDTH, PANEL_GAP, Panel, PanelRow
 from simjax.io.grid_layout import Variable, space_coordinates
 from simjax.io.inversion_output import FieldResult, InversionResult, field_variables, on_grid, relative_norm
-from simjax.io.inversion_rows import ConvergenceRow, HistogramRow, NumberRow, ProfileRow, SensorRow
+from simjax.io.inversion_rows import ConvergenceRow, CurveRow, HistogramRow, NumberRow, ProfileRow, SensorRow
 from simjax.io.labels import title_case
 from simjax.io.scene import Scalar
 from simjax.io.sheet import Sheet
@@ -39,7 +39,7 @@ def write_pictures(folder: Path, result: InversionResult) -> list[Path]:
     otherwise = "There is nothing to show."
     rows: dict[str, list[Row]] = {
         CONVERGENCE_NAME: [ConvergenceRow(result)],
-        UNKNOWNS_NAME: [*_number_rows(result), *_field_rows(result)],
+        UNKNOWNS_NAME: [*_number_rows(result), *_curve_rows(result), *_field_rows(result)],
         RESIDUALS_NAME: _residual_rows(result),
     }
     drawn = [write_rows(row, folder / name, **named, otherwise=otherwise) for name, row in rows.items() if row]
@@ -53,6 +53,10 @@ def write_pictures(folder: Path, result: InversionResult) -> list[Path]:
 
 def _number_rows(result: InversionResult) -> list[Row]:
     return [NumberRow(result.numbers)] if result.numbers else []
+
+
+def _curve_rows(result: InversionResult) -> list[Row]:
+    return [CurveRow(module, module.curve) for module in result.modules if module.curve is not None]
 
 
 def _residual_rows(result: InversionResult) -> list[Row]:

@@ -80,12 +80,42 @@ class FieldResult:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """A term that is a function of one variable, over what was seen of it: `values` (k,) -> tendencies (k,) per second.
+
+    truth: None where it is not known.
+    """
+
+    variable: str
+    units: str
+    values: np.ndarray
+    guess: np.ndarray
+    estimate: np.ndarray
+    truth: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class ModuleResult:
+    """A module that was sought: its arrays by their names in it. file: where the module itself is kept.
+
+    curve: of a module that is a function of one variable at each cell, else None.
+    """
+
+    path: str
+    file: str
+    guess: Mapping[str, np.ndarray]
+    estimate: Mapping[str, np.ndarray]
+    curve: Curve | None = None
+
+
+@dataclass(frozen=True)
 class InstrumentResult:
     """What an instrument measured at `times` (m,), and what it reads in the runs of the guess and the estimate.
 
     measured, at_guess, at_estimate: (m, ...) in `units`; present: the same, False where nothing was measured, or
     None. deviation: standard deviation of the noise, a number or an array that broadcasts against `measured`.
-    positions: (n, axes) of point sensors, whose readings are (m, n), else None.
+    positions: (n, axes) of point sensors, whose readings are (m, n), else None. experiment: the name of the run that it
+    was read in, where there are several.
     """
 
     name: str
@@ -99,6 +129,7 @@ class InstrumentResult:
     present: np.ndarray | None = None
     deviation: float | np.ndarray = 1.0
     positions: np.ndarray | None = None
+    experiment: str = ""
 
     def residuals(self, predicted: np.ndarray) -> np.ndarray:
         """Of what was measured, predicted - measured in standard deviations, in one row."""
@@ -128,6 +159,7 @@ class InversionResult:
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
     health: Mapping[str, Any] | None = None
     exit_message: str = ""
+    modules: tuple[ModuleResult, ...] = ()
     time_units: str = "s"
     length_units: str = "m"
 
@@ -136,10 +168,11 @@ def write_inversion(folder: Path, result: InversionResult) -> Path:
     """Writes `folder`/inversion.h5 in one piece and returns its path.
 
     On the grid, dimensions (z, y, x): `<variable>` (the estimate), `<variable>_guess`, and where they are known
-    `_truth` and `_deviation`. Numbers are scalars named by their path. `loss` and `gradient_norm` are ([member,]
-    iteration). Of every instrument: `measured_<name>`, `at_guess_<name>`, `at_estimate_<name>`, `deviation_<name>`
-    and, where something is missing, `present_<name>` (1 or 0), over `time_<name>`. Raises InputOutputError where two
-    variables have one name, and where arrays and dimensions do not fit.
+    `_truth` and `_deviation`. Numbers are scalars named by their path, arrays of modules `<path>.<name in it>` and
+    the same with `_guess`. `loss` and `gradient_norm` are ([member,] iteration). Of every instrument:
+    `measured_<name>`, `at_guess_<name>`, `at_estimate_<name>`, `deviation_<name>` and, where something is missing,
+    `present_<name>` (1 or 0), over `time_<name>`. Raises InputOutputError where two variables have one name, and where
+    arrays and dimensions do not fit.
     """
     path = Path(folder) / INVERSION_NAME
     variables = inversion_variables(result)
@@ -166,6 +199,8 @@ def inversion_variables(result: InversionResult) -> list[Variable]:
     for sought in result.fields:
         found += field_variables(sought)
     found += [_number(number) for number in result.numbers]
+    for module in result.modules:
+        found += _module(module)
     found += _convergence(result)
     for instrument in result.instruments:
         found += _instrument(instrument, result)
@@ -206,6 +241,20 @@ def _number(number: NumberResult) -> Variable:
     attributes = {name: np.float64(value) for name, value in known.items() if value is not None}
     described = {"long_name": f"{number.path}, estimate", "units": number.units}
     return Variable(number.path, (), np.dtype("f8"), described | attributes, np.asarray(number.estimate, "f8"))
+
+
+def _module(module: ModuleResult) -> list[Variable]:
+    """The arrays of a module at the estimate, and those at the guess."""
+    found = []
+    for kind, arrays in (("", module.estimate), ("_guess", module.guess)):
+        for leaf, values in arrays.items():
+            name = f"{module.path}.{leaf}"
+            dims = tuple(f"{name}_{axis}" for axis in range(values.ndim))
+            if not kind:
+                found += [_index(dim, n, f"index of {name}") for dim, n in zip(dims, values.shape, strict=True)]
+            described = {"long_name": f"{name}, {'guess' if kind else 'estimate'}", "units": "1"}
+            found.append(Variable(name + kind, dims, np.dtype("f8"), described, np.asarray(values, "f8")))
+    return found
 
 
 def _convergence(result: InversionResult) -> list[Variable]:
@@ -254,6 +303,7 @@ def _instrument(instrument: InstrumentResult, result: InversionResult) -> list[V
         array = array.transpose(0, *reversed(range(1, array.ndim))) if array.ndim else array
         dtype = np.dtype("i1" if kind == "present" else "f4" if array.dtype == np.float32 else "f8")
         attributes |= coordinates if array.ndim else {}
+        attributes |= {"experiment": instrument.experiment} if instrument.experiment else {}
         variable = Variable(f"{kind}_{name}", dims if array.ndim else (), dtype, attributes, array.astype(dtype))
         found.append(variable)
     return found

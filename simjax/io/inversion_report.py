@@ -18,6 +18,7 @@ from simjax.io.inversion_output import (
     FieldResult,
     InstrumentResult,
     InversionResult,
+    ModuleResult,
     NumberResult,
 )
 from simjax.io.labels import number, quantity
@@ -36,8 +37,10 @@ def write_inversion_report(folder: Path, result: InversionResult) -> Path:
         _header(result),
         _numbers(result.numbers),
         _fields(result.fields),
+        _modules(result.modules),
         page.picture(folder / UNKNOWNS_NAME, "Unknowns", "truth, guess and estimate of what was sought"),
         page.picture(folder / CONVERGENCE_NAME, "Convergence", "loss and gradient norm against the iteration"),
+        _experiments(result.instruments),
         _instruments(result.instruments),
         page.picture(folder / RESIDUALS_NAME, "Residuals", "what is left of the measurements at the estimate"),
         _health(result.health or {}),
@@ -64,7 +67,7 @@ def _header(result: InversionResult) -> str:
         "Solver": result.solver,
         "Iterations": str(len(losses)),
         "Median loss of the members" if losses.ndim == 2 else "Loss": " → ".join(number(float(end)) for end in ends),
-        "Unknowns": ", ".join(sought.path for sought in (*result.numbers, *result.fields)),
+        "Unknowns": ", ".join(sought.path for sought in (*result.numbers, *result.fields, *result.modules)),
         "Grid": " × ".join(str(n) for n in result.grid.shape) + " cells",
         "Readings": str(readings),
     }
@@ -97,12 +100,40 @@ def _fields(fields: tuple[FieldResult, ...]) -> str:
     return page.section("Fields", page.table(heads, rows)) if rows else ""
 
 
+def _modules(modules: tuple[ModuleResult, ...]) -> str:
+    heads = ("Module", "Numbers in it", "Root mean square change from the guess", "Kept in")
+    rows = []
+    for module in modules:
+        changes = [np.ravel(values - module.guess[name]) for name, values in module.estimate.items()]
+        change = np.concatenate([np.zeros(0), *changes])
+        rows.append(page.text_row((module.path, str(change.size), _root_mean_square(change), module.file)))
+    return page.section("Modules", page.table(heads, rows)) if rows else ""
+
+
+def _experiments(instruments: tuple[InstrumentResult, ...]) -> str:
+    """Where there are several, what is left in each of them."""
+    heads = ("Experiment", "Instruments", "Readings", "Root mean square residual at the guess", "at the estimate")
+    rows = []
+    for name in dict.fromkeys(instrument.experiment for instrument in instruments if instrument.experiment):
+        own = [instrument for instrument in instruments if instrument.experiment == name]
+        guess, estimate = (
+            np.concatenate([i.residuals(i.at_guess if at == "guess" else i.at_estimate) for i in own])
+            for at in ("guess", "estimate")
+        )
+        rows.append(page.text_row((name, str(len(own)), str(guess.size), *map(_root_mean_square, (guess, estimate)))))
+    return page.section("Experiments", page.table(heads, rows)) if rows else ""
+
+
+def _root_mean_square(residuals: np.ndarray) -> str:
+    return number(float(np.sqrt(np.mean(residuals**2)))) if residuals.size else _UNKNOWN
+
+
 def _instruments(instruments: tuple[InstrumentResult, ...]) -> str:
     heads = ("Instrument", "Kind", "Readings", "Root mean square residual at the guess", "at the estimate")
     rows = []
     for instrument in instruments:
         residuals = [instrument.residuals(values) for values in (instrument.at_guess, instrument.at_estimate)]
-        sizes = (number(float(np.sqrt(np.mean(r**2)))) if r.size else _UNKNOWN for r in residuals)
+        sizes = map(_root_mean_square, residuals)
         kind = instrument.kind.replace("_", " ")
         rows.append(page.text_row((instrument.name, kind, str(residuals[0].size), *sizes)))
     note = "<p>In standard deviations of the noise: about 1 where the measurements are explained.</p>"

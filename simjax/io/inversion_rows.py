@@ -11,7 +11,14 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from simjax.io import scene
 from simjax.io.figure_rows import FULL_WIDTH, gaps, say_empty, side_by_side
-from simjax.io.inversion_output import FieldResult, InstrumentResult, InversionResult, NumberResult
+from simjax.io.inversion_output import (
+    Curve,
+    FieldResult,
+    InstrumentResult,
+    InversionResult,
+    ModuleResult,
+    NumberResult,
+)
 from simjax.io.labels import common_power, number, pretty_units, quantity, tick_labels, title_case, with_units
 from simjax.io.scene import Scalar
 from simjax.io.sheet import ACCENT, FAINT, INK, MUTED, NORMAL, SMALL, Sheet, axis_title, set_ticks
@@ -149,6 +156,42 @@ def _number_text(found: NumberResult) -> str:
     return f"{estimate} [{lower}, {upper}]{factor} {pretty_units(found.units)}".rstrip()
 
 
+class CurveRow:
+    """A term as a function of one variable: truth, guess and estimate, and how far the estimate is from the truth."""
+
+    height = 3.0
+    width = FULL_WIDTH
+
+    def __init__(self, module: ModuleResult, curve: Curve):
+        self.curve = curve
+        self.heading = f"{module.path}: the term over what was seen of {curve.variable.replace('_', ' ')}"
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        curve = self.curve
+        first, *second = side_by_side(
+            sheet, left, top, 1 if curve.truth is None else 2, height=self.height, columns=1
+        )  # fmt: skip
+        if curve.truth is not None:
+            first.plot(curve.values, curve.truth, color=INK, linewidth=2.2, label="truth")
+        first.plot(curve.values, gaps(curve.guess), color=MUTED, linewidth=1.2, linestyle="--", label="guess")
+        first.plot(curve.values, gaps(curve.estimate), color=ACCENT, linewidth=1.4, label="estimate")
+        first.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.6)
+        self._finish(first, "Tendency")
+        for axes in second:
+            assert curve.truth is not None
+            axes.axhline(0.0, color=INK, linewidth=0.8)
+            axes.plot(curve.values, gaps(curve.estimate - curve.truth), color=ACCENT, linewidth=1.4)
+            self._finish(axes, "Estimate − truth")
+
+    def _finish(self, axes: Axes, label: str) -> None:
+        curve = self.curve
+        units = "s-1" if curve.units == "1" else f"{curve.units} s-1"
+        axes.set_xlim(curve.values[0], curve.values[-1])
+        axes.set_xlabel(with_units(title_case(curve.variable), curve.units), fontsize=NORMAL, color=INK)
+        axes.set_ylabel(with_units(label, units), fontsize=NORMAL, color=INK)
+        set_ticks(axes)
+
+
 class ProfileRow:
     """A field on a line: truth, guess and estimate, and beside them how far the estimate is from the truth."""
 
@@ -273,7 +316,8 @@ class SensorRow:
         for values, colour, style in ((instrument.at_guess, MUTED, "--"), (instrument.at_estimate, ACCENT, "-")):
             axes.plot(instrument.times, gaps(values[:, sensor]), style, color=colour, linewidth=1.3, marker=marker)
         place = ", ".join(number(float(x)) for x in instrument.positions[sensor])
-        title = f"{title_case(instrument.variable)} at ({place})"
+        where = f" in {instrument.experiment}" if instrument.experiment else ""
+        title = f"{title_case(instrument.variable)} at ({place}){where}"
         axes.set_title(title, fontsize=NORMAL, color=INK, loc="left", pad=5, parse_math=False)
         axes.set_xlabel(self.time_label, fontsize=NORMAL, color=INK)
         axes.set_ylabel(pretty_units(instrument.units), fontsize=NORMAL, color=INK)

@@ -1,0 +1,156 @@
+"""The experiments of an inverse problem: runs that differ from the configuration in a few keys, fitted together."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from simjax.config.inverse import EXPERIMENT_SECTIONS, ExperimentConfig
+from simjax.config.models import parameter_values
+from simjax.config.problems import Problems
+from simjax.config.schema import Config
+from simjax.core.errors import ConfigurationError
+
+ROOT = "inverse.experiments"
+KEYS = (*EXPERIMENT_SECTIONS, "observations")
+# Names become parts of variables' names in a file.
+NAME = r"[A-Za-z][A-Za-z0-9_]{0,39}"
+# What runs on one mesh with the same unknowns have in common.
+SHARED = ("model", "grid", "precision", "seed", "mesh", "ensemble")
+
+
+def read_experiments(
+    config: Config, base: Mapping[str, Any], validate: Callable[[Mapping[str, Any], str], Config]
+) -> tuple[ExperimentConfig, ...]:
+    """`inverse.experiments`, each a mapping of what differs from the rest, whose plain mapping is `base`.
+
+    `validate(mapping, below)` reads a configuration and tells its mistakes with paths below `below`.
+    """
+    problems = Problems()
+    assert config.inverse is not None
+    for name, changes in config.inverse.changes.items():
+        _check_form(f"{ROOT}.{name}", name, changes, problems)
+    problems.raise_if_any()
+    found = []
+    for name, changes in config.inverse.changes.items():
+        own = validate(_changed(base, changes or {}), f"{ROOT}.{name}")
+        _check_unknowns(f"{ROOT}.{name}", config, own, problems)
+        found.append(_experiment(name, changes or {}, own))
+    problems.raise_if_any()
+    return tuple(found)
+
+
+def _check_form(path: str, name: Any, changes: Any, problems: Problems) -> None:
+    if not re.fullmatch(NAME, str(name)):
+        problems.say(path, f"{path}: expected a name of letters, digits and _ that begins with a letter")
+    if changes is None:
+        return
+    if not isinstance(changes, Mapping):
+        problems.add(path, changes, f"what differs in it: {', '.join(KEYS)}")
+        return
+    for key in changes:
+        if key not in KEYS:
+            problems.unknown(path, key, KEYS)
+
+
+def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping of one run: keys of a section in the place of the base's, and the inverse problem of this run."""
+    together = {**base}
+    for section in EXPERIMENT_SECTIONS:
+        if section in changes:
+            own, below = changes[section], base[section]
+            merges = isinstance(own, Mapping) and isinstance(below, Mapping)
+            together[section] = {**below, **own} if merges else own
+    inverse = {**base["inverse"], **{key: changes[key] for key in ("observations",) if key in changes}}
+    # Pieces and horizons are those of the whole problem.
+    together["inverse"] = {k: v for k, v in inverse.items() if k not in ("experiments", "shooting", "horizons")}
+    return together
+
+
+def _experiment(name: str, changes: Mapping[str, Any], own: Config) -> ExperimentConfig:
+    assert own.inverse is not None
+    written: dict[str, Any] = {
+        section: {key: own.mapping[section][key] for key in changes[section] or {}}
+        for section in EXPERIMENT_SECTIONS
+        if section in changes
+    }
+    if "observations" in changes:
+        written["observations"] = own.mapping["inverse"]["observations"]
+    sections = {section: getattr(own, section) for section in EXPERIMENT_SECTIONS if section in changes}
+    return ExperimentConfig(name, written, sections, own.inverse.observations)
+
+
+def _check_unknowns(path: str, config: Config, own: Config, problems: Problems) -> None:
+    """Refuse to change in one run what is sought in all of them."""
+    assert config.inverse is not None
+    before, after = ({**parameter_values(c.physics), **c.parameters} for c in (config, own))
+    changed = {name for name in after if before.get(name) != after[name]}
+    for unknown in config.inverse.unknowns:
+        section, name = unknown.section, unknown.name
+        if section in ("physics", "parameters"):
+            differs = {name} & changed
+        elif section in ("initial", "coefficients"):
+            source, other = getattr(config, section).get(name), getattr(own, section).get(name)
+            names = {used for formula in source for used in formula.names} if isinstance(source, tuple) else set()
+            differs = {name} if source != other else names & changed
+        else:
+            terms = [formula for formulas in config.closure.values() for formula in formulas]
+            differs = {used for formula in terms for used in formula.names} & changed
+        if differs:
+            problems.say(
+                f"{path}.{unknown.path}",
+                f"{path} changes {unknown.path} by {', '.join(sorted(differs))}, which is sought: expected what is "
+                "sought to be the same in all experiments; leave it out here, or seek a parameter of its own",
+            )
+
+
+def combined(configs: Sequence[Config], section: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping of several configurations as the experiments of one inverse problem `section`.
+
+    The first is the base; without `observations` in the section each has those of its own.
+    """
+    first, *others = configs
+    base = dict(first.mapping)
+    for number, other in enumerate(others, start=1):
+        for key in SHARED:
+            if other.mapping[key] != base[key]:
+                raise ConfigurationError(
+                    f"{key}={other.mapping[key]!r} of simulation {number} of an inverse problem: expected that of "
+                    f"simulation 0, {base[key]!r}, as both run on one mesh with the same unknowns."
+                )
+    names = [config.experiment_name for config in configs]
+    if len({*names}) < len(names) or not all(re.fullmatch(NAME, name) for name in names):
+        names = [f"run{number}" for number in range(len(configs))]
+    own = {**(base["inverse"] or {}), **section}
+    experiments = {name: _differences(base, config, name) for name, config in zip(names, configs, strict=True)}
+    if "observations" not in section:
+        for name, config in zip(names, configs, strict=True):
+            if config.mapping["inverse"] is not None:
+                experiments[name]["observations"] = config.mapping["inverse"]["observations"]
+    return {**base, "inverse": {**own, "experiments": experiments}}
+
+
+def _differences(base: Mapping[str, Any], config: Config, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for section in EXPERIMENT_SECTIONS:
+        below, own = base[section] or {}, config.mapping[section] or {}
+        lost = [key for key in below if key not in own]
+        if lost:
+            raise ConfigurationError(
+                f"{section}.{lost[0]} is given in the first simulation of an inverse problem and not in {name}: "
+                f"expected it in all or in none; write {section}.{lost[0]}=... there."
+            )
+        changes = {key: value for key, value in own.items() if key not in below or below[key] != value}
+        if changes:
+            found[section] = changes
+    return found
+
+
+def with_experiments(config: Config, base: Mapping[str, Any], validate: Callable) -> Config:
+    """`config` with the experiments of its inverse problem read, if it has any."""
+    if config.inverse is None or not config.inverse.changes:
+        return config
+    experiments = read_experiments(config, base, validate)
+    return dataclasses.replace(config, inverse=dataclasses.replace(config.inverse, experiments=experiments))

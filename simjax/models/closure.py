@@ -1,0 +1,247 @@
+"""Terms that are not known: a module that is learned, or any function of the fields, added to a model's tendency."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
+from simjax.core.model import ExplicitModel, Model, SemiImplicitModel, SemilinearModel
+from simjax.core.varying import match_varying
+from simjax.ops.difference import shift_by
+
+
+class Closure(eqx.Module):
+    """A term of an equation: d(field)/dt = what the model says + module(fields), the same stencil at every cell.
+
+    module: any Equinox module, or function, from padded fields to one tendency for each (one array, or a tuple),
+    called as `module(*fields)`. A field is one component, `(..., n + 2 width, ...)`; the tendency is on the interior,
+    in units of the field per time. fields: names of initial fields of the model, a vector with all of its components
+    in order; none: all of them. width: ghost cells on every side; 0: each cell by itself.
+
+    Parameters of the module are its floating-point arrays. Its own time scale does not enter a Courant limit.
+    """
+
+    module: Callable
+    fields: tuple[str, ...] = eqx.field(static=True, default=())
+    width: int = eqx.field(static=True, default=0)
+
+
+class Closed(eqx.Module):
+    """Parameters of a model, and the arrays of the closure around it."""
+
+    own: Any
+    weights: Any
+
+
+def with_closure(model: Model, params, closure: Closure) -> tuple[Model, Closed]:
+    """The model with the tendency of `closure` added, and its parameters.
+
+    Of a semi-implicit model the closure belongs to the explicit part.
+    """
+    weights, rest = eqx.partition(closure, eqx.is_inexact_array)
+    kinds = {
+        SemilinearModel: SemilinearWithClosure,
+        SemiImplicitModel: SemiImplicitWithClosure,
+        ExplicitModel: ExplicitWithClosure,
+    }
+    for kind, wrapper in kinds.items():
+        if isinstance(model, kind):
+            return wrapper(model.domain, model, rest), Closed(params, weights)
+    raise ConfigurationError(
+        f"modules.closure: expected a model with a tendency to add to; {type(model).__name__} advances in two halves; "
+        "leave the closure out."
+    )
+
+
+class _WithClosure(Model):
+    """A model with a closure: everything but the tendency is the model's own."""
+
+    model: eqx.AbstractVar[Any]
+    rest: eqx.AbstractVar[Closure]
+
+    def added(self, slope, t, state, params):
+        """`slope` and the closure's tendency, as the state has it.
+
+        The model's own map from fields to its state is differentiated in the direction of the fields' tendencies, so
+        they may be primitive variables of conserved ones, or samples of a spectrum.
+        """
+        closure: Closure = eqx.combine(params.weights, self.rest)
+        fields = self._fields(t, state, params)
+        layouts = self.model.component_layouts()
+        names = closure.fields or tuple(fields)
+        for name in names:
+            if name not in fields:
+                raise ConfigurationError(
+                    f"Closure.fields={list(names)}: expected initial fields of {type(self.model).__name__} that its "
+                    f"state tells; write some of {', '.join(fields)}."
+                )
+        read = tuple(u for name in names for u in fields[name])
+        placed = tuple(layout for name in names for layout in layouts[name])
+        found = self.domain.apply(closure.module, read, placed, closure.width, t)
+        tendencies = iter(_as_fields(found, read))
+        direction = {
+            name: tuple(next(tendencies) if name in names else jnp.zeros_like(u) for u in parts)
+            for name, parts in fields.items()
+        }
+        _, added = jax.jvp(lambda fields: self.model.state_from(fields, params.own), (fields,), (direction,))
+        return jax.tree.map(jnp.add, slope, added)
+
+    def _fields(self, t, state, params) -> dict[str, tuple[Array, ...]]:
+        """Components of the fields that have an initial condition, those that are observed where they lie."""
+        observed = self.model.observe(t, state, params.own)
+        offsets = {output.name: output.offset for output in self.model.outputs()}
+        fields = {}
+        for name, layouts in self.model.component_layouts().items():
+            variables = _variables(self.model, name, len(layouts))
+            if all(offsets.get(v) == layout.offset for v, layout in zip(variables, layouts, strict=True)):
+                fields[name] = tuple(observed[variable] for variable in variables)
+        return fields
+
+    def constrain(self, t, dt, state, params):
+        return self.model.constrain(t, dt, state, params.own)
+
+    def perturb(self, step, t, dt, state, params):
+        return self.model.perturb(step, t, dt, state, params.own)
+
+    def unphysical(self, state, params):
+        return self.model.unphysical(state, params.own)
+
+    def stable_dt(self, state, params):
+        return self.model.stable_dt(state, params.own)
+
+    def diagnostics(self, t, state, params):
+        return self.model.diagnostics(t, state, params.own)
+
+    def outputs(self):
+        return self.model.outputs()
+
+    def observe(self, t, state, params):
+        return self.model.observe(t, state, params.own)
+
+    def component_layouts(self):
+        return self.model.component_layouts()
+
+    def state_from(self, fields, params):
+        return self.model.state_from(fields, params.own)
+
+    def partition_specs(self, state, params):
+        states, own = self.model.partition_specs(state, params.own)
+        return states, Closed(own, jax.tree.map(lambda _: jax.sharding.PartitionSpec(), params.weights))
+
+
+class ExplicitWithClosure(_WithClosure, ExplicitModel):
+    """An explicit model with a closure; see `with_closure`."""
+
+    domain: Domain
+    model: ExplicitModel
+    rest: Closure
+
+    def rhs(self, t, state, params):
+        return self.added(self.model.rhs(t, state, params.own), t, state, params)
+
+
+class _SemiImplicitWithClosure(_WithClosure):
+    model: eqx.AbstractVar[Any]
+    rest: eqx.AbstractVar[Closure]
+
+    def rhs(self, t, state, params):
+        return self.added(self.model.rhs(t, state, params.own), t, state, params)
+
+    def explicit_rhs(self, t, state, params):
+        return self.added(self.model.explicit_rhs(t, state, params.own), t, state, params)
+
+    def implicit_rhs(self, t, state, params):
+        return self.model.implicit_rhs(t, state, params.own)
+
+    def implicit_solve(self, t, dt, right, params, prepared):
+        return self.model.implicit_solve(t, dt, right, params.own, prepared)
+
+    def explicit_stable_dt(self, state, params):
+        return self.model.explicit_stable_dt(state, params.own)
+
+    def prepare(self, params):
+        return self.model.prepare(params.own)
+
+
+class SemiImplicitWithClosure(_SemiImplicitWithClosure, SemiImplicitModel):
+    """A semi-implicit model with a closure in its explicit part; see `with_closure`."""
+
+    domain: Domain
+    model: SemiImplicitModel
+    rest: Closure
+
+
+class SemilinearWithClosure(_SemiImplicitWithClosure, SemilinearModel):
+    """A semilinear model with a closure in its nonlinear part; see `with_closure`."""
+
+    domain: Domain
+    model: SemilinearModel
+    rest: Closure
+
+    def linear(self, params):
+        return self.model.linear(params.own)
+
+
+def _variables(model: Model, field: str, count: int) -> tuple[str, ...]:
+    """The variables that hold the components of an initial field later in the run."""
+    components = {o.component: o.name for o in model.outputs() if o.vector == field}
+    if components:
+        return tuple(components[k] for k in range(count))
+    return (field,) if any(o.name == field for o in model.outputs()) else tuple(f"{field}_{k}" for k in range(count))
+
+
+def _as_fields(found, read: Sequence[Array]) -> list[Array]:
+    """What a module returned as one tendency for each field that it was given."""
+    tendencies = list(found) if isinstance(found, (tuple, list)) else [found]
+    shapes = [jnp.shape(u) for u in tendencies]
+    if shapes != [u.shape for u in read]:
+        raise ConfigurationError(
+            f"modules.closure: the module returned {len(shapes)} arrays of shapes {shapes}; expected a tendency for "
+            f"each field that it is given, {len(read)} of shape {read[0].shape}, on the interior: return an array, or "
+            "a tuple of them."
+        )
+    return [match_varying(jnp.asarray(u, like.dtype), like) for u, like in zip(tendencies, read, strict=True)]
+
+
+class LocalNetwork(eqx.Module):
+    """A perceptron of what a cell and its neighbours hold: f(u[i + d]) for all |d| <= width along every axis.
+
+    With `gelu` between its layers. It begins as f = 0: the last layer's weights are zero, the others normal with
+    variance one over the number of inputs (LeCun et al. 1998).
+
+    Args:
+        fields: how many components go in, and how many tendencies come out.
+        ndim: number of spatial axes.
+        hidden: sizes of the layers in between.
+        width: as that of the `Closure` that it is in.
+        key: for the first weights.
+    """
+
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    ndim: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+
+    def __init__(self, fields: int, ndim: int, hidden: Sequence[int], *, width: int = 0, key):
+        self.ndim, self.width = ndim, width
+        sizes = (fields * (2 * width + 1) ** ndim, *hidden, fields)
+        keys = jax.random.split(key, len(hidden))
+        inner = [jax.random.normal(k, (m, n)) / n**0.5 for k, n, m in zip(keys, sizes[:-2], sizes[1:-1], strict=True)]
+        self.weights = (*inner, jnp.zeros((sizes[-1], sizes[-2])))
+        self.biases = tuple(jnp.zeros(m) for m in sizes[1:])
+
+    def __call__(self, *padded: Array) -> tuple[Array, ...]:
+        """One tendency for each padded field, on the interior."""
+        reach = range(-self.width, self.width + 1)
+        places = list(itertools.product(reach, repeat=self.ndim))
+        u = jnp.stack([shift_by(field, place, self.width) for field in padded for place in places])
+        for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            u = jnp.tensordot(weight, u, 1) + bias.reshape(-1, *(1,) * self.ndim)
+            u = jax.nn.gelu(u) if k < len(self.weights) - 1 else u
+        return tuple(u)
