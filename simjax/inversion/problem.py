@@ -39,7 +39,8 @@ class InverseProblem:
 
     The loss is 1/2 |r|^2, where r are the differences between what instruments read in the run and what was measured,
     in standard deviations of the noise, and what the priors add; with noise and priors as they are meant, its minimum
-    is the most probable answer. Where nothing was measured, the configuration's own numbers and fields are the truth
+    is the most probable answer. A snapshot's `target` counts as measured: then it is the best control, and priors are
+    the price of power. Where nothing was measured, the configuration's own numbers and fields are the truth
     of a twin experiment: the instruments are read in that run, and noise is added.
 
     Args:
@@ -77,10 +78,8 @@ class InverseProblem:
         self.transforms = {path: _transform(unknown, config) for path, unknown in self.unknowns.items()}
         self.priors = {path: _prior(u, config) for path, u in self.unknowns.items() if u.prior is not None}
         self._base = self.rollout.start_fields()
-        self.is_twin = all(observation.kind != "sensors" for observation in self.inverse.observations)
-        self.instruments = self._measured(
-            instruments or instruments_of(self.inverse.observations, self.domain.grid, self.rollout.times())
-        )
+        self.is_twin = all(o.kind != "sensors" and o.target is None for o in self.inverse.observations)
+        self.instruments = self._measured(instruments or instruments_of(self.inverse.observations, self.rollout))
         self.latent_specs = {path: self._spec_of(path) for path in self.unknowns}
         self._start = self._started()
 
