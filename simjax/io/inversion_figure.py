@@ -63,7 +63,9 @@ def _number_rows(result: InversionResult) -> list[Row]:
 
 
 def _residual_rows(result: InversionResult) -> list[Row]:
-    rows: list[Row] = [HistogramRow(result.instruments)] if result.instruments else []
+    # How far a target is missed is no noise.
+    noisy = [instrument for instrument in result.instruments if instrument.kind != "target"]
+    rows: list[Row] = [HistogramRow(noisy)] if noisy else []
     if any(instrument.positions is not None for instrument in result.instruments):
         rows.append(SensorRow(result.instruments, result.time_units))
     for instrument in result.instruments:
