@@ -71,11 +71,10 @@ def test_currents_that_unmix_a_dye(tmp_path):
     # (Taylor 1966), is no best control here: filaments are thinner than the spot, and the fluid has inertia.
     before, after = 0.12**2, 0.12**2 + 2 * 2e-4 * 4
     still = (1 + before / after - 4 * before / (before + after)) ** 0.5
-    assert missed(problem.guess()) > 1
+    assert missed(problem.guess()) > 0.9
     assert still < missed(answer.estimate) < missed(problem.truth()) < 2 * still
-    # Power: no current reaches its bound, and together they take at most twice the squares of the stirring.
-    currents = np.array([float(u) for u in answer.estimate.values()])
-    assert np.abs(currents).max() < 0.5 and np.sum(currents**2) < 2 * 2 * 0.3**2
+    # Power, the sum of squares of currents of a second each: its price keeps it near that of the two that stirred.
+    assert sum(float(current) ** 2 for current in answer.estimate.values()) < 1.5 * 2 * 0.25**2
 
 
 def test_multiple_shooting_beats_single_shooting(tmp_path):
