@@ -1,12 +1,13 @@
 """Small problems of the transport family."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
-from simjax.core.boundary import Dirichlet, Inflow, Neumann, Outflow, ScalarSide, SlipWall
+from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
 from simjax.core.grid import Grid
-from simjax.models import burgers, transport
+from simjax.models import burgers, passive_scalar, transport
 from simjax.stepping import Schedule
 
 
@@ -21,6 +22,11 @@ def _stirred(t):
 
 def _emitted(t, x, params):
     return jnp.sin(2 * t + x[0]) + jnp.cos(x[-1])
+
+
+def _lid(t, *x):
+    """The speed of a wall that accelerates and is not the same everywhere."""
+    return (1 + 0.5 * jnp.sin(3 * t)) * jnp.cos(0.4 * x[0])
 
 
 def _initial(model, params):
@@ -38,6 +44,19 @@ def _fields(grid, diffusive=True, source=False):
         return transport.Params(velocity, diffusivity, smooth_field(grid, centers, 9) if source else None)
 
     return params
+
+
+def _pushed(t, x, params):
+    """A body force that depends on time, on a position and on the diffusivity."""
+    return jnp.sin(2 * x[1]) * jnp.cos(t) * (1 + params.diffusivity)
+
+
+def _mixed(model, params):
+    """A smooth velocity that obeys walls and divergence, and a smooth concentration."""
+    grid = model.domain.grid
+    velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
+    start = passive_scalar.State(velocity, smooth_field(grid, model.layout.offset, 5))
+    return jax.jit(model.constrain)(0.0, 0.0, start, params)
 
 
 _line = Grid((48,), (0.0,), (2.0,))
@@ -70,5 +89,14 @@ CASES = (
             domain, [PERIODIC, (_given, SlipWall()), (_warm, Outflow())], "upwind", tolerance=_TIGHT
         ),
         _fields(_box), _initial, "imex_euler", Schedule(0.04, dt=0.02), frames=1, checkpoint="none",
+    ),
+    Case(
+        "passive-scalar-2d-walls", Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0)),
+        lambda domain: passive_scalar.PassiveScalar(
+            domain, [(NoSlipWall(), SlipWall()), (NoSlipWall((_lid, 0.0)), NoSlipWall())], "van_leer",
+            forces=(_pushed, None), source=_emitted,
+        ),
+        lambda: passive_scalar.Params(jnp.asarray(0.05), jnp.asarray(0.1), jnp.asarray(0.03)),
+        _mixed, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
     ),
 )  # fmt: skip

@@ -40,6 +40,7 @@ observations:
   - {box_average: concentration, lower: [[0, 0]], upper: [[0.5, 0.5]], deviation: 0.01, every: 5}
   - {spectrum: concentration, shells: 3, deviation: 0.01, noise: gaussian}
   - {sensors: measured.csv}
+  - {snapshot: concentration, times: [1.0], target: x0*sin(pi*x)*t, deviation: 0.1}
 solver: {name: gauss_newton, iterations: 12, learning_rate: null, tolerance: 1.0e-6, members: 16, starts: 1,
          spread: 0.5, damping: 0.01, cg_iterations: 30}
 shooting: {windows: 5, weight: 10.0}
@@ -75,6 +76,9 @@ READ = InverseConfig(
         ),
         ObservationConfig("spectrum", "concentration", (), 3, None, None, 1, 0.01, None, None),
         ObservationConfig("sensors", None, (), 0, None, None, 1, None, None, None),
+        ObservationConfig(
+            "snapshot", "concentration", (), 0, None, (1.0,), 1, 0.1, None, None, Formula("x0*sin(pi*x)*t")
+        ),
     ),
     solver=SolverConfig("gauss_newton", 12, None, 1e-6, 16, 1, 0.5, 0.01, 30),
     shooting=ShootingConfig(5, 10.0),
@@ -106,9 +110,9 @@ def full(tmp_path):
 
 
 def test_a_full_example(full, tmp_path):
-    *others, sensors = READ.observations
+    *others, sensors, wanted = READ.observations
     sensors = dataclasses.replace(sensors, file=(tmp_path / "measured.csv").resolve())
-    assert full.inverse == dataclasses.replace(READ, observations=(*others, sensors))
+    assert full.inverse == dataclasses.replace(READ, observations=(*others, sensors, wanted))
 
 
 def test_defaults():
@@ -375,6 +379,11 @@ MISTAKES = {
     ),
     "shells": (observed(spectrum="concentration", shells=0), ["observations[0].shells = 0", ">= 1"]),
     "no such file": (posed(observations=[{"sensors": "no.csv"}]), ["observations[0].sensors = 'no.csv': no such file"]),
+    "target of points": (
+        observed(points="concentration", at=[[0.1, 0.2]], target=0),
+        ["observations[0].target: unknown key"],
+    ),
+    "target": (observed(snapshot="concentration", target="depth*sin(x)"), ["observations[0].target", "depth"]),
     "no error": (posed(observations=[{"snapshot": "concentration"}]), ["observations[0].deviation is missing"]),
     "two errors": (observed(snapshot="concentration", fraction=0.1), ["deviation=0.1 and fraction=0.1: expected one"]),
     "error of zero": (observed(snapshot="concentration", deviation=0), ["observations[0].deviation = 0", "> 0"]),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simjax.config import load_config
+from simjax.inversion.problem import InverseProblem
 from simjax.inversion.search import Search
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,27 @@ def test_a_body_from_the_echoes_at_the_surface(tmp_path):
     # that width around a disc of radius 0.1 holds about a third of what is sought, in squares a tenth.
     assert error(answer, "coefficients.speed", background=1.0) < 0.3
     assert answer.residual == pytest.approx(1.0, abs=0.1)
+
+
+def test_currents_that_unmix_a_dye(tmp_path):
+    overrides = [f"output.root={tmp_path}"]
+    problem = InverseProblem(load_config("inverse_unmixing", overrides=overrides))
+    (instrument,) = problem.instruments
+    spot = np.linalg.norm(instrument.measured)
+
+    def missed(physical):
+        return np.linalg.norm(problem.series(physical)[instrument.name][-1] - instrument.measured[-1]) / spot
+
+    answer = searched("inverse_unmixing", tmp_path)
+    # Diffusion cannot be undone. The best there could be is what it leaves of a Gaussian spot in a fluid at rest, whose
+    # variance s = width^2 grows by 2 D t; what a Stokes flow without diffusion does exactly, the stirring in reverse
+    # (Taylor 1966), is no best control here: filaments are thinner than the spot, and the fluid has inertia.
+    before, after = 0.12**2, 0.12**2 + 2 * 2e-4 * 4
+    still = (1 + before / after - 4 * before / (before + after)) ** 0.5
+    assert missed(problem.guess()) > 0.9
+    assert still < missed(answer.estimate) < missed(problem.truth()) < 2 * still
+    # Power, the sum of squares of currents of a second each: its price keeps it near that of the two that stirred.
+    assert sum(float(current) ** 2 for current in answer.estimate.values()) < 1.5 * 2 * 0.25**2
 
 
 def test_multiple_shooting_beats_single_shooting(tmp_path):

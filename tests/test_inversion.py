@@ -102,6 +102,21 @@ def test_the_truth_leaves_nothing_but_noise():
         assert np.abs(r).max() > 0.01, f"{name} carries no noise"
 
 
+def test_a_target_counts_as_measured_and_leaves_no_truth():
+    """The formula at the variable's places and at its times, with the configuration's numbers and without noise."""
+    wanted = {"snapshot": "concentration", "times": [0.2, 0.4], "target": "depth*sin(x)*t", "deviation": 0.1}
+    problem = InverseProblem(config(NUMBERS, [wanted]))
+    (instrument,) = problem.instruments
+    x = (np.arange(16) + 0.5)[:, None] * TWO_PI / 16
+    expected = 1.5 * np.sin(x) * np.array([0.2, 0.4])[:, None, None] * np.ones((1, 1, 16))
+    np.testing.assert_allclose(instrument.measured, expected, rtol=1e-15)
+    assert instrument.standard_deviation() == 0.1 and not problem.is_twin
+    even = InverseProblem(config(NUMBERS, [{"snapshot": "concentration", "target": 0.3, "fraction": 0.1}]))
+    assert np.all(even.instruments[0].measured == 0.3) and even.instruments[0].standard_deviation() == pytest.approx(
+        0.03
+    )
+
+
 def test_pieces_that_join_are_the_run_itself():
     """Pieces started from the run's own fields read what one run reads, and leave nothing at the joints."""
     noiseless = [{**SENSORS, "deviation": 1e-9}]

@@ -12,7 +12,7 @@ from PIL import Image
 from simjax.core.errors import InputOutputError
 from simjax.core.grid import CENTER, FACE, Grid
 from simjax.io.initial import read_field
-from simjax.io.inversion_figure import write_pictures
+from simjax.io.inversion_figure import _residual_rows, write_pictures
 from simjax.io.inversion_output import (
     FieldResult,
     InstrumentResult,
@@ -72,7 +72,7 @@ def instruments(grid: Grid, variable: str, offset) -> tuple[InstrumentResult, ..
         ),
         InstrumentResult(
             f"1_{variable}", "snapshot", variable, "s-1", np.array([1.0, 2.0]), seen, 0.3 * whole, whole,
-            deviation=np.full(grid.shape, 0.1),
+            deviation=np.full(grid.shape, 0.1), offset=offset,
         ),
     )  # fmt: skip
 
@@ -235,6 +235,22 @@ def test_every_result_is_drawn_and_told_without_a_warning(name, tmp_path):
     assert text.count("data:image/") == len(drawn)
     assert page.stat().st_size < 3_000_000
     assert {path.name for path in tmp_path.iterdir()} == {"inversion.h5", "report.html"} | names
+
+
+@pytest.mark.parametrize("kind, reference", [("snapshot", "measured"), ("target", "target")])
+def test_the_last_snapshot_is_drawn_beside_what_was_measured_or_wanted(kind, reference):
+    _, snapshot = instruments(GRIDS[3], "vorticity", (CENTER,) * 3)
+    result = found(3, instruments=(dataclasses.replace(snapshot, kind=kind),))
+    *others, together, alone = _residual_rows(result)
+    # The normal distribution is that of noise.
+    assert len(others) == (kind != "target")
+    assert together.heading == "Vorticity (at t = 2 s) at z = 0.55 m"
+    middle = GRIDS[3].shape[2] // 2
+    shown = {panel.title.partition(",")[0]: panel.values for panel in together.panels}
+    assert list(shown) == [reference, "guess", "estimate"]
+    np.testing.assert_array_equal(shown[reference], snapshot.measured[-1][..., middle].T)
+    (error,) = alone.rows[0].panels if hasattr(alone, "rows") else alone.panels
+    assert error.title == f"estimate − {reference}"
 
 
 def test_the_page_tells_what_was_found(tmp_path):

@@ -1,4 +1,4 @@
-"""A scalar in a uniform velocity, and incompressible flow, from a configuration."""
+"""A scalar in a uniform velocity, incompressible flow, and a scalar in that, from a configuration."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,8 @@ from simjax.builders.formulas import Values, forces_of
 from simjax.config import Config
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES
-from simjax.models import advection_diffusion, incompressible
+from simjax.formula import Formula
+from simjax.models import advection_diffusion, incompressible, passive_scalar
 
 
 def _advection_diffusion(config: Config, domain: Domain, sides, values: Values, coefficients):
@@ -23,4 +24,18 @@ def _incompressible(config: Config, domain: Domain, sides, values: Values, coeff
     return incompressible.Incompressible(domain, sides, forces), params
 
 
-BUILDERS: dict[str, Callable] = {"advection_diffusion": _advection_diffusion, "incompressible": _incompressible}
+def _passive_scalar(config: Config, domain: Domain, sides, values: Values, coefficients):
+    (source,) = forces_of(config.forcing.get("concentration", (Formula(0.0),)), values)
+    model = passive_scalar.PassiveScalar(
+        domain, sides, config.physics.scheme,
+        forces=forces_of(config.forcing.get("velocity", ()), values) or None,
+        source=source,
+    )  # fmt: skip
+    return model, passive_scalar.Params(values["viscosity"], values["drag"], values["diffusivity"])
+
+
+BUILDERS: dict[str, Callable] = {
+    "advection_diffusion": _advection_diffusion,
+    "incompressible": _incompressible,
+    "passive_scalar": _passive_scalar,
+}

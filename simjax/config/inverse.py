@@ -118,12 +118,12 @@ class UnknownConfig:
 
 @dataclass(frozen=True)
 class ObservationConfig:
-    """What was measured of one variable, or a file of sensors.
+    """What was measured of one variable, a file of sensors, or what a variable is wanted to be.
 
     kind: a key of PLACES. numbers: for each key of its places the points as tuples of coordinates. times: when it is
     measured; None: at the end of each `every`-th frame. deviation: of the measurement errors in the variable's units;
     fraction: of the measured values' root mean square, in place of it. noise: ("student", degrees), ("huber",
-    threshold) or None for Gaussian errors.
+    threshold) or None for Gaussian errors. target: of a snapshot, the field that is wanted, in place of a measured one.
     """
 
     kind: str
@@ -136,6 +136,7 @@ class ObservationConfig:
     deviation: float | None
     fraction: float | None
     noise: tuple[str, float] | None
+    target: Formula | None = None
 
     def as_written(self) -> dict[str, Any]:
         """What was written to get this, without what was left out."""
@@ -143,6 +144,8 @@ class ObservationConfig:
         written |= dict(zip(PLACES[self.kind], self.numbers, strict=True))
         if self.kind == "spectrum":
             written["shells"] = self.shells
+        if self.target is not None:
+            written["target"] = self.target
         written |= {"every": self.every} if self.times is None else {"times": self.times}
         errors = {"deviation": self.deviation, "fraction": self.fraction}
         written |= {key: size for key, size in errors.items() if size is not None}

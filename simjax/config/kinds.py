@@ -170,6 +170,16 @@ class Integer:
 
 
 @dataclass(frozen=True)
+class Unread:
+    """A value kept as it is: how it is read depends on other keys."""
+
+    allowed: str
+
+    def read(self, path: str, value: Any, problems: Problems) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
 class Flag:
     """A truth value."""
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.inverse import PLACES, ObservationConfig
-from simjax.config.kinds import Choice, Integer, Kind, ListOf, OneOf, Real, Text
+from simjax.config.kinds import Choice, Integer, Kind, ListOf, OneOf, Real, Text, Unread
 from simjax.config.problems import Problems, closest, join
 from simjax.config.schema import AxisBoundary, GridConfig, TimeConfig
-from simjax.config.sections import Surroundings, find_input
+from simjax.config.sections import Surroundings, find_input, read_formula
 
 MOST_PLACES = 100_000
 
@@ -43,6 +43,7 @@ def read_observation(
     _check_times(where, keys, found["time"], problems)
     places = tuple(keys[place] for place in PLACES[kind])
     _check_places(where, kind, places, found["grid"], around)
+    target = None if keys.get("target") is None else read_formula(f"{where}.target", keys["target"], around)
     if kind == "spectrum":
         _check_periodic(where, found["boundaries"], around)
     file = _find_sensors(where, keys[kind], around) if kind == "sensors" else None
@@ -51,7 +52,7 @@ def read_observation(
     noise = None if keys["noise"] in (None, ("gaussian", None)) else keys["noise"]
     return ObservationConfig(
         kind, None if file else keys[kind], places, keys.get("shells", 0), file, keys["times"],
-        keys["every"] or 1, keys["deviation"], keys["fraction"], noise,
+        keys["every"] or 1, keys["deviation"], keys["fraction"], noise, target,
     )  # fmt: skip
 
 
@@ -63,14 +64,15 @@ def _read_keys(where: str, kind: str, value: Mapping[str, Any], around: Surround
     own |= {place: ListOf(point, 1, MOST_PLACES, noun="points") for place in PLACES[kind]}
     if kind == "spectrum":
         own["shells"] = Integer(1)
-    kinds = {**own, **COMMON}
+    optional = {**COMMON, "target": Unread("a number or a formula")} if kind == "snapshot" else COMMON
+    kinds = {**own, **optional}
     meant = {around.problems.unknown(where, key, kinds) for key in value if key not in kinds}
     for key in own:
         if key not in value and key not in meant:
             path = join(where, key)
             around.problems.say(path, f"{path} is missing: expected {own[key].allowed}")
     read = {key: kinds[key].read(join(where, key), value[key], around.problems) for key in kinds if key in value}
-    return {**dict.fromkeys(COMMON), **read}
+    return {**dict.fromkeys(optional), **read}
 
 
 def _check_errors(where: str, kind: str, keys: Mapping[str, Any], problems: Problems) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simjax.config.inverse import PRIORS, NetworkConfig, UnknownConfig
-from simjax.config.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, entry, read_section
+from simjax.config.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, Unread, entry, read_section
 from simjax.config.model_schema import AXES
 from simjax.config.models import parameter_values
 from simjax.config.problems import Problems
@@ -21,16 +21,6 @@ SECTIONS = ("physics", "parameters", *FIELDS, "modules")
 OF_FIELDS_ONLY = ("smooth", "symmetric")
 NOT_OF_MODULES = ("guess", "positive", "bounds")
 ROOT = "inverse.unknowns"
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A value kept as it is: how it is read depends on what is sought."""
-
-    allowed: str
-
-    def read(self, path: str, value: Any, problems: Problems) -> Any:
-        return value
 
 
 @dataclass(frozen=True)

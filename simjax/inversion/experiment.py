@@ -51,12 +51,11 @@ class Experiment:
         self.instruments = [i for i in instruments if i.experiment == self.name]
 
     def _described_instruments(self, inverse: InverseConfig, described: ExperimentConfig | None) -> list[Instrument]:
-        grid, times = self.rollout.grid, self.rollout.times()
         if described is None:
-            return instruments_of(inverse.observations, grid, times)
+            return instruments_of(inverse.observations, self.rollout)
         own = "observations" in described.written
         section = f"inverse.experiments.{self.name}.observations" if own else "inverse.observations"
-        return instruments_of(described.observations, grid, times, section=section, experiment=self.name)
+        return instruments_of(described.observations, self.rollout, section=section, experiment=self.name)
 
     # ------------------------------------------------------------------ the run
 

@@ -12,10 +12,11 @@ from jax import Array
 
 from simjax.config.inverse import ObservationConfig
 from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.core.grid import AXES, Grid
 from simjax.inverse.noise import GaussianNoise, HuberNoise, Noise, StudentNoise
 from simjax.inverse.operators import BoxAverage, LineOfSight, Operator, Points, Snapshot, Spectrum
 from simjax.inverse.sensors import read_sensors
+from simjax.rollout import Rollout
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,9 @@ class Instrument:
     """An operator read at `times` `(m,)`: between frames `below` and the next one, `fraction` of the way.
 
     measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
-    experiment has made them. deviation: standard deviations that came with the measurements, else None. experiment:
-    the name of the run that it is read in, where there are several; its own begins with it.
+    experiment has made them. What is wanted counts as measured. deviation: standard deviations that came with the
+    measurements, else None. experiment: the name of the run that it is read in, where there are several; its own begins
+    with it.
     """
 
     name: str
@@ -92,25 +94,38 @@ def _root_mean_square(values: np.ndarray, present: np.ndarray | None) -> float:
 
 
 def instruments_of(
-    observations: tuple[ObservationConfig, ...], grid: Grid, times: np.ndarray,
+    observations: tuple[ObservationConfig, ...], rollout: Rollout,
     *, section: str = "inverse.observations", experiment: str = "",
 ) -> list[Instrument]:  # fmt: skip
-    """The instruments of a configuration for a run with frames at `times`; a CSV file is one for each variable.
+    """The instruments of a configuration for its run; a CSV file is one for each variable.
 
     section: where the observations are written; experiment: the name of the run, where there are several.
 
     Raises ConfigurationError for an instrument outside of the grid or of the run.
     """
     found: list[Instrument] = []
+    grid, times = rollout.grid, rollout.times()
     for number, source in enumerate(observations):
         path, before = f"{section}[{number}]", f"{experiment}_{number}" if experiment else f"{number}"
         if source.kind == "sensors":
             added = _sensors(source, path, before, grid, times)
         else:
             at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
-            added = [_placed(path, f"{before}_{source.variable}", _operator(source), source, at, times, grid)]
+            wanted = {} if source.target is None else {"measured": _target(source, at, rollout)}
+            name = f"{before}_{source.variable}"
+            added = [_placed(path, name, _operator(source), source, at, times, grid, **wanted)]
         found += [dataclasses.replace(instrument, experiment=experiment) for instrument in added]
     return found
+
+
+def _target(source: ObservationConfig, times: np.ndarray, rollout: Rollout) -> np.ndarray:
+    """The field that is wanted at `times`, `(m, *grid.shape)`, with the configuration's own numbers."""
+    assert source.target is not None
+    grid = rollout.grid
+    offset = next(output.offset for output in rollout.model.outputs() if output.name == source.variable)
+    axes = np.meshgrid(*(grid.coordinates(axis, offset[axis]) for axis in range(grid.ndim)), indexing="ij")
+    known = {**rollout.start_values(), **dict(zip(AXES, axes, strict=False))}
+    return np.stack([np.broadcast_to(source.target({**known, "t": t}), grid.shape) for t in times])
 
 
 def _operator(source: ObservationConfig) -> Operator:

@@ -38,7 +38,8 @@ class InverseProblem:
 
     The loss is 1/2 |r|^2, where r are the differences between what instruments read in the run and what was measured,
     in standard deviations of the noise, and what the priors add; with noise and priors as they are meant, its minimum
-    is the most probable answer. Of several experiments all residuals are in r, those of priors once. Where nothing was
+    is the most probable answer. Of several experiments all residuals are in r, those of priors once. A snapshot's
+    `target` counts as measured: then it is the best control, and priors are the price of power. Where nothing was
     measured, the configuration's own numbers and fields are the truth of a twin experiment: the instruments are read
     in that run, and noise is added.
 
@@ -84,7 +85,7 @@ class InverseProblem:
         first = self.experiments[0]
         self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
-        self.is_twin = all(i.source.kind != "sensors" for i in self.instruments)
+        self.is_twin = all(i.source.kind != "sensors" and i.source.target is None for i in self.instruments)
         self.modules = Modules(config, modules or {}, true_modules or {})
         self._measure()
         self.latent_specs = {path: self._spec_of(path) for path in self.unknowns}

@@ -173,7 +173,7 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
     positions = getattr(instrument.operator, "positions", None)
     return InstrumentResult(
         name=instrument.name,
-        kind=instrument.source.kind,
+        kind=instrument.source.kind if instrument.source.target is None else "target",
         variable=output.name,
         units=output.units,
         times=instrument.times,
@@ -184,4 +184,5 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
         deviation=instrument.standard_deviation(),
         experiment=instrument.experiment,
         positions=None if positions is None else np.asarray(positions),
+        offset=output.offset if instrument.source.kind == "snapshot" else None,
     )

@@ -16,7 +16,14 @@ from simjax.io.animation import write_animation
 from simjax.io.figure import COLUMN_GAP, Row, draw_row, write_rows
 from simjax.io.figure_rows import BAR_ROOM, FULL_WIDTH, PANEL_GAP, Panel, PanelRow
 from simjax.io.grid_layout import Variable, space_coordinates
-from simjax.io.inversion_output import FieldResult, InversionResult, field_variables, on_grid, relative_norm
+from simjax.io.inversion_output import (
+    FieldResult,
+    InstrumentResult,
+    InversionResult,
+    field_variables,
+    on_grid,
+    relative_norm,
+)
 from simjax.io.inversion_rows import ConvergenceRow, CurveRow, HistogramRow, NumberRow, ProfileRow, SensorRow
 from simjax.io.labels import title_case
 from simjax.io.scene import Scalar
@@ -60,10 +67,24 @@ def _curve_rows(result: InversionResult) -> list[Row]:
 
 
 def _residual_rows(result: InversionResult) -> list[Row]:
-    rows: list[Row] = [HistogramRow(result.instruments)] if result.instruments else []
+    # How far a target is missed is no noise.
+    noisy = [instrument for instrument in result.instruments if instrument.kind != "target"]
+    rows: list[Row] = [HistogramRow(noisy)] if noisy else []
     if any(instrument.positions is not None for instrument in result.instruments):
         rows.append(SensorRow(result.instruments, result.time_units))
+    for instrument in result.instruments:
+        if instrument.offset is not None and result.grid.ndim > 1:
+            rows += _snapshot_rows(result, instrument, instrument.offset)
     return rows
+
+
+def _snapshot_rows(result: InversionResult, instrument: InstrumentResult, offset: tuple[float, ...]) -> list[Row]:
+    """The last of an instrument's snapshots, drawn as a field whose truth is what was measured, or wanted."""
+    last = (values[-1] for values in (instrument.at_guess, instrument.at_estimate, instrument.measured))
+    where = f"at t = {instrument.times[-1]:g} {result.time_units}"
+    seen = FieldResult(where, instrument.units, (instrument.variable,), (offset,), *((values,) for values in last))
+    reference = "target" if instrument.kind == "target" else "measured"
+    return _plane_rows(seen, 0, _scalar(result, seen, 0), np.zeros((0, result.grid.ndim)), reference)
 
 
 def _field_rows(result: InversionResult) -> list[Row]:
@@ -71,9 +92,8 @@ def _field_rows(result: InversionResult) -> list[Row]:
     sensors = np.concatenate([np.zeros((0, result.grid.ndim)), *places])
     rows: list[Row] = []
     for sought in result.fields:
-        dataset = _dataset(result.grid, sought, field_variables(sought), result.length_units)
-        for component, name in enumerate(sought.names):
-            scalar = Scalar(dataset, name, (name,), title_case(name), sought.units)
+        for component in range(len(sought.names)):
+            scalar = _scalar(result, sought, component)
             if result.grid.ndim == 1:
                 rows.append(ProfileRow(sought, component, scalar, sensors))
             else:
@@ -81,14 +101,24 @@ def _field_rows(result: InversionResult) -> list[Row]:
     return rows
 
 
-def _plane_rows(sought: FieldResult, component: int, scalar: Scalar, sensors: np.ndarray) -> list[Row]:
-    """Truth, guess and estimate on one scale; the error of the estimate, and its deviation, on their own."""
+def _scalar(result: InversionResult, sought: FieldResult, component: int) -> Scalar:
+    dataset = _dataset(result.grid, sought, field_variables(sought), result.length_units)
+    name = sought.names[component]
+    return Scalar(dataset, name, (name,), title_case(name), sought.units)
+
+
+def _plane_rows(
+    sought: FieldResult, component: int, scalar: Scalar, sensors: np.ndarray, reference: str = "truth"
+) -> list[Row]:
+    """Truth (or what else it is called), guess and estimate on one scale; the error of the estimate, and its deviation,
+    on their own.
+    """
     cut, place = scalar.mid_plane("z")
     parts = {name: values[component] for name, values in sought.versions.items()}
 
     def panel(values: np.ndarray, title: str) -> Panel:
         plane = values[..., cut["z"]] if cut else values
-        return Panel(scalar, plane.T, title, "x", "y", sensors[:, :2])
+        return Panel(scalar, plane.T, title.replace("truth", reference), "x", "y", sensors[:, :2])
 
     truth = parts.get("truth")
     shown = [panel(parts[name], _panel_title(name, parts[name], truth)) for name in ("truth", "guess", "estimate")

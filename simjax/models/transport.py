@@ -36,6 +36,19 @@ class State(eqx.Module):
     concentration: Array
 
 
+def statistics(domain: Domain, c: Array) -> dict[str, Array]:
+    """Total (integral over the domain), mean, variance, minimum and maximum of a concentration."""
+    total = domain.sum(c)
+    mean = total / domain.grid.cells
+    return {
+        "total_concentration": total * domain.grid.cell_volume,
+        "mean_concentration": mean,
+        "variance_concentration": domain.mean((c - mean) ** 2),
+        "minimum_concentration": domain.min(c),
+        "maximum_concentration": domain.max(c),
+    }
+
+
 class Extrapolated(Boundary):
     """Ghosts on the line through the last two stored values: for a velocity through an open side."""
 
@@ -100,17 +113,8 @@ class ConservedScalar(SemiImplicitModel):
         return State(solved.solution)
 
     def diagnostics(self, t, state, params):
-        """Total (integral over the domain), mean, variance, minimum and maximum of the concentration."""
-        c, domain = state.concentration, self.domain
-        total = domain.sum(c)
-        mean = total / domain.grid.cells
-        return {
-            "total_concentration": total * domain.grid.cell_volume,
-            "mean_concentration": mean,
-            "variance_concentration": domain.mean((c - mean) ** 2),
-            "minimum_concentration": domain.min(c),
-            "maximum_concentration": domain.max(c),
-        }
+        """Those of `statistics`."""
+        return statistics(self.domain, state.concentration)
 
     def component_layouts(self):
         return {"concentration": (self.layout,)}

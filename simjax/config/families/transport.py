@@ -12,6 +12,7 @@ from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
 UPWIND = ("van_leer", "minmod", "mc", "upwind", "weno5")
+SCHEMES = (*UPWIND, "central", "central4")
 INTEGRATORS = ("ssprk3", "ssprk2", "kutta3", "williamson3", "rk4", "heun", "midpoint", "euler", *IMEX)
 """Diffusion is explicit with the first ones and implicit with the IMEX schemes."""
 
@@ -22,7 +23,7 @@ _DIGITS = entry(Integer(3, 13), 8, about="digits to which an implicit solve is c
 class TransportPhysics:
     """dc/dt = -div(g u c) + div(kappa grad c) + s, with u, kappa and s among the coefficients."""
 
-    scheme: str = entry(Choice((*UPWIND, "central", "central4")), "van_leer", about="advective flux")
+    scheme: str = entry(Choice(SCHEMES), "van_leer", about="advective flux")
     velocity_factor: str | None = entry(
         Text(optional=True, described="a formula of t and parameters", longest=200),
         None,
