@@ -21,9 +21,9 @@ import spectral
 from cases import FORCE, VISCOSITY, WAVENUMBER, kolmogorov_box, solenoidal_velocity
 from measure import environment, rounded
 
-PLANS = ("none", "every_step", "two_level", "binomial_19")
+PLANS, PEER_PLANS = ("none", "auto", "two_level", "binomial_19"), ("none", "every_step")
 # Of the default plan, and of many steps from fewer than twenty states.
-SOUGHT, SOUGHT_LONG, LONG_PLAN = 4.0, 7.0, "binomial_19"
+SOUGHT, SOUGHT_LONG, DEFAULT_PLAN, LONG_PLAN = 4.0, 7.0, "auto", "binomial_19"
 # Of compiling a thousand times as many steps.
 SOUGHT_COMPILE = 1.2
 # PhiFlow's index of pairs of cells, of 32 bits, overflows on periodic grids beyond 215 x 215 (PhiML issue 15).
@@ -49,9 +49,9 @@ class Row(NamedTuple):
 
     def sought(self) -> float | None:
         """What the gradient may cost, in forward runs."""
-        if self.package != "simjax" or self.plan not in ("two_level", LONG_PLAN):
+        if self.package != "simjax" or self.plan not in (DEFAULT_PLAN, LONG_PLAN):
             return None
-        return SOUGHT if self.plan == "two_level" else SOUGHT_LONG
+        return SOUGHT if self.plan == DEFAULT_PLAN else SOUGHT_LONG
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -118,8 +118,8 @@ def table_of(packages: Collection[str], shape: tuple[int, int], steps: int, long
     for problem, peers in (("finite_volume", ("jax_cfd",)), ("spectral", ("jax_cfd", "exponax"))):
         rows += [Row("simjax", problem, plan, steps, shape, repeats) for plan in PLANS]
         # Long enough to be timed once.
-        rows.append(Row("simjax", problem, LONG_PLAN, long_steps, shape, 1))
-        rows += [Row(package, problem, plan, steps, shape, repeats) for package in peers for plan in PLANS[:2]]
+        rows += [Row("simjax", problem, plan, long_steps, shape, 1) for plan in (DEFAULT_PLAN, LONG_PLAN)]
+        rows += [Row(package, problem, plan, steps, shape, repeats) for package in peers for plan in PEER_PLANS]
     rows += [
         # Without checkpoints it takes 20 GB.
         Row("jax_cfd_van_leer", "finite_volume", "every_step", steps, shape, repeats),

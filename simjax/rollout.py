@@ -58,7 +58,7 @@ class Rollout:
 
     def __init__(
         self, config: Config, *, sizes: Mapping[str, int] | None = None, given: Sequence[str] = (),
-        checkpoint: Checkpoint = "two_level",
+        checkpoint: Checkpoint = "auto",
     ):  # fmt: skip
         if config.ensemble.size > 1 or config.ensemble.vary:
             raise ConfigurationError("ensemble: expected one member, as a gradient is that of one run; leave it out.")

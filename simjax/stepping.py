@@ -269,7 +269,7 @@ def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoin
 def simulate(
     model: Model, integrator: Integrator, params, state, schedule: Schedule,
     *, frames: int, clock: Clock | None = None, observe: Callable | None = None,
-    checkpoint: Checkpoint = "two_level",
+    checkpoint: Checkpoint = "auto",
 ) -> Trajectory:  # fmt: skip
     """Advance `frames` frames of `schedule` from `state`, observing at the end of each.
 
@@ -280,13 +280,14 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
-        checkpoint: what reverse mode keeps. "two_level": about the square root of the steps of a frame, and one
-            state per frame, each step recomputed from its beginning; "every_step": each step's beginning;
-            "none": every intermediate value; `Binomial(states)`: that many states, for the fewest steps computed
-            again; `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state
-            and the last, between which the run is taken back step by step, for leapfrog with steps of fixed length in
-            models that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`,
-            `Budget` and "reverse" there is no forward mode alone. It changes nothing in a forward run.
+        checkpoint: what reverse mode keeps. "auto": "every_step" if that takes at most 1 GiB on a device, for each
+            member, else "two_level"; "every_step": each step's beginning, from which it is computed again;
+            "two_level": about the square root of these in a frame, and one state per frame; "none": every
+            intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again;
+            `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state and the last, between which
+            the run is taken back step by step, for leapfrog with steps of fixed length in models that lose nothing;
+            rounding grows on the way back as it does on the way there. With `Binomial`, `Budget` and "reverse" there is
+            no forward mode alone. It changes nothing in a forward run.
             `adjoint.plan.plan` tells memory and cost beforehand.
 
     Returns:

@@ -238,7 +238,7 @@ def test_a_budget_takes_the_cheapest_plan_that_fits(states, policy, caplog):
         (Budget(99), 1, "at least 1 states of 100 bytes; use Budget(bytes=100)"),
         (Budget(199), 2, "use Budget(bytes=200)"),
         (Binomial(1), 2, "needs at least 2 stored states"),
-        ("sqrt", 1, "expected 'none', 'every_step', 'two_level', 'reverse', Binomial(states=...)"),
+        ("sqrt", 1, "expected 'auto', 'none', 'every_step', 'two_level', 'reverse', Binomial(states=...)"),
     ],
     ids=str,
 )

@@ -11,6 +11,8 @@ from simjax.core.errors import ConfigurationError
 LOG = logging.getLogger("simjax")
 # Of a step and its transpose, in steps: reading what was stored, its inputs' gradients and those of the parameters.
 PULL_BACK = 2
+# "auto" keeps every step as long as that takes no more than this, per device (of each member, in an ensemble).
+AUTO_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def _place(host: bool) -> str:
 
 
 Policy = Literal["none", "every_step", "two_level"]
-Checkpoint = Policy | Literal["reverse"] | Binomial | Budget
+Checkpoint = Policy | Literal["auto", "reverse"] | Binomial | Budget
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -
         return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host)
     if isinstance(checkpoint, Budget):
         return _cheapest(checkpoint, frames, steps, state_bytes)
+    if checkpoint == "auto":
+        checkpoint = "every_step" if total * state_bytes <= AUTO_BYTES else "two_level"
     if checkpoint == "two_level":
         inner = group_size(steps)
         between = frames if frames > 1 else 0
@@ -115,8 +119,8 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -
     if checkpoint in ("none", "every_step"):
         return Plan(checkpoint, frames, steps, 0, total, 0, state_bytes)
     raise ConfigurationError(
-        f"checkpoint={checkpoint!r}: expected 'none', 'every_step', 'two_level', 'reverse', Binomial(states=...) or "
-        "Budget(bytes=...)."
+        f"checkpoint={checkpoint!r}: expected 'auto', 'none', 'every_step', 'two_level', 'reverse', "
+        "Binomial(states=...) or Budget(bytes=...)."
     )
 
 

@@ -197,10 +197,9 @@ class InverseConfig:
     """The section `inverse`.
 
     horizons: the ends of the runs that are fitted in turn, in s; none: all of the run at once. checkpoint: what
-    reverse mode keeps, ("none", 0), ("every_step", 0), ("two_level", 0), ("reverse", 0), ("binomial", states) or
-    ("budget", bytes).
-    samples: how many fields are drawn from the posterior. changes: what each of several runs changes, by its name, as
-    it was written; experiments: the same, read; none: the configuration itself is the one run.
+    reverse mode keeps, a plan's name and 0, ("binomial", states) or ("budget", bytes). samples: how
+    many fields are drawn from the posterior. changes: what each of several runs changes, by its name, as it was
+    written; experiments: the same, read; none: the configuration itself is the one run.
     """
 
     unknowns: tuple[UnknownConfig, ...]

@@ -37,8 +37,11 @@ class SharedKeys:
         ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"), None, units="s"
     )
     checkpoint: tuple[str, float | None] = entry(
-        OneOf({"binomial": Integer(1), "budget": Real(low=1.0)}, words=("none", "every_step", "two_level", "reverse")),
-        ("two_level", None),
+        OneOf(
+            {"binomial": Integer(1), "budget": Real(low=1.0)},
+            words=("auto", "none", "every_step", "two_level", "reverse"),
+        ),
+        ("auto", None),
         about="what reverse mode keeps: states, or bytes",
     )
     uncertainty: UncertaintyKeys = entry(Nested(UncertaintyKeys), UncertaintyKeys())
@@ -104,8 +107,8 @@ def _misfits(
         written = word if size is None else f"{{{word}: {size:g}}}"
         yield (
             path,
-            f"{path} = {written}: expected none, every_step or two_level with gauss_newton, which also differentiates "
-            "forwards",
+            f"{path} = {written}: expected auto, none, every_step or two_level with gauss_newton, which also "
+            "differentiates forwards",
         )
     shooting = own["shooting"]
     if own["experiments"] and shooting is not None and shooting.windows > 1:
