@@ -37,6 +37,7 @@ _BAR_GAP, _BAR, BAR_ROOM = 0.16, 0.14, 1.05
 FULL_WIDTH = INNER + BAR_ROOM
 PANEL_GAP, _PANEL_HEIGHT = 0.36, 3.2
 _CURVE_HEIGHT, _CURVE_GAP = 1.7, 0.72
+LABELLED_GAP = 1.05  # between curves whose vertical axes have titles
 _MOST_PIXELS, _MOST_LINES = 700, 256
 
 
@@ -248,12 +249,13 @@ class ScatterRow:
 
 
 def side_by_side(
-    sheet: Sheet, left: float, top: float, count: int, *, height: float = _CURVE_HEIGHT, columns: int = 3
-) -> list[Axes]:
+    sheet: Sheet, left: float, top: float, count: int, *, height: float = _CURVE_HEIGHT, columns: int = 3,
+    gap: float = _CURVE_GAP,
+) -> list[Axes]:  # fmt: skip
     """`count` axes beside one another, as wide as if there were at least so many columns."""
     columns = max(columns, count)
-    width = (INNER - (columns - 1) * _CURVE_GAP) / columns
-    return [sheet.axes(left + i * (width + _CURVE_GAP), top, width, height) for i in range(count)]
+    width = (INNER - (columns - 1) * gap) / columns
+    return [sheet.axes(left + i * (width + gap), top, width, height) for i in range(count)]
 
 
 def _name_curve(axes: Axes, label: str) -> None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from simjax.io import scene
-from simjax.io.figure_rows import FULL_WIDTH, gaps, say_empty, side_by_side
+from simjax.io.figure_rows import FULL_WIDTH, LABELLED_GAP, gaps, say_empty, side_by_side
 from simjax.io.inversion_output import (
     Curve,
     FieldResult,
@@ -168,9 +168,8 @@ class CurveRow:
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         curve = self.curve
-        first, *second = side_by_side(
-            sheet, left, top, 1 if curve.truth is None else 2, height=self.height, columns=1
-        )  # fmt: skip
+        count = 1 if curve.truth is None else 2
+        first, *second = side_by_side(sheet, left, top, count, height=self.height, columns=1, gap=LABELLED_GAP)
         if curve.truth is not None:
             first.plot(curve.values, curve.truth, color=INK, linewidth=2.2, label="truth")
         first.plot(curve.values, gaps(curve.guess), color=MUTED, linewidth=1.2, linestyle="--", label="guess")
@@ -208,7 +207,7 @@ class ProfileRow:
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         truth, estimate = self.values.get("truth"), self.values["estimate"]
         count = 1 if truth is None else 2
-        first, *second = side_by_side(sheet, left, top, count, height=self.height, columns=1)
+        first, *second = side_by_side(sheet, left, top, count, height=self.height, columns=1, gap=LABELLED_GAP)
         if truth is not None:
             self._line(first, truth, color=INK, linewidth=2.2, label="truth")
         self._line(first, self.values["guess"], color=MUTED, linewidth=1.2, linestyle="--", label="guess")
