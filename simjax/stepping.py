@@ -280,7 +280,7 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
-        checkpoint: what reverse mode keeps. "auto": "every_step" if that takes at most 1 GiB on a device, for each
+        checkpoint: what reverse mode keeps. "auto": "every_step" if that takes at most 2 GiB on a device, for each
             member, else "two_level"; "every_step": each step's beginning, from which it is computed again;
             "two_level": about the square root of these in a frame, and one state per frame; "none": every
             intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again;

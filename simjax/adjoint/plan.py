@@ -12,7 +12,7 @@ LOG = logging.getLogger("simjax")
 # Of a step and its transpose, in steps: reading what was stored, its inputs' gradients and those of the parameters.
 PULL_BACK = 2
 # "auto" keeps every step as long as that takes no more than this, per device (of each member, in an ensemble).
-AUTO_BYTES = 2**30
+AUTO_BYTES = 2**31
 
 
 @dataclass(frozen=True)
