@@ -104,7 +104,9 @@ def test_two_rarefactions_stay_positive(scheme, share):
     assert float(jnp.abs(pressure - exact[2]).mean()) < share * 0.004
 
 
-@pytest.mark.parametrize("ndim, axis", [(2, 0), (2, 1), (3, 2)])
+@pytest.mark.parametrize(
+    "ndim, axis", [pytest.param(2, 0, marks=pytest.mark.slow), (2, 1), pytest.param(3, 2, marks=pytest.mark.slow)]
+)
 def test_tubes_along_every_axis_are_the_same(ndim, axis):
     line = gas((32,), [OPEN])
     wanted = run(line, tube(line, SOD), 0.05, dt=0.0025, integrator="euler")
@@ -221,7 +223,9 @@ def wave_order(scheme, kind, ndim, sizes):
     return np.log2(errors[0] / errors[1])
 
 
-@pytest.mark.parametrize("flux, variables", [("rusanov", "primitive"), ("hllc", "characteristic")])
+@pytest.mark.parametrize(
+    "flux, variables", [("rusanov", "primitive"), pytest.param("hllc", "characteristic", marks=pytest.mark.slow)]
+)
 def test_sound_in_one_dimension_is_of_fifth_order_with_any_flux(flux, variables):
     # Weights approach their ideal values like h^2.
     assert abs(wave_order(Scheme("weno5", variables, flux), "acoustic", 1, (16, 32)) - 5) < 0.2
@@ -416,6 +420,7 @@ def test_derivatives_of_totals_through_shocks_are_exact():
     assert float(slopes[1]) == pytest.approx(1.25, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_derivative_of_the_pressure_between_the_waves():
     values, slopes = sod_derivatives()
     # The plateau is flat but for the tails of contact and shock.

@@ -49,12 +49,16 @@ CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
-# Compiled for every layout and differentiated, all cases take a quarter of an hour: of the later families in 1-D and
-# 2-D the first layout and the observations are in every run of the tests, the rest with the slow ones.
+# Compiled for every layout and differentiated, all cases take a quarter of an hour: in 3-D, and of the later families
+# in 1-D and 2-D, the first layout and the observations at most are in every run of the tests, the rest with the slow
+# ones.
 def marked(case, usual):
     """Marks of a test of `case` that is, or is not, among the `usual` ones."""
-    usual = usual and case.grid.ndim < 3 and case.name != "gas-1d-atmosphere"
-    return () if usual or case in cases_flow.CASES else (pytest.mark.slow,)
+    if case in cases_flow.CASES:
+        usual = usual or case.grid.ndim < 3
+    else:
+        usual = usual and case.grid.ndim < 3 and case.name != "gas-1d-atmosphere"
+    return () if usual else (pytest.mark.slow,)
 
 
 def each(cases, usual):

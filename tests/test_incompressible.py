@@ -285,6 +285,7 @@ def lid_flow(shape, sides, seed=5):
     return model, random_flow(model, seed)
 
 
+@pytest.mark.slow
 def test_exchanging_the_axes_exchanges_the_flow():
     shape, schedule = (8, 6), Schedule(0.05, courant=0.5, max_steps=20)
     lid = NoSlipWall((0.8, 0.0))
