@@ -15,9 +15,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 # The last example is a search through a decomposed flow: minutes on a slow machine.
-@pytest.mark.parametrize(
-    "number", [*range(len(EXAMPLES) - 1), pytest.param(len(EXAMPLES) - 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("number", [*range(len(EXAMPLES) - 1), pytest.param(len(EXAMPLES) - 1, marks=pytest.mark.slow)])
 def test_python_example_runs(number, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
     done = subprocess.run(

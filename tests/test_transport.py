@@ -300,7 +300,10 @@ def test_implicit_diffusion_tends_to_explicit_diffusion(integrator, steps, order
     assert order - 0.5 < np.log2(errors[0] / errors[1]) < order + 0.7
 
 
-@pytest.mark.parametrize(("integrator", "steps"), [pytest.param("rk4", 3, marks=pytest.mark.slow), pytest.param("ars222", 2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("integrator", "steps"),
+    [pytest.param("rk4", 3, marks=pytest.mark.slow), pytest.param("ars222", 2, marks=pytest.mark.long)],
+)
 def test_variable_diffusion_and_velocity_are_of_second_order(integrator, steps):
     """A chosen solution in 2-D with the source that makes it one, periodic along x and given at walls along y."""
 
