@@ -175,6 +175,7 @@ def test_what_a_module_must_return_is_told():
 # ---------------------------------------------------------------------- as an unknown
 
 
+@pytest.mark.slow
 def test_gradients_through_a_network_do_not_depend_on_the_decomposition():
     """A network that reads its neighbours, and a number beside it."""
     config = posed({"modules.closure": {}, "physics.diffusivity": {"guess": 0.1}}, [SNAPSHOT])

@@ -178,6 +178,7 @@ def vortex_errors(scheme, sizes, ndim=2, end=0.5):
     return errors
 
 
+@pytest.mark.slow
 def test_tendencies_of_a_vortex_are_of_second_order():
     # Limiters clip the extrema, where the tendency is of first order: on lines, a share h of all cells. The order is
     # approached late: 1.80 from 64 to 128 cells, 1.894 here, 1.93 from 192 to 256.
