@@ -185,8 +185,7 @@ def test_tendencies_of_a_vortex_are_of_second_order():
     assert np.log(tendency_error(MUSCL, 128) / tendency_error(MUSCL, 192)) / np.log(1.5) > 1.88
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.parametrize("ndim", [pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.long)])
 def test_isentropic_vortex_at_fifth_order(ndim):
     errors = vortex_errors(WENO, (64, 96), ndim)
     assert np.log(errors[0] / errors[1]) / np.log(1.5) > 4.9, errors
@@ -237,10 +236,15 @@ def test_entropy_waves_in_one_dimension_are_of_second_order():
     assert wave_order(Scheme("van_leer", "primitive", "hllc"), "entropy", 1, (64, 128)) > 1.8
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["acoustic", "entropy", "shear"])
-@pytest.mark.parametrize("ndim, sizes", [(2, (16, 32)), (3, (12, 24))])
-def test_oblique_waves_are_of_fifth_order(ndim, sizes, kind):
+@pytest.mark.parametrize(
+    "kind, ndim, sizes",
+    [
+        *(pytest.param(kind, 2, (16, 32), marks=pytest.mark.slow) for kind in ("acoustic", "entropy", "shear")),
+        *(pytest.param(kind, 3, (12, 24), marks=pytest.mark.long) for kind in ("acoustic", "entropy")),
+        pytest.param("shear", 3, (12, 24), marks=pytest.mark.slow),
+    ],
+)
+def test_oblique_waves_are_of_fifth_order(kind, ndim, sizes):
     assert abs(wave_order(WENO, kind, ndim, sizes) - 5) < 0.3
 
 

@@ -71,6 +71,20 @@ def each(cases, usual):
     )
 
 
+def repeating(case, layout):
+    """Marks of what other layouts show already.
+
+    Overlap in three dimensions is that in two with one more axis, a gas's that of the one in 1-D. Cut otherwise, a flow
+    differs from advection in the pressure solve, which test_poisson cuts in every way, and 4x2 is 2x4 turned.
+    """
+    simple = case.name.startswith("advection")
+    if "overlap" in layout and (case.grid.ndim == 3 or case.name in DEAR):
+        return pytest.mark.slow if simple else pytest.mark.long
+    if layout in OTHERWISE and not simple:
+        return pytest.mark.slow if layout == "8x1" else pytest.mark.long
+    return None
+
+
 def named(pairs):
     first = {ndim: next(iter(layouts)) for ndim, layouts in LAYOUTS.items()}
     return pytest.mark.parametrize(
@@ -78,11 +92,7 @@ def named(pairs):
         [
             pytest.param(
                 case, layout, id=f"{case.name} {layout}",
-                # Overlap in three dimensions is that in two with one more axis. Cut otherwise, a flow differs from
-                # advection in the pressure solve, which test_poisson cuts in every way.
-                marks=pytest.mark.slow
-                if case.grid.ndim == 3 and "overlap" in layout or case.name.startswith("flow") and layout in OTHERWISE
-                else marked(case, usual=layout == first[case.grid.ndim]),
+                marks=repeating(case, layout) or marked(case, usual=layout == first[case.grid.ndim]),
             )
             for case, layout in pairs
         ],
