@@ -101,7 +101,7 @@ scheme allows, whose error in time is below a thousandth of that in space."""
     [
         *((sides, ndim) for sides in (periodic, prescribed, slopes, mixed) for ndim in (1, 2)),
         (periodic, 3),
-        (mixed, 3),
+        pytest.param(mixed, 3, marks=pytest.mark.slow),
     ],
 )
 def test_central_differences_are_of_second_order(sides, ndim):
@@ -110,7 +110,9 @@ def test_central_differences_are_of_second_order(sides, ndim):
     assert abs(np.log2(errors[0] / errors[1]) - 2) < 0.1
 
 
-@pytest.mark.parametrize(("ndim", "sizes", "steps"), [(1, (128, 256), 320), (2, (32, 64), 64), (3, (24, 48), 48)])
+@pytest.mark.parametrize(("ndim", "sizes", "steps"), [
+    (1, (128, 256), 320), (2, (32, 64), 64), pytest.param(3, (24, 48), 48, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_upwind_differences_are_of_first_order(ndim, sizes, steps):
     errors = [error(periodic, "upwind", ndim, n, steps=steps) for n in sizes]
     # The next term is of second order with a comparable factor: a few per cent of the error on the coarser grid.

@@ -1,11 +1,14 @@
 """Closures: learned terms inside a model, the same on any mesh, and found from what a run shows of them."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from case import QUICK
 from configurations import refusal
 from test_inversion import BASE, SENSORS, SNAPSHOT, evaluated, searched
 
@@ -19,6 +22,7 @@ from simjax.inversion.problem import InverseProblem
 from simjax.stepping import Schedule, simulate
 
 KEY = jax.random.key(0)
+compiled = functools.partial(jax.jit, compiler_options=QUICK)
 
 
 class Linear(eqx.Module):
@@ -84,13 +88,18 @@ def built(name, closure=None):
 def run(name, closure=None):
     config, model, params, state = built(name, closure)
     schedule = Schedule(0.02, 0.0, 0.01)
-    program = jax.jit(
+    program = compiled(
         lambda params, state: simulate(
             model, INTEGRATORS[config.time.integrator], params, state, schedule, frames=1,
             observe=lambda t, state, params: model.observe(t, state, params),
         ).observed
     )  # fmt: skip
     return program(params, state)
+
+
+def difference(closed, plain, state, params, own):
+    """What a closure adds to a tendency."""
+    return compiled(lambda state: jax.tree.map(jnp.subtract, closed(0.0, state, params), plain(0.0, state, own)))(state)
 
 
 class Nothing(eqx.Module):
@@ -120,7 +129,7 @@ def test_primitive_tendencies_of_a_gas_become_those_of_its_conserved_state():
 
     _, model, params, state = built("compressible", sj.Closure(Force(), fields=("velocity",)))
     _, plain, own, _ = built("compressible")
-    added = jax.tree.map(jnp.subtract, model.rhs(0.0, state, params), plain.rhs(0.0, state, own))
+    added = difference(model.rhs, plain.rhs, state, params, own)
     # Differences of tendencies of order one, in float64.
     for found, expected in (
         (added.density, 0.0), (added.momentum[0], 2 * state.density), (added.momentum[1], 0.0),
@@ -135,9 +144,7 @@ def test_a_closure_is_the_explicit_part(name):
     _, model, params, state = built(name, sj.Closure(lambda *fields: tuple(-3.0 * u for u in fields)))
     _, plain, own, _ = built(name)
     for part in ("rhs", "explicit_rhs"):
-        added = jax.tree.map(
-            jnp.subtract, getattr(model, part)(0.0, state, params), getattr(plain, part)(0.0, state, own)
-        )
+        added = difference(getattr(model, part), getattr(plain, part), state, params, own)
         for found, u in zip(jax.tree.leaves(added), jax.tree.leaves(state), strict=True):
             np.testing.assert_allclose(found, -3 * u, rtol=0, atol=1e-11)
 
@@ -168,6 +175,7 @@ def test_what_a_module_must_return_is_told():
 # ---------------------------------------------------------------------- as an unknown
 
 
+@pytest.mark.slow
 def test_gradients_through_a_network_do_not_depend_on_the_decomposition():
     """A network that reads its neighbours, and a number beside it."""
     config = posed({"modules.closure": {}, "physics.diffusivity": {"guess": 0.1}}, [SNAPSHOT])
@@ -228,7 +236,7 @@ def test_fields_of_a_closure_see_each_other():
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
     model, params = build_model(config, sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0))), values, {})
     _, plain, own, state = built("gray_scott")
-    added = jax.tree.map(jnp.subtract, model.rhs(0.0, state, params), plain.rhs(0.0, state, own))
+    added = difference(model.rhs, plain.rhs, state, params, own)
     assert float(jnp.abs(added["v"]).max()) == 0.0
     v = plain.to_grid(state["v"])
     np.testing.assert_allclose(added["u"], plain.to_spectrum(v * v), rtol=0, atol=1e-14)

@@ -104,7 +104,9 @@ def test_two_rarefactions_stay_positive(scheme, share):
     assert float(jnp.abs(pressure - exact[2]).mean()) < share * 0.004
 
 
-@pytest.mark.parametrize("ndim, axis", [(2, 0), (2, 1), (3, 2)])
+@pytest.mark.parametrize(
+    "ndim, axis", [pytest.param(2, 0, marks=pytest.mark.slow), (2, 1), pytest.param(3, 2, marks=pytest.mark.slow)]
+)
 def test_tubes_along_every_axis_are_the_same(ndim, axis):
     line = gas((32,), [OPEN])
     wanted = run(line, tube(line, SOD), 0.05, dt=0.0025, integrator="euler")
@@ -176,14 +178,14 @@ def vortex_errors(scheme, sizes, ndim=2, end=0.5):
     return errors
 
 
+@pytest.mark.slow
 def test_tendencies_of_a_vortex_are_of_second_order():
     # Limiters clip the extrema, where the tendency is of first order: on lines, a share h of all cells. The order is
     # approached late: 1.80 from 64 to 128 cells, 1.894 here, 1.93 from 192 to 256.
     assert np.log(tendency_error(MUSCL, 128) / tendency_error(MUSCL, 192)) / np.log(1.5) > 1.88
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.parametrize("ndim", [pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.long)])
 def test_isentropic_vortex_at_fifth_order(ndim):
     errors = vortex_errors(WENO, (64, 96), ndim)
     assert np.log(errors[0] / errors[1]) / np.log(1.5) > 4.9, errors
@@ -221,7 +223,9 @@ def wave_order(scheme, kind, ndim, sizes):
     return np.log2(errors[0] / errors[1])
 
 
-@pytest.mark.parametrize("flux, variables", [("rusanov", "primitive"), ("hllc", "characteristic")])
+@pytest.mark.parametrize(
+    "flux, variables", [("rusanov", "primitive"), pytest.param("hllc", "characteristic", marks=pytest.mark.slow)]
+)
 def test_sound_in_one_dimension_is_of_fifth_order_with_any_flux(flux, variables):
     # Weights approach their ideal values like h^2.
     assert abs(wave_order(Scheme("weno5", variables, flux), "acoustic", 1, (16, 32)) - 5) < 0.2
@@ -232,10 +236,15 @@ def test_entropy_waves_in_one_dimension_are_of_second_order():
     assert wave_order(Scheme("van_leer", "primitive", "hllc"), "entropy", 1, (64, 128)) > 1.8
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["acoustic", "entropy", "shear"])
-@pytest.mark.parametrize("ndim, sizes", [(2, (16, 32)), (3, (12, 24))])
-def test_oblique_waves_are_of_fifth_order(ndim, sizes, kind):
+@pytest.mark.parametrize(
+    "kind, ndim, sizes",
+    [
+        *(pytest.param(kind, 2, (16, 32), marks=pytest.mark.slow) for kind in ("acoustic", "entropy", "shear")),
+        *(pytest.param(kind, 3, (12, 24), marks=pytest.mark.long) for kind in ("acoustic", "entropy")),
+        pytest.param("shear", 3, (12, 24), marks=pytest.mark.slow),
+    ],
+)
+def test_oblique_waves_are_of_fifth_order(kind, ndim, sizes):
     assert abs(wave_order(WENO, kind, ndim, sizes) - 5) < 0.3
 
 
@@ -416,6 +425,7 @@ def test_derivatives_of_totals_through_shocks_are_exact():
     assert float(slopes[1]) == pytest.approx(1.25, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_derivative_of_the_pressure_between_the_waves():
     values, slopes = sod_derivatives()
     # The plateau is flat but for the tails of contact and shock.

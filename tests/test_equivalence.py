@@ -37,6 +37,7 @@ SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
 # products of complex ones, however they are cut (jax 0.10; `Case.partitioned`).
 PARTITIONED = {1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "z": 2}}
 COMBINATIONS = [(case, layout) for case in CASES if case.cuts for layout in LAYOUTS[case.grid.ndim]]
+OTHERWISE = ("4x2", "8x1")
 PLANS = {
     "none": "none", "every_step": "every_step", "two_level": "two_level", "binomial": Binomial(2), "budget": None,
     "reverse": "reverse",
@@ -49,18 +50,39 @@ CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
-# Compiled for every layout and differentiated, all cases take a quarter of an hour: of the later families in 1-D and
-# 2-D the first layout and the observations are in every run of the tests, the rest with the slow ones.
+# Compiled for every layout and differentiated, all cases take a quarter of an hour: in 3-D, and of the later families
+# in 1-D and 2-D, the first layout and the observations at most are in every run of the tests, the rest with the slow
+# ones; so are the dear ones of a family that has a cheap one.
+DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "acoustic-2d")
+
+
 def marked(case, usual):
     """Marks of a test of `case` that is, or is not, among the `usual` ones."""
-    usual = usual and case.grid.ndim < 3 and case.name != "gas-1d-atmosphere"
-    return () if usual or case in cases_flow.CASES else (pytest.mark.slow,)
+    if case in cases_flow.CASES:
+        usual = usual or case.grid.ndim < 3
+    else:
+        usual = usual and case.grid.ndim < 3 and case.name not in DEAR
+    return () if usual else (pytest.mark.slow,)
 
 
 def each(cases, usual):
     return pytest.mark.parametrize(
         "case", [pytest.param(case, marks=marked(case, usual), id=case.name) for case in cases]
     )
+
+
+def repeating(case, layout):
+    """Marks of what other layouts show already.
+
+    Overlap in three dimensions is that in two with one more axis, a gas's that of the one in 1-D. Cut otherwise, a flow
+    differs from advection in the pressure solve, which test_poisson cuts in every way, and 4x2 is 2x4 turned.
+    """
+    simple = case.name.startswith("advection")
+    if "overlap" in layout and (case.grid.ndim == 3 or case.name in DEAR):
+        return pytest.mark.slow if simple else pytest.mark.long
+    if layout in OTHERWISE and not simple:
+        return pytest.mark.slow if layout == "8x1" else pytest.mark.long
+    return None
 
 
 def named(pairs):
@@ -70,10 +92,7 @@ def named(pairs):
         [
             pytest.param(
                 case, layout, id=f"{case.name} {layout}",
-                # Overlap in three dimensions is that in two with one more axis.
-                marks=pytest.mark.slow
-                if case.grid.ndim == 3 and "overlap" in layout
-                else marked(case, usual=layout == first[case.grid.ndim]),
+                marks=repeating(case, layout) or marked(case, usual=layout == first[case.grid.ndim]),
             )
             for case, layout in pairs
         ],

@@ -194,7 +194,14 @@ def only(direction, name):
     return {key: d if key == name else jax.tree.map(jnp.zeros_like, d) for key, d in direction.items()}
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+def each(problems):
+    """In three dimensions the equations are those of two with one more axis."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "box" else []) for name in problems]
+    )
+
+
+@each(PROBLEMS)
 def test_taylor_remainder_falls_with_the_square(name):
     """With respect to each unknown alone: a wrong derivative of a small term cannot hide behind a large one."""
     problem = PROBLEMS[name]
@@ -218,7 +225,7 @@ def forward(name, sizes=()):
     return compiled(lambda u, d: jax.jvp(problem.loss(sizes), (u,), (d,))[1])(problem.start(), problem.direction())
 
 
-@pytest.mark.parametrize("name", ALL)
+@each(ALL)
 def test_forward_and_reverse_agree(name):
     """<J d, w> = <d, J^T w>; with steps by Courant number too, whose lengths count as given."""
     direction = ALL[name].direction()

@@ -250,10 +250,10 @@ def test_momentum_is_conserved_to_rounding():
     for shape in ((12, 9), (6, 5, 4)):
         model = box(shape, [PERIODIC] * len(shape))
         state = random_flow(model)
-        final = advance(model, parameters(0.02), state, Schedule(0.02, dt=0.002), integrator="ssprk3").state
+        final = advance(model, parameters(0.02), state, Schedule(0.02, dt=0.002), integrator="euler").state
         assert difference(state, final) > 0.1, "the flow must have changed"
         for before, after in zip(state.velocity, final.velocity, strict=True):
-            # Sums of about a hundred numbers of order one, each rounded thirty times.
+            # Sums of about a hundred numbers of order one, each rounded ten times.
             assert abs(float(jnp.sum(after) - jnp.sum(before))) < 1e-12
 
 
@@ -285,6 +285,7 @@ def lid_flow(shape, sides, seed=5):
     return model, random_flow(model, seed)
 
 
+@pytest.mark.slow
 def test_exchanging_the_axes_exchanges_the_flow():
     shape, schedule = (8, 6), Schedule(0.05, courant=0.5, max_steps=20)
     lid = NoSlipWall((0.8, 0.0))

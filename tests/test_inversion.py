@@ -60,7 +60,13 @@ INSTRUMENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shooting", [{"windows": 1}, {"windows": 2, "weight": 10.0}], ids=["one piece", "two pieces"])
+@pytest.mark.parametrize(
+    "shooting",
+    [
+        pytest.param({"windows": 1}, id="one piece"),
+        pytest.param({"windows": 2, "weight": 10.0}, id="two pieces", marks=pytest.mark.slow),
+    ],
+)
 def test_residuals_and_gradients_do_not_depend_on_the_decomposition(shooting):
     problem = config(EVERYTHING, INSTRUMENTS, shooting=shooting)
     alone = evaluated(InverseProblem(problem, sizes={}))
@@ -74,6 +80,7 @@ def test_residuals_and_gradients_do_not_depend_on_the_decomposition(shooting):
         np.testing.assert_allclose(found, expected, rtol=0, atol=bound, err_msg=jax.tree_util.keystr(path))
 
 
+@pytest.mark.slow
 def test_members_are_runs_of_their_own():
     """Every member's residuals are those of its own latent, on an ensemble x space mesh too."""
     problem = InverseProblem(config(EVERYTHING, INSTRUMENTS), sizes={"x": 2, "ensemble": 2})
@@ -148,8 +155,8 @@ def searched(problem, **options):
 @pytest.mark.parametrize(
     "solver",
     [
-        {"name": "gauss_newton", "iterations": 12},
-        pytest.param({"name": "lbfgs", "iterations": 40}, marks=pytest.mark.slow),
+        pytest.param({"name": "gauss_newton", "iterations": 12}, marks=pytest.mark.slow),
+        pytest.param({"name": "lbfgs", "iterations": 40}, marks=pytest.mark.long),
     ],
 )
 def test_numbers_are_found_within_their_intervals(solver, folder):
@@ -164,7 +171,9 @@ def test_numbers_are_found_within_their_intervals(solver, folder):
     assert 0.4 < found.answer.residual < 1.6
 
 
-@pytest.mark.parametrize("solver", ["adam", pytest.param("lbfgs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "solver", [pytest.param("adam", marks=pytest.mark.slow), pytest.param("lbfgs", marks=pytest.mark.long)]
+)
 def test_a_killed_search_goes_on_exactly_and_on_another_mesh(solver, folder, monkeypatch):
     """Killed after the third iteration with nothing saved but checkpoints; the others are those of an unbroken one."""
     options = {"solver": {"name": solver, "iterations": 7, "tolerance": 0.0}, "output": folder}

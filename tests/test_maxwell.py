@@ -103,11 +103,10 @@ def noise(model, params, seed):
 @pytest.mark.parametrize(
     ("sides", "polarisation", "lossy"),
     [
-        ([PERIODIC, CONDUCTOR], "tm", False),
-        ([CONDUCTOR] * 2, "te", True),
-        ([CONDUCTOR, PERIODIC, CONDUCTOR], "full", False),
+        pytest.param([PERIODIC, CONDUCTOR], "tm", False, id="tm"),
+        pytest.param([CONDUCTOR] * 2, "te", True, id="te lossy"),
+        pytest.param([CONDUCTOR, PERIODIC, CONDUCTOR], "full", False, id="3-D", marks=pytest.mark.slow),
     ],
-    ids=["tm", "te lossy", "3-D"],
 )
 def test_energy_and_time_reversal_in_a_rough_medium(sides, polarisation, lossy):
     grid = Grid((8, 12, 10)[: len(sides)], (0.0,) * len(sides), (1.0, 1.5, 0.8)[: len(sides)])

@@ -30,7 +30,9 @@ def kinetic_energies(viscosity, mesh=None):
     return sj.distribute(energies, mesh, in_specs=(PartitionSpec(),), out_specs=PartitionSpec())(viscosity)
 
 
-@pytest.mark.parametrize("mesh", [pytest.param(None, marks=pytest.mark.slow), {"x": 2}])
+@pytest.mark.parametrize(
+    "mesh", [pytest.param(None, marks=pytest.mark.long), pytest.param({"x": 2}, marks=pytest.mark.slow)]
+)
 def test_lbfgs_recovers_the_viscosity(mesh):
     mesh = mesh and sj.make_mesh(mesh)
     truth = jnp.asarray(0.05)

@@ -14,7 +14,8 @@ README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+# The last example differentiates a decomposed run, which compiles for twenty seconds and more.
+@pytest.mark.parametrize("number", [*range(len(EXAMPLES) - 1), pytest.param(len(EXAMPLES) - 1, marks=pytest.mark.slow)])
 def test_python_example_runs(number, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
     done = subprocess.run(

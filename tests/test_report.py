@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import flows
 import numpy as np
+import pytest
 import yaml
 
 from simjax.io.animation import write_animation
@@ -128,6 +129,7 @@ def test_hostile_text_stays_text(tmp_path):
     assert page.text.count(flows.HOSTILE) > 10
 
 
+@pytest.mark.slow
 def test_the_report_stays_below_three_megabytes(tmp_path):
     dataset = flows.noise(256, 30)
     write_summary(dataset, tmp_path / "summary.png")

@@ -82,7 +82,7 @@ def kill_and_resume(tmp_path, name, kills, seed):
     return landed
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_killed_runs_go_on_bitwise(uninterrupted, kills):
     tmp_path, whole = uninterrupted
     kill_and_resume(tmp_path, f"killed{kills}", kills, seed=kills)
@@ -106,6 +106,7 @@ def test_sigterm_stops_resumably_and_goes_on_bitwise(uninterrupted):
         xarray.testing.assert_identical(dataset.load().drop_attrs(), whole.drop_attrs())
 
 
+@pytest.mark.slow
 def test_resumes_on_fewer_devices_to_rounding(uninterrupted):
     tmp_path, whole = uninterrupted
     folder = tmp_path / "elastic"

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from case import QUICK
 from semilinear import largest, line, on, run
 
@@ -31,6 +32,7 @@ def focusing(strength=-1.0, potential=None):
     return Params(jnp.asarray(strength), potential)
 
 
+@pytest.mark.slow
 def test_a_soliton_travels_unchanged():
     model = on(line(512, -20, 20), Schroedinger)
     speed, size, strength = 2 * np.pi * 5 / 40, 1.2, -1.3
@@ -47,6 +49,7 @@ def test_a_soliton_travels_unchanged():
     np.testing.assert_allclose(seen["density"][-1], np.abs(soliton(x, end)) ** 2, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_plane_wave_oscillates_at_its_frequency_in_three_dimensions():
     grid = Grid((8, 12, 16), (0, 0, 0), (1, 2, 3))
     model = on(grid, Schroedinger)
@@ -108,6 +111,7 @@ def _bump(x, y):
     return 0.4j * np.exp(np.cos(2 * np.pi * x / 5) + np.sin(2 * np.pi * y / 7) - 1)
 
 
+@pytest.mark.slow
 def test_a_run_in_three_dimensions_cut_along_all_axes_equals_that_on_one_device():
     """All modes of every axis are kept in the layout of complex fields, another than that of real ones."""
     grid = Grid((8, 12, 16), (0, 0, 0), (4, 5, 6))

@@ -83,7 +83,14 @@ EXPONENTIAL, IMPLICIT = ("etdrk1", "etdrk2", "etdrk3", "etdrk4"), ("imex_euler",
 
 
 # Implicit-explicit schemes show their order once dt k^4 < 1, which the shortest waves, of k^4 = 67, make late.
-@pytest.mark.parametrize("name, dt", [*((n, 0.05) for n in EXPONENTIAL), *((n, 0.0125) for n in IMPLICIT)])
+@pytest.mark.parametrize(
+    "name, dt",
+    [
+        pytest.param(name, dt, marks=[] if name in ("etdrk4", "ars443") else pytest.mark.slow)
+        for names, dt in ((EXPONENTIAL, 0.05), (IMPLICIT, 0.0125))
+        for name in names
+    ],
+)
 def test_schemes_have_their_order_on_kuramoto_sivashinsky(name, dt):
     model, params, end = on(line(32, 0, 22), KuramotoSivashinsky), numbers(KuramotoSivashinsky), 0.5
     start = sample(model, u=lambda x: np.cos(2 * np.pi * x / 22) + 0.5 * np.sin(6 * np.pi * x / 22))
@@ -96,6 +103,7 @@ def test_schemes_have_their_order_on_kuramoto_sivashinsky(name, dt):
 # ---- derivatives
 
 
+@pytest.mark.slow
 def test_feed_and_kill_of_gray_scott_have_the_derivatives_that_differences_show():
     model = on(Grid((16, 12), None, (1.0, 0.7)), GrayScott)
     params = numbers(GrayScott, diffusivity_u=2e-4, diffusivity_v=1e-4)
@@ -124,11 +132,14 @@ def test_feed_and_kill_of_gray_scott_have_the_derivatives_that_differences_show(
     [
         # Largest |dt L|: 3e3 and 2e4, damped to nothing; 1e3 radians of a wave that is resolved by none.
         (CahnHilliard, {"epsilon": 0.01}, line(512, 0, 1), 1e-4),
-        (KuramotoSivashinsky, {}, line(512, 0, 60), 0.02),
-        (KortewegDeVries, {"dispersion": 4.84e-4, "nonlinearity": 1.0}, line(256, 0, 2), 1e-3),
+        pytest.param(KuramotoSivashinsky, {}, line(512, 0, 60), 0.02, marks=pytest.mark.slow),
+        pytest.param(
+            KortewegDeVries, {"dispersion": 4.84e-4, "nonlinearity": 1.0}, line(256, 0, 2), 1e-3,
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
-)
+)  # fmt: skip
 def test_stiff_equations_run_in_single_precision(kind, changes, grid, dt):
     model, results = on(grid, kind), []
     (length,) = grid.lengths

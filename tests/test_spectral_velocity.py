@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_vorticity import run, transforms
+from test_vorticity import compiled, diagnosed, run, seen_in, started, transforms
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
@@ -39,9 +39,9 @@ def field(model, values):
     return {"velocity": tuple(jnp.broadcast_to(u, shape) for u in values)}
 
 
-def eddies(model, seed=0):
+def eddies(model):
     """Random divergence-free waves |k_i| <= 2."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     x = model.domain.coordinates((0.5,) * 3)
     components = []
     for _ in range(3):
@@ -49,7 +49,7 @@ def eddies(model, seed=0):
         components.append(
             sum(jnp.sin(sum(float(k) * v for k, v in zip(wave, x, strict=True)) + rng.uniform(0, 6)) for wave in waves)
         )
-    return model.state_from(field(model, components), None)
+    return started(model, field(model, components))
 
 
 def divergence(model, state):
@@ -60,10 +60,10 @@ def divergence(model, state):
 def test_advected_beltrami_flow_is_solved_to_time_stepping_error():
     model, nu, mean, end = box((8, 12, 8)), 0.1, (0.5, -0.3, 0.2), 0.5
     x = model.domain.coordinates((0.5,) * 3)
-    state = model.state_from(field(model, swirl(0.0, x, nu, mean)), None)
+    state = started(model, field(model, swirl(0.0, x, nu, mean)))
     final = run(model, params(nu), state, end, 0.025).state
     expected = swirl(end, x, nu, mean)
-    seen = model.observe(end, final, None)
+    seen = seen_in(model, end, final)
     for axis, u in zip("xyz", expected, strict=True):
         # Twenty steps of fourth order of waves of period 2 pi / 0.5 and more: 1e-7 / 120 each at most.
         np.testing.assert_allclose(seen[f"velocity_{axis}"], jnp.broadcast_to(u, (8, 12, 8)), rtol=0, atol=1e-8)
@@ -86,10 +86,12 @@ def test_projection_keeps_what_is_solenoidal_and_is_its_own_square():
     k = model.basis.wavenumbers(jnp.float64)
     u = eddies(model)["velocity"]
     rng = np.random.default_rng(0)
-    potential = model.to_spectrum(jnp.asarray(rng.standard_normal((8, 8, 12))))
-    gradient = tuple(model.derivative(v, potential) for v in k)
-    both = tuple(a + b for a, b in zip(u, gradient, strict=True))
-    for found, expected in zip(project(k, both), u, strict=True):
+    potential = compiled(lambda u: model.to_spectrum(u))(jnp.asarray(rng.standard_normal((8, 8, 12))))
+
+    def projected(u, potential):
+        return project(k, tuple(a + model.derivative(v, potential) for a, v in zip(u, k, strict=True)))
+
+    for found, expected in zip(compiled(projected)(u, potential), u, strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
 
 
@@ -106,7 +108,7 @@ def test_truncated_inviscid_flow_conserves_energy_and_helicity():
             for i in range(3)
         ]
         helicity = sum(model.mean_product(a, b) for a, b in zip(u, curl, strict=True))
-        return np.array([float(model.diagnostics(0.0, state, params())["kinetic_energy"]), float(helicity)])
+        return np.array([float(diagnosed(model, 0.0, state, params())["kinetic_energy"]), float(helicity)])
 
     before, losses = quantities(start), []
     for dt in (0.02, 0.01):
@@ -154,7 +156,7 @@ def taylor_green(n, dt, end):
     start = field(model, (jnp.sin(x) * jnp.cos(y) * jnp.cos(z), -jnp.cos(x) * jnp.sin(y) * jnp.cos(z), 0 * x))
     p = params(0.01)
     frames = int(8 * end)
-    seen = run(model, p, model.state_from(start, p), 0.125, dt, "etdrk4", frames, model.diagnostics).observed
+    seen = run(model, p, model.state_from(start, p), 0.125, dt, "etdrk4", frames, model.diagnostics, None).observed
     return 0.125 * np.arange(1, frames + 1), {name: np.asarray(v) for name, v in seen.items()}
 
 

@@ -1,6 +1,7 @@
 """The adjoint of a stencil: that of the same function transposed by jax, whatever it reads and closes over."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -92,11 +93,23 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("overlap", [False, True], ids=["", "overlap"])
-@pytest.mark.parametrize("ndim, width", [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)])
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_derivatives_are_those_of_the_stencil(name, ndim, width, overlap):
-    stencil, count, leading = PROBLEMS[name]
+COMBINATIONS = list(itertools.product(PROBLEMS, [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)], [False, True]))
+USUAL = [("two fields", (1, 3), False), ("two fields", (2, 1), True),
+         ("components", (1, 1), False), ("components", (2, 1), False), ("components", (3, 1), False)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, size, overlap",
+    [
+        pytest.param(
+            *case, id=f"{case[0]}-{case[1][0]}-{case[1][1]}{'-overlap' if case[2] else ''}",
+            marks=[] if case in USUAL else pytest.mark.slow,
+        )
+        for case in COMBINATIONS
+    ],
+)  # fmt: skip
+def test_derivatives_are_those_of_the_stencil(name, size, overlap):
+    (ndim, width), (stencil, count, leading) = size, PROBLEMS[name]
     grid, layout = GRIDS[ndim], layout_of(ndim)
     domain, fields = Domain(grid, overlap=overlap), fields_of(grid, count, leading)
     weights, viscosity = jnp.asarray([0.7, -1.3]), jnp.asarray(0.02)
@@ -145,7 +158,15 @@ def test_reads_become_no_arrays_of_their_own():
     assert blocks_set_aside(mechanical) > 10
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def traces_for_seconds(case):
+    """Of characteristic variables, and of implicit steps."""
+    return case.name.startswith("gas") or "implicit" in case.name
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=c.name, marks=pytest.mark.slow if traces_for_seconds(c) else []) for c in CASES],
+)
 def test_every_model_is_transposed_as_a_stencil(case, monkeypatch):
     refused = refusals(monkeypatch)
     shapes = jax.eval_shape(case.initial_state)

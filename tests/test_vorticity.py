@@ -1,11 +1,13 @@
 """The vorticity equation: exact solutions, a converged benchmark, what it conserves, and what a step costs."""
 
+import functools
 from collections import Counter
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from case import QUICK
 
 from simjax.core.boundary import NoSlipWall, PeriodicSide
 from simjax.core.domain import Domain
@@ -17,6 +19,7 @@ from simjax.models.vorticity import Vorticity
 from simjax.stepping import Schedule, simulate
 
 TWO_PI = 2 * np.pi
+compiled = functools.partial(jax.jit, compiler_options=QUICK)
 # Converged pseudo-spectral runs at 512^2 and 768^2, of means over the box.
 SHEAR_LAYER = {
     2: (0.4300396005463374, 0.9479895880004827),
@@ -35,23 +38,44 @@ def params(viscosity=0.0, drag=0.0, hyperviscosity=None):
     return Params(jnp.asarray(viscosity), jnp.asarray(drag), hyperviscosity and jnp.asarray(hyperviscosity))
 
 
-def run(model, p, state, end, dt, integrator="etdrk4", frames=1, observe=None):
-    schedule = Schedule(end, dt=dt)
-    go = jax.jit(lambda p, s: simulate(model, INTEGRATORS[integrator], p, s, schedule, frames=frames, observe=observe))
+def run(model, p, state, end, dt, integrator="etdrk4", frames=1, observe=None, options=QUICK):
+    schedule, scheme = Schedule(end, dt=dt), INTEGRATORS[integrator]
+    go = jax.jit(
+        lambda p, s: simulate(model, scheme, p, s, schedule, frames=frames, observe=observe, checkpoint="none"),
+        compiler_options=options,
+    )
     return go(p, state)
 
 
-def eddies(model, seed=0, size=1.0):
+def seen_in(model, t, state, p=None):
+    """What is observed of a state, compiled."""
+    return compiled(lambda state, p: model.observe(t, state, p))(state, p)
+
+
+def diagnosed(model, t, state, p):
+    return compiled(lambda state, p: model.diagnostics(t, state, p))(state, p)
+
+
+def started(model, fields):
+    return compiled(lambda fields: model.state_from(fields, None))(fields)
+
+
+def eddies(model):
     """A random field of the waves |k| <= 3 with a mean velocity."""
-    rng = np.random.default_rng(seed)
-    x, y = model.domain.coordinates((0.5, 0.5))
-    stream = 0.0
-    for k, m in ((1, 2), (2, -1), (3, 1), (0, 2), (3, 0), (1, 1)):
-        stream = stream + jnp.sin(k * x + m * y + rng.uniform(0, TWO_PI)) / (k * k + m * m)
-    spectrum = model.to_spectrum(size * stream)
-    kx, ky = model.basis.wavenumbers(jnp.float64)
-    u, v = (model.to_grid(model.derivative(k, spectrum)) for k in (ky, -kx))
-    return model.state_from({"velocity": (u + 0.3, v - 0.2)}, None)
+
+    @compiled
+    def state():
+        rng = np.random.default_rng(0)
+        x, y = model.domain.coordinates((0.5, 0.5))
+        stream = 0.0
+        for k, m in ((1, 2), (2, -1), (3, 1), (0, 2), (3, 0), (1, 1)):
+            stream = stream + jnp.sin(k * x + m * y + rng.uniform(0, TWO_PI)) / (k * k + m * m)
+        spectrum = model.to_spectrum(stream)
+        kx, ky = model.basis.wavenumbers(jnp.float64)
+        u, v = (model.to_grid(model.derivative(k, spectrum)) for k in (ky, -kx))
+        return model.state_from({"velocity": (u + 0.3, v - 0.2)}, None)
+
+    return state()
 
 
 def test_advected_taylor_green_vortex_is_solved_to_rounding():
@@ -63,9 +87,9 @@ def test_advected_taylor_green_vortex_is_solved_to_rounding():
         x, y, decay = x - mean_u * t, y - mean_v * t, np.exp(-2 * nu * t)
         return mean_u + jnp.sin(x) * jnp.cos(y) * decay, mean_v - jnp.cos(x) * jnp.sin(y) * decay
 
-    state = model.state_from({"velocity": exact(0.0)}, None)
+    state = started(model, {"velocity": exact(0.0)})
     final = run(model, params(nu), state, end, 0.005).state
-    seen = model.observe(end, final, None)
+    seen = seen_in(model, end, final)
     for name, expected in zip(("velocity_x", "velocity_y"), exact(end), strict=True):
         # Two hundred steps of fourth order of a wave of period 8: (0.005)^4 / 120.
         np.testing.assert_allclose(seen[name], jnp.broadcast_to(expected, (16, 12)), rtol=0, atol=1e-11)
@@ -78,18 +102,18 @@ def test_laminar_kolmogorov_flow_is_approached_exactly():
     """u = A sin(m y) (1 - e^(-(nu m^2 + r) t)) / (nu m^2 + r): linear, so exponential steps of any length are exact."""
     m, nu, drag, strength = 3, 0.02, 0.1, 0.7
     model = plane(16, (lambda t, x, p: strength * jnp.sin(m * x[1]), None))
-    rest = model.state_from({"vorticity": (jnp.zeros((16, 16)),)}, None)
+    rest = started(model, {"vorticity": (jnp.zeros((16, 16)),)})
     rate = nu * m**2 + drag
     for end in (0.5, 40.0):
         p = params(nu, drag)
         final = run(model, p, rest, end, end / 4, "etdrk2").state
         _, y = model.domain.coordinates((0.5, 0.5))
         expected = strength / rate * (1 - np.exp(-rate * end)) * jnp.sin(m * y)
-        seen = model.observe(end, final, p)
+        seen = seen_in(model, end, final, p)
         np.testing.assert_allclose(seen["velocity_x"], jnp.broadcast_to(expected, (16, 16)), rtol=0, atol=2e-14)
         np.testing.assert_allclose(seen["velocity_y"], 0, atol=2e-14)
     # Then all that is fed is dissipated, up to what is left of the approach, e^(-11).
-    found = model.diagnostics(end, final, p)
+    found = diagnosed(model, end, final, p)
     left = np.exp(-rate * end)
     assert float(found["energy_injection"]) == pytest.approx(strength**2 / (2 * rate) * (1 - left), rel=1e-12)
     assert float(found["dissipation"]) == pytest.approx(strength**2 / (2 * rate) * (1 - left) ** 2, rel=1e-12)
@@ -98,13 +122,14 @@ def test_laminar_kolmogorov_flow_is_approached_exactly():
 def test_a_steady_force_in_the_mean_moves_everything():
     """dU/dt = -r U + f."""
     model = plane(8, (None, lambda t, x, p: jnp.full((), 0.6)))
-    rest = model.state_from({"vorticity": (jnp.zeros((8, 8)),)}, None)
+    rest = started(model, {"vorticity": (jnp.zeros((8, 8)),)})
     final = run(model, params(0.1, 0.5), rest, 2.0, 1.0).state
     expected = 0.6 / 0.5 * (1 - np.exp(-1.0))
-    np.testing.assert_allclose(model.observe(2.0, final, None)["velocity_y"], expected, rtol=1e-14)
-    assert float(model.diagnostics(2.0, final, params())["kinetic_energy"]) == pytest.approx(expected**2 / 2)
+    np.testing.assert_allclose(seen_in(model, 2.0, final)["velocity_y"], expected, rtol=1e-14)
+    assert float(diagnosed(model, 2.0, final, params())["kinetic_energy"]) == pytest.approx(expected**2 / 2)
 
 
+@pytest.mark.slow
 def test_double_shear_layer_to_a_hundred_thousandth():
     """Bell, Colella and Glaz (1989), nu = 1e-3 at 128^2: energy and enstrophy against converged runs."""
     model, p, width = plane(128), params(1e-3), np.pi / 15
@@ -112,7 +137,7 @@ def test_double_shear_layer_to_a_hundred_thousandth():
     u = jnp.where(y <= np.pi, jnp.tanh((y - np.pi / 2) / width), jnp.tanh((3 * np.pi / 2 - y) / width))
     velocity = (jnp.broadcast_to(u, (128, 128)), jnp.broadcast_to(0.05 * jnp.sin(x), (128, 128)))
     state = model.state_from({"velocity": velocity}, p)
-    seen = run(model, p, state, 2.0, 0.02, frames=4, observe=model.diagnostics).observed
+    seen = run(model, p, state, 2.0, 0.02, frames=4, observe=model.diagnostics, options=None).observed
     for number, (energy, enstrophy) in enumerate(SHEAR_LAYER.values()):
         assert float(seen["kinetic_energy"][number]) == pytest.approx(energy, rel=1e-5)
         assert float(seen["enstrophy"][number]) == pytest.approx(enstrophy, rel=1e-5)
@@ -123,11 +148,11 @@ def test_truncated_inviscid_flow_conserves_energy_and_enstrophy():
     time stepping, of third order here."""
     model = plane((24, 16))
     start = eddies(model)
-    before = model.diagnostics(0.0, start, params())
+    before = diagnosed(model, 0.0, start, params())
     losses = []
     for dt in (0.04, 0.02):
         final = run(model, params(), start, 2.0, dt, "etdrk3").state
-        after = model.diagnostics(2.0, final, params())
+        after = diagnosed(model, 2.0, final, params())
         losses.append([abs(float(after[n] / before[n]) - 1) for n in ("kinetic_energy", "enstrophy")])
         assert float(jnp.abs(final["vorticity"] - start["vorticity"]).max()) > 0.1  # it has moved
     assert max(losses[1]) < 2e-5
@@ -140,12 +165,13 @@ def test_dissipation_is_what_energy_loses(p):
     """dE/dt = injection - dissipation, with dE/dt from the tendency."""
     model = plane(24, (lambda t, x, p: jnp.cos(x[0] + 2 * x[1]), None), order=3)
     state = eddies(model)
-    slope = model.rhs(0.0, state, p)
-    k = model.basis.wavenumbers(jnp.float64)
-    power = sum(
-        model.mean_product(u, du) for u, du in zip(model.velocity(k, state), model.velocity(k, slope), strict=True)
-    )
-    seen = model.diagnostics(0.0, state, p)
+
+    def power_of(state, p):
+        slope, k = model.rhs(0.0, state, p), model.basis.wavenumbers(jnp.float64)
+        pairs = zip(model.velocity(k, state), model.velocity(k, slope), strict=True)
+        return sum(model.mean_product(u, du) for u, du in pairs)
+
+    power, seen = compiled(power_of)(state, p), diagnosed(model, 0.0, state, p)
     assert float(seen["dissipation"]) > 1e-3
     assert float(power) == pytest.approx(float(seen["energy_injection"] - seen["dissipation"]), abs=1e-15)
 
@@ -169,12 +195,12 @@ def test_energy_spectrum_adds_up_and_finds_a_wave():
 def test_vorticity_and_velocity_start_the_same_flow():
     model = plane((16, 12))
     state = eddies(model)
-    seen = model.observe(0.0, state, None)
+    seen = seen_in(model, 0.0, state)
     velocity = (seen["velocity_x"], seen["velocity_y"])
-    again = model.state_from({"velocity": velocity}, None)
+    again = started(model, {"velocity": velocity})
     np.testing.assert_allclose(again["vorticity"], state["vorticity"], rtol=0, atol=1e-15)
-    without_mean = model.state_from({"vorticity": (seen["vorticity"],)}, None)
-    mean = model.state_from({"velocity": (jnp.full((16, 12), 0.3), jnp.full((16, 12), -0.2))}, None)
+    without_mean = started(model, {"vorticity": (seen["vorticity"],)})
+    mean = started(model, {"velocity": (jnp.full((16, 12), 0.3), jnp.full((16, 12), -0.2))})
     np.testing.assert_allclose(without_mean["vorticity"] + mean["vorticity"], state["vorticity"], rtol=0, atol=1e-15)
 
 
@@ -186,10 +212,10 @@ def test_a_turned_flow_has_the_turned_solution():
     def turned(w):
         return jnp.rot90(w)
 
-    start = model.state_from({"vorticity": (model.observe(0.0, start, p)["vorticity"],)}, p)
-    other = model.state_from({"vorticity": (turned(model.observe(0.0, start, p)["vorticity"]),)}, p)
-    final = [model.observe(1.0, run(model, p, s, 1.0, 0.05).state, p)["vorticity"] for s in (start, other)]
-    assert float(jnp.abs(final[0] - model.observe(0.0, start, p)["vorticity"]).max()) > 0.1
+    vorticity = seen_in(model, 0.0, start, p)["vorticity"]
+    start, other = (started(model, {"vorticity": (w,)}) for w in (vorticity, turned(vorticity)))
+    final = [seen_in(model, 1.0, run(model, p, s, 1.0, 0.05).state, p)["vorticity"] for s in (start, other)]
+    assert float(jnp.abs(final[0] - vorticity).max()) > 0.1
     # Twenty steps of transforms whose axes are summed in another order.
     np.testing.assert_allclose(turned(final[0]), final[1], rtol=0, atol=1e-13)
 
@@ -238,8 +264,8 @@ def test_gradient_of_a_run_agrees_with_its_difference_quotient():
         return model.domain.mean(model.observe(0.5, final, p)["vorticity"] ** 4)
 
     at = (jnp.asarray(0.02), jnp.asarray(0.9))
-    gradients = jax.jit(jax.grad(loss, argnums=(0, 1)))(*at)
-    value = jax.jit(loss)
+    gradients = compiled(jax.grad(loss, argnums=(0, 1)))(*at)
+    value = compiled(loss)
     for number, gradient in enumerate(gradients):
         h = 1e-4
         shifted = [value(*(a + s * h if i == number else a for i, a in enumerate(at))) for s in (-2, -1, 1, 2)]

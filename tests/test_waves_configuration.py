@@ -48,6 +48,7 @@ def build(mapping):
     return build_model(config, domain, values, {})
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_as_the_model_built_by_hand(tmp_path):
     options = {"experiment_name": "sound", "output.root": str(tmp_path)}
     options |= {"output.animation": False, "output.report": False}

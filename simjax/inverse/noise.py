@@ -49,40 +49,51 @@ class RelativeNoise(Noise):
         return _deviations(predicted, measured, jnp.maximum(fraction * jnp.abs(measured), floor))
 
 
-class StudentNoise(Noise):
+class RobustNoise(Noise):
+    """Errors with outliers, beside which the instrument has the given deviation."""
+
+    deviation: float | Array
+
+    def __check_init__(self):
+        name = f"{type(self).__name__}.deviation"
+        require_positive(name, self.deviation, "the instrument's deviation, outliers apart")
+
+    def residuals(self, predicted, measured):
+        return self._of_deviations(_deviations(predicted, measured, self.deviation))
+
+    @abc.abstractmethod
+    def _of_deviations(self, z: Array) -> Array:
+        """sign(z) sqrt(2 rho(z))."""
+
+
+class StudentNoise(RobustNoise):
     """Student's t: rho = (degrees + 1) / 2 log(1 + z^2 / degrees), so the pull of outliers falls off as 1 / z.
 
     Lange, Little and Taylor (1989), J. Am. Stat. Assoc. 84, 881. `degrees` of freedom: 4 is usual, many are Gaussian.
     """
 
-    deviation: float | Array
     degrees: float | Array
 
     def __check_init__(self):
-        require_positive("StudentNoise.deviation", self.deviation, "the instrument's deviation, outliers apart")
         require_positive("StudentNoise.degrees", self.degrees, "a number of degrees of freedom such as 4")
 
-    def residuals(self, predicted, measured):
-        z = _deviations(predicted, measured, self.deviation)
+    def _of_deviations(self, z):
         degrees = _broadcast(self.degrees, z, z.dtype)
         return z * jnp.sqrt((1 + 1 / degrees) * _log_ratio(z * z / degrees))
 
 
-class HuberNoise(Noise):
+class HuberNoise(RobustNoise):
     """Huber's density: rho = z^2 / 2 for |z| <= threshold, threshold |z| - threshold^2 / 2 beyond: a constant pull.
 
     Huber (1964), Ann. Math. Stat. 35, 73. `threshold`, in deviations: 1.345 loses 5 % on normal errors.
     """
 
-    deviation: float | Array
     threshold: float | Array
 
     def __check_init__(self):
-        require_positive("HuberNoise.deviation", self.deviation, "the instrument's deviation, outliers apart")
         require_positive("HuberNoise.threshold", self.threshold, "a number of deviations such as 1.345")
 
-    def residuals(self, predicted, measured):
-        z = _deviations(predicted, measured, self.deviation)
+    def _of_deviations(self, z):
         threshold = _broadcast(self.threshold, z, z.dtype)
         size = jnp.abs(z)
         inside = size <= threshold
