@@ -212,7 +212,7 @@ def test_memory_and_cost_of_plans():
     assert (few.step_states, few.again, few.bytes) == (19, 2769 - 999, 19 * 2**20)
     assert str(few) == (
         "binomial: 19 states of 1 MiB stored, 19 MiB per device; 1770 steps advanced again to reverse 1000; value and "
-        "gradient cost about 5.8 forward runs"
+        "gradient cost about 5.3 forward runs"
     )
     two = plan("two_level", frames=1, steps=1000, state_bytes=2**20)
     assert two.step_states == 65 and two.again == 1000
