@@ -123,7 +123,7 @@ def test_defaults():
         solver=SolverConfig("lbfgs", 50, None, 1e-8, 32, 1, 1.0, 1e-3, 20),
         shooting=ShootingConfig(1, 1.0),
         horizons=(),
-        checkpoint=("two_level", 0),
+        checkpoint=("auto", 0),
         samples=0,
     )
 
@@ -412,11 +412,11 @@ MISTAKES = {
     ),
     "forwards within a budget": (
         posed(solver={"name": "gauss_newton"}, checkpoint={"budget": 1e9}),
-        ["inverse.checkpoint = {budget: 1e+09}: expected none"],
+        ["inverse.checkpoint = {budget: 1e+09}: expected auto"],
     ),
     "forwards in reverse": (
         posed(solver={"name": "gauss_newton"}, checkpoint="reverse"),
-        ["inverse.checkpoint = reverse: expected none"],
+        ["inverse.checkpoint = reverse: expected auto"],
     ),
     "no states": (posed(checkpoint={"binomial": 0}), ["inverse.checkpoint.binomial = 0", ">= 1"]),
     "plan": (posed(checkpoint="twolevel"), ["inverse.checkpoint", "did you mean 'two_level'"]),
