@@ -36,7 +36,7 @@ class Case:
 
     `build` makes the model on a domain; `params` are those of one member, `member(k)` scales them; `initial(model,
     params)` is a state without symmetries on the whole grid. `cuts`: whether the grid can be cut over devices.
-    `partitioned`: whether the compiler can cut it too.
+    `partitioned`: (mesh axis, size) of the mesh over which the compiler cuts it; None: the usual one; (): it cannot.
     `weighed(model, t, state, params)`: the fields that enter the loss.
     """
 
@@ -50,7 +50,7 @@ class Case:
     checkpoint: Checkpoint = "every_step"
     frames: int = 2
     cuts: bool = True
-    partitioned: bool = True
+    partitioned: tuple[tuple[str, int], ...] | None = None
     weighed: Callable[[Model, Any, Any, Any], Any] = lambda model, t, state, params: state
 
     def member(self, k: int):

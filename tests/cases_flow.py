@@ -83,7 +83,7 @@ CASES = (
     ),
     Case(
         "flow-2d-periodic", _plane, _incompressible([PERIODIC, PERIODIC], (stirring, None)),
-        _flow, swirl, "euler", _fixed, checkpoint="two_level",
+        _flow, swirl, "euler", _fixed, checkpoint="two_level", partitioned=(("x", 8),),
     ),
     Case(
         "flow-2d-walls", _plane,

@@ -52,6 +52,6 @@ CASES = (
     ),
     Case(
         "semilinear-schroedinger-2d", _plane, lambda domain: Schroedinger(domain, [PERIODIC] * 2), _trapped, _smooth,
-        "etdrk2", Schedule(0.05, dt=0.05), checkpoint="none", weighed=_weighed, partitioned=False,
+        "etdrk2", Schedule(0.05, dt=0.05), checkpoint="none", weighed=_weighed, partitioned=(),
     ),
 )  # fmt: skip
