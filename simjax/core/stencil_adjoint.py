@@ -91,9 +91,10 @@ def _surrounded_by_zeros(u: Array, margin: int, ndim: int) -> Array:
 
 
 def summed_from_memory(function: Callable, *arguments):
-    """`function(*arguments)`, where what is summed up is put into memory first.
+    """`function(*arguments)`, where what is summed up is formed in one loop before.
 
-    XLA's reductions on a CPU take their operands from memory, and put each displaced read there instead.
+    XLA's sums on a CPU take in the products in front of them, but not displaced reads, each of which is then stored by
+    itself. They do not take in a comparison, and no compiler sees that this one changes nothing.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     environment = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
