@@ -91,7 +91,7 @@ CASES = (
         _fields(_box), _initial, "imex_euler", Schedule(0.04, dt=0.02), frames=1, checkpoint="none",
     ),
     Case(
-        "passive-scalar-2d-walls", Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0)),
+        "passive-scalar-2d-walls", Grid((24, 16), (0.0, -1.0), (2 * np.pi, 3.0)),
         lambda domain: passive_scalar.PassiveScalar(
             domain, [(NoSlipWall(), SlipWall()), (NoSlipWall((_lid, 0.0)), NoSlipWall())], "van_leer",
             forces=(_pushed, None), source=_emitted,

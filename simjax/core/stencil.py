@@ -9,7 +9,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled
+from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled, padded
 from simjax.core.linear import linear_map
 from simjax.core.stencil_adjoint import NotAStencil, pull_back, summed_from_memory
 from simjax.core.stitch import stitch_interior_and_rim
@@ -23,6 +23,10 @@ def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width
     Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
     lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
 
+    A stencil that stores values on its way (`ops.staging`) is left to jax. Computed again, they would be rounded in
+    another way, and weights of smoothness turn a rounding of nearly uniform values into a thousandth of a derivative:
+    fluxes would no longer cancel between cells (4e-7 of the derivative of Sod's totals).
+
     Args:
         stencil: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
             over traced values; their derivatives are sums over the cells.
@@ -31,18 +35,18 @@ def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width
     """
     seen: Leaves = []
     ndim = len(ghosts[0])
-    blocks = assembled(fields, ghosts, width)
-    value, shapes = _explicit(stencil, seen, blocks)
-    if not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
-        return stencil(*blocks)
+    blocks = padded(fields, ghosts, width)
+
+    def stitched(fields, blocks):
+        return stitch_interior_and_rim(lambda blocks: stencil(*blocks), fields, blocks, ndim, width)
+
+    value, shapes, stores = _explicit(stencil, seen, blocks)
+    if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
+        return stitched(fields, blocks) if overlap else stencil(*blocks)
     # Traced now: what it closes over may be gone when derivatives are taken.
     around = jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)
     value_around = _explicit(stencil, seen, around)[0]
     if overlap:
-
-        def stitched(fields, blocks):
-            return stitch_interior_and_rim(lambda blocks: stencil(*blocks), fields, blocks, ndim, width)
-
         value_stitched = _explicit(stitched, seen, (fields, blocks))[0]
 
     @jax.custom_jvp
@@ -87,7 +91,7 @@ def _slopes(value: Callable, value_around: Callable, width: int, primals, tangen
 
 
 def _explicit(function: Callable, seen: Leaves, examples):
-    """`function` as `run(seen, arguments)` -> leaves, and the shapes of its results.
+    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and whether it stores on its way.
 
     Traced values that it closes over are added to the list `seen`.
     """
@@ -106,4 +110,5 @@ def _explicit(function: Callable, seen: Leaves, examples):
         consts = [c if k is None else seen[k] for c, k in zip(closed.consts, places, strict=True)]
         return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arguments))
 
-    return run, shapes
+    stores = any(equation.primitive.name == "dynamic_update_slice" for equation in closed.jaxpr.eqns)
+    return run, shapes, stores

@@ -193,21 +193,6 @@ def _sliced(inputs: list, equation, ndim: int) -> Part:
     return Part(values, part.origin).within(size, [-start for start in starts[part.leading :]])
 
 
-def _sliced_at(inputs: list, equation, ndim: int) -> Part:
-    part, *starts = inputs
-    sizes = equation.params["slice_sizes"]
-    _whole(sizes, equation.invars[0].aval.shape, ndim)
-    values = lax.dynamic_slice(part.values, starts, (*sizes[: part.leading], *part.values.shape[part.leading :]))
-    return Part(values, part.origin)
-
-
-def _written(inputs: list, equation, ndim: int) -> Part:
-    block, update, *starts = inputs
-    _whole(equation.invars[1].aval.shape, equation.invars[0].aval.shape, ndim)
-    (block, update), origin = _met([block, update], ndim)
-    return Part(lax.dynamic_update_slice(block, update, starts), origin)
-
-
 def _reshaped(inputs: list, equation, ndim: int) -> Part:
     """Axes before the spatial ones joined, split, added or taken away."""
     (part,), shape = inputs, equation.outvars[0].aval.shape
@@ -246,8 +231,6 @@ POINTWISE = {
 RULES = {
     "pad": _padded,
     "slice": _sliced,
-    "dynamic_slice": _sliced_at,
-    "dynamic_update_slice": _written,
     "reshape": _reshaped,
     "squeeze": _reshaped,
     "broadcast_in_dim": _broadcast,
