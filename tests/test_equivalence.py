@@ -194,7 +194,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
 def planned():
     """Every case with every plan but its own, which the tests above have, cut in space and as an ensemble cut in space.
 
-    In every run of the tests one, with the slow ones one case of each family.
+    In every run of the tests one, with the slow ones one case of each family, cut in space, from fewer states than steps.
     """
     result = []
     for case in CASES:
@@ -202,7 +202,8 @@ def planned():
             if plan == kind_of(case.checkpoint) or plan == "reverse" and not can_be_reversed(case):
                 continue
             for ensemble in (False, True) if case.cuts else (True,):
-                marks = pytest.mark.slow if case.name in OF_EACH_FAMILY else pytest.mark.long
+                chosen = case.name in OF_EACH_FAMILY and plan in ("two_level", "binomial") and not ensemble
+                marks = pytest.mark.slow if chosen else pytest.mark.long
                 name = f"{case.name} {plan} {'ensemble' if ensemble else 'space'}"
                 result.append(pytest.param(case, plan, ensemble, id=name, marks=() if name == CHEAP else marks))
     return pytest.mark.parametrize(("case", "plan", "ensemble"), result)
