@@ -194,7 +194,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
 def planned():
     """Every case with every plan but its own, which the tests above have, cut in space and as an ensemble cut in space.
 
-    In every run of the tests one, with the slow ones one case of each family, cut in space, from fewer states than steps.
+    In every run of the tests one; with the slow ones a case of each family, cut in space, from fewer states than steps.
     """
     result = []
     for case in CASES:
