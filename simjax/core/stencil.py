@@ -35,14 +35,15 @@ def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width
     """
     seen: Leaves = []
     ndim = len(ghosts[0])
-    blocks = padded(fields, ghosts, width)
+    blocks = assembled(fields, ghosts, width)
 
     def stitched(fields, blocks):
         return stitch_interior_and_rim(lambda blocks: stencil(*blocks), fields, blocks, ndim, width)
 
     value, shapes, stores = _explicit(stencil, seen, blocks)
     if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
-        return stitched(fields, blocks) if overlap else stencil(*blocks)
+        blocks = padded(fields, ghosts, width)
+        return stitched(fields, blocks) if overlap else jax.tree.structure(shapes).unflatten(value(seen, blocks))
     # Traced now: what it closes over may be gone when derivatives are taken.
     around = jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)
     value_around = _explicit(stencil, seen, around)[0]
@@ -57,7 +58,7 @@ def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width
     evaluated.defjvp(
         lambda primals, tangents: (evaluated(*primals), _slopes(value, value_around, width, primals, tangents))
     )
-    return jax.tree.unflatten(jax.tree.structure(shapes), evaluated(seen, fields, ghosts))
+    return jax.tree.structure(shapes).unflatten(evaluated(seen, fields, ghosts))
 
 
 def _slopes(value: Callable, value_around: Callable, width: int, primals, tangents) -> Leaves:
