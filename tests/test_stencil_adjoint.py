@@ -72,15 +72,17 @@ def fields_of(grid, count, leading=()):
 
 
 def refusals(monkeypatch):
-    """A list that gets the reasons why stencils are transposed as they stand."""
+    """A list that gets, for each stencil, why it is transposed as it stands, or None where it is not."""
     reasons, real = [], stencils.pull_back
 
     def pull_back(*arguments):
         try:
-            return real(*arguments)
+            result = real(*arguments)
         except NotAStencil as reason:
             reasons.append(str(reason))
             raise
+        reasons.append(None)
+        return result
 
     monkeypatch.setattr(stencils, "pull_back", pull_back)
     return reasons
@@ -159,11 +161,11 @@ def test_reads_become_no_arrays_of_their_own():
 
 @pytest.mark.parametrize(
     "case",
-    # The gas stores values on its way, and is left to jax.
+    # The gas stores values on its way, and is left to jax; in a Fourier basis there are no stencils.
     [
         pytest.param(c, id=c.name, marks=pytest.mark.slow if "implicit" in c.name else [])
         for c in CASES
-        if not c.name.startswith("gas")
+        if not c.name.startswith(("gas", "spectral", "semilinear"))
     ],
 )
 def test_every_model_is_transposed_as_a_stencil(case, monkeypatch):
@@ -172,7 +174,7 @@ def test_every_model_is_transposed_as_a_stencil(case, monkeypatch):
     jax.eval_shape(
         jax.grad(lambda state, params: case.runner(Domain(case.grid))(params, state)[0]), shapes, case.params()
     )
-    assert not refused
+    assert refused and not any(refused)
 
 
 def test_what_cannot_be_cut_is_transposed_as_it_stands(monkeypatch):
