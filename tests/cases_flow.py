@@ -92,6 +92,7 @@ CASES = (
     ),
     Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",
+        partitioned=(("x", 4),),
     ),
     Case(
         "flow-3d-walls", _box,

@@ -34,8 +34,8 @@ LAYOUTS = {
 }
 SPACE = {1: {"x": 4}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "z": 2}}
 # The partitioner's own 3-D FFT fails on a CPU when the middle axis is cut (XLA checks a layout it did not keep), as do
-# products of complex ones, however they are cut (jax 0.10), and real ones of a gradient in a periodic plane, when y is
-# (0.10 and 0.12; `Case.partitioned`).
+# products of complex ones, however they are cut (jax 0.10), and real ones of a gradient in a periodic box, unless x
+# alone is (0.10 and 0.12; `Case.partitioned`).
 PARTITIONED = {1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 4, "z": 2}}
 COMBINATIONS = [(case, layout) for case in CASES if case.cuts for layout in LAYOUTS[case.grid.ndim]]
 OTHERWISE = ("4x2", "8x1")
