@@ -27,17 +27,26 @@ class Domain(eqx.Module):
     `grid.ndim` axes of every array, whatever stands before them.
 
     `overlap=True` computes the part of a stencil that needs no ghost cells independently of the exchange, so
-    that a compiler with asynchronous collectives can hide the communication behind it.
+    that a compiler with asynchronous collectives can hide the communication behind it. `implementation="pallas"`
+    makes each stencil one kernel for the accelerator, interpreted on a CPU.
     """
 
     grid: Grid
     split: tuple[Split, ...] = eqx.field(static=True)
     overlap: bool = eqx.field(static=True)
+    implementation: str = eqx.field(static=True)
 
-    def __init__(self, grid: Grid, split: Sequence[Split] | None = None, overlap: bool = False):
+    def __init__(
+        self,
+        grid: Grid,
+        split: Sequence[Split] | None = None,
+        overlap: bool = False,
+        implementation: str = "xla",
+    ):
         self.grid = grid
         self.split = tuple(split) if split is not None else (None,) * grid.ndim
         self.overlap = overlap
+        self.implementation = implementation
 
     def __check_init__(self):
         if len(self.split) != self.grid.ndim:
@@ -69,7 +78,7 @@ class Domain(eqx.Module):
 
     def unsplit(self) -> "Domain":
         """The same grid on one device (or left to the compiler's partitioner)."""
-        return Domain(self.grid, None, self.overlap)
+        return Domain(self.grid, None, self.overlap, self.implementation)
 
     def block_index(self, axis: int) -> Array | int:
         """Which block of `axis` this device holds."""
@@ -231,7 +240,11 @@ class Domain(eqx.Module):
         leaves, tree = jax.tree.flatten(fields)
         leaves, ghosts = self._around(leaves, tree, layouts, width, t)
         overlap = self.overlap and all(n > 2 * width for n in self.block_shape)
-        return evaluate(lambda *blocks: function(jax.tree.unflatten(tree, blocks)), leaves, ghosts, width, overlap)
+
+        def of_leaves(*blocks: Array):
+            return function(jax.tree.unflatten(tree, blocks))
+
+        return evaluate(of_leaves, leaves, ghosts, width, overlap, self.implementation)
 
     # ------------------------------------------------------------------ whole fields
 

@@ -11,13 +11,16 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled, padded
 from simjax.core.linear import linear_map
-from simjax.core.stencil_adjoint import NotAStencil, pull_back, summed_from_memory
+from simjax.core.stencil_adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
 from simjax.core.stitch import stitch_interior_and_rim
+from simjax.kernels.call import lowered
 
 Leaves = list[Array]
 
 
-def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width: int, overlap: bool):
+def evaluate(
+    stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width: int, overlap: bool, implementation: str
+):
     """`stencil(*padded)`, where `padded` are the fields with their ghost lines around them.
 
     Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
@@ -32,36 +35,47 @@ def evaluate(stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width
             over traced values; their derivatives are sums over the cells.
         fields: blocks; ghosts: of each, along each axis, as `ghosts.assembled` takes them.
         overlap: compute the interior from the fields alone (`stitch`).
+        implementation: "xla", or "pallas" for kernels: one computes the interior, one gathers in reverse mode.
+
+    Raises:
+        NotLowered: it cannot become a kernel.
     """
     seen: Leaves = []
     ndim = len(ghosts[0])
+    fused = functools.partial(lowered, ndim=ndim) if implementation == "pallas" else lambda function: function
     blocks = assembled(fields, ghosts, width)
+    value, shapes, stores = _explicit(stencil, seen, blocks)
+    results = jax.tree.structure(shapes)
 
     def stitched(fields, blocks):
-        return stitch_interior_and_rim(lambda blocks: stencil(*blocks), fields, blocks, ndim, width)
+        inner = fused(lambda *fields: stencil(*fields))(*fields)
+        return stitch_interior_and_rim(lambda blocks: stencil(*blocks), inner, blocks, ndim, width)
 
-    value, shapes, stores = _explicit(stencil, seen, blocks)
-    if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
-        blocks = padded(fields, ghosts, width)
-        return stitched(fields, blocks) if overlap else jax.tree.structure(shapes).unflatten(value(seen, blocks))
-    # Traced now: what it closes over may be gone when derivatives are taken.
-    around = jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)
-    value_around = _explicit(stencil, seen, around)[0]
     if overlap:
         value_stitched = _explicit(stitched, seen, (fields, blocks))[0]
 
+    def computed(seen: Leaves, fields: Leaves, blocks: Leaves) -> Leaves:
+        if overlap:
+            return value_stitched(seen, (fields, blocks))
+        return fused(lambda *blocks: value(seen, blocks))(*blocks)
+
+    if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
+        return results.unflatten(computed(seen, fields, padded(fields, ghosts, width)))
+    # Traced now: what it closes over may be gone when derivatives are taken.
+    around = jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)
+    value_around = _explicit(stencil, seen, around)[0]
+
     @jax.custom_jvp
     def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
-        blocks = assembled(fields, ghosts, width)
-        return value_stitched(seen, (fields, blocks)) if overlap else value(seen, blocks)
+        return computed(seen, fields, assembled(fields, ghosts, width))
 
     evaluated.defjvp(
-        lambda primals, tangents: (evaluated(*primals), _slopes(value, value_around, width, primals, tangents))
+        lambda primals, tangents: (evaluated(*primals), _slopes(value, value_around, fused, width, primals, tangents))
     )
-    return jax.tree.structure(shapes).unflatten(evaluated(seen, fields, ghosts))
+    return results.unflatten(evaluated(seen, fields, ghosts))
 
 
-def _slopes(value: Callable, value_around: Callable, width: int, primals, tangents) -> Leaves:
+def _slopes(value: Callable, value_around: Callable, fused: Callable, width: int, primals, tangents) -> Leaves:
     """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
     seen, fields, ghosts = primals
     ndim = len(ghosts[0])
@@ -83,7 +97,8 @@ def _slopes(value: Callable, value_around: Callable, width: int, primals, tangen
         pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
         try:
             around = assembled_within(fields, ghosts, width, 2 * width)
-            gathered = pull_back(lambda *around: of(value_around, flowing, [*around]), around, cotangents, ndim, width)
+            gather = gathering(lambda *around: of(value_around, flowing, [*around]), around, cotangents, ndim, width)
+            gathered = fused(gather)(*around, *(surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents))
         except NotAStencil:
             gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
         return pulled, *disassembled(gathered, ndim, width)

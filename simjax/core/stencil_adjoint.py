@@ -50,24 +50,28 @@ class Part:
         return Part(moved.cut(begin, end), begin)
 
 
-def pull_back(stencil: Callable[..., list[Array]], around: list[Array], cotangents: list[Array], ndim: int, width: int):
-    """Cotangents of the blocks that a stencil read, by gathering.
+def gathering(stencil: Callable[..., list[Array]], around: list[Array], cotangents: list[Array], ndim: int, width: int):
+    """The adjoint of a stencil: `gather(*around, *known)` -> cotangents of the blocks that it read.
 
     Args:
         stencil: `stencil(*blocks)` -> arrays on the interior, shorter by 2 `width` along their last `ndim` axes.
-        around: the blocks that it read, each with 2 `width` more cells on every side. These only meet cotangents that
-            are zero, so they need be no more than finite where differentiated.
-        cotangents: of what the stencil returned.
+        around: like the blocks that it read, each with 2 `width` more cells on every side. These only meet cotangents
+            that are zero, so they need be no more than finite where differentiated.
+        cotangents: like what the stencil returned; `known` are these `surrounded_by_zeros`, 2 `width` cells thick.
 
-    Raises:
+    `gather` raises:
         NotAStencil: the transpose holds an operation that is not known here.
     """
     margin = 2 * width
-    _, pull = jax.vjp(stencil, *around)
-    known = [_surrounded_by_zeros(c, margin, ndim) for c in cotangents]
-    transposed = jax.make_jaxpr(lambda *cotangents: pull(list(cotangents)))(*known)
-    found = _evaluate(transposed.jaxpr, transposed.consts, [Part(c, (0,) * ndim) for c in known], ndim)
-    return [_inner(part, block, margin, ndim) for part, block in zip(found, around, strict=True)]
+
+    def gather(*arrays: Array) -> list[Array]:
+        blocks, known = arrays[: len(around)], arrays[len(around) :]
+        _, pull = jax.vjp(stencil, *blocks)
+        transposed = jax.make_jaxpr(lambda *cotangents: pull(list(cotangents)))(*known)
+        found = _evaluate(transposed.jaxpr, transposed.consts, [Part(c, (0,) * ndim) for c in known], ndim)
+        return [_inner(part, block, margin, ndim) for part, block in zip(found, blocks, strict=True)]
+
+    return gather
 
 
 def _inner(part, block: Array, margin: int, ndim: int) -> Array:
@@ -83,7 +87,8 @@ def _inner(part, block: Array, margin: int, ndim: int) -> Array:
     return part.cut(begin, end)
 
 
-def _surrounded_by_zeros(u: Array, margin: int, ndim: int) -> Array:
+def surrounded_by_zeros(u: Array, margin: int, ndim: int) -> Array:
+    """An array with `margin` zeros on every side of its last `ndim` axes."""
     # Written into place: a padding would be formed anew in every read of the loop that follows.
     leading = u.ndim - ndim
     shape = u.shape[:leading] + tuple(n + 2 * margin for n in u.shape[leading:])

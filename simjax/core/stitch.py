@@ -9,14 +9,14 @@ from jax import Array, lax
 from simjax.core.grid import LOWER, UPPER
 
 
-def stitch_interior_and_rim(function: Callable, fields, padded, ndim: int, width: int):
-    """`function(padded)`, with all but the outermost `width` cells computed from `fields` alone.
+def stitch_interior_and_rim(function: Callable, inner, padded, ndim: int, width: int):
+    """`function(padded)`, given `inner`, which is `function` of the fields alone: all but the outermost `width` cells.
 
-    The interior does not depend on the ghost cells, so it can be computed while they are on their way. The rim
-    is added axis by axis, from the last spatial axis to the first, from strips `3 width` thick; each cell's
-    arithmetic is the same as in `function(padded)`.
+    These do not depend on the ghost cells, so they can be computed while those are on their way. The rim is added
+    axis by axis, from the last spatial axis to the first, from strips `3 width` thick; each cell's arithmetic is the
+    same as in `function(padded)`.
     """
-    result = function(fields)
+    result = inner
     for axis in reversed(range(ndim)):
 
         def rim(side: int, axis: int = axis):
