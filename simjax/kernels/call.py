@@ -52,8 +52,8 @@ def lowered(function: Callable, ndim: int) -> Callable:
 
 def _push_forward(primals: Sequence, tangents: Sequence, *, kernel: Kernel):
     """The derivative is jax's own; the value is the kernel's."""
-    tangents = [ad.instantiate_zeros(tangent) for tangent in tangents]
-    _, slopes = jax.jvp(jaxpr_as_fun(kernel.closed), primals, tangents)
+    tangents = tuple(ad.instantiate_zeros(tangent) for tangent in tangents)
+    _, slopes = jax.jvp(jaxpr_as_fun(kernel.closed), tuple(primals), tangents)
     return kernel_p.bind(*primals, kernel=kernel), slopes
 
 
