@@ -1,0 +1,91 @@
+"""Kernels for TPUs, and interpreted ones: the compiler copies overlapping blocks while the one before is computed."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from simjax.kernels.operands import Operand, Program
+from simjax.kernels.pieces import for_pieces
+from simjax.kernels.tiles import Sizes, block_of, granule
+
+LANES = 1024
+
+
+def run(program: Program, arrays: Sequence[Array], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
+    """The results of `program`; every block of a tile lies inside `arrays`."""
+    ndim = len(interior)
+    operands = program.operands
+    piece = _piece(program, tile)
+
+    def kernel(*refs):
+        sources, results = refs[: len(operands)], refs[len(operands) :]
+        scalars = [ref[0] if operand.extents is None else None for operand, ref in zip(operands, sources, strict=True)]
+
+        def compute(begin, shape):
+            views = [_view(ref, operand, begin, shape, target) for operand, ref in zip(operands, sources, strict=True)]
+
+            def read(k, component=None, offset=None):
+                if component is None:
+                    return scalars[k]
+                return _displaced(views[k], operands[k], component, offset, begin, shape)
+
+            here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
+            for ref, value in zip(results, program.evaluate(read), strict=True):
+                ref[here] = jnp.broadcast_to(value, shape)
+
+        for_pieces(tile, piece, compute)
+
+    return pl.pallas_call(
+        kernel,
+        grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
+        in_specs=[_spec(operand, tile, interior, target) for operand in operands],
+        out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(program.results),
+        out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in program.results],
+        interpret=target == "interpret",
+    )(*(x[None] if x.ndim == 0 else x for x in arrays))
+
+
+def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.BlockSpec:
+    extents = operand.extents
+    if extents is None:
+        return pl.BlockSpec(memory_space=pltpu.SMEM)
+    sizes = operand.components, *block_of(operand, tile, interior, target)
+    return pl.BlockSpec(
+        tuple(pl.Element(size) for size in sizes),
+        lambda *at: (0, *(0 if e is None else k * t for k, t, e in zip(at, tile, extents, strict=True))),
+    )
+
+
+def _piece(program: Program, tile: Sizes) -> Sizes:
+    """Eight registers, whose rows hold two values of two bytes where one of four bytes would be."""
+    ndim = len(tile)
+    if ndim == 1:
+        return (8 * LANES,)
+    sizes = [dtype.itemsize for dtype in (*program.results, *(o.dtype for o in program.operands if o.extents))]
+    return (1,) * (ndim - 2) + (8 * 4 // min(4, *sizes), LANES)
+
+
+def _view(ref, operand: Operand, begin, shape: Sizes, target: str):
+    """What a piece reads of a block along the axes where its begin is only known when the kernel runs.
+
+    Rows are read at any displacement from a multiple of eight, but the compiler must know the displacement.
+    """
+    if operand.extents is None:
+        return None
+    units = granule(target, len(shape), operand.dtype.itemsize)
+    place: list = [slice(None)]
+    for b, n, e, unit in zip(begin, shape, operand.extents, units, strict=True):
+        traced = e is not None and not isinstance(b, int)
+        place.append(pl.ds(pl.multiple_of(b, n), n + -(-e // unit) * unit) if traced else slice(None))
+    return ref.at[tuple(place)]
+
+
+def _displaced(view, operand: Operand, component: int, offset: Sizes, begin, shape: Sizes) -> Array:
+    place: list = [component]
+    for b, o, n, e in zip(begin, offset, shape, operand.extents or (), strict=True):
+        place.append(pl.ds(0, 1) if e is None else pl.ds(o + (b if isinstance(b, int) else 0), n))
+    return view[tuple(place)]

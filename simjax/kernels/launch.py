@@ -1,0 +1,55 @@
+"""A program evaluated at every point of an interior by one kernel."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.kernels import blocks, hopper
+from simjax.kernels.operands import NotLowered, Operand, Program
+from simjax.kernels.tiles import Sizes, reach, tile_of
+
+# What registers compute with. An interpreted kernel takes all types.
+TYPES = {"tpu": ("float32", "bfloat16", "int32"), "gpu": ("float32", "bfloat16", "float16", "int32")}
+
+
+def launch(
+    program: Program, arrays: Sequence[Array], interior: Sizes, *, target: str, tile: Sizes | None = None
+) -> list[Array]:
+    """The results of `program`, each of shape `interior`.
+
+    Args:
+        arrays: in step with `program.operands`, of the shapes that these say. They are copied where a block would lie
+            outside (`tiles.reach`).
+        target: "tpu", "gpu" (Hopper and newer), or "interpret", which runs everywhere.
+        tile: cells that are computed from one block of every operand; chosen by `tile_of` where it is not given.
+
+    Raises:
+        NotLowered: the target has no such numbers or too little fast memory.
+    """
+    _check(program, arrays, interior, target)
+    tile = tile or tile_of(program, interior, target)
+    arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, program.operands, strict=True)]
+    run = hopper.run if target == "gpu" else blocks.run
+    return run(program, arrays, interior, tile, target)
+
+
+def _check(program: Program, arrays: Sequence[Array], interior: Sizes, target: str) -> None:
+    for k, (x, operand) in enumerate(zip(arrays, program.operands, strict=True)):
+        if x.shape != operand.shape(interior) or x.dtype != operand.dtype:
+            raise ValueError(
+                f"Operand {k} of a kernel is {x.dtype}{list(x.shape)}; expected "
+                f"{operand.dtype}{list(operand.shape(interior))}."
+            )
+    for dtype in (*(operand.dtype for operand in program.operands), *program.results):
+        if target != "interpret" and dtype.name not in TYPES[target]:
+            raise NotLowered(f"No kernel of a {target} computes with {dtype.name}; it may be {', '.join(TYPES[target])}.")
+
+
+def _reaching(x: Array, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array:
+    if operand.extents is None:
+        return x
+    missing = [n - m for n, m in zip(reach(operand, tile, interior, target), x.shape[1:], strict=True)]
+    if not any(missing):
+        return x
+    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((0, n, 0) for n in missing)])

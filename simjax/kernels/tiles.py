@@ -1,0 +1,143 @@
+"""Tiles of the interior: what their blocks take of a fast memory, and which move the fewest bytes."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simjax.kernels.operands import NotLowered, Operand, Program
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The fast memory of a target.
+
+    Attributes:
+        capacity: bytes for the blocks of one tile, those of the next included where they are copied meanwhile.
+        buffers: how many of every block there are.
+        at_work: tiles that are on the device at once. The first ones come before anything is computed, so that their
+            bytes are paid for once more.
+        longest: cells of a tile along the last axis, at most.
+    """
+
+    capacity: int
+    buffers: int
+    at_work: int
+    longest: int
+
+
+MEMORY = {
+    # Half of the 16 MiB that Mosaic gives a kernel; the other half is for values on their way.
+    "tpu": Memory(8 << 20, buffers=2, at_work=1, longest=8192),
+    # A quarter of 227 KiB on each of 132 multiprocessors: while one tile waits, three others are computed.
+    "gpu": Memory(56 << 10, buffers=1, at_work=4 * 132, longest=128),
+    "interpret": Memory(1 << 30, buffers=1, at_work=1, longest=1 << 30),
+}
+
+
+def granule(target: str, ndim: int, itemsize: int) -> Sizes:
+    """Of what the sizes of a tile are multiples along each axis that it cuts; `itemsize` is the smallest there is."""
+    if target == "interpret":
+        return (1,) * ndim
+    if target == "gpu":
+        return (1,) * (ndim - 1) + (128,)
+    # Registers hold 8 x 128 values of four bytes.
+    return (1024 * 4 // itemsize,) if ndim == 1 else (1,) * (ndim - 2) + (8 * 4 // itemsize, 128)
+
+
+def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
+    """Cells of an operand that are copied for a tile, per spatial axis."""
+    assert operand.extents is not None
+    sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
+    ndim = len(tile)
+    if target == "gpu":
+        sizes[-1] = _up(sizes[-1], 16 // operand.dtype.itemsize)
+    if target == "tpu":
+        if operand.extents[-1] is not None and tile[-1] < interior[-1]:
+            sizes[-1] = _up(sizes[-1], 128)
+        if ndim > 1 and operand.extents[-2] is not None:
+            rows = granule(target, ndim, operand.dtype.itemsize)[-2]
+            sizes[-2] = tile[-2] + _up(operand.extents[-2], rows)
+    return tuple(sizes)
+
+
+def reach(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
+    """Cells that the operand's array must have for every block to lie inside, per spatial axis.
+
+    `launch` copies arrays that are smaller.
+    """
+    assert operand.extents is not None
+    block = block_of(operand, tile, interior, target)
+    sizes = operand.shape(interior)[1:]
+    if target == "gpu":  # beyond an array, the copy engine reads zeros
+        return *sizes[:-1], _up(sizes[-1], 16 // operand.dtype.itemsize)
+    lasts = (0 if e is None else (-(-n // t) - 1) * t for n, t, e in zip(interior, tile, operand.extents, strict=True))
+    return tuple(max(size, last + b) for size, last, b in zip(sizes, lasts, block, strict=True))
+
+
+def bytes_of_blocks(program: Program, tile: Sizes, interior: Sizes, target: str) -> tuple[int, int]:
+    """Bytes that are copied for one tile, with its results, and bytes of fast memory that the copies take."""
+    blocks = [
+        ((operand.components, *block_of(operand, tile, interior, target)), operand.dtype)
+        for operand in program.operands
+        if operand.extents is not None
+    ]
+    blocks += [(tile, dtype) for dtype in program.results]
+    copied = sum(math.prod(shape) * dtype.itemsize for shape, dtype in blocks)
+    return copied, MEMORY[target].buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks)
+
+
+def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
+    """The tile that moves the fewest bytes, those before the first and after the last computation counted again.
+
+    Raises:
+        NotLowered: the fast memory is too small for the smallest tile.
+    """
+    memory = MEMORY[target]
+    if target == "interpret":  # two along each axis, the second one smaller
+        return tuple(n // 2 + 1 for n in interior)
+    units = granule(target, len(interior), _smallest(program))
+    candidates = [_sizes(n, unit, memory.longest) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
+    candidates.append([units[-1]] if target == "gpu" else _sizes(interior[-1], units[-1], memory.longest))
+    best, least, smallest = None, math.inf, math.inf
+    for tile in itertools.product(*candidates):
+        copied, stored = bytes_of_blocks(program, tile, interior, target)
+        smallest = min(smallest, stored)
+        tiles = math.prod(-(-n // t) for n, t in zip(interior, tile, strict=True))
+        moved = (tiles + memory.at_work) * copied
+        if stored <= memory.capacity and moved < least:
+            best, least = tile, moved
+    if best is None:
+        raise NotLowered(
+            f"The smallest tile of this stencil takes {smallest} bytes of a {target}'s fast memory, which has "
+            f"{memory.capacity} for one."
+        )
+    return best
+
+
+def _sizes(n: int, unit: int, longest: int) -> list[int]:
+    """Sizes to try along an axis of `n` cells: the whole axis, or `unit` doubled and doubled again."""
+    powers = [unit << k for k in range((n // unit).bit_length())]
+    return [size for size in powers if size < n and size <= longest] + ([n] if n <= longest else [])
+
+
+def _smallest(program: Program) -> int:
+    arrays = [operand.dtype for operand in program.operands if operand.extents is not None]
+    return min(dtype.itemsize for dtype in (*arrays, *program.results))
+
+
+def _stored(shape: Sequence[int], dtype: np.dtype, target: str) -> int:
+    """Bytes of an array in the fast memory, which keeps whole registers (TPU) or aligned blocks (GPU)."""
+    if target == "tpu":
+        rows = 32 // dtype.itemsize if shape[-2:-1] != (1,) and len(shape) > 1 else 1
+        shape = *shape[:-2], *(_up(n, rows) for n in shape[-2:-1]), _up(shape[-1], 128)
+    size = math.prod(shape) * dtype.itemsize
+    return _up(size, 1024) if target == "gpu" else size
+
+
+def _up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
