@@ -54,9 +54,11 @@ def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.Blo
     if extents is None:
         return pl.BlockSpec(memory_space=pltpu.SMEM)
     sizes = operand.components, *block_of(operand, tile, interior, target)
+    # Mosaic wants to see that the first row and column are multiples of a register's, also where there is one tile.
+    moves = [e is not None and t < n for e, t, n in zip(extents, tile, interior, strict=True)]
     return pl.BlockSpec(
         tuple(pl.Element(size) for size in sizes),
-        lambda *at: (0, *(0 if e is None else k * t for k, t, e in zip(at, tile, extents, strict=True))),
+        lambda *at: (0, *(k * t if cut else 0 for k, t, cut in zip(at, tile, moves, strict=True))),
     )
 
 
