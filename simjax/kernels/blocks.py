@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -23,7 +24,7 @@ def run(program: Program, arrays: Sequence[Array], interior: Sizes, tile: Sizes,
 
     def kernel(*refs):
         sources, results = refs[: len(operands)], refs[len(operands) :]
-        scalars = [ref[0] if operand.extents is None else None for operand, ref in zip(operands, sources, strict=True)]
+        scalars = [ref[0, 0] if operand.extents is None else None for operand, ref in zip(operands, sources, strict=True)]
 
         def compute(begin, shape):
             views = [_view(ref, operand, begin, shape, target) for operand, ref in zip(operands, sources, strict=True)]
@@ -46,19 +47,20 @@ def run(program: Program, arrays: Sequence[Array], interior: Sizes, tile: Sizes,
         out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(program.results),
         out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in program.results],
         interpret=target == "interpret",
-    )(*(x[None] if x.ndim == 0 else x for x in arrays))
+    )(*(x.reshape(1, 1) if x.ndim == 0 else x for x in arrays))
 
 
 def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.BlockSpec:
     extents = operand.extents
+    zero = np.int32(0)  # Mosaic has no indices of 64 bits
     if extents is None:
-        return pl.BlockSpec(memory_space=pltpu.SMEM)
+        return pl.BlockSpec((1, 1), lambda *_: (zero, zero), memory_space=pltpu.SMEM)
     sizes = operand.components, *block_of(operand, tile, interior, target)
     # Mosaic wants to see that the first row and column are multiples of a register's, also where there is one tile.
     moves = [e is not None and t < n for e, t, n in zip(extents, tile, interior, strict=True)]
     return pl.BlockSpec(
         tuple(pl.Element(size) for size in sizes),
-        lambda *at: (0, *(k * t if cut else 0 for k, t, cut in zip(at, tile, moves, strict=True))),
+        lambda *at: (zero, *(k * t if cut else zero for k, t, cut in zip(at, tile, moves, strict=True))),
     )
 
 

@@ -25,11 +25,12 @@ def for_pieces(tile: Sequence[int], piece: Sequence[int], compute: Callable[[Beg
             for at in range(0, whole, piece[axis]):
                 along(axis + 1, [*begin, at], (*shape, piece[axis]))
         elif count:
-            # Of 32 bits also where jax has 64.
-            def body(k, _):
+            # A `fori_loop` counts in 64 bits where jax has them, which Mosaic cannot convert.
+            def body(k):
                 along(axis + 1, [*begin, k * np.int32(piece[axis])], (*shape, piece[axis]))
+                return k + np.int32(1)
 
-            lax.fori_loop(np.int32(0), np.int32(count), body, None)
+            lax.while_loop(lambda k: k < np.int32(count), body, np.int32(0))
         if rest:
             along(axis + 1, [*begin, whole], (*shape, rest))
 
