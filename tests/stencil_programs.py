@@ -74,7 +74,9 @@ def on_whole_arrays(program, arrays, interior):
         if component is None:
             return arrays[k]
         extents = program.operands[k].extents
-        place = [slice(None) if e is None else slice(o, o + n) for o, n, e in zip(offset, interior, extents)]
+        place = [
+            slice(None) if e is None else slice(o, o + n) for o, n, e in zip(offset, interior, extents, strict=True)
+        ]
         return arrays[k][(component, *place)]
 
     return [jnp.broadcast_to(value, interior) for value in program.evaluate(read)]

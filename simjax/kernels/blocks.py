@@ -10,7 +10,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from simjax.kernels.operands import Operand, Program
-from simjax.kernels.pieces import for_pieces
+from simjax.kernels.pieces import Begin, for_pieces
 from simjax.kernels.tiles import Sizes, block_of, granule
 
 LANES = 1024
@@ -18,19 +18,18 @@ LANES = 1024
 
 def run(program: Program, arrays: Sequence[Array], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
     """The results of `program`; every block of a tile lies inside `arrays`."""
-    ndim = len(interior)
     operands = program.operands
     piece = _piece(program, tile)
 
     def kernel(*refs):
         sources, results = refs[: len(operands)], refs[len(operands) :]
-        scalars = [ref[0, 0] if operand.extents is None else None for operand, ref in zip(operands, sources, strict=True)]
+        scalars = {k: sources[k][0, 0] for k, operand in enumerate(operands) if operand.extents is None}
 
-        def compute(begin, shape):
+        def compute(begin: Begin, shape: Sizes) -> None:
             views = [_view(ref, operand, begin, shape, target) for operand, ref in zip(operands, sources, strict=True)]
 
-            def read(k, component=None, offset=None):
-                if component is None:
+            def read(k: int, component: int = 0, offset: Sizes = ()):
+                if k in scalars:
                     return scalars[k]
                 return _displaced(views[k], operands[k], component, offset, begin, shape)
 
@@ -73,7 +72,7 @@ def _piece(program: Program, tile: Sizes) -> Sizes:
     return (1,) * (ndim - 2) + (8 * 4 // min(4, *sizes), LANES)
 
 
-def _view(ref, operand: Operand, begin, shape: Sizes, target: str):
+def _view(ref, operand: Operand, begin: Begin, shape: Sizes, target: str):
     """What a piece reads of a block along the axes where its begin is only known when the kernel runs.
 
     Rows are read at any displacement from a multiple of eight, but the compiler must know the displacement.
@@ -83,12 +82,14 @@ def _view(ref, operand: Operand, begin, shape: Sizes, target: str):
     units = granule(target, len(shape), operand.dtype.itemsize)
     place: list = [slice(None)]
     for b, n, e, unit in zip(begin, shape, operand.extents, units, strict=True):
-        traced = e is not None and not isinstance(b, int)
-        place.append(pl.ds(pl.multiple_of(b, n), n + -(-e // unit) * unit) if traced else slice(None))
+        if e is None or isinstance(b, int):
+            place.append(slice(None))
+        else:
+            place.append(pl.ds(pl.multiple_of(b, n), n + -(-e // unit) * unit))
     return ref.at[tuple(place)]
 
 
-def _displaced(view, operand: Operand, component: int, offset: Sizes, begin, shape: Sizes) -> Array:
+def _displaced(view, operand: Operand, component: int, offset: Sizes, begin: Begin, shape: Sizes) -> Array:
     place: list = [component]
     for b, o, n, e in zip(begin, offset, shape, operand.extents or (), strict=True):
         place.append(pl.ds(0, 1) if e is None else pl.ds(o + (b if isinstance(b, int) else 0), n))

@@ -9,8 +9,12 @@ from simjax.kernels import blocks, hopper
 from simjax.kernels.operands import NotLowered, Operand, Program
 from simjax.kernels.tiles import Sizes, reach, tile_of
 
-# What registers compute with. An interpreted kernel takes all types.
-TYPES = {"tpu": ("float32", "bfloat16", "int32"), "gpu": ("float32", "bfloat16", "float16", "int32")}
+# What registers compute with; Pallas has no complex numbers.
+TYPES = {
+    "tpu": ("float32", "bfloat16", "int32"),
+    "gpu": ("float32", "bfloat16", "float16", "int32"),
+    "interpret": ("float64", "float32", "bfloat16", "float16", "int32", "int64"),
+}
 
 
 def launch(
@@ -38,12 +42,14 @@ def _check(program: Program, arrays: Sequence[Array], interior: Sizes, target: s
     for k, (x, operand) in enumerate(zip(arrays, program.operands, strict=True)):
         if x.shape != operand.shape(interior) or x.dtype != operand.dtype:
             raise ValueError(
-                f"Operand {k} of a kernel is {x.dtype}{list(x.shape)}; expected "
-                f"{operand.dtype}{list(operand.shape(interior))}."
+                f"Operand {k} of a kernel is {_spoken(x.dtype, x.shape)}; expected "
+                f"{_spoken(operand.dtype, operand.shape(interior))}."
             )
     for dtype in (*(operand.dtype for operand in program.operands), *program.results):
-        if target != "interpret" and dtype.name not in TYPES[target]:
-            raise NotLowered(f"No kernel of a {target} computes with {dtype.name}; it may be {', '.join(TYPES[target])}.")
+        if dtype.name not in TYPES[target]:
+            raise NotLowered(
+                f"No kernel for {target} computes with {dtype.name}; it may be {', '.join(TYPES[target])}."
+            )
 
 
 def _reaching(x: Array, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array:
@@ -53,3 +59,7 @@ def _reaching(x: Array, operand: Operand, tile: Sizes, interior: Sizes, target: 
     if not any(missing):
         return x
     return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((0, n, 0) for n in missing)])
+
+
+def _spoken(dtype, shape: Sequence[int]) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jax import Array
@@ -44,7 +44,7 @@ class Program(Protocol):
         """Types of the results, each an array of the interior's shape."""
         ...
 
-    def evaluate(self, read: Callable[..., Array]) -> list[Array]:
+    def evaluate(self, read: Callable[..., Any]) -> list[Array]:
         """The results on a piece of the interior.
 
         Args:

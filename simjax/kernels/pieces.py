@@ -1,11 +1,12 @@
 """A tile, piece by piece: as much at once as fits the registers."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jax import lax
 
-Begin = list
+Begin = list[Any]
 """Indices of a piece's first cell; traced ones are multiples of the piece's size."""
 
 

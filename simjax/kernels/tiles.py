@@ -58,7 +58,7 @@ def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Siz
     sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
     ndim = len(tile)
     if target == "gpu":
-        sizes[-1] = _up(sizes[-1], 16 // operand.dtype.itemsize)
+        return rows_of_16_bytes(sizes, operand.dtype)
     if target == "tpu":
         if operand.extents[-1] is not None and tile[-1] < interior[-1]:
             sizes[-1] = _up(sizes[-1], 128)
@@ -77,7 +77,7 @@ def reach(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
     block = block_of(operand, tile, interior, target)
     sizes = operand.shape(interior)[1:]
     if target == "gpu":  # beyond an array, the copy engine reads zeros
-        return *sizes[:-1], _up(sizes[-1], 16 // operand.dtype.itemsize)
+        return rows_of_16_bytes(sizes, operand.dtype)
     lasts = (0 if e is None else (-(-n // t) - 1) * t for n, t, e in zip(interior, tile, operand.extents, strict=True))
     return tuple(max(size, last + b) for size, last, b in zip(sizes, lasts, block, strict=True))
 
@@ -117,10 +117,15 @@ def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
             best, least = tile, moved
     if best is None:
         raise NotLowered(
-            f"The smallest tile of this stencil takes {smallest} bytes of a {target}'s fast memory, which has "
-            f"{memory.capacity} for one."
+            f"The smallest tile of this stencil takes {smallest} bytes of fast memory for {target}, which has "
+            f"{memory.capacity}."
         )
     return best
+
+
+def rows_of_16_bytes(shape: Sequence[int], dtype: np.dtype) -> Sizes:
+    """The shape with rows that the copy engine of a GPU can address."""
+    return *shape[:-1], _up(shape[-1], 16 // dtype.itemsize)
 
 
 def _sizes(n: int, unit: int, longest: int) -> list[int]:
