@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.experimental import pallas as pl
 
 from simjax.kernels.operands import Operand, Program
@@ -48,7 +48,7 @@ def _kernel(gpu, program: Program, tile: Sizes, refs, *, blocks, tiles, arrived)
     """One tile; each of 128 threads computes one column of it."""
     operands = program.operands
     sources, results = refs[: len(operands)], refs[len(operands) :]
-    corner = [pl.program_id(axis) * np.int32(size) for axis, size in enumerate(tile)]
+    corner = [lax.axis_index(name) * np.int32(size) for name, size in zip(AXES, tile, strict=False)]
     for name, block in blocks.items():
         gpu.copy_gmem_to_smem(sources[int(name)].at[_place(operands[int(name)], corner, block.shape)], block, arrived)
     scalars = {k: sources[k][0] for k, operand in enumerate(operands) if operand.extents is None}
