@@ -6,7 +6,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.kernels import blocks, hopper
-from simjax.kernels.operands import NotLowered, Operand, Program
+from simjax.core.ghosts import assembled
+from simjax.kernels.operands import NotLowered, Operand, Program, Unpadded, ghost_width
+from simjax.kernels.rims import stays_unpadded
 from simjax.kernels.tiles import Sizes, reach, tile_of
 
 # What registers compute with; Pallas has no complex numbers.
@@ -18,28 +20,39 @@ TYPES = {
 
 
 def launch(
-    program: Program, arrays: Sequence[Array], interior: Sizes, *, target: str, tile: Sizes | None = None
+    program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, *, target: str, tile: Sizes | None = None
 ) -> list[Array]:
     """The results of `program`, each of shape `interior`.
 
     Args:
         arrays: in step with `program.operands`, of the shapes that these say. They are copied where a block would lie
-            outside (`tiles.reach`).
+            outside (`tiles.reach`), and so are fields without their ghost cells if the target cannot put these around
+            them in its fast memory.
         target: "tpu", "gpu" (Hopper and newer), or "interpret", which runs everywhere.
         tile: cells that are computed from one block of every operand; chosen by `tile_of` where it is not given.
 
     Raises:
         NotLowered: the target has no such numbers or too little fast memory.
     """
+    operands = program.operands
+    arrays = [x if stays_unpadded(x, target) else _padded(x, o) for x, o in zip(arrays, operands, strict=True)]
     _check(program, arrays, interior, target)
     tile = tile or tile_of(program, interior, target)
-    arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, program.operands, strict=True)]
+    arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
     run = hopper.run if target == "gpu" else blocks.run
     return run(program, arrays, interior, tile, target)
 
 
-def _check(program: Program, arrays: Sequence[Array], interior: Sizes, target: str) -> None:
+def _padded(x: Array | Unpadded, operand: Operand) -> Array:
+    if not isinstance(x, Unpadded):
+        return x
+    return assembled([x.field], [x.ghosts], ghost_width(operand))[0]
+
+
+def _check(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str) -> None:
     for k, (x, operand) in enumerate(zip(arrays, program.operands, strict=True)):
+        if isinstance(x, Unpadded):
+            continue
         if x.shape != operand.shape(interior) or x.dtype != operand.dtype:
             raise ValueError(
                 f"Operand {k} of a kernel is {_spoken(x.dtype, x.shape)}; expected "
@@ -52,8 +65,8 @@ def _check(program: Program, arrays: Sequence[Array], interior: Sizes, target: s
             )
 
 
-def _reaching(x: Array, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array:
-    if operand.extents is None:
+def _reaching(x: Array | Unpadded, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array | Unpadded:
+    if operand.extents is None or isinstance(x, Unpadded):
         return x
     missing = [n - m for n, m in zip(reach(operand, tile, interior, target), x.shape[1:], strict=True)]
     if not any(missing):

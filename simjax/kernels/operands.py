@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jax import Array
@@ -33,6 +33,18 @@ class Operand:
         return self.components, *sizes
 
 
+class Unpadded(NamedTuple):
+    """An operand whose ghost cells lie beside it, as many on every side.
+
+    Attributes:
+        field: (components, *interior).
+        ghosts: per axis, the lines at its lower and at its upper end; they include the ghost cells of the axes before.
+    """
+
+    field: Array
+    ghosts: list[tuple[Array, Array]]
+
+
 class Program(Protocol):
     """What is computed at a point from values at fixed displacements."""
 
@@ -52,3 +64,11 @@ class Program(Protocol):
                 of the piece's shape, or one that broadcasts to it; `read(k)` is a scalar.
         """
         ...
+
+
+def ghost_width(operand: Operand) -> int:
+    """How many ghost cells the operand has on every side."""
+    widths = {e for e in operand.extents or ()}
+    (extent,) = widths
+    assert extent is not None and extent % 2 == 0
+    return extent // 2
