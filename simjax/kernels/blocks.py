@@ -1,6 +1,7 @@
 """Kernels for TPUs, and interpreted ones: the compiler copies overlapping blocks while the one before is computed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,29 +10,49 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from simjax.kernels.operands import Operand, Program
+from simjax.kernels.assembly import assemble, block_shape, margins, parts
+from simjax.kernels.operands import Operand, Program, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
 from simjax.kernels.tiles import Sizes, block_of, granule
 
 LANES = 1024
 
 
-def run(program: Program, arrays: Sequence[Array], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
+def run(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
     """The results of `program`; every block of a tile lies inside `arrays`."""
     operands = program.operands
     piece = _piece(program, tile)
+    bare = {k: operand for k, operand in enumerate(operands) if isinstance(arrays[k], Unpadded)}
+    margin = {k: margins(operand, len(tile)) for k, operand in bare.items()}
+    # An assembled block is one with wide margins, of which the ghost cells are the inner part.
+    seen = [replace(o, extents=tuple(2 * m for m in margin[k])) if k in bare else o for k, o in enumerate(operands)]
+    inputs = [
+        parts(x, operand, tile, interior)
+        if isinstance(x, Unpadded)
+        else [(x.reshape(1, 1) if x.ndim == 0 else x, _spec(operand, tile, interior, target))]
+        for x, operand in zip(arrays, operands, strict=True)
+    ]
+    leaves, structure = jax.tree.flatten([[array for array, _ in group] for group in inputs])
 
     def kernel(*refs):
-        sources, results = refs[: len(operands)], refs[len(operands) :]
-        scalars = {k: sources[k][0, 0] for k, operand in enumerate(operands) if operand.extents is None}
+        refs, scratch = refs[: len(refs) - len(bare)], refs[len(refs) - len(bare) :]
+        sources, results = structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :]
+        blocks = [group[0] for group in sources]
+        for (k, operand), block in zip(bare.items(), scratch, strict=True):
+            assemble(sources[k], block, operand, tile, interior)
+            blocks[k] = block
+        scalars = {k: blocks[k][0, 0] for k, operand in enumerate(operands) if operand.extents is None}
 
         def compute(begin: Begin, shape: Sizes) -> None:
-            views = [_view(ref, operand, begin, shape, target) for operand, ref in zip(operands, sources, strict=True)]
+            views = [_view(ref, operand, begin, shape, target) for operand, ref in zip(seen, blocks, strict=True)]
 
             def read(k: int, component: int = 0, offset: Sizes = ()):
-                if k in scalars:
+                if operands[k].extents is None:
                     return scalars[k]
-                return _displaced(views[k], operands[k], component, offset, begin, shape)
+                if k in bare:
+                    width = ghost_width(bare[k])
+                    offset = tuple(o + m - width for o, m in zip(offset, margin[k], strict=True))
+                return _displaced(views[k], seen[k], component, offset, begin, shape)
 
             here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
             for ref, value in zip(results, program.evaluate(read), strict=True):
@@ -42,11 +63,12 @@ def run(program: Program, arrays: Sequence[Array], interior: Sizes, tile: Sizes,
     return pl.pallas_call(
         kernel,
         grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
-        in_specs=[_spec(operand, tile, interior, target) for operand in operands],
+        in_specs=[spec for group in inputs for _, spec in group],
         out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(program.results),
         out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in program.results],
+        scratch_shapes=[pltpu.VMEM(block_shape(operand, tile), operand.dtype) for operand in bare.values()],
         interpret=target == "interpret",
-    )(*(x.reshape(1, 1) if x.ndim == 0 else x for x in arrays))
+    )(*leaves)
 
 
 def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.BlockSpec:

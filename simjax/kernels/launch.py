@@ -1,14 +1,14 @@
 """A program evaluated at every point of an interior by one kernel."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.kernels import blocks, hopper
 from simjax.core.ghosts import assembled
+from simjax.kernels import assembly, blocks, hopper, rims
 from simjax.kernels.operands import NotLowered, Operand, Program, Unpadded, ghost_width
-from simjax.kernels.rims import stays_unpadded
 from simjax.kernels.tiles import Sizes, reach, tile_of
 
 # What registers compute with; Pallas has no complex numbers.
@@ -35,29 +35,38 @@ def launch(
         NotLowered: the target has no such numbers or too little fast memory.
     """
     operands = program.operands
-    arrays = [x if stays_unpadded(x, target) else _padded(x, o) for x, o in zip(arrays, operands, strict=True)]
-    _check(program, arrays, interior, target)
+    _check_types(program, target)
+    if target == "tpu":
+        tile = tile or assembly.tile_of(program, arrays, interior)
     tile = tile or tile_of(program, interior, target)
+    arrays = [_padded(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
+    _check(program, arrays, interior)
     arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
     run = hopper.run if target == "gpu" else blocks.run
     return run(program, arrays, interior, tile, target)
 
 
-def _padded(x: Array | Unpadded, operand: Operand) -> Array:
+def _padded(x: Array | Unpadded, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array | Unpadded:
     if not isinstance(x, Unpadded):
+        return x
+    stays = rims.stays_unpadded(x) if target == "gpu" else assembly.stays_unpadded(operand, tile, interior, target)
+    if stays:
         return x
     return assembled([x.field], [x.ghosts], ghost_width(operand))[0]
 
 
-def _check(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str) -> None:
+def _check(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes) -> None:
     for k, (x, operand) in enumerate(zip(arrays, program.operands, strict=True)):
         if isinstance(x, Unpadded):
-            continue
+            x, operand = x.field, replace(operand, extents=(0,) * len(interior))
         if x.shape != operand.shape(interior) or x.dtype != operand.dtype:
             raise ValueError(
                 f"Operand {k} of a kernel is {_spoken(x.dtype, x.shape)}; expected "
                 f"{_spoken(operand.dtype, operand.shape(interior))}."
             )
+
+
+def _check_types(program: Program, target: str) -> None:
     for dtype in (*(operand.dtype for operand in program.operands), *program.results):
         if dtype.name not in TYPES[target]:
             raise NotLowered(

@@ -16,9 +16,9 @@ from simjax.kernels.pieces import Begin, for_pieces
 from simjax.kernels.tiles import Sizes, rows_of_16_bytes
 
 
-def stays_unpadded(x: Array | Unpadded, target: str) -> bool:
+def stays_unpadded(x: Unpadded) -> bool:
     """Whether the copy engine can read the field as it is: its rows are multiples of 16 bytes."""
-    return isinstance(x, Unpadded) and target == "gpu" and rows_of_16_bytes(x.field.shape, x.field.dtype) == x.field.shape
+    return rows_of_16_bytes(x.field.shape, x.field.dtype) == x.field.shape
 
 
 def lines_of(x: Unpadded, operand: Operand, tile: Sizes) -> list[Array]:

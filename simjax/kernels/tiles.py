@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,9 +33,9 @@ class Memory:
 
 
 MEMORY = {
-    # Half of the 16 MiB that Mosaic gives a kernel; the other half is for values on their way.
+    # Of the 16 MiB that Mosaic gives a kernel; the rest is for values on their way.
     # A step of the grid takes 0.35 us (Pallas' guide to TPUs), in which a v5e moves 280 kB.
-    "tpu": Memory(8 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
+    "tpu": Memory(12 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
     # A quarter of 227 KiB on each of 132 multiprocessors: while one tile waits, three others are computed.
     "gpu": Memory(56 << 10, buffers=1, at_work=4 * 132, start=0, longest=128),
     "interpret": Memory(1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
@@ -61,10 +61,10 @@ def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Siz
         return rows_of_16_bytes(sizes, operand.dtype)
     if target == "tpu":
         if operand.extents[-1] is not None and tile[-1] < interior[-1]:
-            sizes[-1] = _up(sizes[-1], 128)
+            sizes[-1] = round_up(sizes[-1], 128)
         if ndim > 1 and operand.extents[-2] is not None:
             rows = granule(target, ndim, operand.dtype.itemsize)[-2]
-            sizes[-2] = tile[-2] + _up(operand.extents[-2], rows)
+            sizes[-2] = tile[-2] + round_up(operand.extents[-2], rows)
     return tuple(sizes)
 
 
@@ -95,7 +95,7 @@ def bytes_of_blocks(program: Program, tile: Sizes, interior: Sizes, target: str)
 
 
 def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
-    """The tile that moves the fewest bytes, those before the first and after the last computation counted again.
+    """The tile that moves the fewest bytes.
 
     Raises:
         NotLowered: the fast memory is too small for the smallest tile.
@@ -105,17 +105,12 @@ def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
         return tuple(n // 2 + 1 for n in interior)
     units = granule(target, len(interior), _smallest(program))
     longest = memory.longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
-    candidates = [_sizes(n, unit, n) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
-    candidates.append([units[-1]] if target == "gpu" else _sizes(interior[-1], units[-1], longest))
-    best, least, smallest = None, math.inf, math.inf
-    for tile in itertools.product(*candidates):
-        copied, stored = bytes_of_blocks(program, tile, interior, target)
-        smallest = min(smallest, stored)
-        tiles = math.prod(-(-n // t) for n, t in zip(interior, tile, strict=True))
-        moved = (tiles + memory.at_work) * copied + tiles * memory.start
-        if stored <= memory.capacity and moved < least:
-            best, least = tile, moved
+    candidates = [sizes_to_try(n, unit, n) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
+    candidates.append([units[-1]] if target == "gpu" else sizes_to_try(interior[-1], units[-1], longest))
+    tiles = list(itertools.product(*candidates))
+    best = best_tile(program, interior, target, tiles)
     if best is None:
+        smallest = min(bytes_of_blocks(program, tile, interior, target)[1] for tile in tiles)
         raise NotLowered(
             f"The smallest tile of this stencil takes {smallest} bytes of fast memory for {target}, which has "
             f"{memory.capacity}."
@@ -123,12 +118,30 @@ def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
     return best
 
 
+def best_tile(
+    program: Program, interior: Sizes, target: str, tiles: Sequence[Sizes], beside: Callable[[Sizes], int] = lambda _: 0
+) -> Sizes | None:
+    """Of those that fit the fast memory, with `beside` bytes beside their blocks, the tile that moves the fewest bytes.
+
+    Those that are moved before the first and after the last computation count twice.
+    """
+    memory = MEMORY[target]
+    best, least = None, math.inf
+    for tile in tiles:
+        copied, stored = bytes_of_blocks(program, tile, interior, target)
+        count = math.prod(-(-n // t) for n, t in zip(interior, tile, strict=True))
+        moved = (count + memory.at_work) * copied + count * memory.start
+        if stored + beside(tile) <= memory.capacity and moved < least:
+            best, least = tile, moved
+    return best
+
+
 def rows_of_16_bytes(shape: Sequence[int], dtype: np.dtype) -> Sizes:
     """The shape with rows that the copy engine of a GPU can address."""
-    return *shape[:-1], _up(shape[-1], 16 // dtype.itemsize)
+    return *shape[:-1], round_up(shape[-1], 16 // dtype.itemsize)
 
 
-def _sizes(n: int, unit: int, longest: int) -> list[int]:
+def sizes_to_try(n: int, unit: int, longest: int) -> list[int]:
     """Sizes to try along an axis of `n` cells: the whole axis, or `unit` doubled and doubled again."""
     powers = [unit << k for k in range((n // unit).bit_length())]
     return [size for size in powers if size < n and size <= longest] + ([n] if n <= longest else [])
@@ -143,10 +156,11 @@ def _stored(shape: Sequence[int], dtype: np.dtype, target: str) -> int:
     """Bytes of an array in the fast memory, which keeps whole registers (TPU) or aligned blocks (GPU)."""
     if target == "tpu":
         rows = 32 // dtype.itemsize if shape[-2:-1] != (1,) and len(shape) > 1 else 1
-        shape = *shape[:-2], *(_up(n, rows) for n in shape[-2:-1]), _up(shape[-1], 128)
+        shape = *shape[:-2], *(round_up(n, rows) for n in shape[-2:-1]), round_up(shape[-1], 128)
     size = math.prod(shape) * dtype.itemsize
-    return _up(size, 1024) if target == "gpu" else size
+    return round_up(size, 1024) if target == "gpu" else size
 
 
-def _up(size: int, unit: int) -> int:
+def round_up(size: int, unit: int) -> int:
+    """The next multiple of `unit`."""
     return -(-size // unit) * unit
