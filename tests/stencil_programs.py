@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.kernels.operands import Operand
+from simjax.core.ghosts import disassembled
+from simjax.kernels.operands import Operand, Unpadded, ghost_width
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,21 @@ def diffusion(ndim, dtype="float32"):
         return [(at() + (around - 2 * ndim * at()) / 10).astype(dtype)]
 
     return Formula((Operand(1, (2,) * ndim, dtype),), (dtype,), evaluate)
+
+
+def wide(ndim, width, dtype="float32"):
+    """A sum along every axis of the second of two components, with weights that tell the sides apart."""
+    dtype = jnp.dtype(dtype)
+
+    def evaluate(read):
+        value = read(0, 0, (width,) * ndim)
+        for axis in range(ndim):
+            for step in range(-width, width + 1):
+                offset = tuple(width + (step if k == axis else 0) for k in range(ndim))
+                value = value + (step + 0.25) * read(0, 1, offset)
+        return [value]
+
+    return Formula((Operand(2, (2 * width,) * ndim, dtype),), (dtype,), evaluate)
 
 
 def staggered(ndim=2, dtype="float32"):
@@ -82,14 +98,16 @@ def on_whole_arrays(program, arrays, interior):
     return [jnp.broadcast_to(value, interior) for value in program.evaluate(read)]
 
 
-PROGRAMS = {
-    "diffusion-1d": (diffusion(1), (1000,)),
-    "diffusion-2d": (diffusion(2), (100, 130)),
-    "diffusion-3d": (diffusion(3), (12, 20, 130)),
-    "staggered-2d": (staggered(2), (100, 130)),
-    "staggered-3d": (staggered(3), (12, 20, 130)),
-    "diffusion-bfloat16": (diffusion(2, "bfloat16"), (100, 130)),
-}
+def unpadded(program, arrays):
+    """The arrays, those with ghost cells on all sides without them."""
+    found = []
+    for operand, u in zip(program.operands, arrays, strict=True):
+        if operand.extents is None or len(set(operand.extents)) > 1 or operand.extents[0] == 0:
+            found.append(u)
+        else:
+            (field,), (ghosts,) = disassembled([u], len(operand.extents), ghost_width(operand))
+            found.append(Unpadded(field, ghosts))
+    return found
 
 
 def shapes_of(program, interior, **options):

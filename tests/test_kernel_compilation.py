@@ -18,7 +18,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from simjax.kernels.launch import launch
 from simjax.kernels.operands import Operand
-from stencil_programs import Formula, diffusion, shapes_of, staggered
+from stencil_programs import Formula, diffusion, shapes_of, staggered, unpadded, wide
 
 jax.config.update("jax_enable_x64", True)  # indices stay of 32 bits
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -55,6 +55,13 @@ for name, program, interior in [
 # A block that reaches as far as the copies: eight rows on a TPU, rows of 16 bytes on a GPU.
 room = Formula((Operand(1, (8, 4), f32),), (f32,), diffusion(2).evaluate)
 report("room", kernel(room, (512, 512)), *shapes_of(room, (512, 512)))
+
+# Ghost lines beside the fields: nothing of their size is copied.
+for name, program, interior in [
+    ("beside-2d", staggered(2), (512, 512)), ("beside-3d", wide(3, 2), (65, 72, 256)),
+]:
+    shapes = jax.eval_shape(lambda *arrays: unpadded(program, arrays), *shapes_of(program, interior))
+    report(name, lambda *arrays: launch(program, arrays, interior, target=target), *shapes)
 
 members = jax.vmap(kernel(staggered(2), (64, 256)), in_axes=(0, None, None, 0, None, 0))
 shapes = shapes_of(staggered(2), (64, 256))
@@ -99,7 +106,10 @@ def test_kernels_compile(target):
     if target == "gpu":
         pytest.importorskip("jax_cuda13_plugin", reason="pip install jax-cuda13-plugin absl-py, of jax's own version")
     found = compiled(target, H100 if target == "gpu" else "")
-    assert len(found) == 8
+    assert len(found) == 10
     assert {name: calls for name, (calls, _) in found.items()} == dict.fromkeys(found, 1)
-    # A copy would be one of a field of 512^2.
-    assert found["room"][1] < 512 * 512 * 4 / 100, found
+    # Copies would be one and three of a field of 512^2; and two of 65 x 72 x 256, whose last axis' ghost lines, two on
+    # each side of 256 columns, are made into rows.
+    assert found["room"][1] < 512 * 512 * 4 / 100
+    assert found["beside-2d"][1] < 3 * 512 * 512 * 4 / 20
+    assert found["beside-3d"][1] < 2 * 65 * 72 * 256 * 4 / 4

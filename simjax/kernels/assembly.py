@@ -52,6 +52,7 @@ def tile_of(program: Program, arrays: Sequence[Array | Unpadded], interior: Size
 
 
 def block_shape(operand: Operand, tile: Sizes) -> Sizes:
+    """A tile and its margins."""
     sizes = [t + 2 * m for t, m in zip(tile, margins(operand, len(tile)), strict=True)]
     return operand.components, *sizes[:-1], round_up(sizes[-1], COLUMNS)
 

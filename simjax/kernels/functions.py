@@ -14,10 +14,11 @@ def sqrt(x: Array, **_) -> Array:
 
 def power(x: Array, y: Array, **_) -> Array:
     """exp(y log x) for x >= 0; its relative error is |y log x| roundings."""
-    return jnp.exp(y * jnp.log(x))
+    return jnp.where(y == 0, jnp.ones_like(x), jnp.exp(y * jnp.log(x)))
 
 
 def integer_power(x: Array, *, y: int, **_) -> Array:
+    """x^y."""
     return lax.integer_pow(x, y) if y >= 0 else 1 / lax.integer_pow(x, -y)
 
 
@@ -36,6 +37,7 @@ def log1p(x: Array, **_) -> Array:
 
 
 def cbrt(x: Array, **_) -> Array:
+    """exp(log|x| / 3) with the sign of x."""
     return jnp.sign(x) * jnp.exp(jnp.log(jnp.abs(x)) / 3)
 
 
@@ -46,14 +48,17 @@ def floor(x: Array, **_) -> Array:
 
 
 def ceil(x: Array, **_) -> Array:
+    """-floor(-x)."""
     return -floor(-x)
 
 
 def is_finite(x: Array, **_) -> Array:
+    """Whether |x| is below infinity."""
     return jnp.abs(x) < np.inf
 
 
 def negation(x: Array, **_) -> Array:
+    """Not x, or its bits inverted."""
     return x ^ True if x.dtype == bool else ~x
 
 
