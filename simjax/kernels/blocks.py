@@ -13,7 +13,7 @@ from jax.experimental.pallas import tpu as pltpu
 from simjax.kernels.assembly import assemble, block_shape, margins, parts
 from simjax.kernels.operands import Operand, Program, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
-from simjax.kernels.tiles import Sizes, block_of, granule
+from simjax.kernels.tiles import VECTOR_MEMORY, Sizes, block_of, granule
 
 LANES = 1024
 
@@ -67,6 +67,7 @@ def run(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, t
         out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(program.results),
         out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in program.results],
         scratch_shapes=[pltpu.VMEM(block_shape(operand, tile), operand.dtype) for operand in bare.values()],
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VECTOR_MEMORY),
         interpret=target == "interpret",
     )(*leaves)
 
@@ -79,6 +80,8 @@ def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.Blo
     sizes = operand.components, *block_of(operand, tile, interior, target)
     # Mosaic wants to see that the first row and column are multiples of a register's, also where there is one tile.
     moves = [e is not None and t < n for e, t, n in zip(extents, tile, interior, strict=True)]
+    if not any(extents):  # blocks that do not overlap may be cut off at the end
+        return pl.BlockSpec(sizes, lambda *at: (zero, *(k if cut else zero for k, cut in zip(at, moves, strict=True))))
     return pl.BlockSpec(
         tuple(pl.Element(size) for size in sizes),
         lambda *at: (zero, *(k * t if cut else zero for k, t, cut in zip(at, tile, moves, strict=True))),

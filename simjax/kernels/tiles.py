@@ -32,12 +32,15 @@ class Memory:
     longest: int
 
 
+# TPUs have at least 64 MiB for each core from the fifth generation on (`pltpu.get_tpu_info`); XLA keeps some itself.
+VECTOR_MEMORY = 48 << 20
+
 MEMORY = {
-    # Of the 16 MiB that Mosaic gives a kernel; the rest is for values on their way.
+    # Of VECTOR_MEMORY; the rest is for values on their way.
     # A step of the grid takes 0.35 us (Pallas' guide to TPUs), in which a v5e moves 280 kB.
-    "tpu": Memory(12 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
-    # A quarter of 227 KiB on each of 132 multiprocessors: while one tile waits, three others are computed.
-    "gpu": Memory(56 << 10, buffers=1, at_work=4 * 132, start=0, longest=128),
+    "tpu": Memory(36 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
+    # Half of 227 KiB on each of 132 multiprocessors: while one tile waits, the other is computed.
+    "gpu": Memory(112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128),
     "interpret": Memory(1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
 }
 
@@ -78,6 +81,8 @@ def reach(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
     sizes = operand.shape(interior)[1:]
     if target == "gpu":  # beyond an array, the copy engine reads zeros
         return rows_of_16_bytes(sizes, operand.dtype)
+    if not any(operand.extents):  # blocks that do not overlap may be cut off at the end
+        return sizes
     lasts = (0 if e is None else (-(-n // t) - 1) * t for n, t, e in zip(interior, tile, operand.extents, strict=True))
     return tuple(max(size, last + b) for size, last, b in zip(sizes, lasts, block, strict=True))
 
