@@ -51,7 +51,8 @@ DEVICES = MAPS | _words(
 
 # What is named on the left appears in the modules on the right (a name or a package) and in no other.
 HOMES = {
-    "collectives": (COLLECTIVES, ("core.domain", "solvers.spectral", "solvers.fourier")),
+    # In a kernel for GPUs, `axis_index` is that of a tile.
+    "collectives": (COLLECTIVES, ("core.domain", "solvers.spectral", "solvers.fourier", "kernels.hopper")),
     # Around an adaptive solver only the tendency is mapped, below `parallel`.
     "shard_map": (MAPS, ("parallel", "integrators.adaptive")),
     "types of varying values": (VARYING_TYPES, ("core.varying",)),

@@ -1,0 +1,1 @@
+"""Stencils as Pallas kernels: one tile of the interior at a time, in the fast memory of a TPU or a GPU."""

@@ -1,0 +1,121 @@
+"""Kernels for TPUs, and interpreted ones: the compiler copies overlapping blocks while the one before is computed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from simjax.kernels.assembly import assemble, block_shape, margins, parts
+from simjax.kernels.operands import Operand, Program, Unpadded, ghost_width
+from simjax.kernels.pieces import Begin, for_pieces
+from simjax.kernels.tiles import VECTOR_MEMORY, Sizes, block_of, granule
+
+LANES = 1024
+
+
+def run(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
+    """The results of `program`; every block of a tile lies inside `arrays`."""
+    operands = program.operands
+    piece = _piece(program, tile)
+    bare = {k: operand for k, operand in enumerate(operands) if isinstance(arrays[k], Unpadded)}
+    margin = {k: margins(operand, len(tile)) for k, operand in bare.items()}
+    # An assembled block is one with wide margins, of which the ghost cells are the inner part.
+    seen = [replace(o, extents=tuple(2 * m for m in margin[k])) if k in bare else o for k, o in enumerate(operands)]
+    inputs = [
+        parts(x, operand, tile, interior)
+        if isinstance(x, Unpadded)
+        else [(x.reshape(1, 1) if x.ndim == 0 else x, _spec(operand, tile, interior, target))]
+        for x, operand in zip(arrays, operands, strict=True)
+    ]
+    leaves, structure = jax.tree.flatten([[array for array, _ in group] for group in inputs])
+
+    def kernel(*refs):
+        refs, scratch = refs[: len(refs) - len(bare)], refs[len(refs) - len(bare) :]
+        sources, results = structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :]
+        blocks = [group[0] for group in sources]
+        for (k, operand), block in zip(bare.items(), scratch, strict=True):
+            assemble(sources[k], block, operand, tile, interior)
+            blocks[k] = block
+        scalars = {k: blocks[k][0, 0] for k, operand in enumerate(operands) if operand.extents is None}
+
+        def compute(begin: Begin, shape: Sizes) -> None:
+            views = [_view(ref, operand, begin, shape, target) for operand, ref in zip(seen, blocks, strict=True)]
+
+            def read(k: int, component: int = 0, offset: Sizes = ()):
+                if operands[k].extents is None:
+                    return scalars[k]
+                if k in bare:
+                    width = ghost_width(bare[k])
+                    offset = tuple(o + m - width for o, m in zip(offset, margin[k], strict=True))
+                return _displaced(views[k], seen[k], component, offset, begin, shape)
+
+            here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
+            for ref, value in zip(results, program.evaluate(read), strict=True):
+                ref[here] = jnp.broadcast_to(value, shape)
+
+        for_pieces(tile, piece, compute)
+
+    return pl.pallas_call(
+        kernel,
+        grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
+        in_specs=[spec for group in inputs for _, spec in group],
+        out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(program.results),
+        out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in program.results],
+        scratch_shapes=[pltpu.VMEM(block_shape(operand, tile), operand.dtype) for operand in bare.values()],
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VECTOR_MEMORY),
+        interpret=target == "interpret",
+    )(*leaves)
+
+
+def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.BlockSpec:
+    extents = operand.extents
+    zero = np.int32(0)  # Mosaic has no indices of 64 bits
+    if extents is None:
+        return pl.BlockSpec((1, 1), lambda *_: (zero, zero), memory_space=pltpu.SMEM)
+    sizes = operand.components, *block_of(operand, tile, interior, target)
+    # Mosaic wants to see that the first row and column are multiples of a register's, also where there is one tile.
+    moves = [e is not None and t < n for e, t, n in zip(extents, tile, interior, strict=True)]
+    if not any(extents):  # blocks that do not overlap may be cut off at the end
+        return pl.BlockSpec(sizes, lambda *at: (zero, *(k if cut else zero for k, cut in zip(at, moves, strict=True))))
+    return pl.BlockSpec(
+        tuple(pl.Element(size) for size in sizes),
+        lambda *at: (zero, *(k * t if cut else zero for k, t, cut in zip(at, tile, moves, strict=True))),
+    )
+
+
+def _piece(program: Program, tile: Sizes) -> Sizes:
+    """Eight registers, whose rows hold two values of two bytes where one of four bytes would be."""
+    ndim = len(tile)
+    if ndim == 1:
+        return (8 * LANES,)
+    sizes = [dtype.itemsize for dtype in (*program.results, *(o.dtype for o in program.operands if o.extents))]
+    return (1,) * (ndim - 2) + (8 * 4 // min(4, *sizes), LANES)
+
+
+def _view(ref, operand: Operand, begin: Begin, shape: Sizes, target: str):
+    """What a piece reads of a block along the axes where its begin is only known when the kernel runs.
+
+    Rows are read at any displacement from a multiple of eight, but the compiler must know the displacement.
+    """
+    if operand.extents is None:
+        return None
+    units = granule(target, len(shape), operand.dtype.itemsize)
+    place: list = [slice(None)]
+    for b, n, e, unit in zip(begin, shape, operand.extents, units, strict=True):
+        if e is None or isinstance(b, int):
+            place.append(slice(None))
+        else:
+            place.append(pl.ds(pl.multiple_of(b, n), n + -(-e // unit) * unit))
+    return ref.at[tuple(place)]
+
+
+def _displaced(view, operand: Operand, component: int, offset: Sizes, begin: Begin, shape: Sizes) -> Array:
+    place: list = [component]
+    for b, o, n, e in zip(begin, offset, shape, operand.extents or (), strict=True):
+        place.append(pl.ds(0, 1) if e is None else pl.ds(o + (b if isinstance(b, int) else 0), n))
+    return view[tuple(place)]

@@ -1,0 +1,87 @@
+"""A program evaluated at every point of an interior by one kernel."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.ghosts import assembled
+from simjax.kernels import assembly, blocks, hopper, rims
+from simjax.kernels.operands import NotLowered, Operand, Program, Unpadded, ghost_width
+from simjax.kernels.tiles import Sizes, reach, tile_of
+
+# What registers compute with; Pallas has no complex numbers.
+TYPES = {
+    "tpu": ("float32", "bfloat16", "int32"),
+    "gpu": ("float32", "bfloat16", "float16", "int32"),
+    "interpret": ("float64", "float32", "bfloat16", "float16", "int32", "int64"),
+}
+
+
+def launch(
+    program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, *, target: str, tile: Sizes | None = None
+) -> list[Array]:
+    """The results of `program`, each of shape `interior`.
+
+    Args:
+        arrays: in step with `program.operands`, of the shapes that these say. They are copied where a block would lie
+            outside (`tiles.reach`), and so are fields without their ghost cells if the target cannot put these around
+            them in its fast memory.
+        target: "tpu", "gpu" (Hopper and newer), or "interpret", which runs everywhere.
+        tile: cells that are computed from one block of every operand; chosen by `tile_of` where it is not given.
+
+    Raises:
+        NotLowered: the target has no such numbers or too little fast memory.
+    """
+    operands = program.operands
+    _check_types(program, target)
+    if target == "tpu":
+        tile = tile or assembly.tile_of(program, arrays, interior)
+    tile = tile or tile_of(program, interior, target)
+    arrays = [_padded(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
+    _check(program, arrays, interior)
+    arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
+    run = hopper.run if target == "gpu" else blocks.run
+    return run(program, arrays, interior, tile, target)
+
+
+def _padded(x: Array | Unpadded, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array | Unpadded:
+    if not isinstance(x, Unpadded):
+        return x
+    stays = rims.stays_unpadded(x) if target == "gpu" else assembly.stays_unpadded(operand, tile, interior, target)
+    if stays:
+        return x
+    return assembled([x.field], [x.ghosts], ghost_width(operand))[0]
+
+
+def _check(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes) -> None:
+    for k, (x, operand) in enumerate(zip(arrays, program.operands, strict=True)):
+        if isinstance(x, Unpadded):
+            x, operand = x.field, replace(operand, extents=(0,) * len(interior))
+        if x.shape != operand.shape(interior) or x.dtype != operand.dtype:
+            raise ValueError(
+                f"Operand {k} of a kernel is {_spoken(x.dtype, x.shape)}; expected "
+                f"{_spoken(operand.dtype, operand.shape(interior))}."
+            )
+
+
+def _check_types(program: Program, target: str) -> None:
+    for dtype in (*(operand.dtype for operand in program.operands), *program.results):
+        if dtype.name not in TYPES[target]:
+            raise NotLowered(
+                f"No kernel for {target} computes with {dtype.name}; it may be {', '.join(TYPES[target])}."
+            )
+
+
+def _reaching(x: Array | Unpadded, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array | Unpadded:
+    if operand.extents is None or isinstance(x, Unpadded):
+        return x
+    missing = [n - m for n, m in zip(reach(operand, tile, interior, target), x.shape[1:], strict=True)]
+    if not any(missing):
+        return x
+    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((0, n, 0) for n in missing)])
+
+
+def _spoken(dtype, shape: Sequence[int]) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"

@@ -1,0 +1,171 @@
+"""Tiles of the interior: what their blocks take of a fast memory, and which move the fewest bytes."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simjax.kernels.operands import NotLowered, Operand, Program
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The fast memory of a target.
+
+    Attributes:
+        capacity: bytes for the blocks of one tile, those of the next included where they are copied meanwhile.
+        buffers: how many of every block there are.
+        at_work: tiles that are on the device at once. The first ones come before anything is computed, so that their
+            bytes are paid for once more.
+        start: bytes that could be moved in the time that it takes to begin a tile.
+        longest: cells of a tile along the last axis, at most.
+    """
+
+    capacity: int
+    buffers: int
+    at_work: int
+    start: int
+    longest: int
+
+
+# TPUs have at least 64 MiB for each core from the fifth generation on (`pltpu.get_tpu_info`); XLA keeps some itself.
+VECTOR_MEMORY = 48 << 20
+
+MEMORY = {
+    # Of VECTOR_MEMORY; the rest is for values on their way.
+    # A step of the grid takes 0.35 us (Pallas' guide to TPUs), in which a v5e moves 280 kB.
+    "tpu": Memory(36 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
+    # Half of 227 KiB on each of 132 multiprocessors: while one tile waits, the other is computed.
+    "gpu": Memory(112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128),
+    "interpret": Memory(1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
+}
+
+
+def granule(target: str, ndim: int, itemsize: int) -> Sizes:
+    """Of what the sizes of a tile are multiples along each axis that it cuts; `itemsize` is the smallest there is."""
+    if target == "interpret":
+        return (1,) * ndim
+    if target == "gpu":
+        return (1,) * (ndim - 1) + (128,)
+    # Registers hold 8 x 128 values of four bytes.
+    return (1024 * 4 // itemsize,) if ndim == 1 else (1,) * (ndim - 2) + (8 * 4 // itemsize, 128)
+
+
+def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
+    """Cells of an operand that are copied for a tile, per spatial axis."""
+    assert operand.extents is not None
+    sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
+    ndim = len(tile)
+    if target == "gpu":
+        return rows_of_16_bytes(sizes, operand.dtype)
+    if target == "tpu":
+        if operand.extents[-1] is not None and tile[-1] < interior[-1]:
+            sizes[-1] = round_up(sizes[-1], 128)
+        if ndim > 1 and operand.extents[-2] is not None:
+            rows = granule(target, ndim, operand.dtype.itemsize)[-2]
+            sizes[-2] = tile[-2] + round_up(operand.extents[-2], rows)
+    return tuple(sizes)
+
+
+def reach(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
+    """Cells that the operand's array must have for every block to lie inside, per spatial axis.
+
+    `launch` copies arrays that are smaller.
+    """
+    assert operand.extents is not None
+    block = block_of(operand, tile, interior, target)
+    sizes = operand.shape(interior)[1:]
+    if target == "gpu":  # beyond an array, the copy engine reads zeros
+        return rows_of_16_bytes(sizes, operand.dtype)
+    if not any(operand.extents):  # blocks that do not overlap may be cut off at the end
+        return sizes
+    lasts = (0 if e is None else (-(-n // t) - 1) * t for n, t, e in zip(interior, tile, operand.extents, strict=True))
+    return tuple(max(size, last + b) for size, last, b in zip(sizes, lasts, block, strict=True))
+
+
+def bytes_of_blocks(program: Program, tile: Sizes, interior: Sizes, target: str) -> tuple[int, int]:
+    """Bytes that are copied for one tile, with its results, and bytes of fast memory that the copies take."""
+    blocks = [
+        ((operand.components, *block_of(operand, tile, interior, target)), operand.dtype)
+        for operand in program.operands
+        if operand.extents is not None
+    ]
+    blocks += [(tile, dtype) for dtype in program.results]
+    copied = sum(math.prod(shape) * dtype.itemsize for shape, dtype in blocks)
+    return copied, MEMORY[target].buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks)
+
+
+def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
+    """The tile that moves the fewest bytes.
+
+    Raises:
+        NotLowered: the fast memory is too small for the smallest tile.
+    """
+    memory = MEMORY[target]
+    if target == "interpret":  # two along each axis, the second one smaller
+        return tuple(n // 2 + 1 for n in interior)
+    units = granule(target, len(interior), _smallest(program))
+    longest = memory.longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
+    candidates = [sizes_to_try(n, unit, n) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
+    candidates.append([units[-1]] if target == "gpu" else sizes_to_try(interior[-1], units[-1], longest))
+    tiles = list(itertools.product(*candidates))
+    best = best_tile(program, interior, target, tiles)
+    if best is None:
+        smallest = min(bytes_of_blocks(program, tile, interior, target)[1] for tile in tiles)
+        raise NotLowered(
+            f"The smallest tile of this stencil takes {smallest} bytes of fast memory for {target}, which has "
+            f"{memory.capacity}."
+        )
+    return best
+
+
+def best_tile(
+    program: Program, interior: Sizes, target: str, tiles: Sequence[Sizes], beside: Callable[[Sizes], int] = lambda _: 0
+) -> Sizes | None:
+    """Of those that fit the fast memory, with `beside` bytes beside their blocks, the tile that moves the fewest bytes.
+
+    Those that are moved before the first and after the last computation count twice.
+    """
+    memory = MEMORY[target]
+    best, least = None, math.inf
+    for tile in tiles:
+        copied, stored = bytes_of_blocks(program, tile, interior, target)
+        count = math.prod(-(-n // t) for n, t in zip(interior, tile, strict=True))
+        moved = (count + memory.at_work) * copied + count * memory.start
+        if stored + beside(tile) <= memory.capacity and moved < least:
+            best, least = tile, moved
+    return best
+
+
+def rows_of_16_bytes(shape: Sequence[int], dtype: np.dtype) -> Sizes:
+    """The shape with rows that the copy engine of a GPU can address."""
+    return *shape[:-1], round_up(shape[-1], 16 // dtype.itemsize)
+
+
+def sizes_to_try(n: int, unit: int, longest: int) -> list[int]:
+    """Sizes to try along an axis of `n` cells: the whole axis, or `unit` doubled and doubled again."""
+    powers = [unit << k for k in range((n // unit).bit_length())]
+    return [size for size in powers if size < n and size <= longest] + ([n] if n <= longest else [])
+
+
+def _smallest(program: Program) -> int:
+    arrays = [operand.dtype for operand in program.operands if operand.extents is not None]
+    return min(dtype.itemsize for dtype in (*arrays, *program.results))
+
+
+def _stored(shape: Sequence[int], dtype: np.dtype, target: str) -> int:
+    """Bytes of an array in the fast memory, which keeps whole registers (TPU) or aligned blocks (GPU)."""
+    if target == "tpu":
+        rows = 32 // dtype.itemsize if shape[-2:-1] != (1,) and len(shape) > 1 else 1
+        shape = *shape[:-2], *(round_up(n, rows) for n in shape[-2:-1]), round_up(shape[-1], 128)
+    size = math.prod(shape) * dtype.itemsize
+    return round_up(size, 1024) if target == "gpu" else size
+
+
+def round_up(size: int, unit: int) -> int:
+    """The next multiple of `unit`."""
+    return -(-size // unit) * unit

@@ -1,0 +1,56 @@
+"""Kernels for GPUs, interpreted with a search for races, against the same formulas on whole arrays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from stencil_programs import arrays_of, diffusion, on_whole_arrays, staggered, unpadded, wide
+
+from simjax.kernels import hopper
+from simjax.kernels.launch import launch
+
+pytestmark = pytest.mark.skipif(jax.__version_info__ < (0, 11), reason="jax interprets these kernels since 0.11")
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """The interpreter takes an index below zero for zero, where the copy engine reads zeros. So fields get zeros
+    before their first cells here, and the blocks begin so much later.
+    """
+    import jax.experimental.pallas.mosaic_gpu as gpu
+
+    kernel, inputs, place, before = gpu.kernel, hopper._inputs, hopper._place, 4
+
+    def with_zeros_before(x, operand, tile):
+        field, *lines = inputs(x, operand, tile)
+        return [jnp.pad(field, [(0, 0)] + [(before, 0)] * (field.ndim - 1)) if lines else field, *lines]
+
+    def later(operand, corner, block, bare):
+        return place(operand, [c + np.int32(before) for c in corner] if bare else corner, block, bare)
+
+    monkeypatch.setattr(
+        gpu, "kernel", lambda *a, **k: kernel(*a, interpret=gpu.InterpretGPUParams(detect_races=True), **k)
+    )
+    monkeypatch.setattr(hopper, "_inputs", with_zeros_before)
+    monkeypatch.setattr(hopper, "_place", later)
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["padded", "beside"])
+@pytest.mark.parametrize(
+    ("program", "interior", "tile"),
+    [
+        (diffusion(1), (300,), (128,)),
+        # The last tile has fewer rows than there are ghost cells.
+        (wide(2, 3), (5, 132), (4, 128)),
+        (staggered(2), (7, 140), (4, 128)),
+        pytest.param(staggered(3), (3, 4, 132), (2, 3, 128), marks=pytest.mark.slow),
+        pytest.param(wide(3, 2), (3, 4, 132), (2, 3, 128), marks=pytest.mark.slow),
+    ],
+    ids=["1d", "2d-wall", "2d", "3d", "3d-wall"],
+)
+def test_tiles_together_are_the_whole(interpreted, program, interior, tile, beside):
+    arrays = arrays_of(program, interior)
+    found = launch(program, unpadded(program, arrays) if beside else arrays, interior, target="gpu", tile=tile)
+    for u, v in zip(found, on_whole_arrays(program, arrays, interior), strict=True):
+        # Sums of twenty terms of sizes up to ten, in single precision.
+        np.testing.assert_allclose(u, v, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,115 @@
+"""Kernels compiled for a TPU v5e and for an H100 that are not there: machine code, in one call, with no copy before it
+where arrays reach as far as the blocks.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from simjax.kernels.launch import launch
+from simjax.kernels.operands import Operand
+from stencil_programs import Formula, diffusion, shapes_of, staggered, unpadded, wide
+
+jax.config.update("jax_enable_x64", True)  # indices stay of 32 bits
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+target, config = sys.argv[1:]
+if target == "tpu":
+    devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
+else:
+    devices = topologies.get_topology_desc(platform="cuda", topology_name="", target_config=config, topology="1x1x1")
+mesh = Mesh(devices.devices[:1], ("x",))
+one = NamedSharding(mesh, P())
+
+def report(name, function, *shapes):
+    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=one), shapes)
+    mapped = jax.shard_map(function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    compiled = jax.jit(mapped).lower(*shapes).compile()
+    calls = compiled.as_text().count('custom_call_target="' + {"tpu": "tpu_custom_call", "gpu": "mosaic_gpu"}[target])
+    print(name, calls, compiled.memory_analysis().temp_size_in_bytes)
+
+def kernel(program, interior, tile=None):
+    return lambda *arrays: launch(program, arrays, interior, target=target, tile=tile)
+
+f32 = jnp.dtype("float32")
+for name, program, interior in [
+    ("diffusion-1d", diffusion(1), (100_003,)),
+    ("diffusion-2d", diffusion(2), (1000, 1003)),
+    ("diffusion-3d", diffusion(3), (65, 70, 131)),
+    ("staggered-2d", staggered(2), (20, 30)),
+    ("staggered-3d", staggered(3), (64, 64, 256)),
+    ("bfloat16", diffusion(2, "bfloat16"), (512, 512)),
+]:
+    report(name, kernel(program, interior), *shapes_of(program, interior))
+
+# A block that reaches as far as the copies: eight rows on a TPU, rows of 16 bytes on a GPU.
+room = Formula((Operand(1, (8, 4), f32),), (f32,), diffusion(2).evaluate)
+report("room", kernel(room, (512, 512)), *shapes_of(room, (512, 512)))
+
+# Ghost lines beside the fields: nothing of their size is copied.
+for name, program, interior in [
+    ("beside-2d", staggered(2), (512, 512)), ("beside-3d", wide(3, 2), (65, 72, 256)),
+]:
+    shapes = jax.eval_shape(lambda *arrays: unpadded(program, arrays), *shapes_of(program, interior))
+    report(name, lambda *arrays: launch(program, arrays, interior, target=target), *shapes)
+
+members = jax.vmap(kernel(staggered(2), (64, 256)), in_axes=(0, None, None, 0, None, 0))
+shapes = shapes_of(staggered(2), (64, 256))
+report("members", members, *(
+    jax.ShapeDtypeStruct((3, *s.shape), s.dtype) if k in (0, 3, 5) else s for k, s in enumerate(shapes)))
+"""
+
+# What XLA must know of a device to compile for it (openxla/xla, xla/backends/gpu/target_config/specs/h100_sxm.txtpb).
+H100 = """
+gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152 shared_memory_per_core: 233472
+  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128 block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535 block_dim_limit_z: 65535 memory_bandwidth: 3352320000000 l2_cache_size: 52428800
+  clock_rate_ghz: 1.98 device_memory_size: 84929347584 shared_memory_per_block_optin: 232448
+  cuda_compute_capability { major: 9 } registers_per_core_limit: 65536 registers_per_block_limit: 65536
+}
+platform_name: "CUDA" dnn_version_info { major: 9 minor: 12 } runtime_version { major: 13 minor: 0 patch: 0 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+
+TESTS = Path(__file__).parent
+
+
+def compiled(target, config=""):
+    """(custom calls, bytes of temporary memory) of each kernel, compiled in a process of its own."""
+    environment = {
+        **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
+        "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]), "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "CUDA_VISIBLE_DEVICES": "-1", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, target, config], env=environment, capture_output=True, text=True
+    )  # fmt: skip
+    assert not done.returncode, done.stderr[-2000:]
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {name: (int(calls), int(size)) for name, calls, size in rows}
+
+
+@pytest.mark.parametrize("target", ["tpu", "gpu"])
+def test_kernels_compile(target):
+    if target == "gpu":
+        pytest.importorskip("jax_cuda13_plugin", reason="pip install jax-cuda13-plugin absl-py, of jax's own version")
+    found = compiled(target, H100 if target == "gpu" else "")
+    assert len(found) == 10
+    assert {name: calls for name, (calls, _) in found.items()} == dict.fromkeys(found, 1)
+    # Copies would be one and three of a field of 512^2; and two of 65 x 72 x 256, whose last axis' ghost lines, two on
+    # each side of 256 columns, are made into rows.
+    assert found["room"][1] < 512 * 512 * 4 / 100
+    assert found["beside-2d"][1] < 3 * 512 * 512 * 4 / 20
+    assert found["beside-3d"][1] < 2 * 65 * 72 * 256 * 4 / 4
