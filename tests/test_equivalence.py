@@ -147,9 +147,9 @@ def of_blocks(case, domain, checkpoint):
     return dataclasses.replace(case, checkpoint=checkpoint).runner(domain)
 
 
-def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint):
+def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint, implementation="xla"):
     mesh = make_mesh(sizes)
-    domain = decompose(case.grid, mesh, overlap=overlap)
+    domain = decompose(case.grid, mesh, overlap=overlap, implementation=implementation)
     state_specs, params_specs = specs_of(case, domain)
     run = distribute(
         of_blocks(case, domain, checkpoint), mesh,
@@ -158,10 +158,10 @@ def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint):
     assert_same_run(differentiated(run)(case.params(), undecomposed(case)[1]), reference(case, 0))
 
 
-def assert_each_member_is_the_same(case, checkpoint):
+def assert_each_member_is_the_same(case, checkpoint, implementation="xla"):
     """Of an ensemble on half the devices, each member on several."""
     mesh = make_mesh({"ensemble": 2, **(SPACE[case.grid.ndim] if case.cuts else {})})
-    domain = decompose(case.grid, mesh)
+    domain = decompose(case.grid, mesh, implementation=implementation)
     state_specs, params_specs = (prepend_axis(specs, "ensemble") for specs in specs_of(case, domain))
     run = distribute(
         jax.vmap(of_blocks(case, domain, checkpoint)), mesh,
@@ -189,6 +189,32 @@ def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout
 @each(CASES, usual=False)
 def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
     assert_each_member_is_the_same(case, case.checkpoint)
+
+
+def with_kernels():
+    """Every model that has stencils, as interpreted kernels: decomposed, overlapped, and in a decomposed ensemble.
+
+    In every run of the tests those of two models, with the slow ones decomposed ones of each, and the rest of a few.
+    """
+    result = []
+    for case in CASES:
+        if case.name.startswith(("spectral", "semilinear")):
+            continue
+        for where in ("space", "overlap", "ensemble"):
+            usual = where == "space" and case.name in ("advection-2d-walls", "flow-2d-walls")
+            slow = where == "space" or case.name in OF_EACH_FAMILY and case.grid.ndim < 3
+            marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
+            result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
+    return pytest.mark.parametrize(("case", "where"), result)
+
+
+@with_kernels()
+def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
+    if where == "ensemble":
+        assert_each_member_is_the_same(case, case.checkpoint, "pallas")
+        return
+    layouts = [layout for layout in LAYOUTS[case.grid.ndim].values() if layout[1] == (where == "overlap")]
+    assert_decomposed_run_is_the_same(case, *layouts[0], case.checkpoint, "pallas")
 
 
 def planned():

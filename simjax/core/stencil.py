@@ -14,6 +14,7 @@ from simjax.core.linear import linear_map
 from simjax.core.stencil_adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
 from simjax.core.stitch import stitch_interior_and_rim
 from simjax.kernels.call import lowered
+from simjax.kernels.operands import Unpadded
 
 Leaves = list[Array]
 
@@ -35,39 +36,43 @@ def evaluate(
             over traced values; their derivatives are sums over the cells.
         fields: blocks; ghosts: of each, along each axis, as `ghosts.assembled` takes them.
         overlap: compute the interior from the fields alone (`stitch`).
-        implementation: "xla", or "pallas" for kernels: one computes the interior, one gathers in reverse mode.
+        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse
+            mode, and which are interpreted on a CPU; "auto" for kernels on accelerators, where they can be.
 
     Raises:
-        NotLowered: it cannot become a kernel.
+        NotLowered: it cannot become a kernel, as "pallas" demands.
     """
     seen: Leaves = []
     ndim = len(ghosts[0])
-    fused = functools.partial(lowered, ndim=ndim) if implementation == "pallas" else lambda function: function
+    fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
     blocks = assembled(fields, ghosts, width)
     value, shapes, stores = _explicit(stencil, seen, blocks)
     results = jax.tree.structure(shapes)
 
     def stitched(fields, blocks):
-        inner = fused(lambda *fields: stencil(*fields))(*fields)
+        inner = fused(stencil, ndim)(*fields) if fused else stencil(*fields)
         return stitch_interior_and_rim(lambda blocks: stencil(*blocks), inner, blocks, ndim, width)
 
     if overlap:
         value_stitched = _explicit(stitched, seen, (fields, blocks))[0]
 
-    def computed(seen: Leaves, fields: Leaves, blocks: Leaves) -> Leaves:
+    def computed(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
         if overlap:
-            return value_stitched(seen, (fields, blocks))
-        return fused(lambda *blocks: value(seen, blocks))(*blocks)
+            return value_stitched(seen, (fields, together(fields, ghosts, width)))
+        if fused is None:
+            return value(seen, together(fields, ghosts, width))
+        kernel = fused(lambda *blocks: value(seen, blocks), ndim)
+        return kernel(*(Unpadded(*parts) for parts in zip(fields, ghosts, strict=True)))
 
     if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
-        return results.unflatten(computed(seen, fields, padded(fields, ghosts, width)))
+        return results.unflatten(computed(seen, fields, ghosts, padded))
     # Traced now: what it closes over may be gone when derivatives are taken.
     around = jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)
     value_around = _explicit(stencil, seen, around)[0]
 
     @jax.custom_jvp
     def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
-        return computed(seen, fields, assembled(fields, ghosts, width))
+        return computed(seen, fields, ghosts, assembled)
 
     evaluated.defjvp(
         lambda primals, tangents: (evaluated(*primals), _slopes(value, value_around, fused, width, primals, tangents))
@@ -75,7 +80,7 @@ def evaluate(
     return results.unflatten(evaluated(seen, fields, ghosts))
 
 
-def _slopes(value: Callable, value_around: Callable, fused: Callable, width: int, primals, tangents) -> Leaves:
+def _slopes(value: Callable, value_around: Callable, fused: Callable | None, width: int, primals, tangents) -> Leaves:
     """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
     seen, fields, ghosts = primals
     ndim = len(ghosts[0])
@@ -98,7 +103,8 @@ def _slopes(value: Callable, value_around: Callable, fused: Callable, width: int
         try:
             around = assembled_within(fields, ghosts, width, 2 * width)
             gather = gathering(lambda *around: of(value_around, flowing, [*around]), around, cotangents, ndim, width)
-            gathered = fused(gather)(*around, *(surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents))
+            known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]
+            gathered = (fused(gather, ndim) if fused else gather)(*around, *known)
         except NotAStencil:
             gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
         return pulled, *disassembled(gathered, ndim, width)

@@ -3,8 +3,11 @@
 The one home for what jax versions name differently here.
 """
 
+from contextlib import AbstractContextManager
+
 import jax
 from jax import lax
+from jax._src import config
 
 
 def varying_axes(x) -> frozenset[str]:
@@ -28,6 +31,15 @@ def vary_like(tree, like):
     """Every leaf of `tree` cast to vary over all axes over which any leaf of `like` varies."""
     axes = sorted(frozenset().union(*(varying_axes(leaf) for leaf in jax.tree.leaves(like))))
     return jax.tree.map(lambda x: cast_varying(x, axes), tree)
+
+
+def unchecked() -> AbstractContextManager:
+    """A context in which operations are not asked over which axes their operands vary.
+
+    Interpreted Pallas kernels mix indices that do not vary with blocks that do. jax offers this only for a whole
+    `shard_map`, where it would also turn off what makes the transposes of collectives right.
+    """
+    return config._check_vma(False)
 
 
 def steady_carry(body, carry):

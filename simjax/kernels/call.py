@@ -9,7 +9,10 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from simjax.core.ghosts import padded
+from simjax.core.varying import unchecked
 from simjax.kernels.launch import launch
+from simjax.kernels.operands import NotLowered, Unpadded
 from simjax.kernels.tracing import trace
 
 TARGETS = {"cpu": "interpret", "tpu": "tpu", "cuda": "gpu"}
@@ -17,37 +20,63 @@ TARGETS = {"cpu": "interpret", "tpu": "tpu", "cuda": "gpu"}
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """`run(target, *arrays)` -> results, and what it computes as jax would."""
+    """`run(target, *arrays)` -> results, and what it computes as jax would.
+
+    `interprets`: whether it is a kernel on a CPU too, and never left to jax.
+    """
 
     run: Callable
     closed: ClosedJaxpr
+    interprets: bool
 
 
-def lowered(function: Callable, ndim: int) -> Callable:
+def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
     """`function` as one kernel.
 
     Args:
         function: from arrays whose last `ndim` axes are the spatial ones, with ghost cells around them, or which have
             none of these, to a tree of arrays on the interior. It may close over traced values.
+        interprets: whether it is a kernel on a CPU too, interpreted, and an error where it cannot be one. Otherwise
+            it is one on accelerators, where it can.
 
-    Raises:
-        NotLowered: when called, where the function holds an operation that mixes cells in another way.
+    The kernel takes blocks, or their parts (`Unpadded`). It raises:
+        NotLowered: where the function holds an operation that mixes cells in another way.
     """
 
-    def run(*arrays: Array):
-        found, shapes = jax.make_jaxpr(function, return_shape=True)(*arrays)
-        jaxpr = found.jaxpr.replace(constvars=[], invars=[*found.jaxpr.constvars, *found.jaxpr.invars])
-        closed = ClosedJaxpr(jaxpr, [])
-        interior = closed.out_avals[0].shape[-ndim:]
-        traced = trace(closed, interior)
+    def run(*arguments: Array | Unpadded):
+        flat, structure = jax.tree.flatten(arguments)
+        blocks = jax.eval_shape(lambda *flat: _blocks(structure.unflatten(flat)), *flat)
+        found, shapes = jax.make_jaxpr(function, return_shape=True)(*blocks)
+        opened = found.jaxpr.replace(constvars=[], invars=[*found.jaxpr.constvars, *found.jaxpr.invars])
+        stencil, seen = ClosedJaxpr(opened, []), len(found.consts)
+        interior = stencil.out_avals[0].shape[-ndim:]
+        try:
+            traced = trace(stencil, interior)
+        except NotLowered:
+            if interprets:
+                raise
+            return function(*_blocks(arguments))
 
-        def launched(target: str, *arrays: Array) -> list[Array]:
-            return traced.results(launch(traced.program, traced.operands(arrays, ndim), interior, target=target), ndim)
+        def launched(target: str, *flat: Array) -> list[Array]:
+            arrays = traced.arrays([*flat[:seen], *structure.unflatten(flat[seen:])])
+            return traced.arranged(launch(traced.program(target), arrays, interior, target=target))
 
-        results = kernel_p.bind(*found.consts, *arrays, kernel=Kernel(launched, closed))
-        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+        def of_blocks(*flat: Array) -> list[Array]:
+            return jaxpr_as_fun(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:])))
+
+        flat = [*found.consts, *flat]
+        kernel = Kernel(launched, jax.make_jaxpr(of_blocks)(*flat), interprets)
+        return jax.tree.unflatten(jax.tree.structure(shapes), kernel_p.bind(*flat, kernel=kernel))
 
     return run
+
+
+def _blocks(arguments: Sequence[Array | Unpadded]) -> list[Array]:
+    return [padded([x.field], [x.ghosts], _width(x))[0] if isinstance(x, Unpadded) else x for x in arguments]
+
+
+def _width(x: Unpadded) -> int:
+    return x.ghosts[0][0].shape[x.field.ndim - len(x.ghosts)]
 
 
 def _push_forward(primals: Sequence, tangents: Sequence, *, kernel: Kernel):
@@ -62,12 +91,22 @@ def _over_members(operands: Sequence, dims: Sequence, *, kernel: Kernel):
         return jax.vmap(functools.partial(kernel.run, target), in_axes=dims)(*arrays)
 
     closed = jax.make_jaxpr(jax.vmap(jaxpr_as_fun(kernel.closed), in_axes=dims))(*operands)
-    out = kernel_p.bind(*operands, kernel=Kernel(run, closed))
+    out = kernel_p.bind(*operands, kernel=Kernel(run, closed, kernel.interprets))
     return out, [0] * len(out)
 
 
 def _lower_for(target: str) -> Callable:
-    return mlir.lower_fun(lambda *operands, kernel: kernel.run(target, *operands), multiple_results=True)
+    def value(*operands: Array, kernel: Kernel) -> list[Array]:
+        try:
+            if kernel.interprets or target != "interpret":
+                with unchecked():
+                    return kernel.run(target, *operands)
+        except NotLowered:
+            if kernel.interprets:
+                raise
+        return jaxpr_as_fun(kernel.closed)(*operands)
+
+    return mlir.lower_fun(value, multiple_results=True)
 
 
 kernel_p = Primitive("kernel")

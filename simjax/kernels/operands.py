@@ -7,8 +7,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jax import Array
 
+from simjax.core.errors import ConfigurationError
 
-class NotLowered(Exception):
+
+class NotLowered(ConfigurationError):
     """A stencil that this target has no kernel for; the message says why."""
 
 

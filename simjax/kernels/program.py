@@ -1,5 +1,6 @@
-"""What a kernel computes at one point of the grid, and the arrays that it reads."""
+"""What a stencil computes at one point of the grid."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,23 +10,8 @@ import numpy as np
 from jax import Array, lax
 from jax.extend.core import Primitive
 
-
-class NotLowered(Exception):
-    """A stencil, or an array it reads, that cannot become a kernel; the text names what stands in the way."""
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An array that a program reads.
-
-    `extents` says for each spatial axis by how many cells it is longer than the interior (`2 width` of a block with
-    its ghost cells, one of values at all faces), or None where the array has length one and is repeated. An array of
-    a grid has the shape (components, *spatial axes). A scalar has no extents at all.
-    """
-
-    dtype: np.dtype
-    components: int = 1
-    extents: tuple[int | None, ...] | None = None
+from simjax.kernels.functions import SUBSTITUTES
+from simjax.kernels.operands import Operand
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,40 +60,30 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Program:
-    """Expressions of the results, one per component, and the operands that they read."""
+class PointProgram:
+    """Expressions of the results, one per component, and the operands that they read: a `Program`."""
 
     operands: tuple[Operand, ...]
     points: tuple[Point, ...]
     results: tuple[np.dtype, ...]
-    reads: frozenset[tuple[int, int, tuple[int, ...]]] = field(init=False)
-    operations: int = field(init=False)
-
-    def __post_init__(self):
-        values = _evaluated(self.points, lambda *place: place, lambda *_: None)
-        places = (place for place in values.values() if place is not None)
-        object.__setattr__(self, "reads", frozenset(p for p in places if self.operands[p[0]].extents is not None))
-        count = sum(isinstance(expression, Operation) for expression, _ in values)
-        object.__setattr__(self, "operations", count)
+    target: str
 
     def evaluate(self, read: Callable) -> list[Array]:
-        """The results on a tile.
-
-        Args:
-            read: `read(k, component, offset)` is operand k at the points of the tile displaced by `offset`, counted
-                from its first cell: an array of the tile's shape, or of length one along axes where it is repeated;
-                `read(k)` a scalar.
-        """
+        """The results on a piece of the interior; see `Program`."""
 
         def value(operand: int, component: int, offset: tuple[int, ...]):
-            return read(operand) if self.operands[operand].extents is None else read(operand, component, offset)
+            extents = self.operands[operand].extents
+            if extents is None:
+                return read(operand)
+            # Where it is repeated, it is the same at every displacement.
+            return read(operand, component, tuple(0 if e is None else o for o, e in zip(offset, extents, strict=True)))
 
-        values = _evaluated(self.points, value, _applied)
+        values = _evaluated(self.points, value, functools.partial(_applied, SUBSTITUTES[self.target]))
         return [_array(values[point.expression, point.offset]) for point in self.points]
 
 
 def _evaluated(points: Sequence[Point], read: Callable, apply: Callable) -> dict:
-    """Every expression that the points need, once at each offset: what it reads, and operations after these."""
+    """Every expression that the points need, once at each offset, after those that it needs."""
     values: dict[tuple[Expression, tuple[int, ...]], Any] = {}
     waiting = list(reversed(points))
     while waiting:
@@ -129,12 +105,13 @@ def _evaluated(points: Sequence[Point], read: Callable, apply: Callable) -> dict
     return values
 
 
-def _applied(expression: Constant | Operation, arguments: Sequence):
+def _applied(substitutes: dict[str, Callable], expression: Constant | Operation, arguments: Sequence):
     """An operation on arrays that broadcast against each other; a constant stays a number until its shape is known."""
     if isinstance(expression, Constant):
         return expression
     shape = jnp.broadcast_shapes(*(() if isinstance(x, Constant) else jnp.shape(x) for x in arguments))
-    return expression.primitive.bind(*(_array(x, shape) for x in arguments), **expression.params)
+    apply = substitutes.get(expression.primitive.name, expression.primitive.bind)
+    return apply(*(_array(x, shape) for x in arguments), **expression.params)
 
 
 def _array(x, shape: tuple[int, ...] = ()) -> Array:

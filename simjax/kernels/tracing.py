@@ -9,7 +9,8 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from simjax.kernels.program import Constant, NotLowered, Operand, Operation, Point, Program, Read
+from simjax.kernels.operands import NotLowered, Operand, Unpadded
+from simjax.kernels.program import Constant, Operation, Point, PointProgram, Read
 
 
 @dataclass(frozen=True)
@@ -28,26 +29,38 @@ class Points:
 
 @dataclass(frozen=True)
 class Traced:
-    """A program, the arrays its operands are made of, and the shapes of its results."""
+    """A stencil's points, the operands that they read, which of its arguments these are, and its results' shapes.
 
-    program: Program
+    Of an argument without spatial axes, every entry that is read is an operand of its own.
+    """
+
+    points: tuple[Point, ...]
+    operands: tuple[Operand, ...]
     sources: tuple[tuple[int, tuple[int, ...] | None], ...]
+    results: tuple[np.dtype, ...]
     shapes: tuple[tuple[int, ...], ...]
+    ndim: int
 
-    def operands(self, arrays: Sequence[Array], ndim: int) -> list[Array]:
-        """What `launch` takes, from the arrays that the stencil takes."""
+    def program(self, target: str) -> PointProgram:
+        return PointProgram(self.operands, self.points, self.results, target)
+
+    def arrays(self, arguments: Sequence[Array | Unpadded]) -> list[Array | Unpadded]:
+        """The operands, from the arguments."""
+
+        def joined(u: Array) -> Array:
+            return u.reshape(-1, *u.shape[u.ndim - self.ndim :])
+
         found = []
         for k, entry in self.sources:
-            array = arrays[k]
-            spatial = array.shape[array.ndim - ndim :]
-            found.append(array.reshape(-1, *spatial) if entry is None else array[entry])
+            x = arguments[k]
+            found.append(jax.tree.map(joined, x) if entry is None else x[entry])
         return found
 
-    def results(self, values: Sequence[Array], ndim: int) -> list[Array]:
-        """The arrays that the stencil returns, from the components that `launch` returns."""
+    def arranged(self, values: Sequence[Array]) -> list[Array]:
+        """The results, from those of their components."""
         found, start = [], 0
         for shape in self.shapes:
-            count = math.prod(shape[: len(shape) - ndim])
+            count = math.prod(shape[: len(shape) - self.ndim])
             parts = values[start : start + count]
             found.append(parts[0].reshape(shape) if count == 1 else jax.numpy.stack(parts).reshape(shape))
             start += count
@@ -76,8 +89,8 @@ def trace(closed: ClosedJaxpr, interior: tuple[int, ...]) -> Traced:
             raise NotLowered(f"a result of shape {shape}, where the interior has {interior}")
     points = [point for output in outputs for point in output.values.ravel()]
     dtypes = [v.aval.dtype for v, o in zip(closed.jaxpr.outvars, outputs, strict=True) for _ in range(o.values.size)]
-    program, sources = tracer.program(points, dtypes)
-    return Traced(program, sources, shapes)
+    points, operands, sources = tracer.reading(points)
+    return Traced(points, operands, sources, tuple(dtypes), shapes, len(interior))
 
 
 def _longest(closed: ClosedJaxpr, interior: tuple[int, ...]) -> int:
@@ -127,42 +140,36 @@ class _Tracer:
         fits = [n == 1 or 0 <= n - m <= self.longest for n, m in zip(last, self.interior, strict=True)]
         return [False] * leading + [all(fits) and n != 1 for n in last]
 
-    def program(self, points: Sequence[Point], dtypes) -> tuple[Program, tuple]:
-        """The program of the points, with operands only for what they read."""
+    def reading(self, points: Sequence[Point]) -> tuple[tuple[Point, ...], tuple[Operand, ...], tuple]:
+        """The points in terms of operands, of which there are only those that they read."""
         places: dict[tuple, int] = {}
         operands: list[Operand] = []
-        sources: list[tuple] = []
         renamed: dict = {}
 
-        def operand(read: Read) -> Read:
+        def of_operand(read: Read) -> Read:
             shape, dtype = self.inputs[read.operand]
             grid = self.grid_axes(shape)
-            entry = None if any(grid) else np.unravel_index(read.component, shape)
-            source = (read.operand, None if entry is None else tuple(int(i) for i in entry))
-            if source not in places:
-                places[source] = len(operands)
-                sources.append(source)
-                if entry is None:
-                    last = list(zip(shape, grid, strict=True))[-self.ndim :]
-                    extents = tuple(n - m if g else None for (n, g), m in zip(last, self.interior, strict=True))
-                    operands.append(Operand(dtype, math.prod(shape[: -self.ndim]), extents))
-                else:
-                    operands.append(Operand(dtype))
-            return Read(places[source], read.component) if entry is None else Read(places[source], everywhere=True)
-
-        def rebuilt(expression):
-            if expression not in renamed:
-                if isinstance(expression, Operation):
-                    arguments = tuple(Point(renamed[a.expression], a.offset) for a in expression.arguments)
-                    renamed[expression] = Operation(expression.primitive, expression.params, arguments)
-                else:
-                    renamed[expression] = operand(expression) if isinstance(expression, Read) else expression
-            return renamed[expression]
+            entry = None if any(grid) else tuple(int(i) for i in np.unravel_index(read.component, shape))
+            place = places.setdefault((read.operand, entry), len(operands))
+            if place == len(operands):
+                last = (
+                    list(zip(shape[-self.ndim :], grid[-self.ndim :], self.interior, strict=True))
+                    if entry is None
+                    else []
+                )
+                extents = tuple(n - m if along else None for n, along, m in last) if entry is None else None
+                operands.append(Operand(math.prod(shape[: -self.ndim]) if entry is None else 1, extents, dtype))
+            return Read(place, read.component) if entry is None else Read(place, everywhere=True)
 
         for expression in _in_order(points):
-            rebuilt(expression)
+            if isinstance(expression, Operation):
+                arguments = tuple(Point(renamed[a.expression], a.offset) for a in expression.arguments)
+                renamed[expression] = Operation(expression.primitive, expression.params, arguments)
+            else:
+                renamed[expression] = of_operand(expression) if isinstance(expression, Read) else expression
+        # Now it is known what is the same everywhere.
         found = tuple(Point(renamed[p.expression], p.offset) for p in points)
-        return Program(tuple(operands), found, tuple(dtypes)), tuple(sources)
+        return found, tuple(operands), tuple(places)
 
     # ------------------------------------------------------------------ evaluation
 
@@ -233,7 +240,9 @@ class _Tracer:
         (x,), places = inputs, equation.params["broadcast_dimensions"]
         along = dict(zip(places, x.along_grid(), strict=True))
         have = dict(zip(places, x.values.shape, strict=True))
-        moved = [p for p, q in zip(places, range(len(shape) - len(places), len(shape)), strict=True) if along[p] and p != q]
+        moved = [
+            p for p, q in zip(places, range(len(shape) - len(places), len(shape)), strict=True) if along[p] and p != q
+        ]
         if moved:
             raise NotLowered(f"a broadcast of {x.shape} to {shape}, which moves axes of the grid")
         values = x.values.reshape([have.get(axis, 1) for axis in range(len(shape))])
@@ -261,7 +270,9 @@ class _Tracer:
             raise NotLowered("a padding with cells")
         if any(low < 0 or high < 0 or between for low, high, between in config):
             raise NotLowered("a padding that takes away or spreads entries")
-        result = np.full([n + low + high for n, (low, high, _) in zip(x.values.shape, config, strict=True)], value.values[()])
+        result = np.full(
+            [n + low + high for n, (low, high, _) in zip(x.values.shape, config, strict=True)], value.values[()]
+        )
         result[tuple(slice(low, low + n) for n, (low, _, _) in zip(x.values.shape, config, strict=True))] = x.values
         return result
 
