@@ -14,7 +14,7 @@ from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputE
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
-    "experiment_name", "title", "resume", "time.end", "time.output_every", "mesh", "ensemble.batch", "exact",
+    "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "mesh", "ensemble.batch", "exact",
     "output", "checkpoint", "limits", "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint",
 )  # fmt: skip
 

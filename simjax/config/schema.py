@@ -13,6 +13,7 @@ from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS
 from simjax.formula import Formula
 
+IMPLEMENTATIONS = ("xla", "pallas", "auto")
 PRECISIONS = ("float32", "float64")
 DEFAULT_COURANT = 0.5
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
@@ -164,6 +165,7 @@ class Config:
     experiment_name: str
     title: str
     precision: str
+    implementation: str
     seed: int
     model: str
     physics: Any
@@ -243,6 +245,7 @@ class Keys:
     experiment_name: str = entry(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
     title: str = entry(Text(), "")
     precision: str = entry(Choice(PRECISIONS), "float32")
+    implementation: str = entry(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
     seed: int = entry(Integer(0, 2**32 - 1), 0)
     physics: Mapping[str, Any] = entry(Table("the model's keys"), None)
     parameters: Mapping[str, Any] = entry(Table("names with numbers"), None)
