@@ -36,6 +36,8 @@ def steady_carry(body, carry):
     A carry may start out the same on all devices and come back varying, or the other way round; a scan or a
     conditional needs one type.
     """
+    # Traced once for its types and for its use, in loops within loops; `inline` leaves no trace of it in the program.
+    body = jax.jit(body, inline=True)
     out = jax.eval_shape(body, carry)
     carry = match_varying(carry, out)
     return lambda c: match_varying(body(c), carry), carry
