@@ -14,6 +14,8 @@ if jax.__version_info__ < (0, 11):
     # The tests compile for longer than they run: without these emitters, by a quarter less. Tests of the command line
     # and of restarts, in processes of their own, run what users run.
     FLAGS += " --xla_cpu_use_fusion_emitters=false"
+# Nor are small programs worth cutting up among the compiler's threads: that takes a fifth of its time.
+FLAGS += " --xla_cpu_parallel_codegen_split_count=1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 
 jax.config.update("jax_enable_x64", True)

@@ -1,33 +1,44 @@
 """Blocks and the ghost lines around them, on one device; reverse mode touches only edges."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.linear import linear_map
+from simjax.core.linear import fixed_linear_map
 
 Sides = tuple[Array, Array]
 """Lines at the lower and at the upper end of an axis."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Fields, and their outermost lines at both ends of `axes`, at most `width` thick."""
+
+    axes: tuple[int, ...]
+    ndim: int
+    width: int
+
+    def forward(self, fields: list[Array]) -> tuple[list[Array], list[list[Sides]]]:
+        def thickness(u: Array, axis: int) -> int:
+            return min(self.width, u.shape[axis - self.ndim])
+
+        edges = [[_ends(u, axis - self.ndim, thickness(u, axis)) for axis in self.axes] for u in fields]
+        return fields, edges
+
+    def transpose(self, cotangents) -> list[Array]:
+        # In place, line by line: transposed one by one, each would become an array of the block's size.
+        fields, edges = cotangents
+        return [_with_ends_added(u, pieces, self.axes, self.ndim) for u, pieces in zip(fields, edges, strict=True)]
 
 
 def with_edges(
     fields: list[Array], axes: Sequence[int], ndim: int, width: int
 ) -> tuple[list[Array], list[list[Sides]]]:
     """The fields, and the outermost lines of each at both ends of each of the `axes`, at most `width` thick."""
-
-    def thickness(u: Array, axis: int) -> int:
-        return min(width, u.shape[axis - ndim])
-
-    def take(fields):
-        return fields, [[_ends(u, axis - ndim, thickness(u, axis)) for axis in axes] for u in fields]
-
-    def put(cotangents):
-        # In place, line by line: transposed one by one, each would become an array of the block's size.
-        fields, edges = cotangents
-        return [_with_ends_added(u, pieces, axes, ndim) for u, pieces in zip(fields, edges, strict=True)]
-
-    return linear_map(take, put, fields) if _flows(fields) else take(fields)
+    edges = Edges(tuple(axes), ndim, width)
+    return fixed_linear_map(edges, fields) if _flows(fields) else edges.forward(fields)
 
 
 def _ends(u: Array, axis: int, width: int) -> Sides:
@@ -54,17 +65,25 @@ def lines(edge: Array, ghosts: list[Sides], axis: int, ndim: int, begin: int, en
     return edge
 
 
+@dataclass(frozen=True)
+class Padding:
+    """Blocks with their ghost lines around them."""
+
+    ndim: int
+    width: int
+
+    def forward(self, pieces: tuple[list[Array], list[list[Sides]]]) -> list[Array]:
+        return assembled(*pieces, self.width)
+
+    def transpose(self, blocks: list[Array]) -> tuple[list[Array], list[list[Sides]]]:
+        return disassembled(blocks, self.ndim, self.width)
+
+
 def padded(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:
     """The blocks with their ghost lines around them."""
-
-    def put(pieces):
-        fields, ghosts = pieces
+    if not _flows(fields):
         return assembled(fields, ghosts, width)
-
-    def take(blocks):
-        return disassembled(blocks, len(ghosts[0]), width)
-
-    return linear_map(put, take, (fields, ghosts)) if _flows(fields) else put((fields, ghosts))
+    return fixed_linear_map(Padding(len(ghosts[0]), width), (fields, ghosts))
 
 
 def assembled(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:

@@ -1,7 +1,9 @@
 """Linear maps that carry their own transpose, for reverse mode."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +28,29 @@ def linear_map(forward: Callable, transpose: Callable, x):
     back = jax.make_jaxpr(lambda *results: jax.tree.leaves(transpose(tree_out.unflatten(results))))(*results)
     out = linear_map_p.bind(*ahead.consts, *back.consts, *leaves, ahead=_of_consts(ahead), back=_of_consts(back))
     return tree_out.unflatten(out)
+
+
+class Pair(Hashable, Protocol):
+    """A linear function and its transpose, which close over no arrays; pairs that are equal are the same function."""
+
+    def forward(self, x, /): ...
+
+    def transpose(self, cotangents, /): ...
+
+
+def fixed_linear_map(pair: Pair, x):
+    """`pair.forward(x)` as by `linear_map`, traced once for all `x` of one type."""
+    leaves, tree = jax.tree.flatten(x)
+    ahead, back, tree_out = _traced(pair, tree, tuple(jax.typeof(leaf) for leaf in leaves))
+    return tree_out.unflatten(linear_map_p.bind(*leaves, ahead=ahead, back=back))
+
+
+@functools.lru_cache(maxsize=4096)
+def _traced(pair: Pair, tree, types: tuple):
+    ahead, shapes = jax.make_jaxpr(lambda *leaves: pair.forward(tree.unflatten(leaves)), return_shape=True)(*types)
+    results, tree_out = jax.tree.flatten(shapes)
+    back = jax.make_jaxpr(lambda *results: jax.tree.leaves(pair.transpose(tree_out.unflatten(results))))(*results)
+    return _of_consts(ahead), _of_consts(back), tree_out
 
 
 @dataclass(frozen=True, eq=False)

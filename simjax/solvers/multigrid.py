@@ -21,6 +21,7 @@ from simjax.core.domain import Domain
 from simjax.core.grid import Grid
 from simjax.core.varying import vary_like
 from simjax.solvers.elliptic import Elliptic, cut
+from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.krylov import Solution, conjugate_gradient
 
 # Below this many cells a level is cheaper on every device than divided among them.
@@ -243,9 +244,7 @@ def solve_elliptic(
         # The primitive's results must vary alike.
         return vary_like((x, (found.iterations, found.residual)), right)
 
-    x, (iterations, residual) = lax.custom_linear_solve(
-        lambda x: operator(x, shift), right, solve, symmetric=True, has_aux=True
-    )
+    x, (iterations, residual) = symmetric_solve(lambda x: operator(x, shift), right, solve, has_aux=True)
     return Solution(x, domain.max(iterations), domain.max(residual))
 
 

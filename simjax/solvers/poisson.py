@@ -1,7 +1,7 @@
 """Direct solution of the discrete Poisson equation with constant coefficients on a decomposed domain."""
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float
 
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic
@@ -10,6 +10,7 @@ from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.varying import cast_varying, varying_axes
 from simjax.ops.difference import laplacian
+from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.spectral import SpectralBasis
 from simjax.solvers.transforms import COSINE, FOURIER, SINE, Transform
 
@@ -43,7 +44,7 @@ def solve_poisson(domain: Domain, layout: FieldLayout, source: Float[Array, "*bl
     def solve(_, right):
         return basis.inverse(_divide(basis.forward(right), eigenvalues))
 
-    return lax.custom_linear_solve(matvec, source, solve, symmetric=True)
+    return symmetric_solve(matvec, source, solve)
 
 
 def _divide(spectrum: Array, eigenvalues: tuple[Array, ...]) -> Array:
