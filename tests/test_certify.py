@@ -60,28 +60,17 @@ def test_an_experiment_passes():
     }  # fmt: skip
 
 
-# Large programs, of which those that keep every intermediate value compile longest.
-LARGE = ("plume", "shock_bubble", "sod", "taylor_green_3d", "turbulence_3d")
-
-
-# At least one of every family of equations; the others, ten minutes in all, are marked long.
-USUAL = (
-    "burgers", "cavity", "double_slit", "fluid", "gray_scott", "inverse_chaos", "inverse_closure", "inverse_source",
-    "inverse_vorticity", "layered_medium", "plume", "sod", "solitons", "turbulence_2d",
+# At least one of every family of equations, with every plan; the others with one.
+WITH_ALL_PLANS = (
+    "burgers", "cavity", "double_slit", "gray_scott", "inverse_source", "layered_medium", "solitons", "turbulence_2d",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in USUAL else pytest.mark.long)
-        for name in NAMES
-        if name != "dye"
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "dye"])
 def test_every_experiment_passes(name):
     objective = prepared_objective(load_config(name, coarse(name)), steps=STEPS)
-    plans = ("two_level",) if name in LARGE else objective.plans
+    plans = objective.plans if name in WITH_ALL_PLANS else ("two_level",)
     certificate = certify(dataclasses.replace(objective, plans=plans))
     assert certificate.passed, str(certificate)
     # Only a spectrum along one axis cannot be cut over devices.

@@ -159,7 +159,13 @@ def tendency_error(scheme, n):
     return sum(float(jnp.abs(a - b).mean()) for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True))
 
 
-@pytest.mark.parametrize("scheme", [WENO, Scheme("weno5", "primitive", "rusanov")], ids=["characteristic", "primitive"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(WENO, id="characteristic"),
+        pytest.param(Scheme("weno5", "primitive", "rusanov"), id="primitive", marks=pytest.mark.slow),
+    ],
+)
 def test_tendencies_of_a_vortex_are_of_fifth_order(scheme):
     """Its entropy is uniform, and no wave jumps on its axes: what misleads weights of characteristic variables."""
     order = np.log(tendency_error(scheme, 64) / tendency_error(scheme, 128)) / np.log(2)
@@ -353,6 +359,7 @@ def couette(n, axis):
     return float(jnp.abs(velocities[along] - 2.0 * y).max()), float(jnp.abs(deviation).max())
 
 
+@pytest.mark.slow
 def test_couette_flow_between_walls_of_one_temperature():
     """u = U y, T = T_w + mu U^2 / (2 k) y (1 - y): the work of friction is conducted to the walls."""
     coarse, fine = couette(6, 1), couette(12, 1)

@@ -51,25 +51,27 @@ CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
-# Compiled for every layout and differentiated, all cases take a quarter of an hour: in 3-D, and of the later families
-# in 1-D and 2-D, the first layout and the observations at most are in every run of the tests, the rest with the slow
-# ones; so are the dear ones of a family that has a cheap one.
+# Compiled for every layout and differentiated, all cases take half an hour. In every run of the tests are those in 1-D
+# and 2-D, but the dear ones of a family that has a cheap one: of the later families the first layout and the
+# observations at most. The rest is with the slow ones.
 DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "acoustic-2d")
 
 
 def marked(case, usual):
     """Marks of a test of `case` that is, or is not, among the `usual` ones."""
-    if case in cases_flow.CASES:
-        usual = usual or case.grid.ndim < 3
-    else:
-        usual = usual and case.grid.ndim < 3 and case.name not in DEAR
+    usual = case.grid.ndim < 3 and case.name not in DEAR and (usual or case in cases_flow.CASES)
     return () if usual else (pytest.mark.slow,)
 
 
-def each(cases, usual):
-    return pytest.mark.parametrize(
-        "case", [pytest.param(case, marks=marked(case, usual), id=case.name) for case in cases]
-    )
+def each(cases, marks):
+    return pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case), id=case.name) for case in cases])
+
+
+def some(case):
+    """Marks of what is tested by all means of a few: of each family, with the slow ones, and of the cheapest always."""
+    if case.name.startswith("advection") and case.grid.ndim < 3:
+        return ()
+    return (pytest.mark.slow if case.name in OF_EACH_FAMILY or case in cases_flow.CASES else pytest.mark.long,)
 
 
 def repeating(case, layout):
@@ -82,7 +84,7 @@ def repeating(case, layout):
     if "overlap" in layout and (case.grid.ndim == 3 or case.name in DEAR):
         return pytest.mark.slow if simple else pytest.mark.long
     if layout in OTHERWISE and not simple:
-        return pytest.mark.slow if layout == "8x1" else pytest.mark.long
+        return pytest.mark.slow if layout == "8x1" and case.name in OF_EACH_FAMILY else pytest.mark.long
     return None
 
 
@@ -186,7 +188,7 @@ def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout
     assert_decomposed_run_is_the_same(case, *LAYOUTS[case.grid.ndim][layout], case.checkpoint)
 
 
-@each(CASES, usual=False)
+@each(CASES, some)
 def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
     assert_each_member_is_the_same(case, case.checkpoint)
 
@@ -194,14 +196,14 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
 def with_kernels():
     """Every model that has stencils, as interpreted kernels: decomposed, overlapped, and in a decomposed ensemble.
 
-    In every run of the tests those of two models, with the slow ones decomposed ones of each, and the rest of a few.
+    In every run of the tests those of one model, with the slow ones decomposed ones of each, and the rest of a few.
     """
     result = []
     for case in CASES:
         if case.name.startswith(("spectral", "semilinear")):
             continue
         for where in ("space", "overlap", "ensemble"):
-            usual = where == "space" and case.name in ("advection-2d-walls", "flow-2d-walls")
+            usual = where == "space" and case.name == "advection-2d-walls"
             slow = where == "space" or case.name in OF_EACH_FAMILY and case.grid.ndim < 3
             marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
             result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
@@ -263,7 +265,7 @@ def test_gradients_are_the_same_with_every_plan(case, plan, ensemble):
         assert_decomposed_run_is_the_same(case, layout, overlap, checkpoint)
 
 
-@each([case for case in CUT if case.partitioned != ()], usual=False)
+@each([case for case in CUT if case.partitioned != ()], some)
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
     mesh = make_mesh(dict(case.partitioned or ()) or PARTITIONED[case.grid.ndim])
@@ -276,7 +278,7 @@ def test_compiler_partitioned_program_agrees(case):
     assert_same_run(found, reference(case, 0))
 
 
-@each(CUT, usual=True)
+@each(CUT, functools.partial(marked, usual=True))
 def test_observations_and_diagnostics_do_not_depend_on_the_decomposition(case):
     mesh = make_mesh({1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim])
     domain = decompose(case.grid, mesh)

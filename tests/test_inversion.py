@@ -124,6 +124,7 @@ def test_a_target_counts_as_measured_and_leaves_no_truth():
     )
 
 
+@pytest.mark.slow
 def test_pieces_that_join_are_the_run_itself():
     """Pieces started from the run's own fields read what one run reads, and leave nothing at the joints."""
     noiseless = [{**SENSORS, "deviation": 1e-9}]

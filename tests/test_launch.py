@@ -110,7 +110,7 @@ def test_tiles_fit_and_stay_inside(target):
 
 
 def test_blocks_are_assembled_where_they_fit():
-    """Of a field that has its ghost cells beside it, tiles cut the first axis: by multiples of 128 rows, or by planes."""
+    """Tiles of a field with its ghost cells beside it cut the first axis: by multiples of 128 rows, or by planes."""
 
     def tile(program, interior):
         arrays = jax.eval_shape(lambda *u: unpadded(program, u), *shapes_of(program, interior))

@@ -114,6 +114,7 @@ def residual(grid, layout_of, kappa, shift, x, right):
 FEW = [(shape, smooth) for shape in ((33, 47), (90,))] + [
     (shape, diffusivity) for shape in ((64, 64),) for diffusivity in (uniform, layers, inclusion)
 ]
+SIZES = ((13, 22, 31), (97, 61), (128, 128), (512, 512), (32, 32, 32))
 MANY = [
     (shape, smooth)
     for shape in (
@@ -131,7 +132,7 @@ MANY = [
 
 @pytest.mark.parametrize(
     ("shape", "diffusivity"),
-    [*FEW, *(pytest.param(*case, marks=pytest.mark.slow) for case in MANY)],
+    [*FEW, *(pytest.param(*case, marks=pytest.mark.slow if case[0] in SIZES else pytest.mark.long) for case in MANY)],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )  # fmt: skip
 def test_few_iterations_at_any_size(shape, diffusivity):

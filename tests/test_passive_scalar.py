@@ -140,6 +140,7 @@ def test_the_scalar_is_conserved_and_a_constant_stays():
         assert scheme.reach or float(jnp.abs(of_ones).max()) < 1e-13 * largest, name
 
 
+@pytest.mark.slow
 def test_limited_schemes_keep_to_the_range_of_the_start():
     """Cells full and empty at random, no diffusion, half the step at which an upwind scheme is monotone."""
     schedule, beyond = Schedule(0.2, courant=0.5, max_steps=60), {}

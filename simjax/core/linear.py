@@ -3,13 +3,15 @@
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
+
+from simjax.core.varying import type_of
 
 Leaves = list[Array]
 
@@ -33,15 +35,15 @@ def linear_map(forward: Callable, transpose: Callable, x):
 class Pair(Hashable, Protocol):
     """A linear function and its transpose, which close over no arrays; pairs that are equal are the same function."""
 
-    def forward(self, x, /): ...
+    def forward(self, x: Any, /) -> Any: ...
 
-    def transpose(self, cotangents, /): ...
+    def transpose(self, cotangents: Any, /) -> Any: ...
 
 
 def fixed_linear_map(pair: Pair, x):
     """`pair.forward(x)` as by `linear_map`, traced once for all `x` of one type."""
     leaves, tree = jax.tree.flatten(x)
-    ahead, back, tree_out = _traced(pair, tree, tuple(jax.typeof(leaf) for leaf in leaves))
+    ahead, back, tree_out = _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves))
     return tree_out.unflatten(linear_map_p.bind(*leaves, ahead=ahead, back=back))
 
 

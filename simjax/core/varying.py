@@ -10,6 +10,11 @@ from jax import lax
 from jax._src import config
 
 
+def type_of(x):
+    """Shape, dtype and varying axes of an array or a tracer: equal and hashable where these are equal."""
+    return jax.typeof(x)
+
+
 def varying_axes(x) -> frozenset[str]:
     """Mesh axes over which `x` is typed as varying; empty outside `shard_map`."""
     kind = x if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x)

@@ -53,7 +53,11 @@ class Traced:
         found = []
         for k, entry in self.sources:
             x = arguments[k]
-            found.append(jax.tree.map(joined, x) if entry is None else x[entry])
+            if entry is None:
+                found.append(jax.tree.map(joined, x))
+            else:
+                assert not isinstance(x, Unpadded)
+                found.append(x[entry])
         return found
 
     def arranged(self, values: Sequence[Array]) -> list[Array]:
@@ -279,7 +283,7 @@ class _Tracer:
     def written(self, equation, inputs: list[Points], shape) -> np.ndarray:
         """`dynamic_update_slice` at a known place before the spatial axes."""
         x, update, *starts = inputs
-        places = [start.values[()].expression for start in starts]
+        places = [start.values.item().expression for start in starts]
         if not all(isinstance(place, Constant) for place in places):
             raise NotLowered("a dynamic_update_slice at a place that is computed")
         begins = [int(place.value) for place in places]
