@@ -1,6 +1,5 @@
 """Kernels for GPUs, interpreted with a search for races, against the same formulas on whole arrays."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,8 +7,6 @@ from stencil_programs import arrays_of, diffusion, on_whole_arrays, staggered, u
 
 from simjax.kernels import hopper
 from simjax.kernels.launch import launch
-
-pytestmark = pytest.mark.skipif(jax.__version_info__ < (0, 11), reason="jax interprets these kernels since 0.11")
 
 
 @pytest.fixture

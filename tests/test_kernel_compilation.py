@@ -1,5 +1,5 @@
 """Kernels compiled for a TPU v5e and for an H100 that are not there: machine code, in one call, with no copy before it
-where arrays reach as far as the blocks.
+where arrays reach as far as the blocks; and a step of every model with its derivative.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = """
+DEVICE = """
 import sys
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,9 @@ def report(name, function, *shapes):
     compiled = jax.jit(mapped).lower(*shapes).compile()
     calls = compiled.as_text().count('custom_call_target="' + {"tpu": "tpu_custom_call", "gpu": "mosaic_gpu"}[target])
     print(name, calls, compiled.memory_analysis().temp_size_in_bytes)
+"""
 
+PROGRAM = """
 def kernel(program, interior, tile=None):
     return lambda *arrays: launch(program, arrays, interior, target=target, tile=tile)
 
@@ -69,6 +71,37 @@ report("members", members, *(
     jax.ShapeDtypeStruct((3, *s.shape), s.dtype) if k in (0, 3, 5) else s for k, s in enumerate(shapes)))
 """
 
+STEPS = """
+from cases import CASES
+from simjax.core.domain import Domain
+from simjax.integrators.table import INTEGRATORS
+
+def single(x):
+    return x.astype(jnp.float32) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+
+for case in CASES:
+    if case.name not in names:
+        continue
+    params, state = jax.tree.map(single, (case.params(), case.initial_state()))
+    model = jax.tree.map(lambda x: single(x) if isinstance(x, jax.Array) else x,
+                         case.build(Domain(case.grid, implementation="pallas")))
+    integrator = INTEGRATORS[case.integrator]
+
+    def step(params, state):
+        prepared = integrator.prepare(model, params, 1e-3)
+        return integrator.step(model, jnp.float32(0), jnp.float32(1e-3), state, params, prepared)
+
+    report(case.name, step, params, state)
+    report(case.name + "-adjoint", lambda params, state: jax.vjp(step, params, state)[1](state), params, state)
+"""
+
+# Kernels of one step: one for each application of a stencil, such as a stage's. The gas keeps, for its derivative, what
+# jax computes on the way forward, so that its kernel is not in a program of the derivative alone.
+KERNELS = {
+    "advection-1d": 1, "advection-2d-walls": 2, "advection-3d-walls": 1, "flow-2d-periodic": 3, "gas-1d-weno": 1,
+    "acoustic-3d": 3, "maxwell-3d": 4, "burgers-1d-weno5": 3, "transport-2d-implicit": 1, "passive-scalar-2d-walls": 4,
+}  # fmt: skip
+
 # What XLA must know of a device to compile for it (openxla/xla, xla/backends/gpu/target_config/specs/h100_sxm.txtpb).
 H100 = """
 gpu_device_info {
@@ -85,8 +118,8 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 TESTS = Path(__file__).parent
 
 
-def compiled(target, config=""):
-    """(custom calls, bytes of temporary memory) of each kernel, compiled in a process of its own."""
+def compiled(program, target, config=""):
+    """(custom calls, bytes of temporary memory) of each function, compiled in a process of its own."""
     environment = {
         **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
         "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]), "JAX_PLATFORMS": "cpu",
@@ -94,18 +127,20 @@ def compiled(target, config=""):
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "CUDA_VISIBLE_DEVICES": "-1", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, target, config], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", DEVICE + program, target, config], env=environment, capture_output=True, text=True
     )  # fmt: skip
     assert not done.returncode, done.stderr[-2000:]
     rows = [line.split() for line in done.stdout.splitlines()]
     return {name: (int(calls), int(size)) for name, calls, size in rows}
 
 
-@pytest.mark.parametrize("target", ["tpu", "gpu"])
+# What compiles for GPUs comes with another package: pip install -e ".[test,compile-gpu]".
+TARGETS = pytest.mark.parametrize("target", ["tpu", pytest.param("gpu", marks=pytest.mark.long)])
+
+
+@TARGETS
 def test_kernels_compile(target):
-    if target == "gpu":
-        pytest.importorskip("jax_cuda13_plugin", reason="pip install jax-cuda13-plugin absl-py, of jax's own version")
-    found = compiled(target, H100 if target == "gpu" else "")
+    found = compiled(PROGRAM, target, H100 if target == "gpu" else "")
     assert len(found) == 10
     assert {name: calls for name, (calls, _) in found.items()} == dict.fromkeys(found, 1)
     # Copies would be one and three of a field of 512^2; and two of 65 x 72 x 256, whose last axis' ghost lines, two on
@@ -113,3 +148,11 @@ def test_kernels_compile(target):
     assert found["room"][1] < 512 * 512 * 4 / 100
     assert found["beside-2d"][1] < 3 * 512 * 512 * 4 / 20
     assert found["beside-3d"][1] < 2 * 65 * 72 * 256 * 4 / 4
+
+
+@pytest.mark.slow
+@TARGETS
+def test_steps_of_models_and_their_derivatives_compile(target):
+    found = compiled(f"names = {list(KERNELS)}\n" + STEPS, target, H100 if target == "gpu" else "")
+    assert {name: calls for name, (calls, _) in found.items() if not name.endswith("-adjoint")} == KERNELS
+    assert all(found[f"{name}-adjoint"][0] >= (name != "gas-1d-weno") for name in KERNELS)

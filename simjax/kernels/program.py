@@ -25,6 +25,8 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
+    """A number in the stencil."""
+
     value: Any
     dtype: np.dtype
     everywhere = True
