@@ -10,7 +10,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import Case, check, chunk
+from cases import Case, check, chunk, unit_box
 from measure import (
     compile_timed,
     copy_call,
@@ -24,7 +24,7 @@ from measure import (
 
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
-from simjax.core.grid import CENTER, Grid
+from simjax.core.grid import CENTER
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
@@ -36,9 +36,9 @@ SCHEMES = {
 INTEGRATOR = "ssprk3"
 
 
-def sheared_gas(shape: tuple[int, ...], scheme: Scheme, dtype=np.float32) -> Case:
+def sheared_gas(domain: Domain, scheme: Scheme, dtype=np.float32) -> Case:
     """A smooth periodic flow at Mach numbers up to a half, in the unit box."""
-    domain = Domain(Grid(shape))
+    shape = domain.grid.shape
     model = Compressible(domain, [(PeriodicSide(), PeriodicSide())] * len(shape), scheme)
     params = Params(jnp.asarray(1.4, dtype))
     phases = [2 * np.pi * domain.grid.coordinates(axis, CENTER) for axis in range(len(shape))]
@@ -61,7 +61,7 @@ def sheared_gas(shape: tuple[int, ...], scheme: Scheme, dtype=np.float32) -> Cas
 
 def measure_case(shape: tuple[int, ...], name: str, repeats: int) -> dict[str, object]:
     """Rate and throughput of simjax's own loop, beside a copy, and the operations of one tendency as compiled."""
-    case, scheme = sheared_gas(shape, SCHEMES[name]), INTEGRATORS[INTEGRATOR]
+    case, scheme = sheared_gas(unit_box(shape), SCHEMES[name]), INTEGRATORS[INTEGRATOR]
     cells = case.model.domain.grid.cells
     steps = max(2, int(4e6 / cells))
     function, carry = chunk(case, scheme, steps)

@@ -73,18 +73,23 @@ def fields_of(grid, count, leading=()):
 
 def refusals(monkeypatch):
     """A list that gets, for each stencil, why it is transposed as it stands, or None where it is not."""
-    reasons, real = [], stencils.pull_back
+    reasons, real = [], stencils.gathering
 
-    def pull_back(*arguments):
-        try:
-            result = real(*arguments)
-        except NotAStencil as reason:
-            reasons.append(str(reason))
-            raise
-        reasons.append(None)
-        return result
+    def gathering(*arguments):
+        gather = real(*arguments)
 
-    monkeypatch.setattr(stencils, "pull_back", pull_back)
+        def noted(*arrays):
+            try:
+                result = gather(*arrays)
+            except NotAStencil as reason:
+                reasons.append(str(reason))
+                raise
+            reasons.append(None)
+            return result
+
+        return noted
+
+    monkeypatch.setattr(stencils, "gathering", gathering)
     return reasons
 
 
@@ -94,25 +99,26 @@ PROBLEMS = {
 }
 
 
-COMBINATIONS = list(itertools.product(PROBLEMS, [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)], [False, True]))
-USUAL = [("two fields", (1, 3), False), ("two fields", (2, 1), True),
-         ("components", (1, 1), False), ("components", (2, 1), False), ("components", (3, 1), False)]  # fmt: skip
+KINDS = {"": (False, "xla"), "-overlap": (True, "xla"), "-kernels": (False, "pallas")}
+COMBINATIONS = list(itertools.product(PROBLEMS, [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)], KINDS))
+USUAL = [("two fields", (1, 3), ""), ("two fields", (2, 1), "-overlap"), ("two fields", (2, 1), "-kernels"),
+         ("components", (1, 1), "-kernels"), ("components", (2, 1), ""), ("components", (3, 1), "")]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "name, size, overlap",
+    "name, size, kind",
     [
         pytest.param(
-            *case, id=f"{case[0]}-{case[1][0]}-{case[1][1]}{'-overlap' if case[2] else ''}",
-            marks=[] if case in USUAL else pytest.mark.slow,
+            *case, id=f"{case[0]}-{case[1][0]}-{case[1][1]}{case[2]}", marks=[] if case in USUAL else pytest.mark.slow
         )
         for case in COMBINATIONS
     ],
-)  # fmt: skip
-def test_derivatives_are_those_of_the_stencil(name, size, overlap):
+)
+def test_derivatives_are_those_of_the_stencil(name, size, kind):
     (ndim, width), (stencil, count, leading) = size, PROBLEMS[name]
     grid, layout = GRIDS[ndim], layout_of(ndim)
-    domain, fields = Domain(grid, overlap=overlap), fields_of(grid, count, leading)
+    overlap, implementation = KINDS[kind]
+    domain, fields = Domain(grid, None, overlap, implementation), fields_of(grid, count, leading)
     weights, viscosity = jnp.asarray([0.7, -1.3]), jnp.asarray(0.02)
     wants = fields_of(grid, count, leading or ())
 
@@ -135,6 +141,14 @@ def test_derivatives_are_those_of_the_stencil(name, size, overlap):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert np.abs(b).max() > 0
         np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.abs(b).max())
+
+
+def test_components_that_are_mixed_and_stacked_are_transposed_as_a_stencil(monkeypatch):
+    refused = refusals(monkeypatch)
+    domain, fields = Domain(GRIDS[2]), fields_of(GRIDS[2], 1, (2,))
+    stencil = functools.partial(components, 2, 1, 0.02, jnp.asarray([0.7, -1.3]))
+    jax.eval_shape(jax.grad(lambda fields: jnp.sum(domain.apply(stencil, fields, layout_of(2), 1))), fields)
+    assert refused == [None]
 
 
 def test_reads_become_no_arrays_of_their_own():

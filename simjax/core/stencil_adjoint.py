@@ -147,6 +147,8 @@ def _result(equation, inputs: list, ndim: int) -> list:
     if primitive.name in POINTWISE:
         met, origin = _met(inputs, ndim)
         return [Part(primitive.bind(*met, **parameters), origin)]
+    if primitive.name == "unstack":
+        return _taken_apart(inputs, equation)
     if primitive.name not in RULES:
         raise NotAStencil(f"{primitive.name} in its transpose")
     return [RULES[primitive.name](inputs, equation, ndim)]
@@ -223,6 +225,22 @@ def _summed(inputs: list, equation, ndim: int) -> Part:
     return Part(jnp.sum(part.values, axes), part.origin)
 
 
+def _stacked(inputs: list, equation, ndim: int) -> Part:
+    """Side by side along an axis before the spatial ones."""
+    axis, leading = equation.params["axis"], len(equation.outvars[0].aval.shape) - ndim
+    if axis >= leading:
+        raise NotAStencil("a stack of cells")
+    met, origin = _met(inputs, ndim)
+    return Part(jnp.stack(met, axis), origin)
+
+
+def _taken_apart(inputs: list, equation) -> list[Part]:
+    (part,), axis = inputs, equation.params["axis"]
+    if axis >= part.leading:
+        raise NotAStencil("cells taken apart")
+    return [Part(values, part.origin) for values in jnp.unstack(part.values, axis=axis)]
+
+
 def _whole(shape: Sequence[int], other: Sequence[int], ndim: int) -> None:
     """Refuse arrays that differ in their spatial axes."""
     if tuple(shape[len(shape) - ndim :]) != tuple(other[len(other) - ndim :]):
@@ -240,4 +258,5 @@ RULES = {
     "squeeze": _reshaped,
     "broadcast_in_dim": _broadcast,
     "reduce_sum": _summed,
+    "stack": _stacked,
 }

@@ -194,6 +194,11 @@ class _Tracer:
         if inner is not None:
             return self.run(inner.jaxpr, [self.known(value) for value in inner.consts], inputs)
         shape = equation.outvars[0].aval.shape
+        if name == "unstack":
+            axis, (x,) = parameters["axis"], inputs
+            if x.along_grid()[axis]:
+                raise NotLowered("cells taken apart")
+            return [Points(np.asarray(np.take(x.values, k, axis), object), shape) for k in range(x.shape[axis])]
         if name in RULES:
             return [Points(RULES[name](self, equation, inputs, shape), shape)]
         if name not in POINTWISE:
@@ -270,6 +275,12 @@ class _Tracer:
             raise NotLowered("a concatenation of cells")
         return np.concatenate([x.values for x in inputs], axis=axis)
 
+    def stacked(self, equation, inputs: list[Points], shape) -> np.ndarray:
+        axis = equation.params["axis"]
+        if axis > len(shape) - 1 - self.ndim and any(any(x.along_grid()) for x in inputs):
+            raise NotLowered("a stack of cells")
+        return np.stack([x.values for x in inputs], axis=axis)
+
     def padded(self, equation, inputs: list[Points], shape) -> np.ndarray:
         x, value = inputs
         config = equation.params["padding_config"]
@@ -340,7 +351,7 @@ def _in_order(points: Sequence[Point]) -> list:
     return list(found)
 
 
-CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "remat", "checkpoint"}
+CALLS = {"jit", "pjit", "custom_jvp_call"}
 POINTWISE = {
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp",
     "complex", "conj", "convert_element_type", "cos", "cosh", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2",
@@ -356,6 +367,7 @@ RULES: dict[str, Callable] = {
     "broadcast_in_dim": _Tracer.broadcast,
     "transpose": _Tracer.transposed,
     "concatenate": _Tracer.joined,
+    "stack": _Tracer.stacked,
     "pad": _Tracer.padded,
     "dynamic_update_slice": _Tracer.written,
     "reduce_sum": _Tracer.summed,
