@@ -27,14 +27,18 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 collect_ignore = ["test_hopper.py"] if jax.__version_info__ < (0, 11) else []
 
 
-def pytest_collection_modifyitems(items):
-    """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do.
+# What takes longest begins first, so that no worker is left with it at the end.
+FIRST = ("test_inverse_experiments", "test_certify", "test_equivalence", "test_inverse_several", "test_compressible")
+# Tests that share nothing with others of their file.
+APART = ("test_inverse_experiments", "test_inverse_several")
 
-    Certificates of experiments share nothing.
-    """
+
+def pytest_collection_modifyitems(items):
+    """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do."""
+    items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
     for item in items:
         case = getattr(item, "callspec", None) and item.callspec.params.get("case")
         group = item.path.stem if case is None else f"{item.path.stem} {case.name}"
-        if item.name.startswith("test_every_experiment_passes"):
+        if item.name.startswith("test_every_experiment_passes") or item.path.stem in APART:
             group = item.name
         item.add_marker(pytest.mark.xdist_group(group))

@@ -196,7 +196,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
 def with_kernels():
     """Every model that has stencils, as interpreted kernels: decomposed, overlapped, and in a decomposed ensemble.
 
-    In every run of the tests those of one model, with the slow ones decomposed ones of each, and the rest of a few.
+    In every run of the tests those of one model, with the slow ones decomposed ones of each, and the rest of two.
     """
     result = []
     for case in CASES:
@@ -204,7 +204,7 @@ def with_kernels():
             continue
         for where in ("space", "overlap", "ensemble"):
             usual = where == "space" and case.name == "advection-2d-walls"
-            slow = where == "space" or case.name in OF_EACH_FAMILY and case.grid.ndim < 3
+            slow = where == "space" or case.name in ("advection-2d-walls", "burgers-1d-weno5")
             marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
             result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
     return pytest.mark.parametrize(("case", "where"), result)

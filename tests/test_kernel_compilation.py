@@ -135,10 +135,10 @@ def compiled(program, target, config=""):
 
 
 # What compiles for GPUs comes with another package: pip install -e ".[test,compile-gpu]".
-TARGETS = pytest.mark.parametrize("target", ["tpu", pytest.param("gpu", marks=pytest.mark.long)])
+GPU = pytest.param("gpu", marks=pytest.mark.long)
 
 
-@TARGETS
+@pytest.mark.parametrize("target", ["tpu", GPU])
 def test_kernels_compile(target):
     found = compiled(PROGRAM, target, H100 if target == "gpu" else "")
     assert len(found) == 10
@@ -150,8 +150,7 @@ def test_kernels_compile(target):
     assert found["beside-3d"][1] < 2 * 65 * 72 * 256 * 4 / 4
 
 
-@pytest.mark.slow
-@TARGETS
+@pytest.mark.parametrize("target", [pytest.param("tpu", marks=pytest.mark.slow), GPU])
 def test_steps_of_models_and_their_derivatives_compile(target):
     found = compiled(f"names = {list(KERNELS)}\n" + STEPS, target, H100 if target == "gpu" else "")
     assert {name: calls for name, (calls, _) in found.items() if not name.endswith("-adjoint")} == KERNELS
