@@ -49,14 +49,14 @@ def folded_ring(count: int) -> list[int]:
     return [*range(0, count, 2), *reversed(range(1, count, 2))]
 
 
-def decompose(grid: Grid, mesh: Mesh | None, *, overlap: bool = False, implementation: str = "xla") -> Domain:
-    """The domain that cuts `grid` over the mesh axes named like its spatial axes."""
+def decompose(grid: Grid, mesh: Mesh | None, **options) -> Domain:
+    """The domain that cuts `grid` over the mesh axes named like its spatial axes; `options` as `Domain` takes them."""
     shape = {} if mesh is None else dict(mesh.shape)
     beyond = [name for name in AXES[grid.ndim :] if name in shape]
     if beyond:
         raise ConfigurationError(f"mesh.{beyond[0]}={shape[beyond[0]]} but the grid has {grid.ndim} axes; set it to 1.")
     split = [(name, shape[name]) if name in shape else None for name in AXES[: grid.ndim]]
-    return Domain(grid, split, overlap, implementation)
+    return Domain(grid, split, **options)
 
 
 def distribute(fn: Callable, mesh: Mesh | None, *, in_specs, out_specs, donate: Sequence[int] = ()) -> Callable:

@@ -14,6 +14,7 @@ from simjax.adjoint.host import require_host_memory
 from simjax.adjoint.loop import binomial_scan
 from simjax.adjoint.plan import Binomial, Checkpoint, Plan, Policy, group_size, plan
 from simjax.adjoint.reversal import reversed_scan
+from simjax.blocking import Times, blocked, step_of
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import Model
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, UNPHYSICAL, all_finite
@@ -136,7 +137,13 @@ def advance(
         state, clock = carry
         return take_step(model, integrator, params, state, clock, schedule, until, prepared)
 
-    state, clock = _repeat(step, begin, steps, integrator, checkpoint)
+    state, clock = begin
+    if several := model.domain.steps_per_exchange:
+        steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
+        state, clock = _repeat(steps_at_once, begin, steps // several, integrator, checkpoint)
+        steps %= several
+    if steps:
+        state, clock = _repeat(step, (state, clock), steps, integrator, checkpoint)
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
     fault = jnp.where(good, OK, NON_FINITE).astype(jnp.int32) | clock.status
     for wrong in model.unphysical(state, params).values():
@@ -153,15 +160,45 @@ def take_step(
     """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
     if schedule.dt is not None:
         return _fixed_step(model, integrator, params, state, clock, schedule, prepared)
-    return _courant_step(model, integrator, params, state, clock, schedule, until, prepared)
+
+    def take(state, t, dt, number):
+        return step_of(model, integrator, t, dt, number, state, params, prepared)
+
+    return _courant_step(model, integrator, params, state, clock, schedule, until, take)
 
 
 def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule, prepared):
+    after, (t, dt, number) = _tick_fixed(clock, schedule)
+    return step_of(model, integrator, t, dt, number, state, params, prepared), after
+
+
+def _tick_fixed(clock: Clock, schedule: Schedule) -> tuple[Clock, Times]:
+    """The clock after a step, with `dt`; the step's beginning, length and number."""
     dt = _length(schedule, clock.substep, clock.elapsed.dtype)
-    t = time_of(clock, schedule)
-    state = integrator.step(model, t, dt, state, params, prepared)
-    state = model.perturb(clock.step, t, dt, state, params)
-    return state, _tick(clock, dt, clock.substep == schedule.steps - 1)
+    return _tick(clock, dt, clock.substep == schedule.steps - 1), (time_of(clock, schedule), dt, clock.step)
+
+
+def _several_steps(model, integrator, params, prepared, state, schedule: Schedule, until) -> Callable:
+    """(state, clock) -> the same after `Domain.steps_per_exchange` steps."""
+    count = model.domain.steps_per_exchange
+    if schedule.dt is None and count > 1:
+        raise ConfigurationError(
+            f"steps_per_exchange={count} with steps limited by the Courant number, which all devices have to agree on "
+            "at every step; write steps_per_exchange=1 or a fixed time.dt."
+        )
+    block = blocked(model, integrator, params, prepared, state, count, real_dtype(state))
+
+    def take(state, t, dt, number):
+        return block.advance(state, (t[None], dt[None], number[None]))
+
+    def advance(carry):
+        state, clock = carry
+        if schedule.dt is None:
+            return _courant_step(model, integrator, params, state, clock, schedule, until, take)
+        clock, times = lax.scan(lambda clock, _: _tick_fixed(clock, schedule), clock, None, length=count)
+        return block.advance(state, times), clock
+
+    return advance
 
 
 def _length(schedule: Schedule, substep: Array, dtype) -> Array:
@@ -173,7 +210,7 @@ def _length(schedule: Schedule, substep: Array, dtype) -> Array:
     return jnp.where(substep == schedule.steps - 1, jnp.asarray(schedule.last_dt, dtype), dt)
 
 
-def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, prepared):
+def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, take: Callable):
     dtype = clock.elapsed.dtype
     remaining = schedule.interval - clock.elapsed
     limit = schedule.courant * model.domain.min(integrator.stable_dt(model, state, params)).astype(dtype)
@@ -186,9 +223,7 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
 
     def forward(carry):
         state, clock = carry
-        t = time_of(clock, schedule)
-        state = integrator.step(model, t, dt, state, params, prepared)
-        state = model.perturb(clock.step, t, dt, state, params)
+        state = take(state, time_of(clock, schedule), dt, clock.step)
         return state, _tick(clock, dt, remaining <= limit)
 
     step, begin = steady_carry(forward, (state, clock))

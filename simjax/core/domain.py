@@ -28,13 +28,15 @@ class Domain(eqx.Module):
 
     `overlap=True` computes the part of a stencil that needs no ghost cells independently of the exchange, so
     that a compiler with asynchronous collectives can hide the communication behind it. `implementation="pallas"`
-    makes each stencil one kernel for the accelerator, interpreted on a CPU.
+    makes each stencil one kernel for the accelerator, interpreted on a CPU. `steps_per_exchange` above zero says how
+    many steps are taken between two exchanges, on blocks with as many ghost cells as these steps need (`blocking`).
     """
 
     grid: Grid
     split: tuple[Split, ...] = eqx.field(static=True)
     overlap: bool = eqx.field(static=True)
     implementation: str = eqx.field(static=True)
+    steps_per_exchange: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -42,11 +44,13 @@ class Domain(eqx.Module):
         split: Sequence[Split] | None = None,
         overlap: bool = False,
         implementation: str = "xla",
+        steps_per_exchange: int = 0,
     ):
         self.grid = grid
         self.split = tuple(split) if split is not None else (None,) * grid.ndim
         self.overlap = overlap
         self.implementation = implementation
+        self.steps_per_exchange = steps_per_exchange
 
     def __check_init__(self):
         if len(self.split) != self.grid.ndim:
@@ -78,26 +82,31 @@ class Domain(eqx.Module):
 
     def unsplit(self) -> "Domain":
         """The same grid on one device (or left to the compiler's partitioner)."""
-        return Domain(self.grid, None, self.overlap, self.implementation)
+        return Domain(self.grid, None, self.overlap, self.implementation, self.steps_per_exchange)
 
     def block_index(self, axis: int) -> Array | int:
         """Which block of `axis` this device holds."""
         entry = self.split[axis]
         return 0 if entry is None else lax.axis_index(entry[0])
 
+    def first_index(self, axis: int) -> Array | int:
+        """Global index of the first stored cell along `axis`."""
+        return self.block_index(axis) * self.block_shape[axis]
+
     def coordinates(
-        self, offset: Sequence[float], dtype=None, ghosts: Sequence[int] | None = None
+        self, offset: Sequence[float], dtype=None, ghosts: Sequence[int] | None = None, periodic: Sequence[int] = ()
     ) -> tuple[Array, ...]:
         """This block's positions for a field at `offset`: one array per axis, shaped to broadcast.
 
         Positions are formed from the global integer index, so they do not depend on the decomposition.
-        `ghosts` adds that many positions at both ends of each axis.
+        `ghosts` adds that many positions at both ends of each axis; along `periodic` axes these are the same places.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         ghosts = (0,) * self.grid.ndim if ghosts is None else ghosts
         result = []
         for axis, (n, w) in enumerate(zip(self.block_shape, ghosts, strict=True)):
-            index = self.block_index(axis) * n + jnp.arange(-w, n + w, dtype=jnp.int32)
+            index = self.first_index(axis) + jnp.arange(-w, n + w, dtype=jnp.int32)
+            index = jnp.mod(index, self.grid.shape[axis]) if axis in periodic else index
             shape = tuple(n + 2 * w if k == axis else 1 for k in range(self.grid.ndim))
             x = self.grid.lower[axis] + (index.astype(dtype) + offset[axis]) * self.grid.spacing[axis]
             result.append(x.reshape(shape))
@@ -113,11 +122,13 @@ class Domain(eqx.Module):
         their own, and all fields share one message per axis and direction.
         """
         leaves, tree = jax.tree.flatten(fields)
-        return jax.tree.unflatten(tree, padded(*self._around(leaves, tree, layouts, width, t), width))
+        return jax.tree.unflatten(tree, padded(*self.around(leaves, flatten_layouts(layouts, tree), width, t), width))
 
-    def _around(self, leaves: list[Array], tree, layouts, width: int, t) -> tuple[list[Array], list[list[Sides]]]:
-        """The fields, and the ghost lines of each along each axis."""
-        kinds, ndim = _flatten_layouts(layouts, tree), self.grid.ndim
+    def around(
+        self, leaves: list[Array], kinds: list[FieldLayout], width: int, t=0.0
+    ) -> tuple[list[Array], list[list[Sides]]]:
+        """The fields, and the ghost lines of each along each axis; those of an axis hold those of the axes before."""
+        ndim = self.grid.ndim
         leaves, edges = with_edges(leaves, range(ndim), ndim, width + 1)
         ghosts: list[list[Sides]] = [[] for _ in leaves]
         for axis in range(ndim):
@@ -163,7 +174,7 @@ class Domain(eqx.Module):
         leaves, tree = jax.tree.flatten(fields)
         edges = with_edges(leaves, [axis], self.grid.ndim, width + 1)[1]
         ends = [pieces[0] for pieces in edges]
-        return self._ghosts(ends, [[] for _ in leaves], _flatten_layouts(layouts, tree), axis, width, t)
+        return self._ghosts(ends, [[] for _ in leaves], flatten_layouts(layouts, tree), axis, width, t)
 
     def _exchange(self, first: list[Array], last: list[Array], axis: int, periodic: bool):
         """What the lower neighbour's last lines and the upper neighbour's first lines are: two messages."""
@@ -195,7 +206,8 @@ class Domain(eqx.Module):
         spatial = u.shape[u.ndim - self.grid.ndim :]
         ghosts = [(have - n) // 2 for have, n in zip(spatial, self.block_shape, strict=True)]
         ghosts[axis] = 0
-        x = list(self.coordinates(layout.offset, u.dtype, ghosts))
+        periodic = [k for k in range(self.grid.ndim) if layout.is_periodic(k)]
+        x = list(self.coordinates(layout.offset, u.dtype, ghosts, periodic))
         plane = (self.grid.lower, self.grid.upper)[side][axis]
         x[axis] = jnp.full((1,) * self.grid.ndim, plane, u.dtype)
         return tuple(x)
@@ -203,7 +215,7 @@ class Domain(eqx.Module):
     def impose(self, fields, layouts, t=0.0):
         """Fields with the lower wall faces they store set to what their boundaries prescribe."""
         leaves, tree = jax.tree.flatten(fields)
-        kinds = _flatten_layouts(layouts, tree)
+        kinds = flatten_layouts(layouts, tree)
         return jax.tree.unflatten(tree, [self._impose(u, k, t) for u, k in zip(leaves, kinds, strict=True)])
 
     def _impose(self, u: Array, layout: FieldLayout, t) -> Array:
@@ -216,7 +228,7 @@ class Domain(eqx.Module):
                 continue
             n = self.block_shape[axis]
             shape = tuple(n if k == u.ndim + axis - self.grid.ndim else 1 for k in range(u.ndim))
-            on_side = (self.block_index(axis) * n + jnp.arange(n, dtype=jnp.int32)).reshape(shape) == 0
+            on_side = (self.first_index(axis) + jnp.arange(n, dtype=jnp.int32)).reshape(shape) == 0
             u = jnp.where(on_side, value, u)
         return u
 
@@ -238,7 +250,7 @@ class Domain(eqx.Module):
         """
         function = (lambda padded: stencil(*padded)) if isinstance(fields, tuple) else stencil
         leaves, tree = jax.tree.flatten(fields)
-        leaves, ghosts = self._around(leaves, tree, layouts, width, t)
+        leaves, ghosts = self.around(leaves, flatten_layouts(layouts, tree), width, t)
         overlap = self.overlap and all(n > 2 * width for n in self.block_shape)
 
         def of_leaves(*blocks: Array):
@@ -317,7 +329,7 @@ def _count(entry: Split) -> int:
     return 1 if entry is None else entry[1]
 
 
-def _flatten_layouts(layouts, tree) -> list[FieldLayout]:
+def flatten_layouts(layouts, tree) -> list[FieldLayout]:
     """One layout per array: a single layout serves every array of the tree."""
     if isinstance(layouts, FieldLayout):
         return [layouts] * tree.num_leaves

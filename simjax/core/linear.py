@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from simjax.core.varying import type_of
+from simjax.core.varying import repeated, type_of
 
 Leaves = list[Array]
 
@@ -66,7 +66,7 @@ class Half:
 
 def _of_consts(closed: ClosedJaxpr) -> Half:
     def run(kept, x):
-        return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(kept)))(*x)
+        return repeated(ClosedJaxpr(closed.jaxpr, list(kept)))(*x)
 
     return Half(run, len(closed.consts), closed.out_avals)
 
@@ -129,7 +129,7 @@ def _mapped(half: Half, kept: Sequence, dims: Sequence, x: Sequence) -> tuple[Ha
     """One direction for all members, and the shapes of its results."""
     function = jax.vmap(half.run, in_axes=(list(dims), 0))
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(list(kept), list(x))
-    return Half(lambda kept, x: jaxpr_as_fun(closed)(*kept, *x), half.count, closed.out_avals), shapes
+    return Half(lambda kept, x: repeated(closed)(*kept, *x), half.count, closed.out_avals), shapes
 
 
 linear_map_p = Primitive("linear_map")

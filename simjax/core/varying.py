@@ -3,11 +3,14 @@
 The one home for what jax versions name differently here.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import jax
 from jax import lax
 from jax._src import config
+from jax.core import AbstractValue
+from jax.extend.core import ClosedJaxpr, Literal
 
 
 def type_of(x):
@@ -17,7 +20,7 @@ def type_of(x):
 
 def varying_axes(x) -> frozenset[str]:
     """Mesh axes over which `x` is typed as varying; empty outside `shard_map`."""
-    kind = x if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x)
+    kind = x if isinstance(x, jax.ShapeDtypeStruct | AbstractValue) else jax.typeof(x)
     return frozenset(getattr(getattr(kind, "manual_axis_type", None), "varying", frozenset()))
 
 
@@ -36,6 +39,33 @@ def vary_like(tree, like):
     """Every leaf of `tree` cast to vary over all axes over which any leaf of `like` varies."""
     axes = sorted(frozenset().union(*(varying_axes(leaf) for leaf in jax.tree.leaves(like))))
     return jax.tree.map(lambda x: cast_varying(x, axes), tree)
+
+
+def repeated(closed: ClosedJaxpr) -> Callable[..., list]:
+    """What was traced, as a function of arguments that may vary over more axes than those it was traced for.
+
+    A cast of what varies already is left out, where jax refuses it: within loops over members, what was the same on all
+    devices when it was traced may have become a member's.
+    """
+
+    def run(*arguments):
+        jaxpr = closed.jaxpr
+        environment = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arguments), strict=True))
+
+        def read(variable):
+            return variable.val if isinstance(variable, Literal) else environment[variable]
+
+        for equation in jaxpr.eqns:
+            inputs = [read(variable) for variable in equation.invars]
+            if equation.primitive.name in ("pvary", "pcast"):
+                found = [cast_varying(x, sorted(varying_axes(equation.outvars[0].aval))) for x in inputs]
+            else:
+                found = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
+                found = found if equation.primitive.multiple_results else [found]
+            environment.update(zip(equation.outvars, found, strict=True))
+        return [read(variable) for variable in jaxpr.outvars]
+
+    return run
 
 
 def unchecked() -> AbstractContextManager:

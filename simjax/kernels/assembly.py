@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
-from simjax.kernels.operands import Operand, Program, Unpadded, ghost_width
+from simjax.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.kernels.tiles import Sizes, best_tile, round_up, sizes_to_try
 
 ROWS, COLUMNS = 8, 128
@@ -37,7 +37,7 @@ def stays_unpadded(operand: Operand, tile: Sizes, interior: Sizes, target: str) 
     return whole and (target == "interpret" or operand.dtype.itemsize == 4)
 
 
-def tile_of(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes) -> Sizes | None:
+def tile_of(program: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes) -> Sizes | None:
     """The best tile for which blocks can be assembled, if there is one."""
     bare = [o for x, o in zip(arrays, program.operands, strict=True) if isinstance(x, Unpadded)]
     if not bare or len(interior) == 1:

@@ -11,21 +11,21 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from simjax.kernels.assembly import assemble, block_shape, margins, parts
-from simjax.kernels.operands import Operand, Program, Unpadded, ghost_width
+from simjax.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
-from simjax.kernels.tiles import VECTOR_MEMORY, Sizes, block_of, granule
+from simjax.kernels.tiles import VECTOR_MEMORY, Sizes, block_of, granule, kept_block
 
 LANES = 1024
 
 
-def run(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
-    """The results of `program`; every block of a tile lies inside `arrays`."""
-    operands = program.operands
-    piece = _piece(program, tile)
+def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
+    """The results of `passes`; every block of a tile lies inside `arrays`."""
+    operands, ndim = passes.operands, len(tile)
     bare = {k: operand for k, operand in enumerate(operands) if isinstance(arrays[k], Unpadded)}
-    margin = {k: margins(operand, len(tile)) for k, operand in bare.items()}
+    margin = {k: margins(operand, ndim) for k, operand in bare.items()}
     # An assembled block is one with wide margins, of which the ghost cells are the inner part.
     seen = [replace(o, extents=tuple(2 * m for m in margin[k])) if k in bare else o for k, o in enumerate(operands)]
+    seen += passes.kept
     inputs = [
         parts(x, operand, tile, interior)
         if isinstance(x, Unpadded)
@@ -33,40 +33,54 @@ def run(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, t
         for x, operand in zip(arrays, operands, strict=True)
     ]
     leaves, structure = jax.tree.flatten([[array for array, _ in group] for group in inputs])
+    count = len(leaves), len(leaves) + len(passes.results), len(leaves) + len(passes.results) + len(bare)
 
     def kernel(*refs):
-        refs, scratch = refs[: len(refs) - len(bare)], refs[len(refs) - len(bare) :]
-        sources, results = structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :]
+        sources, results = structure.unflatten(refs[: count[0]]), refs[count[0] : count[1]]
+        assembled, kept = refs[count[1] : count[2]], refs[count[2] :]
         blocks = [group[0] for group in sources]
-        for (k, operand), block in zip(bare.items(), scratch, strict=True):
+        for (k, operand), block in zip(bare.items(), assembled, strict=True):
             assemble(sources[k], block, operand, tile, interior)
             blocks[k] = block
         scalars = {k: blocks[k][0, 0] for k, operand in enumerate(operands) if operand.extents is None}
+        blocks += kept
+        free = iter([kept_ref.at[0] for kept_ref in kept])
 
-        def compute(begin: Begin, shape: Sizes) -> None:
-            views = [_view(ref, operand, begin, shape, target) for operand, ref in zip(seen, blocks, strict=True)]
+        for program, around in zip(passes.programs, passes.margins, strict=True):
+            last = program is passes.programs[-1]
+            targets = results if last else [next(free) for _ in program.results]
+            whole = tuple(t + 2 * m for t, m in zip(tile, around, strict=True))
 
-            def read(k: int, component: int = 0, offset: Sizes = ()):
-                if operands[k].extents is None:
-                    return scalars[k]
-                if k in bare:
-                    width = ghost_width(bare[k])
-                    offset = tuple(o + m - width for o, m in zip(offset, margin[k], strict=True))
-                return _displaced(views[k], seen[k], component, offset, begin, shape)
+            def compute(begin: Begin, shape: Sizes, program=program, around=around, targets=targets) -> None:
+                views = [
+                    None if o.extents is None else _view(ref, o, around, begin, shape, target)
+                    for o, ref in zip(seen, blocks, strict=True)
+                ]
 
-            here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
-            for ref, value in zip(results, program.evaluate(read), strict=True):
-                ref[here] = jnp.broadcast_to(value, shape)
+                def read(k: int, component: int = 0, offset: Sizes = ()):
+                    if k in scalars:
+                        return scalars[k]
+                    if k in bare:
+                        width = ghost_width(bare[k])
+                        offset = tuple(o + m - width for o, m in zip(offset, margin[k], strict=True))
+                    offset = tuple(o - m for o, m in zip(offset, around, strict=True))
+                    return _displaced(views[k], seen[k], component, offset, begin, shape)
 
-        for_pieces(tile, piece, compute)
+                here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
+                for ref, value in zip(targets, program.evaluate(read), strict=True):
+                    ref[here] = jnp.broadcast_to(value, shape)
 
+            for_pieces(whole, _piece(passes, tile), compute)
+
+    scratch = [pltpu.VMEM(block_shape(operand, tile), operand.dtype) for operand in bare.values()]
+    scratch += [pltpu.VMEM(kept_block(operand, tile, target), operand.dtype) for operand in passes.kept]
     return pl.pallas_call(
         kernel,
         grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
         in_specs=[spec for group in inputs for _, spec in group],
-        out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(program.results),
-        out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in program.results],
-        scratch_shapes=[pltpu.VMEM(block_shape(operand, tile), operand.dtype) for operand in bare.values()],
+        out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(passes.results),
+        out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in passes.results],
+        scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VECTOR_MEMORY),
         interpret=target == "interpret",
     )(*leaves)
@@ -88,7 +102,7 @@ def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.Blo
     )
 
 
-def _piece(program: Program, tile: Sizes) -> Sizes:
+def _piece(program: Passes, tile: Sizes) -> Sizes:
     """Eight registers, whose rows hold two values of two bytes where one of four bytes would be."""
     ndim = len(tile)
     if ndim == 1:
@@ -97,20 +111,19 @@ def _piece(program: Program, tile: Sizes) -> Sizes:
     return (1,) * (ndim - 2) + (8 * 4 // min(4, *sizes), LANES)
 
 
-def _view(ref, operand: Operand, begin: Begin, shape: Sizes, target: str):
+def _view(ref, operand: Operand, around: Sizes, begin: Begin, shape: Sizes, target: str):
     """What a piece reads of a block along the axes where its begin is only known when the kernel runs.
 
-    Rows are read at any displacement from a multiple of eight, but the compiler must know the displacement.
+    Rows are read at any displacement from a multiple of eight, but the compiler must know the displacement. `around`:
+    cells around the tile that are computed too; as many fewer are read beyond them.
     """
-    if operand.extents is None:
-        return None
     units = granule(target, len(shape), operand.dtype.itemsize)
     place: list = [slice(None)]
-    for b, n, e, unit in zip(begin, shape, operand.extents, units, strict=True):
+    for b, n, e, m, unit in zip(begin, shape, operand.extents or (), around, units, strict=True):
         if e is None or isinstance(b, int):
             place.append(slice(None))
         else:
-            place.append(pl.ds(pl.multiple_of(b, n), n + -(-e // unit) * unit))
+            place.append(pl.ds(pl.multiple_of(b, n), n + -(-(e - 2 * m) // unit) * unit))
     return ref.at[tuple(place)]
 
 

@@ -64,11 +64,18 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
         def of_blocks(*flat: Array) -> list[Array]:
             return jaxpr_as_fun(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:])))
 
-        flat = [*found.consts, *flat]
-        kernel = Kernel(launched, jax.make_jaxpr(of_blocks)(*flat), interprets)
-        return jax.tree.unflatten(jax.tree.structure(shapes), kernel_p.bind(*flat, kernel=kernel))
+        results = bound(launched, of_blocks, [*found.consts, *flat], interprets)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run
+
+
+def bound(run: Callable, function: Callable, arrays: Sequence[Array], interprets: bool) -> list[Array]:
+    """`function(*arrays)` -> arrays, computed as `run(target, *arrays)` where that is a kernel.
+
+    `interprets`: see `lowered`.
+    """
+    return kernel_p.bind(*arrays, kernel=Kernel(run, jax.make_jaxpr(function)(*arrays), interprets))
 
 
 def _blocks(arguments: Sequence[Array | Unpadded]) -> list[Array]:

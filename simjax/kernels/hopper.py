@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
-from simjax.kernels.operands import Operand, Program, Unpadded, ghost_width
+from simjax.kernels.operands import NotLowered, Operand, Passes, Program, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
 from simjax.kernels.rims import columns_of, lines_of, write_lines
 from simjax.kernels.tiles import Sizes, block_of, rows_of_16_bytes
@@ -17,8 +17,11 @@ AXES = ("tile_x", "tile_y", "tile_z")
 THREADS = 128
 
 
-def run(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
-    """The results of `program`. Rows of `arrays` are multiples of 16 bytes, as the copy engine needs them."""
+def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
+    """The results of `passes`. Rows of `arrays` are multiples of 16 bytes, as the copy engine needs them."""
+    if passes.kept:
+        raise NotLowered("several stencils, one after the other, are not one kernel on a GPU")
+    (program,) = passes.programs
     # Only here: it is slow to import, and needs packages that jax comes without.
     import jax.experimental.pallas.mosaic_gpu as gpu
 

@@ -8,7 +8,7 @@ from jax import Array, lax
 
 from simjax.core.ghosts import assembled
 from simjax.kernels import assembly, blocks, hopper, rims
-from simjax.kernels.operands import NotLowered, Operand, Program, Unpadded, ghost_width
+from simjax.kernels.operands import NotLowered, Operand, Passes, Program, Unpadded, as_passes, ghost_width
 from simjax.kernels.tiles import Sizes, reach, tile_of
 
 # What registers compute with; Pallas has no complex numbers.
@@ -20,7 +20,12 @@ TYPES = {
 
 
 def launch(
-    program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes, *, target: str, tile: Sizes | None = None
+    program: Program | Passes,
+    arrays: Sequence[Array | Unpadded],
+    interior: Sizes,
+    *,
+    target: str,
+    tile: Sizes | None = None,
 ) -> list[Array]:
     """The results of `program`, each of shape `interior`.
 
@@ -34,7 +39,7 @@ def launch(
     Raises:
         NotLowered: the target has no such numbers or too little fast memory.
     """
-    operands = program.operands
+    program, operands = as_passes(program, len(interior)), program.operands
     _check_types(program, target)
     if target == "tpu":
         tile = tile or assembly.tile_of(program, arrays, interior)
@@ -55,7 +60,7 @@ def _padded(x: Array | Unpadded, operand: Operand, tile: Sizes, interior: Sizes,
     return assembled([x.field], [x.ghosts], ghost_width(operand))[0]
 
 
-def _check(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes) -> None:
+def _check(program: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes) -> None:
     for k, (x, operand) in enumerate(zip(arrays, program.operands, strict=True)):
         if isinstance(x, Unpadded):
             x, operand = x.field, replace(operand, extents=(0,) * len(interior))
@@ -66,8 +71,8 @@ def _check(program: Program, arrays: Sequence[Array | Unpadded], interior: Sizes
             )
 
 
-def _check_types(program: Program, target: str) -> None:
-    for dtype in (*(operand.dtype for operand in program.operands), *program.results):
+def _check_types(program: Passes, target: str) -> None:
+    for dtype in (*(operand.dtype for operand in (*program.operands, *program.kept)), *program.results):
         if dtype.name not in TYPES[target]:
             raise NotLowered(
                 f"No kernel for {target} computes with {dtype.name}; it may be {', '.join(TYPES[target])}."

@@ -1,9 +1,12 @@
 """What a kernel reads and writes, and what it computes at one point."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -68,9 +71,64 @@ class Program(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Passes:
+    """Programs that are evaluated in turn on a tile; each but the last on more cells, for those that come after it.
+
+    Attributes:
+        operands: arrays that they read; kept: what passes but the last one compute, one after the other. A program's
+            operands are both together.
+        margins: per pass, cells around the tile, along each axis, on which it is evaluated.
+    """
+
+    operands: tuple[Operand, ...]
+    kept: tuple[Operand, ...]
+    margins: tuple[tuple[int, ...], ...]
+    programs: tuple[Program, ...]
+
+    @property
+    def results(self) -> tuple[np.dtype, ...]:
+        return self.programs[-1].results
+
+
+def as_passes(program: Program | Passes, ndim: int) -> Passes:
+    """A program as the only one that is evaluated."""
+    if isinstance(program, Passes):
+        return program
+    return Passes(program.operands, (), ((0,) * ndim,), (program,))
+
+
 def ghost_width(operand: Operand) -> int:
     """How many ghost cells the operand has on every side."""
     widths = {e for e in operand.extents or ()}
     (extent,) = widths
     assert extent is not None and extent % 2 == 0
     return extent // 2
+
+
+def operands_of(sources: Sequence, arguments: Sequence[Array | Unpadded], ndim: int) -> list[Array | Unpadded]:
+    """The arrays that `sources` names (see `Traced`)."""
+
+    def joined(u: Array) -> Array:
+        return u.reshape(-1, *u.shape[u.ndim - ndim :])
+
+    found = []
+    for k, entry in sources:
+        x = arguments[k]
+        if entry is None:
+            found.append(jax.tree.map(joined, x))
+        else:
+            assert not isinstance(x, Unpadded)
+            found.append(x[entry])
+    return found
+
+
+def arranged(values: Sequence[Array], shapes: Sequence[tuple[int, ...]], ndim: int) -> list[Array]:
+    """Arrays of these shapes, from their components, one after the other."""
+    found, start = [], 0
+    for shape in shapes:
+        count = math.prod(shape[: len(shape) - ndim])
+        parts = values[start : start + count]
+        found.append(parts[0].reshape(shape) if count == 1 else jnp.stack(parts).reshape(shape))
+        start += count
+    return found

@@ -34,18 +34,31 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """`primitive` of other expressions, each at an offset from the point."""
+    """`primitive` of other expressions, each at an offset from the point, of type `dtype`."""
 
     primitive: Primitive
     params: dict[str, Any]
     arguments: tuple["Point", ...]
+    dtype: np.dtype
     everywhere: bool = field(init=False)
 
     def __post_init__(self):
         object.__setattr__(self, "everywhere", all(point.expression.everywhere for point in self.arguments))
 
 
-Expression = Read | Constant | Operation
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """`expression`, computed once at every cell that reads it and then kept in fast memory."""
+
+    expression: "Operation"
+    everywhere = False
+
+    @property
+    def arguments(self) -> tuple["Point", ...]:
+        return (Point(self.expression, ()),)
+
+
+Expression = Read | Constant | Operation | Kept
 
 
 @dataclass(frozen=True)
@@ -73,19 +86,26 @@ class PointProgram:
     def evaluate(self, read: Callable) -> list[Array]:
         """The results on a piece of the interior; see `Program`."""
 
-        def value(operand: int, component: int, offset: tuple[int, ...]):
+        def value(expression: Read | Kept, offset: tuple[int, ...]):
+            assert isinstance(expression, Read)
+            operand, component = expression.operand, expression.component
             extents = self.operands[operand].extents
             if extents is None:
                 return read(operand)
             # Where it is repeated, it is the same at every displacement.
             return read(operand, component, tuple(0 if e is None else o for o, e in zip(offset, extents, strict=True)))
 
-        values = _evaluated(self.points, value, functools.partial(_applied, SUBSTITUTES[self.target]))
+        values = evaluated(self.points, value, functools.partial(_applied, SUBSTITUTES[self.target]))
         return [_array(values[point.expression, point.offset]) for point in self.points]
 
 
-def _evaluated(points: Sequence[Point], read: Callable, apply: Callable) -> dict:
-    """Every expression that the points need, once at each offset, after those that it needs."""
+def evaluated(points: Sequence[Point], read: Callable, apply: Callable) -> dict:
+    """Every expression that the points need, once at each offset, after those that it needs.
+
+    Args:
+        read: `read(expression, offset)` of what is read or kept.
+        apply: `apply(expression, values)` of an operation, or of a constant and nothing.
+    """
     values: dict[tuple[Expression, tuple[int, ...]], Any] = {}
     waiting = list(reversed(points))
     while waiting:
@@ -93,8 +113,8 @@ def _evaluated(points: Sequence[Point], read: Callable, apply: Callable) -> dict
         expression, key = point.expression, (point.expression, point.offset)
         if key in values:
             waiting.pop()
-        elif isinstance(expression, Read):
-            values[key] = read(expression.operand, expression.component, point.offset)
+        elif isinstance(expression, Read | Kept):
+            values[key] = read(expression, point.offset)
         elif isinstance(expression, Constant):
             values[key] = apply(expression, ())
         else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simjax.kernels.operands import NotLowered, Operand, Program
+from simjax.kernels.operands import NotLowered, Operand, Passes, Program, as_passes
 
 Sizes = tuple[int, ...]
 
@@ -87,8 +87,8 @@ def reach(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
     return tuple(max(size, last + b) for size, last, b in zip(sizes, lasts, block, strict=True))
 
 
-def bytes_of_blocks(program: Program, tile: Sizes, interior: Sizes, target: str) -> tuple[int, int]:
-    """Bytes that are copied for one tile, with its results, and bytes of fast memory that the copies take."""
+def bytes_of_blocks(program: Program | Passes, tile: Sizes, interior: Sizes, target: str) -> tuple[int, int]:
+    """Bytes that are copied for one tile, with its results, and bytes of fast memory that it takes."""
     blocks = [
         ((operand.components, *block_of(operand, tile, interior, target)), operand.dtype)
         for operand in program.operands
@@ -96,10 +96,19 @@ def bytes_of_blocks(program: Program, tile: Sizes, interior: Sizes, target: str)
     ]
     blocks += [(tile, dtype) for dtype in program.results]
     copied = sum(math.prod(shape) * dtype.itemsize for shape, dtype in blocks)
-    return copied, MEMORY[target].buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks)
+    between = sum(_stored(kept_block(o, tile, target)[1:], o.dtype, target) for o in as_passes(program, len(tile)).kept)
+    return copied, MEMORY[target].buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks) + between
 
 
-def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
+def kept_block(operand: Operand, tile: Sizes, target: str) -> Sizes:
+    """Shape of what a pass keeps for those after it: as many rows and columns as registers have."""
+    assert operand.extents is not None
+    sizes = [t + e for t, e in zip(tile, operand.extents, strict=True) if e is not None]
+    units = granule(target, len(tile), operand.dtype.itemsize)
+    return operand.components, *(round_up(n, unit) for n, unit in zip(sizes, units, strict=True))
+
+
+def tile_of(program: Program | Passes, interior: Sizes, target: str) -> Sizes:
     """The tile that moves the fewest bytes.
 
     Raises:
@@ -124,7 +133,7 @@ def tile_of(program: Program, interior: Sizes, target: str) -> Sizes:
 
 
 def best_tile(
-    program: Program, interior: Sizes, target: str, tiles: Sequence[Sizes], beside: Callable[[Sizes], int] = lambda _: 0
+    program: Program | Passes, interior: Sizes, target: str, tiles: Sequence[Sizes], beside: Callable[[Sizes], int] = lambda _: 0
 ) -> Sizes | None:
     """Of those that fit the fast memory, with `beside` bytes beside their blocks, the tile that moves the fewest bytes.
 
@@ -152,7 +161,7 @@ def sizes_to_try(n: int, unit: int, longest: int) -> list[int]:
     return [size for size in powers if size < n and size <= longest] + ([n] if n <= longest else [])
 
 
-def _smallest(program: Program) -> int:
+def _smallest(program: Program | Passes) -> int:
     arrays = [operand.dtype for operand in program.operands if operand.extents is not None]
     return min(dtype.itemsize for dtype in (*arrays, *program.results))
 

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from simjax.kernels.operands import NotLowered, Operand, Unpadded
-from simjax.kernels.program import Constant, Operation, Point, PointProgram, Read
+from simjax.kernels.operands import NotLowered, Operand, Unpadded, arranged, operands_of
+from simjax.kernels.program import Constant, Expression, Kept, Operation, Point, PointProgram, Read
 
 
 @dataclass(frozen=True)
@@ -47,28 +47,11 @@ class Traced:
     def arrays(self, arguments: Sequence[Array | Unpadded]) -> list[Array | Unpadded]:
         """The operands, from the arguments."""
 
-        def joined(u: Array) -> Array:
-            return u.reshape(-1, *u.shape[u.ndim - self.ndim :])
-
-        found = []
-        for k, entry in self.sources:
-            x = arguments[k]
-            if entry is None:
-                found.append(jax.tree.map(joined, x))
-            else:
-                assert not isinstance(x, Unpadded)
-                found.append(x[entry])
-        return found
+        return operands_of(self.sources, arguments, self.ndim)
 
     def arranged(self, values: Sequence[Array]) -> list[Array]:
         """The results, from those of their components."""
-        found, start = [], 0
-        for shape in self.shapes:
-            count = math.prod(shape[: len(shape) - self.ndim])
-            parts = values[start : start + count]
-            found.append(parts[0].reshape(shape) if count == 1 else jax.numpy.stack(parts).reshape(shape))
-            start += count
-        return found
+        return arranged(values, self.shapes, self.ndim)
 
 
 def trace(closed: ClosedJaxpr, interior: tuple[int, ...]) -> Traced:
@@ -84,7 +67,7 @@ def trace(closed: ClosedJaxpr, interior: tuple[int, ...]) -> Traced:
     Raises:
         NotLowered: it holds an operation that mixes cells in another way.
     """
-    tracer = _Tracer(interior, _longest(closed, interior))
+    tracer = Tracer(interior, _longest(closed, interior))
     arguments = [tracer.argument(variable.aval) for variable in closed.jaxpr.invars]
     outputs = tracer.run(closed.jaxpr, [tracer.known(value) for value in closed.consts], arguments)
     shapes = tuple(variable.aval.shape for variable in closed.jaxpr.outvars)
@@ -104,13 +87,14 @@ def _longest(closed: ClosedJaxpr, interior: tuple[int, ...]) -> int:
     return max((m - n for shape in shapes for m, n in zip(shape, interior, strict=True)), default=0)
 
 
-class _Tracer:
+class Tracer:
     """Evaluates a jaxpr on `Points`."""
 
     def __init__(self, interior: tuple[int, ...], longest: int):
         self.interior, self.longest, self.ndim = interior, longest, len(interior)
         self.here = (0,) * self.ndim
         self.inputs: list[tuple] = []
+        self.keeping: dict[Operation, Kept] = {}
 
     # ------------------------------------------------------------------ what goes in and comes out
 
@@ -165,12 +149,18 @@ class _Tracer:
                 operands.append(Operand(math.prod(shape[: -self.ndim]) if entry is None else 1, extents, dtype))
             return Read(place, read.component) if entry is None else Read(place, everywhere=True)
 
-        for expression in _in_order(points):
-            if isinstance(expression, Operation):
-                arguments = tuple(Point(renamed[a.expression], a.offset) for a in expression.arguments)
-                renamed[expression] = Operation(expression.primitive, expression.params, arguments)
-            else:
-                renamed[expression] = of_operand(expression) if isinstance(expression, Read) else expression
+        for expression in in_order(points):
+            match expression:
+                case Operation():
+                    arguments = tuple(Point(renamed[a.expression], a.offset) for a in expression.arguments)
+                    renamed[expression] = replace(expression, arguments=arguments)
+                case Kept():
+                    inner = renamed[expression.expression]
+                    renamed[expression] = inner if inner.everywhere else Kept(inner)
+                case Read():
+                    renamed[expression] = of_operand(expression)
+                case Constant():
+                    renamed[expression] = expression
         # Now it is known what is the same everywhere.
         found = tuple(Point(renamed[p.expression], p.offset) for p in points)
         return found, tuple(operands), tuple(places)
@@ -213,7 +203,7 @@ class _Tracer:
             primitive = jax.lax.add_p
 
         def operation(*points: Point) -> Point:
-            return Point(Operation(primitive, params, points), self.here)
+            return Point(Operation(primitive, params, points, equation.outvars[0].aval.dtype), self.here)
 
         # Scalars of a select or a clamp go with arrays.
         found = np.frompyfunc(operation, len(inputs), 1)(*(x.values for x in inputs))
@@ -261,6 +251,8 @@ class _Tracer:
         # Repeated along an axis of the grid, a value is the same at every point.
         grid = self.grid_axes(shape)
         repeated = [1 if g or along.get(axis) else n for axis, (g, n) in enumerate(zip(grid, shape, strict=True))]
+        if any(have not in (1, want) for have, want in zip(values.shape, repeated, strict=True)):
+            raise NotLowered(f"a broadcast of {x.shape} to {shape}, which is not of cells")
         return np.broadcast_to(values, repeated)
 
     def transposed(self, equation, inputs: list[Points], shape) -> np.ndarray:
@@ -317,7 +309,7 @@ class _Tracer:
         primitive = jax.lax.add_p
 
         def add(a: Point, b: Point) -> Point:
-            return Point(Operation(primitive, {}, (a, b)), self.here)
+            return Point(Operation(primitive, {}, (a, b), equation.outvars[0].aval.dtype), self.here)
 
         values = x.values
         for axis in sorted(axes, reverse=True):
@@ -331,18 +323,30 @@ class _Tracer:
     def same(self, equation, inputs: list[Points], shape) -> np.ndarray:
         return inputs[0].values
 
+    def widened(self, equation, inputs: list[Points], shape) -> np.ndarray:
+        return _displaced(inputs[0].values, [-equation.params["width"]] * self.ndim)
+
+    def kept(self, equation, inputs: list[Points], shape) -> np.ndarray:
+        def one(point: Point) -> Point:
+            expression = point.expression
+            if not isinstance(expression, Operation) or expression.everywhere:
+                return point
+            return Point(self.keeping.setdefault(expression, Kept(expression)), point.offset)
+
+        return np.asarray(np.frompyfunc(one, 1, 1)(inputs[0].values), object)
+
 
 def _displaced(values: np.ndarray, offset: Sequence[int]) -> np.ndarray:
     return np.asarray(np.frompyfunc(lambda point: point.displaced(offset), 1, 1)(values), object)
 
 
-def _in_order(points: Sequence[Point]) -> list:
+def in_order(points: Sequence[Point]) -> list[Expression]:
     """Every expression that the points need, each after its arguments."""
     found: dict = {}
     waiting = [point.expression for point in reversed(points)]
     while waiting:
         expression = waiting[-1]
-        arguments = expression.arguments if isinstance(expression, Operation) else ()
+        arguments = () if isinstance(expression, Read | Constant) else expression.arguments
         missing = [a.expression for a in arguments if a.expression not in found]
         if expression in found or not missing:
             found.setdefault(waiting.pop())
@@ -360,20 +364,22 @@ POINTWISE = {
     "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "xor",
 }  # fmt: skip
 RULES: dict[str, Callable] = {
-    "slice": _Tracer.sliced,
-    "squeeze": _Tracer.reshaped,
-    "reshape": _Tracer.reshaped,
-    "expand_dims": _Tracer.reshaped,
-    "broadcast_in_dim": _Tracer.broadcast,
-    "transpose": _Tracer.transposed,
-    "concatenate": _Tracer.joined,
-    "stack": _Tracer.stacked,
-    "pad": _Tracer.padded,
-    "dynamic_update_slice": _Tracer.written,
-    "reduce_sum": _Tracer.summed,
-    "copy": _Tracer.same,
-    "copy_p": _Tracer.same,
-    "pcast": _Tracer.same,
-    "pvary": _Tracer.same,
-    "stop_gradient": _Tracer.same,
+    "slice": Tracer.sliced,
+    "squeeze": Tracer.reshaped,
+    "reshape": Tracer.reshaped,
+    "expand_dims": Tracer.reshaped,
+    "broadcast_in_dim": Tracer.broadcast,
+    "transpose": Tracer.transposed,
+    "concatenate": Tracer.joined,
+    "stack": Tracer.stacked,
+    "pad": Tracer.padded,
+    "dynamic_update_slice": Tracer.written,
+    "reduce_sum": Tracer.summed,
+    "widened": Tracer.widened,
+    "kept": Tracer.kept,
+    "copy": Tracer.same,
+    "copy_p": Tracer.same,
+    "pcast": Tracer.same,
+    "pvary": Tracer.same,
+    "stop_gradient": Tracer.same,
 }

@@ -1,0 +1,223 @@
+"""Several steps between two exchanges: on blocks with deep ghost cells, or as one kernel on tiles in fast memory.
+
+The cells around a block lose their meaning from outside in, one stencil after the other; the block itself stays right.
+What is computed twice there saves messages between devices, and in a kernel all memory traffic but that of the first
+reads and the last writes. (Temporal blocking: Wolf 1992; communication-avoiding: Demmel et al. 2008, IPDPS.)
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.boundary import Periodic, center_layout
+from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
+from simjax.core.ghosts import Sides, assembled, lines
+from simjax.core.grid import LOWER, UPPER
+from simjax.core.model import Model
+from simjax.core.tile import Tile, Unbounded
+from simjax.integrators.integrator import Integrator
+from simjax.kernels.call import bound
+from simjax.kernels.launch import launch
+from simjax.kernels.operands import NotLowered, Unpadded
+from simjax.kernels.steps import TracedSteps, trace_steps
+
+Times = tuple[Array, Array, Array]
+"""Of each step, its beginning, its length and its number since the start: (steps,)."""
+
+
+def step_of(model: Model, integrator: Integrator, t, dt, number, state, params, prepared):
+    """`state` one step of `dt` later, with all that happens in a step."""
+    state = integrator.step(model, t, dt, state, params, prepared)
+    return model.perturb(number, t, dt, state, params)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocked:
+    """Steps of a simulation between two exchanges: `advance(state, times)`.
+
+    Attributes:
+        traced: how far the steps read, and what a kernel does of them.
+        constants: arrays of parameters and of what is prepared, those of the grid with cells around them.
+    """
+
+    model: Model
+    integrator: Integrator
+    traced: TracedSteps
+    constants: list[Array]
+    rest: Any
+    constants_tree: Any
+    state_tree: Any
+
+    @property
+    def domain(self) -> Domain:
+        return self.model.domain
+
+    def advance(self, state, times: Times):
+        """`state` after these steps."""
+        leaves = jax.tree.leaves(state)
+        fields = [u for u, field in zip(leaves, self.traced.fields, strict=True) if field]
+        depth, ndim = self.traced.depth, self.domain.grid.ndim
+        fields, ghosts = self.domain.around(fields, [_periodic(ndim)] * len(fields), depth)
+        deep = iter(assembled(fields, ghosts, depth))
+        around = [next(deep) if field else u for u, field in zip(leaves, self.traced.fields, strict=True)]
+        found = self._on(Tile(self.domain, depth), around, times, self.constants)
+        if self.domain.implementation != "xla" and all(n >= 2 * depth for n in self.domain.block_shape):
+            computed = iter(self._by_kernel(leaves, fields, ghosts, times))
+            found = [next(computed) if field else u for u, field in zip(found, self.traced.fields, strict=True)]
+        return self.state_tree.unflatten(found)
+
+    def _on(self, tile: Tile, leaves: Sequence[Array], times: Times, constants: Sequence[Array]) -> list[Array]:
+        """The leaves of the state after these steps, on a tile; those of the grid without the cells around it."""
+        model = _on_domain(self.model, tile)
+        params, prepared = eqx.combine(self.constants_tree.unflatten(constants), self.rest)
+
+        def one(leaves, time):
+            t, dt, number = time
+            state = self.state_tree.unflatten(leaves)
+            return jax.tree.leaves(step_of(model, self.integrator, t, dt, number, state, params, prepared)), None
+
+        leaves = lax.scan(one, list(leaves), times)[0]
+        inner = tuple(slice(tile.depth, tile.depth + n) for n in tile.sizes)
+        return [u[(..., *inner)] if field else u for u, field in zip(leaves, self.traced.fields, strict=True)]
+
+    # ------------------------------------------------------------------ as a kernel
+
+    def _by_kernel(self, leaves, fields: list[Array], ghosts: list[list[Sides]], times: Times) -> list[Array]:
+        """The fields after these steps: a kernel that knows no walls, and what lies near walls from thin strips."""
+        traced, domain = self.traced, self.domain
+        parts = iter(Unpadded(*both) for both in zip(fields, ghosts, strict=True))
+        carried = [next(parts) if field else u for u, field in zip(leaves, traced.fields, strict=True)]
+        flat, structure = jax.tree.flatten((carried, self.constants, times))
+
+        def run(target: str, *flat: Array) -> list[Array]:
+            carried, constants, times = structure.unflatten(flat)
+            scalars = [time[k] for k in range(len(times[0])) for time in times]
+            arrays = traced.arrays([*carried, *constants, *scalars])
+            return traced.arranged(launch(traced.passes(target), arrays, domain.block_shape, target=target))
+
+        def plainly(*flat: Array) -> list[Array]:
+            carried, constants, times = structure.unflatten(flat)
+            blocks = [
+                assembled([x.field], [x.ghosts], traced.depth)[0] if isinstance(x, Unpadded) else x for x in carried
+            ]
+            found = self._on(Tile(domain, traced.depth, walls=False), blocks, times, constants)
+            return [u for u, field in zip(found, traced.fields, strict=True) if field]
+
+        found = bound(run, plainly, flat, domain.implementation == "pallas")
+        for axis in range(domain.grid.ndim):
+            if not self._is_periodic(axis):
+                for side in (LOWER, UPPER):
+                    found = self._near_wall(found, carried, axis, side, times)
+        return found
+
+    def _is_periodic(self, axis: int) -> bool:
+        layouts = [layout for group in self.model.component_layouts().values() for layout in group]
+        return all(layout.is_periodic(axis) for layout in layouts)
+
+    def _near_wall(self, found: list[Array], carried: list, axis: int, side: int, times: Times) -> list[Array]:
+        """`found` with the `depth` lines at a wall computed anew, from a strip along it."""
+        domain, depth = self.domain, self.traced.depth
+        ndim, n = domain.grid.ndim, domain.block_shape[axis]
+        begin = 0 if side == LOWER else n - depth
+        strips = [_strip(x, axis, begin, depth) if isinstance(x, Unpadded) else x for x in carried]
+        tile = Tile(
+            domain,
+            depth,
+            [begin if k == axis else 0 for k in range(ndim)],
+            [depth if k == axis else size for k, size in enumerate(domain.block_shape)],
+        )
+        constants = [
+            lax.slice_in_dim(x, begin, begin + 3 * depth, axis=x.ndim + axis - ndim) if _along(grid, axis, ndim) else x
+            for x, grid in zip(self.constants, self.traced.grid[len(carried) :], strict=False)
+        ]
+        computed = self._on(tile, strips, times, constants)
+        fresh = [u for u, field in zip(computed, self.traced.fields, strict=True) if field]
+        return [
+            lax.dynamic_update_slice_in_dim(u, line, begin, u.ndim + axis - ndim)
+            for u, line in zip(found, fresh, strict=True)
+        ]
+
+
+def blocked(model: Model, integrator: Integrator, params, prepared, state, count: int, real) -> Blocked:
+    """`count` steps of a simulation between two exchanges; `real` is the type of times.
+
+    Raises:
+        ConfigurationError: a step needs more than stencils of a block and of cells around it.
+    """
+    domain = model.domain
+    leaves, state_tree = jax.tree.flatten(state)
+    arrays, rest = eqx.partition((params, prepared), eqx.is_array)
+    constants, constants_tree = jax.tree.flatten(arrays)
+    unbounded = _on_domain(model, Unbounded(domain))
+
+    def step(*arguments):
+        state, (t, dt, number) = state_tree.unflatten(arguments[: len(leaves)]), arguments[len(leaves) :][:3]
+        params, prepared = eqx.combine(constants_tree.unflatten(arguments[len(leaves) + 3 :]), rest)
+        return jax.tree.leaves(step_of(unbounded, integrator, t, dt, number, state, params, prepared))
+
+    own = (jax.ShapeDtypeStruct((), real),) * 2 + (jax.ShapeDtypeStruct((), jnp.int32),)
+    shapes = [[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays] for arrays in (leaves, constants)]
+    try:
+        closed = jax.make_jaxpr(step)(*shapes[0], *own, *shapes[1])
+        traced = trace_steps(closed, len(leaves), len(own), count, domain.block_shape)
+    except NotLowered as error:
+        raise ConfigurationError(
+            f"steps_per_exchange={count}: a step of {type(model).__name__} by {type(integrator).__name__} is not made of "
+            f"stencils alone, but holds {error}; write steps_per_exchange=0."
+        ) from None
+    grid = traced.grid[len(leaves) :][: len(constants)]
+    deep = [_deepened(domain, x, axes, traced.depth) for x, axes in zip(constants, grid, strict=True)]
+    return Blocked(model, integrator, traced, deep, rest, constants_tree, state_tree)
+
+
+def _on_domain(model: Model, domain: Domain) -> Model:
+    """The model, and all that it is made of, on another domain."""
+    is_domain: Callable = lambda node: isinstance(node, Domain)  # noqa: E731
+    return jax.tree.map(lambda node: domain if is_domain(node) else node, model, is_leaf=is_domain)
+
+
+def _periodic(ndim: int):
+    """What holds everywhere while the cells beyond walls are only placeholders: those of the opposite wall."""
+    return center_layout([(Periodic(), Periodic())] * ndim)
+
+
+def _along(grid: Sequence[bool], axis: int, ndim: int) -> bool:
+    return len(grid) >= ndim and grid[len(grid) - ndim + axis]
+
+
+def _deepened(domain: Domain, x: Array, grid: Sequence[bool], depth: int) -> Array:
+    """An array with `depth` cells of its neighbours at both ends of its axes of the grid."""
+    ndim = domain.grid.ndim
+    for axis in range(ndim):
+        if _along(grid, axis, ndim):
+            ((lower, upper),) = domain.beside([x], _periodic(ndim), axis, depth)
+            x = jnp.concatenate([lower, x, upper], axis=axis - ndim)
+    return x
+
+
+def _strip(x: Unpadded, axis: int, begin: int, depth: int) -> Array:
+    """`depth` lines of a field from line `begin` on, with `depth` cells on every side."""
+    field, ghosts = x
+    ndim = len(ghosts)
+    where = axis - ndim
+    n = field.shape[where]
+
+    def cut(u: Array, first: int, last: int) -> Array:
+        return lax.slice_in_dim(u, first, last, axis=u.ndim + where)
+
+    # Lines below, the strip's own, and above; along the axis itself the outermost ones are ghost cells.
+    below, above = ghosts[axis]
+    if begin:
+        below = lines(cut(field, begin - depth, begin), ghosts[:axis], axis, ndim, begin - depth, begin)
+    if begin + depth < n:
+        above = lines(cut(field, begin + depth, begin + 2 * depth), ghosts[:axis], axis, ndim, begin + depth, begin + 2 * depth)
+    around = [(cut(a, begin, begin + depth), cut(b, begin, begin + depth)) for a, b in ghosts[:axis]]
+    around.append((below, above))
+    around += [(cut(a, begin, begin + 3 * depth), cut(b, begin, begin + 3 * depth)) for a, b in ghosts[axis + 1 :]]
+    return assembled([cut(field, begin, begin + depth)], [around], depth)[0]

@@ -1,0 +1,121 @@
+"""Boxes with cells around them, in which several stencils follow on each other without an exchange in between."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.boundary import FieldLayout
+from simjax.core.domain import Domain, flatten_layouts
+from simjax.core.ghosts import disassembled
+from simjax.core.grid import LOWER, UPPER
+from simjax.core.stencil import evaluate
+from simjax.kernels.marks import kept, widened
+
+
+class Tile(Domain):
+    """A box of a domain's block, stored with `depth` cells around it on every side; it never asks a neighbour.
+
+    Every stencil leaves its `width` outermost cells without a result (zero), so that after widths of `depth` in all
+    the box alone is right. Cells beyond walls are filled anew in front of every stencil. Arrays have the shape
+    (..., size + 2 depth, ...) per spatial axis: `surrounded` makes them.
+    """
+
+    begin: tuple[int, ...] = eqx.field(static=True)
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    depth: int = eqx.field(static=True)
+    walls: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        domain: Domain,
+        depth: int,
+        begin: Sequence[int] | None = None,
+        sizes: Sequence[int] | None = None,
+        walls: bool = True,
+    ):
+        """The box of `sizes` cells from cell `begin` of each of the domain's blocks on; by default the whole block.
+
+        `walls=False`: as if there were none.
+        """
+        super().__init__(domain.grid, domain.split, False, domain.implementation)
+        self.walls = walls
+        self.begin = (0,) * domain.grid.ndim if begin is None else tuple(begin)
+        self.sizes = domain.block_shape if sizes is None else tuple(sizes)
+        self.depth = depth
+
+    @property
+    def block_shape(self):
+        return tuple(n + 2 * self.depth for n in self.sizes)
+
+    def first_index(self, axis):
+        return self.block_index(axis) * self._cells(axis) + self.begin[axis] - self.depth
+
+    def _cells(self, axis: int) -> int:
+        """Cells of a whole block."""
+        return super().block_shape[axis]
+
+    def apply(self, stencil, fields, layouts, width, t=0.0):
+        """See `Domain.apply`; results are zero on the `width` outermost cells."""
+        ndim = self.grid.ndim
+        function = (lambda blocks: stencil(*blocks)) if isinstance(fields, tuple) else stencil
+        leaves, tree = jax.tree.flatten(fields)
+        leaves = self._with_walls(leaves, flatten_layouts(layouts, tree), width, t)
+
+        def of_leaves(*blocks: Array):
+            return function(jax.tree.unflatten(tree, blocks))
+
+        found = evaluate(of_leaves, *disassembled(leaves, ndim, width), width, False, self.implementation)
+        return jax.tree.map(lambda u: _widened(u, width, ndim), found)
+
+    def pad(self, fields, layouts, width, t=0.0):
+        """See `Domain.pad`; what no cell is stored for repeats the outermost ones."""
+        leaves, tree = jax.tree.flatten(fields)
+        leaves = self._with_walls(leaves, flatten_layouts(layouts, tree), width, t)
+        around = [[(0, 0)] * (u.ndim - self.grid.ndim) + [(width, width)] * self.grid.ndim for u in leaves]
+        return tree.unflatten([jnp.pad(u, sizes, mode="edge") for u, sizes in zip(leaves, around, strict=True)])
+
+    def _with_walls(self, leaves: list[Array], layouts: list[FieldLayout], width: int, t) -> list[Array]:
+        """The fields with the `width` lines beyond every wall that this box has cells on both sides of."""
+        for axis in range(self.grid.ndim if self.walls else 0):
+            wall = self.depth - self.begin[axis], self.depth - self.begin[axis] + self._cells(axis)
+            for side in (LOWER, UPPER):
+                leaves = [self._with_wall(u, k, axis, side, wall[side], width, t) for u, k in zip(leaves, layouts, strict=True)]
+        return leaves
+
+    def _with_wall(self, u: Array, layout: FieldLayout, axis: int, side: int, at: int, width: int, t) -> Array:
+        """A field with lines beyond the wall in front of line `at`."""
+        along = u.ndim + axis - self.grid.ndim
+        n = u.shape[along]
+        beyond = min(width, at if side == LOWER else n - at)
+        within = min(width + 1, n - at if side == LOWER else at)
+        if layout.is_periodic(axis) or beyond <= 0 or within <= 0:
+            return u
+        first, start = (at, at - beyond) if side == LOWER else (at - within, at)
+        edge = lax.slice_in_dim(u, first, first + within, axis=along)
+        neighbour = lax.slice_in_dim(u, start, start + beyond, axis=along)
+        ghosts = self._at_side(edge, layout, axis, side, beyond, t, neighbour)
+        return lax.dynamic_update_slice_in_dim(u, ghosts, start, along)
+
+
+class Unbounded(Domain):
+    """A domain without sides, for tracing alone: what is read for a cell far from all of them (`kernels.marks`)."""
+
+    def __init__(self, domain: Domain):
+        super().__init__(domain.grid, domain.split)
+
+    def apply(self, stencil, fields, layouts, width, t=0.0):
+        """See `Tile.apply`."""
+        fields = jax.tree.map(kept, fields)
+        found = stencil(*fields) if isinstance(fields, tuple) else stencil(fields)
+        return jax.tree.map(lambda u: widened(u, width, self.grid.ndim), found)
+
+    def pad(self, fields, layouts, width, t=0.0):
+        """See `Tile.pad`."""
+        return jax.tree.map(lambda u: widened(kept(u), width, self.grid.ndim), fields)
+
+
+def _widened(u: Array, width: int, ndim: int) -> Array:
+    return lax.pad(u, jnp.zeros((), u.dtype), [(0, 0, 0)] * (u.ndim - ndim) + [(width, width, 0)] * ndim)
