@@ -169,7 +169,8 @@ def blocked(model: Model, integrator: Integrator, params, prepared, state, count
     except NotLowered as error:
         raise ConfigurationError(
             f"steps_per_exchange={count}: a step of {type(model).__name__} by {type(integrator).__name__} is not made of "
-            f"stencils alone, but holds {error}; write steps_per_exchange=0."
+            f"stencils alone, as with solves, transforms, sources at points and absorbing layers ({error}); write "
+            "steps_per_exchange=0."
         ) from None
     grid = traced.grid[len(leaves) :][: len(constants)]
     deep = [_deepened(domain, x, axes, traced.depth) for x, axes in zip(constants, grid, strict=True)]

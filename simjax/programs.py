@@ -45,7 +45,10 @@ class Programs:
         self.dtype = jnp.dtype(config.precision)
         self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
-        self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
+        self.domain = decompose(
+            self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation,
+            steps_per_exchange=config.steps_per_exchange,
+        )  # fmt: skip
         self.integrator = INTEGRATORS[config.time.integrator]
         host_values = named_values(config)
         ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)

@@ -68,7 +68,10 @@ class Rollout:
         self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
         sizes = {name: getattr(config.mesh, name) for name in AXES} if sizes is None else sizes
         self.mesh = make_mesh(sizes)
-        self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
+        self.domain = decompose(
+            self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation,
+            steps_per_exchange=config.steps_per_exchange,
+        )  # fmt: skip
         self.model, _ = describe_model(config, self.domain)
         self.integrator = INTEGRATORS[config.time.integrator]
         files, self.notes = read_files(config, self.grid)

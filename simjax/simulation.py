@@ -120,6 +120,12 @@ class _Run:
             )
         self.pace.measure_step(limit)
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
+        # Traced now, and used when it is called: what cannot be a kernel or be blocked is refused here.
+        schedule = self.plan.schedule_of(0)
+        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule))
+        until = jnp.ones((), jnp.int32)
+        program = self.programs.advance(schedule, steps)
+        program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
 
     def begin(self, folder: Path) -> Result:
         """A new run in an empty folder."""

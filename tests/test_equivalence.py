@@ -149,9 +149,9 @@ def of_blocks(case, domain, checkpoint):
     return dataclasses.replace(case, checkpoint=checkpoint).runner(domain)
 
 
-def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint, implementation="xla"):
+def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint, **options):
     mesh = make_mesh(sizes)
-    domain = decompose(case.grid, mesh, overlap=overlap, implementation=implementation)
+    domain = decompose(case.grid, mesh, overlap=overlap, **options)
     state_specs, params_specs = specs_of(case, domain)
     run = distribute(
         of_blocks(case, domain, checkpoint), mesh,
@@ -160,10 +160,10 @@ def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint, implemen
     assert_same_run(differentiated(run)(case.params(), undecomposed(case)[1]), reference(case, 0))
 
 
-def assert_each_member_is_the_same(case, checkpoint, implementation="xla"):
+def assert_each_member_is_the_same(case, checkpoint, **options):
     """Of an ensemble on half the devices, each member on several."""
     mesh = make_mesh({"ensemble": 2, **(SPACE[case.grid.ndim] if case.cuts else {})})
-    domain = decompose(case.grid, mesh, implementation=implementation)
+    domain = decompose(case.grid, mesh, **options)
     state_specs, params_specs = (prepend_axis(specs, "ensemble") for specs in specs_of(case, domain))
     run = distribute(
         jax.vmap(of_blocks(case, domain, checkpoint)), mesh,
@@ -213,10 +213,10 @@ def with_kernels():
 @with_kernels()
 def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
     if where == "ensemble":
-        assert_each_member_is_the_same(case, case.checkpoint, "pallas")
+        assert_each_member_is_the_same(case, case.checkpoint, implementation="pallas")
         return
     layouts = [layout for layout in LAYOUTS[case.grid.ndim].values() if layout[1] == (where == "overlap")]
-    assert_decomposed_run_is_the_same(case, *layouts[0], case.checkpoint, "pallas")
+    assert_decomposed_run_is_the_same(case, *layouts[0], case.checkpoint, implementation="pallas")
 
 
 def planned():

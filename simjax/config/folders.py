@@ -14,8 +14,8 @@ from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputE
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
-    "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "mesh", "ensemble.batch",
-    "exact", "output", "checkpoint", "limits", "inverse.solver.iterations", "inverse.solver.tolerance",
+    "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation",
+    "steps_per_exchange", "mesh", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations", "inverse.solver.tolerance",
     "inverse.checkpoint",
 )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Kernels for TPUs, and interpreted ones: the compiler copies overlapping blocks while the one before is computed."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -74,16 +75,25 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
 
     scratch = [pltpu.VMEM(block_shape(operand, tile), operand.dtype) for operand in bare.values()]
     scratch += [pltpu.VMEM(kept_block(operand, tile, target), operand.dtype) for operand in passes.kept]
+    tiles = tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True))
+    moved = sum(array.dtype.itemsize * _size(spec) for group in inputs for array, spec in group)
+    moved += sum(dtype.itemsize * math.prod(tile) for dtype in passes.results)
     return pl.pallas_call(
         kernel,
-        grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
+        grid=tiles,
         in_specs=[spec for group in inputs for _, spec in group],
         out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(passes.results),
         out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in passes.results],
         scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VECTOR_MEMORY),
+        cost_estimate=pl.CostEstimate(flops=0, transcendentals=0, bytes_accessed=math.prod(tiles) * moved),
         interpret=target == "interpret",
     )(*leaves)
+
+
+def _size(spec: pl.BlockSpec) -> int:
+    """Cells of a block."""
+    return math.prod(n.block_size if isinstance(n, pl.Element) else n for n in spec.block_shape)
 
 
 def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.BlockSpec:
