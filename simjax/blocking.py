@@ -131,6 +131,7 @@ class Blocked:
             depth,
             [begin if k == axis else 0 for k in range(ndim)],
             [depth if k == axis else size for k, size in enumerate(domain.block_shape)],
+            implementation="xla",
         )
         constants = [
             lax.slice_in_dim(x, begin, begin + 3 * depth, axis=x.ndim + axis - ndim) if _along(grid, axis, ndim) else x

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.core.ghosts import disassembled
-from simjax.kernels.operands import Operand, Unpadded, ghost_width
+from simjax.kernels.marks import kept, widened
+from simjax.kernels.operands import Operand, Unpadded, as_passes, ghost_width
+from simjax.kernels.steps import trace_steps
 
 
 @dataclass(frozen=True)
@@ -80,22 +82,50 @@ def staggered(ndim=2, dtype="float32"):
     return Formula(tuple(operands), (dtype,) * 3, evaluate)
 
 
+def two_steps(interior, dtype="float32", target="interpret"):
+    """Two steps of two fields that act on each other in turns, one through a medium: four stencils."""
+    ndim = len(interior)
+
+    def difference(u, axis, by):
+        """Along an axis, to the neighbour `by` cells away, on all but the outermost cells."""
+        here = (slice(1, -1),) * ndim
+        there = tuple(slice(1 + by, n - 1 + by) if k == axis else slice(1, -1) for k, n in enumerate(u.shape))
+        return (u[there] - u[here]) * (0.1 * by)
+
+    def step(u, v, dt, medium):
+        push = widened(sum(difference(kept(u), axis, 1) for axis in range(ndim)), 1, ndim)
+        v = v + dt * push
+        pull = widened(sum(difference(kept(v), axis, -1) for axis in range(ndim)), 1, ndim)
+        return u + dt * medium * pull, v
+
+    field, scalar = jax.ShapeDtypeStruct((16,) * ndim, dtype), jax.ShapeDtypeStruct((), dtype)
+    closed = jax.make_jaxpr(step)(field, field, scalar, field)
+    return trace_steps(closed, 2, 1, 2, field.shape).passes(target)
+
+
 def arrays_of(program, interior, seed=0):
     rng = np.random.default_rng(seed)
     return [jnp.asarray(rng.normal(size=o.shape(interior)), o.dtype) for o in program.operands]
 
 
 def on_whole_arrays(program, arrays, interior):
-    def read(k, component=None, offset=None):
-        if component is None:
-            return arrays[k]
-        extents = program.operands[k].extents
-        place = [
-            slice(None) if e is None else slice(o, o + n) for o, n, e in zip(offset, interior, extents, strict=True)
-        ]
-        return arrays[k][(component, *place)]
+    passes, arrays = as_passes(program, len(interior)), list(arrays)
+    operands = (*passes.operands, *passes.kept)
+    for program, around in zip(passes.programs, passes.margins, strict=True):
+        whole = tuple(n + 2 * m for n, m in zip(interior, around, strict=True))
 
-    return [jnp.broadcast_to(value, interior) for value in program.evaluate(read)]
+        def read(k, component=None, offset=None, whole=whole, around=around):
+            if component is None:
+                return arrays[k]
+            place = [
+                slice(None) if e is None else slice(o - m, o - m + n)
+                for o, n, m, e in zip(offset, whole, around, operands[k].extents, strict=True)
+            ]
+            return arrays[k][(component, *place)]
+
+        found = [jnp.broadcast_to(value, whole) for value in program.evaluate(read)]
+        arrays += [u[None] for u in found]
+    return found
 
 
 def unpadded(program, arrays):

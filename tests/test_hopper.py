@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stencil_programs import arrays_of, diffusion, on_whole_arrays, staggered, unpadded, wide
+from stencil_programs import arrays_of, diffusion, on_whole_arrays, staggered, two_steps, unpadded, wide
 
 from simjax.kernels import hopper
 from simjax.kernels.launch import launch
@@ -40,10 +40,11 @@ def interpreted(monkeypatch):
         # The last tile has fewer rows than there are ghost cells.
         (wide(2, 3), (5, 132), (4, 128)),
         (staggered(2), (7, 140), (4, 128)),
+        (two_steps((7, 140), target="gpu"), (7, 140), (4, 128)),
         pytest.param(staggered(3), (3, 4, 132), (2, 3, 128), marks=pytest.mark.slow),
         pytest.param(wide(3, 2), (3, 4, 132), (2, 3, 128), marks=pytest.mark.slow),
     ],
-    ids=["1d", "2d-wall", "2d", "3d", "3d-wall"],
+    ids=["1d", "2d-wall", "2d", "passes", "3d", "3d-wall"],
 )
 def test_tiles_together_are_the_whole(interpreted, program, interior, tile, beside):
     arrays = arrays_of(program, interior)

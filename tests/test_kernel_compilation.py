@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 DEVICE = """
+import re
 import sys
 import jax
 import jax.numpy as jnp
@@ -35,8 +36,10 @@ def report(name, function, *shapes):
     shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=one), shapes)
     mapped = jax.shard_map(function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
     compiled = jax.jit(mapped).lower(*shapes).compile()
-    calls = compiled.as_text().count('custom_call_target="' + {"tpu": "tpu_custom_call", "gpu": "mosaic_gpu"}[target])
-    print(name, calls, compiled.memory_analysis().temp_size_in_bytes)
+    kernel = 'custom_call_target="' + {"tpu": "tpu_custom_call", "gpu": "mosaic_gpu"}[target]
+    calls = [line for line in compiled.as_text().splitlines() if kernel in line]
+    moved = sum(int(size) for line in calls for size in re.findall(r'"bytes_accessed":"(\\d+)"', line))
+    print(name, len(calls), compiled.memory_analysis().temp_size_in_bytes, moved)
 """
 
 PROGRAM = """
@@ -95,6 +98,53 @@ for case in CASES:
     report(case.name + "-adjoint", lambda params, state: jax.vjp(step, params, state)[1](state), params, state)
 """
 
+BLOCKED = """
+from simjax.blocking import blocked
+from simjax.core.boundary import PeriodicSide, SlipWall
+from simjax.core.domain import Domain
+from simjax.core.grid import Grid
+from simjax.integrators.table import INTEGRATORS
+from simjax.models import acoustic, advection_diffusion
+
+def several(build, integrator, params, state, shape, steps):
+    domain = Domain(Grid(shape), implementation="pallas", steps_per_exchange=steps)
+    model, scheme = build(domain), INTEGRATORS[integrator]
+
+    def advance(params, state):
+        prepared = scheme.prepare(model, params, 1e-3)
+        block = blocked(model, scheme, params, prepared, state, steps, jnp.dtype("float32"))
+        times = jnp.zeros(steps, "float32"), jnp.full(steps, 1e-3, "float32"), jnp.arange(steps, dtype="int32")
+        return block.advance(state, times)
+
+    return advance, params, state
+
+def field(*shape):
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+def heat(shape, integrator, steps, side=PeriodicSide()):
+    params = advection_diffusion.Params(field(), field(len(shape)))
+    state = advection_diffusion.State(field(*shape))
+    build = lambda domain: advection_diffusion.AdvectionDiffusion(domain, [(side, side)] * len(shape))
+    return several(build, integrator, params, state, shape, steps)
+
+def sound(shape, steps):
+    build = lambda domain: acoustic.Acoustic(domain, [(PeriodicSide(), PeriodicSide())] * len(shape))
+    params = acoustic.Params(field(), field(), None, ())
+    nothing = (None,) * len(shape)
+    state = acoustic.State(field(*shape), (field(*shape),) * len(shape), nothing, nothing, field())
+    return several(build, "leapfrog", params, state, shape, steps)
+
+report("heat-2d", *heat((2048, 4096), "euler", 1))
+report("heat-2d-four-steps", *heat((2048, 4096), "euler", 4))
+report("heat-2d-four-stages", *heat((2048, 4096), "rk4", 1))
+report("heat-2d-walls", *heat((1024, 1024), "euler", 2, SlipWall()))
+report("heat-3d", *heat((256, 256, 256), "euler", 1))
+report("heat-3d-two-steps", *heat((256, 256, 256), "euler", 2))
+report("sound-3d", *sound((256, 256, 256), 1))
+if target == "tpu":  # four fields with four cells around a tile do not fit a GPU's shared memory
+    report("sound-3d-two-steps", *sound((256, 256, 256), 2))
+"""
+
 # Kernels of one step: one for each application of a stencil, such as a stage's. The gas keeps, for its derivative, what
 # jax computes on the way forward, so that its kernel is not in a program of the derivative alone.
 KERNELS = {
@@ -119,7 +169,7 @@ TESTS = Path(__file__).parent
 
 
 def compiled(program, target, config=""):
-    """(custom calls, bytes of temporary memory) of each function, compiled in a process of its own."""
+    """(custom calls, bytes of temporary memory, bytes they move) of each function, compiled in a process of its own."""
     environment = {
         **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
         "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]), "JAX_PLATFORMS": "cpu",
@@ -131,7 +181,7 @@ def compiled(program, target, config=""):
     )  # fmt: skip
     assert not done.returncode, done.stderr[-2000:]
     rows = [line.split() for line in done.stdout.splitlines()]
-    return {name: (int(calls), int(size)) for name, calls, size in rows}
+    return {name: tuple(map(int, figures)) for name, *figures in rows}
 
 
 # What compiles for GPUs comes with another package: pip install -e ".[test,compile-gpu]".
@@ -142,7 +192,7 @@ GPU = pytest.param("gpu", marks=pytest.mark.long)
 def test_kernels_compile(target):
     found = compiled(PROGRAM, target, H100 if target == "gpu" else "")
     assert len(found) == 10
-    assert {name: calls for name, (calls, _) in found.items()} == dict.fromkeys(found, 1)
+    assert {name: calls for name, (calls, *_) in found.items()} == dict.fromkeys(found, 1)
     # Copies would be one and three of a field of 512^2; and two of 65 x 72 x 256, whose last axis' ghost lines, two on
     # each side of 256 columns, are made into rows.
     assert found["room"][1] < 512 * 512 * 4 / 100
@@ -153,5 +203,5 @@ def test_kernels_compile(target):
 @pytest.mark.parametrize("target", [pytest.param("tpu", marks=pytest.mark.slow), GPU])
 def test_steps_of_models_and_their_derivatives_compile(target):
     found = compiled(f"names = {list(KERNELS)}\n" + STEPS, target, H100 if target == "gpu" else "")
-    assert {name: calls for name, (calls, _) in found.items() if not name.endswith("-adjoint")} == KERNELS
+    assert {name: calls for name, (calls, *_) in found.items() if not name.endswith("-adjoint")} == KERNELS
     assert all(found[f"{name}-adjoint"][0] >= (name != "gas-1d-weno") for name in KERNELS)

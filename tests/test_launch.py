@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stencil_programs import Formula, arrays_of, diffusion, on_whole_arrays, shapes_of, staggered, unpadded, wide
+from stencil_programs import Formula, arrays_of, diffusion, on_whole_arrays, shapes_of, staggered, two_steps, unpadded, wide
 
 from simjax.kernels import assembly, functions
 from simjax.kernels.launch import launch
@@ -21,6 +21,9 @@ CASES = {
     "staggered-2d": (staggered(2, "float64"), (13, 10), (8, 4)),
     "staggered-3d": (staggered(3, "float64"), (5, 9, 6), (3, 8, 6)),
     "bfloat16": (diffusion(2, "bfloat16"), (13, 10), None),
+    "passes-1d": (two_steps((40,), "float64"), (103,), (20,)),
+    "passes-2d": (two_steps((13, 10), "float64"), (13, 10), (8, 4)),
+    "passes-3d": (two_steps((5, 9, 6), "float64"), (5, 9, 6), (3, 8, 6)),
 }
 
 
@@ -54,8 +57,10 @@ def test_tiles_together_are_the_whole(name):
         # Tiles that cut another axis: a padded copy.
         (wide(2, 3, "float64"), (12, 9), (8, 4)),
         (diffusion(1, "float64"), (40,), (16,)),
+        (two_steps((20, 6), "float64"), (130, 6), (128, 6)),
+        (two_steps((5, 9, 6), "float64"), (9, 9, 6), (4, 9, 6)),
     ],
-    ids=["2d", "2d-wall", "3d", "3d-wall", "cut", "1d"],
+    ids=["2d", "2d-wall", "3d", "3d-wall", "cut", "1d", "passes-2d", "passes-3d"],
 )
 def test_ghost_lines_beside_a_field_are_as_good_as_around_it(program, interior, tile):
     arrays = arrays_of(program, interior)

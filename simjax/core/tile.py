@@ -35,12 +35,13 @@ class Tile(Domain):
         begin: Sequence[int] | None = None,
         sizes: Sequence[int] | None = None,
         walls: bool = True,
+        implementation: str | None = None,
     ):
         """The box of `sizes` cells from cell `begin` of each of the domain's blocks on; by default the whole block.
 
-        `walls=False`: as if there were none.
+        `walls=False`: as if there were none. `implementation`: the domain's, where it is not given.
         """
-        super().__init__(domain.grid, domain.split, False, domain.implementation)
+        super().__init__(domain.grid, domain.split, False, implementation or domain.implementation)
         self.walls = walls
         self.begin = (0,) * domain.grid.ndim if begin is None else tuple(begin)
         self.sizes = domain.block_shape if sizes is None else tuple(sizes)

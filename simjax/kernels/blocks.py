@@ -45,7 +45,7 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
             blocks[k] = block
         scalars = {k: blocks[k][0, 0] for k, operand in enumerate(operands) if operand.extents is None}
         blocks += kept
-        free = iter([kept_ref.at[0] for kept_ref in kept])
+        free = iter([ref.at[np.int32(0)] for ref in kept])
 
         for program, around in zip(passes.programs, passes.margins, strict=True):
             last = program is passes.programs[-1]

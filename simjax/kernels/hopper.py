@@ -8,10 +8,10 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
-from simjax.kernels.operands import NotLowered, Operand, Passes, Program, Unpadded, ghost_width
+from simjax.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
 from simjax.kernels.rims import columns_of, lines_of, write_lines
-from simjax.kernels.tiles import Sizes, block_of, rows_of_16_bytes
+from simjax.kernels.tiles import Sizes, block_of, kept_block, rows_of_16_bytes
 
 AXES = ("tile_x", "tile_y", "tile_z")
 THREADS = 128
@@ -19,15 +19,12 @@ THREADS = 128
 
 def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
     """The results of `passes`. Rows of `arrays` are multiples of 16 bytes, as the copy engine needs them."""
-    if passes.kept:
-        raise NotLowered("several stencils, one after the other, are not one kernel on a GPU")
-    (program,) = passes.programs
     # Only here: it is slow to import, and needs packages that jax comes without.
     import jax.experimental.pallas.mosaic_gpu as gpu
 
-    operands, ndim = program.operands, len(interior)
+    operands, ndim = passes.operands, len(interior)
     # Whole rows of 16 bytes; the engine writes nothing outside an array.
-    stored = [rows_of_16_bytes(interior, dtype) for dtype in program.results]
+    stored = [rows_of_16_bytes(interior, dtype) for dtype in passes.results]
     blocks, columns = {}, {}
     for k, operand in enumerate(operands):
         if operand.extents is not None:
@@ -39,18 +36,19 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
 
     def kernel(*refs, **scratch) -> None:
         _compute_tile(
-            gpu, program, interior, tile, structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :], **scratch
+            gpu, passes, interior, tile, structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :], **scratch
         )
 
     found = gpu.kernel(
         kernel,
-        out_type=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, program.results, strict=True)],
+        out_type=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, passes.results, strict=True)],
         grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
         grid_names=AXES[:ndim],
         scratch_types={
             "blocks": blocks,
             "columns": columns,
-            "tiles": [gpu.SMEM(tile, dtype) for dtype in program.results],
+            "kept": [gpu.SMEM(kept_block(operand, tile, target), operand.dtype) for operand in passes.kept],
+            "tiles": [gpu.SMEM(tile, dtype) for dtype in passes.results],
             "arrived": gpu.Barrier(num_arrivals=len(blocks) + len(columns)),
         },
         compiler_params=gpu.CompilerParams(lowering_semantics=gpu.LoweringSemantics.Warpgroup),
@@ -66,10 +64,10 @@ def _inputs(x: Array | Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
 
 
 def _compute_tile(
-    gpu, program: Program, interior: Sizes, tile: Sizes, sources, results, *, blocks, columns, tiles, arrived
+    gpu, passes: Passes, interior: Sizes, tile: Sizes, sources, results, *, blocks, columns, kept, tiles, arrived
 ) -> None:
-    """Each of 128 threads computes one column."""
-    operands = program.operands
+    """Each of 128 threads computes one column of a row, or two where a pass takes more than the tile's 128."""
+    operands = passes.operands
     corner = [lax.axis_index(name) * np.int32(size) for name, size in zip(AXES, tile, strict=False)]
     for k, block in blocks.items():
         place = _place(operands[int(k)], corner, block.shape, k in columns)
@@ -82,26 +80,31 @@ def _compute_tile(
     for k, column in columns.items():
         lines = sources[int(k)][1:]
         write_lines(gpu, blocks[k], lines, column, operands[int(k)], interior, tile, corner)
+    seen = {**blocks, **{str(len(operands) + k): block for k, block in enumerate(kept)}}
+    free = iter([block.at[np.int32(0)] for block in kept])
     piece = (1,) * (len(tile) - 1) + (THREADS,)
     per_register = gpu.Layout.WG_STRIDED(piece, vec_size=1)
 
-    def compute(begin: Begin, shape: Sizes) -> None:
-        def read(k: int, component: int = 0, offset: Sizes = ()):
-            extents = operands[k].extents
-            if extents is None:
-                return scalars[k]
-            first = [0 if e is None else b + o for b, o, e in zip(begin, offset, extents, strict=True)]
-            if extents[-1] is None:  # one number for the whole row
-                return blocks[str(k)][(component, *first)]
-            place = (pl.ds(b, 1 if e is None else n) for b, n, e in zip(first, shape, extents, strict=True))
-            return gpu.layout_cast(blocks[str(k)][(component, *place)], per_register)
+    for program, around in zip(passes.programs, passes.margins, strict=True):
+        targets = tiles if program is passes.programs[-1] else [next(free) for _ in program.results]
 
-        here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
-        for ref, value in zip(tiles, program.evaluate(read), strict=True):
-            ref[here] = jnp.broadcast_to(value, shape)
+        def compute(begin: Begin, shape: Sizes, program=program, around=around, targets=targets) -> None:
+            def read(k: int, component: int = 0, offset: Sizes = ()):
+                if k in scalars:
+                    return scalars[k]
+                extents = (*operands, *passes.kept)[k].extents or ()
+                first = [0 if e is None else b + o - m for b, o, e, m in zip(begin, offset, extents, around, strict=True)]
+                if extents[-1] is None:  # one number for the whole row
+                    return seen[str(k)][(component, *first)]
+                place = (pl.ds(b, 1 if e is None else n) for b, n, e in zip(first, shape, extents, strict=True))
+                return gpu.layout_cast(seen[str(k)][(component, *place)], per_register)
 
-    for_pieces(tile, piece, compute)
-    gpu.commit_smem()
+            here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
+            for ref, value in zip(targets, program.evaluate(read), strict=True):
+                ref[here] = jnp.broadcast_to(value, shape)
+
+        for_pieces([t + 2 * m for t, m in zip(tile, around, strict=True)], piece, compute, equal=True)
+        gpu.commit_smem()
     for ref, result in zip(tiles, results, strict=True):
         gpu.copy_smem_to_gmem(ref, result.at[tuple(pl.ds(c, t) for c, t in zip(corner, tile, strict=True))])
     gpu.wait_smem_to_gmem(0)

@@ -10,10 +10,13 @@ Begin = list[Any]
 """Indices of a piece's first cell; traced ones are multiples of the piece's size."""
 
 
-def for_pieces(tile: Sequence[int], piece: Sequence[int], compute: Callable[[Begin, tuple[int, ...]], None]) -> None:
+def for_pieces(
+    tile: Sequence[int], piece: Sequence[int], compute: Callable[[Begin, tuple[int, ...]], None], *, equal: bool = False
+) -> None:
     """`compute(begin, shape)` for every piece of a tile.
 
-    Loops run over all axes but the last one, along which begins are known when the kernel is compiled.
+    Loops run over all axes but the last one, along which begins are known when the kernel is compiled. What is left
+    over is a smaller piece; with `equal`, one as large as the others, of which a part has been computed already.
     """
 
     def along(axis: int, begin: Begin, shape: tuple[int, ...]) -> None:
@@ -32,7 +35,9 @@ def for_pieces(tile: Sequence[int], piece: Sequence[int], compute: Callable[[Beg
                 return k + np.int32(1)
 
             lax.while_loop(lambda k: k < np.int32(count), body, np.int32(0))
-        if rest:
+        if rest and equal:
+            along(axis + 1, [*begin, tile[axis] - piece[axis]], (*shape, piece[axis]))
+        elif rest:
             along(axis + 1, [*begin, whole], (*shape, rest))
 
     along(0, [], ())

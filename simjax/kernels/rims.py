@@ -27,14 +27,16 @@ def lines_of(x: Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
     lines = []
     for axis, sides in enumerate(x.ghosts):
         both = jnp.concatenate(sides, axis=1 + axis)
-        longer = [0] * ndim
+        around = [(0, 0, 0)] * ndim
         for k, (n, t) in enumerate(zip(both.shape[1:], tile, strict=True)):
             if k == axis:
-                longer[k] = rows_of_16_bytes((n,), operand.dtype)[0] - n if k == ndim - 1 else 0
+                around[k] = (0, rows_of_16_bytes((n,), operand.dtype)[0] - n if k == ndim - 1 else 0, 0)
             elif axis < ndim - 1:  # the last axis' are brought by the engine, which reads zeros beyond
                 inner = n - 2 * width if k < axis else n
-                longer[k] = -(-inner // t) * t - inner
-        lines.append(lax.pad(both, jnp.zeros((), both.dtype), [(0, 0, 0), *((0, more, 0) for more in longer)]))
+                # Along later axes there are no ghost cells yet; theirs are written over these.
+                before = 0 if k < axis else width
+                around[k] = (before, -(-inner // t) * t - inner + before, 0)
+        lines.append(lax.pad(both, jnp.zeros((), both.dtype), [(0, 0, 0), *around]))
     return lines
 
 
@@ -58,24 +60,24 @@ def write_lines(gpu, block, lines, columns, operand: Operand, interior: Sizes, t
             pl.when(inside)(lambda line=line, place=place: copy(line, place))
 
     for axis in range(ndim - 1):
-        others = [t + 2 * width if k < axis else t for k, t in enumerate(tile)]
+        others = [t + 2 * width for t in tile]
         others[axis] = 1
         piece = (1,) * (ndim - 1) + tile[-1:]
 
         def rows(line, place, axis=axis, others=others, piece=piece):
             def copy(begin: Begin, shape: Sizes) -> None:
                 source = [corner[k] + b for k, b in enumerate(begin)]
-                target = [b + width if k > axis else b for k, b in enumerate(begin)]
+                target = list(begin)
                 source[axis], target[axis] = line, place
                 for c in range(operand.components):
                     read = lines[axis][(c, *(pl.ds(b, n) for b, n in zip(source, shape, strict=True)))]
                     write = (c, *(pl.ds(b, n) for b, n in zip(target, shape, strict=True)))
                     block[write] = gpu.layout_cast(read, gpu.Layout.WG_STRIDED(shape, vec_size=1))
 
-            for_pieces(others, piece, copy)
+            for_pieces(others, piece, copy, equal=True)
 
         at_rim(axis, rows)
-    gpu.commit_smem()  # other threads write the columns, also where rows were too long
+        gpu.commit_smem()  # the next axis' lines are written over these, by other threads
 
     def column(line, place):
         def copy(begin: Begin, _) -> None:

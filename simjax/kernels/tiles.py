@@ -104,6 +104,8 @@ def kept_block(operand: Operand, tile: Sizes, target: str) -> Sizes:
     """Shape of what a pass keeps for those after it: as many rows and columns as registers have."""
     assert operand.extents is not None
     sizes = [t + e for t, e in zip(tile, operand.extents, strict=True) if e is not None]
+    if target == "gpu":
+        return operand.components, *rows_of_16_bytes(sizes, operand.dtype)
     units = granule(target, len(tile), operand.dtype.itemsize)
     return operand.components, *(round_up(n, unit) for n, unit in zip(sizes, units, strict=True))
 
