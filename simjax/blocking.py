@@ -169,8 +169,8 @@ def blocked(model: Model, integrator: Integrator, params, prepared, state, count
         traced = trace_steps(closed, len(leaves), len(own), count, domain.block_shape)
     except NotLowered as error:
         raise ConfigurationError(
-            f"steps_per_exchange={count}: a step of {type(model).__name__} by {type(integrator).__name__} is not made of "
-            f"stencils alone, as with solves, transforms, sources at points and absorbing layers ({error}); write "
+            f"steps_per_exchange={count}: a step of {type(model).__name__} by {type(integrator).__name__} is not made "
+            f"of stencils alone, as with solves, transforms, sources at points and absorbing layers ({error}); write "
             "steps_per_exchange=0."
         ) from None
     grid = traced.grid[len(leaves) :][: len(constants)]
@@ -218,7 +218,9 @@ def _strip(x: Unpadded, axis: int, begin: int, depth: int) -> Array:
     if begin:
         below = lines(cut(field, begin - depth, begin), ghosts[:axis], axis, ndim, begin - depth, begin)
     if begin + depth < n:
-        above = lines(cut(field, begin + depth, begin + 2 * depth), ghosts[:axis], axis, ndim, begin + depth, begin + 2 * depth)
+        above = lines(
+            cut(field, begin + depth, begin + 2 * depth), ghosts[:axis], axis, ndim, begin + depth, begin + 2 * depth
+        )
     around = [(cut(a, begin, begin + depth), cut(b, begin, begin + depth)) for a, b in ghosts[:axis]]
     around.append((below, above))
     around += [(cut(a, begin, begin + 3 * depth), cut(b, begin, begin + 3 * depth)) for a, b in ghosts[axis + 1 :]]

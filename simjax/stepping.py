@@ -1,6 +1,5 @@
 """Time stepping: a schedule, a clock that cannot drift, and nested scans that reverse mode can afford."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,8 @@ from jax import Array, lax
 
 from simjax.adjoint.host import require_host_memory
 from simjax.adjoint.loop import binomial_scan
-from simjax.adjoint.plan import Binomial, Checkpoint, Plan, Policy, group_size, plan
+from simjax.adjoint.plan import Binomial, Checkpoint, Plan, Policy, plan
+from simjax.adjoint.repeat import repeat
 from simjax.adjoint.reversal import reversed_scan
 from simjax.blocking import Times, blocked, step_of
 from simjax.core.errors import ConfigurationError
@@ -138,12 +138,14 @@ def advance(
         return take_step(model, integrator, params, state, clock, schedule, until, prepared)
 
     state, clock = begin
+    # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
+    in_pairs = integrator.stages == 1
     if several := model.domain.steps_per_exchange:
         steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
-        state, clock = _repeat(steps_at_once, begin, steps // several, integrator, checkpoint)
+        state, clock = repeat(steps_at_once, begin, steps // several, checkpoint, in_pairs=in_pairs)
         steps %= several
     if steps:
-        state, clock = _repeat(step, (state, clock), steps, integrator, checkpoint)
+        state, clock = repeat(step, (state, clock), steps, checkpoint, in_pairs=in_pairs)
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
     fault = jnp.where(good, OK, NON_FINITE).astype(jnp.int32) | clock.status
     for wrong in model.unphysical(state, params).values():
@@ -271,34 +273,6 @@ def _reversible(model: Model, integrator: Integrator, params, schedule: Schedule
     else:
         return integrator
     raise ConfigurationError(f"checkpoint='reverse': {why}; use 'two_level' or Binomial(states=...).")
-
-
-def _repeat(step: Callable, carry, steps: int, integrator: Integrator, checkpoint: Policy | Binomial):
-    """`step` applied `steps` times; what reverse mode stores is set by `checkpoint`."""
-    step, carry = steady_carry(step, carry)
-
-    def body(carry, _):
-        return step(carry), None
-
-    if isinstance(checkpoint, Binomial):
-        states, host = checkpoint.states, checkpoint.host
-        return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, states=states, in_host=host)[0]
-    if checkpoint == "none":
-        # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
-        unroll = 2 if integrator.stages == 1 and steps % 2 == 0 else 1
-        return lax.scan(body, carry, None, length=steps, unroll=unroll)[0]
-    body = jax.checkpoint(body, prevent_cse=False)
-    if checkpoint == "every_step":
-        return lax.scan(body, carry, None, length=steps)[0]
-    inner = group_size(steps)
-    groups, rest = divmod(steps, inner)
-
-    @functools.partial(jax.checkpoint, prevent_cse=False)
-    def group(carry, _):
-        return lax.scan(body, carry, None, length=inner)[0], None
-
-    carry = lax.scan(group, carry, None, length=groups)[0]
-    return lax.scan(body, carry, None, length=rest)[0] if rest else carry
 
 
 def simulate(

@@ -114,7 +114,7 @@ def on_whole_arrays(program, arrays, interior):
     for program, around in zip(passes.programs, passes.margins, strict=True):
         whole = tuple(n + 2 * m for n, m in zip(interior, around, strict=True))
 
-        def read(k, component=None, offset=None, whole=whole, around=around):
+        def read(k, component=None, offset=None, arrays=tuple(arrays), whole=whole, around=around):
             if component is None:
                 return arrays[k]
             place = [

@@ -6,7 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stencil_programs import Formula, arrays_of, diffusion, on_whole_arrays, shapes_of, staggered, two_steps, unpadded, wide
+from stencil_programs import (
+    Formula,
+    arrays_of,
+    diffusion,
+    on_whole_arrays,
+    shapes_of,
+    staggered,
+    two_steps,
+    unpadded,
+    wide,
+)
 
 from simjax.kernels import assembly, functions
 from simjax.kernels.launch import launch

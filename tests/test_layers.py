@@ -20,9 +20,10 @@ LAYERS = (
     ("kernels",),
     ("core.stencil",),
     ("core.domain",),
-    ("ops",),
+    ("ops", "core.tile"),
     ("core.model", "solvers", "particles"),
     ("models", "integrators", "adjoint"),
+    ("blocking",),
     ("stepping", "parallel"),
     ("inverse", "io"),
 )

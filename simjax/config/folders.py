@@ -14,9 +14,9 @@ from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputE
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
-    "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation",
-    "steps_per_exchange", "mesh", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations", "inverse.solver.tolerance",
-    "inverse.checkpoint",
+    "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
+    "mesh", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations",
+    "inverse.solver.tolerance", "inverse.checkpoint",
 )  # fmt: skip
 
 

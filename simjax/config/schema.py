@@ -247,7 +247,9 @@ class Keys:
     title: str = entry(Text(), "")
     precision: str = entry(Choice(PRECISIONS), "float32")
     implementation: str = entry(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
-    steps_per_exchange: int = entry(Integer(0, 64), 0, about="steps between exchanges, and in a kernel; 0: each stencil")
+    steps_per_exchange: int = entry(
+        Integer(0, 64), 0, about="steps between exchanges, and in a kernel; 0: each stencil"
+    )
     seed: int = entry(Integer(0, 2**32 - 1), 0)
     physics: Mapping[str, Any] = entry(Table("the model's keys"), None)
     parameters: Mapping[str, Any] = entry(Table("names with numbers"), None)

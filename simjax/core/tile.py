@@ -1,6 +1,6 @@
 """Boxes with cells around them, in which several stencils follow on each other without an exchange in between."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -83,7 +83,10 @@ class Tile(Domain):
         for axis in range(self.grid.ndim if self.walls else 0):
             wall = self.depth - self.begin[axis], self.depth - self.begin[axis] + self._cells(axis)
             for side in (LOWER, UPPER):
-                leaves = [self._with_wall(u, k, axis, side, wall[side], width, t) for u, k in zip(leaves, layouts, strict=True)]
+                leaves = [
+                    self._with_wall(u, k, axis, side, wall[side], width, t)
+                    for u, k in zip(leaves, layouts, strict=True)
+                ]
         return leaves
 
     def _with_wall(self, u: Array, layout: FieldLayout, axis: int, side: int, at: int, width: int, t) -> Array:

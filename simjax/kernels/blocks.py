@@ -1,8 +1,10 @@
 """Kernels for TPUs, and interpreted ones: the compiler copies overlapping blocks while the one before is computed."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from simjax.kernels.assembly import assemble, block_shape, margins, parts
+from simjax.kernels.assembly import assemble, block_shape, lag, margins, parts
 from simjax.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
 from simjax.kernels.tiles import VECTOR_MEMORY, Sizes, block_of, granule, kept_block
@@ -27,10 +29,11 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
     # An assembled block is one with wide margins, of which the ghost cells are the inner part.
     seen = [replace(o, extents=tuple(2 * m for m in margin[k])) if k in bare else o for k, o in enumerate(operands)]
     seen += passes.kept
+    wait = max((lag(operand, tile) for operand in bare.values()), default=0)
     inputs = [
         parts(x, operand, tile, interior)
         if isinstance(x, Unpadded)
-        else [(x.reshape(1, 1) if x.ndim == 0 else x, _spec(operand, tile, interior, target))]
+        else [(x.reshape(1, 1) if x.ndim == 0 else x, _later(_spec(operand, tile, interior, target), wait))]
         for x, operand in zip(arrays, operands, strict=True)
     ]
     leaves, structure = jax.tree.flatten([[array for array, _ in group] for group in inputs])
@@ -43,57 +46,86 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
         for (k, operand), block in zip(bare.items(), assembled, strict=True):
             assemble(sources[k], block, operand, tile, interior)
             blocks[k] = block
-        scalars = {k: blocks[k][0, 0] for k, operand in enumerate(operands) if operand.extents is None}
-        blocks += kept
-        free = iter([ref.at[np.int32(0)] for ref in kept])
+        # Displacements are counted from the first ghost cell, which lies behind the rest of a margin.
+        skipped = {k: [m - ghost_width(bare[k]) for m in sizes] for k, sizes in margin.items()}
 
-        for program, around in zip(passes.programs, passes.margins, strict=True):
-            last = program is passes.programs[-1]
-            targets = results if last else [next(free) for _ in program.results]
-            whole = tuple(t + 2 * m for t, m in zip(tile, around, strict=True))
-
-            def compute(begin: Begin, shape: Sizes, program=program, around=around, targets=targets) -> None:
-                views = [
-                    None if o.extents is None else _view(ref, o, around, begin, shape, target)
-                    for o, ref in zip(seen, blocks, strict=True)
-                ]
-
-                def read(k: int, component: int = 0, offset: Sizes = ()):
-                    if k in scalars:
-                        return scalars[k]
-                    if k in bare:
-                        width = ghost_width(bare[k])
-                        offset = tuple(o + m - width for o, m in zip(offset, margin[k], strict=True))
-                    offset = tuple(o - m for o, m in zip(offset, around, strict=True))
-                    return _displaced(views[k], seen[k], component, offset, begin, shape)
-
-                here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
-                for ref, value in zip(targets, program.evaluate(read), strict=True):
-                    ref[here] = jnp.broadcast_to(value, shape)
-
-            for_pieces(whole, _piece(passes, tile), compute)
+        compute = functools.partial(_compute_tile, passes, seen, skipped, [*blocks, *kept], results, tile, target)
+        if wait:
+            pl.when(pl.program_id(0) >= wait)(compute)
+        else:
+            compute()
 
     scratch = [pltpu.VMEM(block_shape(operand, tile), operand.dtype) for operand in bare.values()]
     scratch += [pltpu.VMEM(kept_block(operand, tile, target), operand.dtype) for operand in passes.kept]
     tiles = tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True))
-    moved = sum(array.dtype.itemsize * _size(spec) for group in inputs for array, spec in group)
-    moved += sum(dtype.itemsize * math.prod(tile) for dtype in passes.results)
+    count_of_tiles = math.prod(tiles)
+    # What every tile reads the whole of is brought once.
+    moved = sum(
+        array.dtype.itemsize * (array.size if _size(spec) == array.size else count_of_tiles * _size(spec))
+        for group in inputs
+        for array, spec in group
+    )
+    moved += count_of_tiles * sum(dtype.itemsize * math.prod(tile) for dtype in passes.results)
     return pl.pallas_call(
         kernel,
-        grid=tiles,
+        grid=(tiles[0] + wait, *tiles[1:]),
         in_specs=[spec for group in inputs for _, spec in group],
-        out_specs=[pl.BlockSpec(tile, lambda *at: at)] * len(passes.results),
+        out_specs=[_later(pl.BlockSpec(tile, lambda *at: at), wait)] * len(passes.results),
         out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in passes.results],
         scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VECTOR_MEMORY),
-        cost_estimate=pl.CostEstimate(flops=0, transcendentals=0, bytes_accessed=math.prod(tiles) * moved),
+        cost_estimate=pl.CostEstimate(flops=0, transcendentals=0, bytes_accessed=moved),
         interpret=target == "interpret",
     )(*leaves)
 
 
+def _compute_tile(
+    passes: Passes,
+    seen: list[Operand],
+    skipped: dict[int, list[int]],
+    blocks: list,
+    results: Sequence,
+    tile: Sizes,
+    target: str,
+) -> None:
+    """All passes on a tile. `blocks` are those of the operands, and what passes keep; `seen` says what these are."""
+    scalars = {k: blocks[k][0, 0] for k, operand in enumerate(passes.operands) if operand.extents is None}
+    free = iter([ref.at[np.int32(0)] for ref in blocks[len(passes.operands) :]])
+    for program, around in zip(passes.programs, passes.margins, strict=True):
+        targets = results if program is passes.programs[-1] else [next(free) for _ in program.results]
+
+        def compute(begin: Begin, shape: Sizes, program=program, around=around, targets=targets) -> None:
+            views = [_view(ref, o, around, begin, shape, target) for o, ref in zip(seen, blocks, strict=True)]
+
+            def read(k: int, component: int = 0, offset: Sizes = ()):
+                if k in scalars:
+                    return scalars[k]
+                more = skipped.get(k, [0] * len(tile))
+                offset = tuple(o + s - m for o, s, m in zip(offset, more, around, strict=True))
+                return _displaced(views[k], seen[k], component, offset, begin, shape)
+
+            here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
+            for ref, value in zip(targets, program.evaluate(read), strict=True):
+                ref[here] = jnp.broadcast_to(value, shape)
+
+        for_pieces([t + 2 * m for t, m in zip(tile, around, strict=True)], _piece(passes, tile), compute)
+
+
+def _later(spec: pl.BlockSpec, wait: int) -> pl.BlockSpec:
+    """The block of the tile that is computed, `wait` steps of the grid after its planes have come."""
+    if not wait or spec.index_map is None:
+        return spec
+    index = spec.index_map
+    return pl.BlockSpec(
+        spec.block_shape,
+        lambda k, *at: index(jnp.maximum(k - np.int32(wait), np.int32(0)), *at),
+        memory_space=spec.memory_space,
+    )
+
+
 def _size(spec: pl.BlockSpec) -> int:
     """Cells of a block."""
-    return math.prod(n.block_size if isinstance(n, pl.Element) else n for n in spec.block_shape)
+    return math.prod(n.block_size if isinstance(n, pl.Element) else cast(int, n) for n in spec.block_shape or ())
 
 
 def _spec(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> pl.BlockSpec:
@@ -127,9 +159,11 @@ def _view(ref, operand: Operand, around: Sizes, begin: Begin, shape: Sizes, targ
     Rows are read at any displacement from a multiple of eight, but the compiler must know the displacement. `around`:
     cells around the tile that are computed too; as many fewer are read beyond them.
     """
+    if operand.extents is None:
+        return None
     units = granule(target, len(shape), operand.dtype.itemsize)
     place: list = [slice(None)]
-    for b, n, e, m, unit in zip(begin, shape, operand.extents or (), around, units, strict=True):
+    for b, n, e, m, unit in zip(begin, shape, operand.extents, around, units, strict=True):
         if e is None or isinstance(b, int):
             place.append(slice(None))
         else:

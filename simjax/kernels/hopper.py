@@ -92,8 +92,11 @@ def _compute_tile(
             def read(k: int, component: int = 0, offset: Sizes = ()):
                 if k in scalars:
                     return scalars[k]
-                extents = (*operands, *passes.kept)[k].extents or ()
-                first = [0 if e is None else b + o - m for b, o, e, m in zip(begin, offset, extents, around, strict=True)]
+                extents = (*operands, *passes.kept)[k].extents
+                assert extents is not None
+                first = [
+                    0 if e is None else b + o - m for b, o, e, m in zip(begin, offset, extents, around, strict=True)
+                ]
                 if extents[-1] is None:  # one number for the whole row
                     return seen[str(k)][(component, *first)]
                 place = (pl.ds(b, 1 if e is None else n) for b, n, e in zip(first, shape, extents, strict=True))

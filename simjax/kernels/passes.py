@@ -56,7 +56,8 @@ def _between_levels(points: Sequence[Point]) -> tuple[list[Point], dict[Expressi
     here: dict[Expression, bool] = {}  # whether it is made of values at the point itself
     keeping: dict[Expression, Kept] = {}
 
-    def keep(expression: Operation) -> Kept:
+    def keep(expression: Expression) -> Kept:
+        assert isinstance(expression, Operation)
         found = keeping.setdefault(expression, Kept(expression))
         level[found], here[found] = level[expression] + 1, True
         return found
@@ -76,7 +77,9 @@ def _between_levels(points: Sequence[Point]) -> tuple[list[Point], dict[Expressi
                 ]
                 new = replace(expression, arguments=tuple(arguments))
                 level[new] = highest
-                here[new] = all(here[a.expression] and (a.expression.everywhere or not any(a.offset)) for a in arguments)
+                here[new] = all(
+                    here[a.expression] and (a.expression.everywhere or not any(a.offset)) for a in arguments
+                )
             case _:
                 new = expression
                 level[new], here[new] = 0, True

@@ -135,7 +135,11 @@ def tile_of(program: Program | Passes, interior: Sizes, target: str) -> Sizes:
 
 
 def best_tile(
-    program: Program | Passes, interior: Sizes, target: str, tiles: Sequence[Sizes], beside: Callable[[Sizes], int] = lambda _: 0
+    program: Program | Passes,
+    interior: Sizes,
+    target: str,
+    tiles: Sequence[Sizes],
+    beside: Callable[[Sizes], int] = lambda _: 0,
 ) -> Sizes | None:
     """Of those that fit the fast memory, with `beside` bytes beside their blocks, the tile that moves the fewest bytes.
 
