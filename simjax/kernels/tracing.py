@@ -171,7 +171,9 @@ class Tracer:
         environment = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, arguments, strict=True))
 
         def read(variable) -> Points:
-            return self.known(variable.val) if isinstance(variable, Literal) else environment[variable]
+            if isinstance(variable, Literal):  # a number of Python has a type only there
+                return self.known(np.asarray(variable.val, variable.aval.dtype))
+            return environment[variable]
 
         for equation in jaxpr.eqns:
             inputs = [read(variable) for variable in equation.invars]
