@@ -17,7 +17,7 @@ from jax import Array, lax
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
-from simjax.core.ghosts import Sides, assembled, lines
+from simjax.core.ghosts import Sides, assembled, strip
 from simjax.core.grid import LOWER, UPPER
 from simjax.core.model import Model
 from simjax.core.tile import Tile, Unbounded
@@ -125,7 +125,7 @@ class Blocked:
         domain, depth = self.domain, self.traced.depth
         ndim, n = domain.grid.ndim, domain.block_shape[axis]
         begin = 0 if side == LOWER else n - depth
-        strips = [_strip(x, axis, begin, depth) if isinstance(x, Unpadded) else x for x in carried]
+        strips = [strip(*x, axis, begin, depth) if isinstance(x, Unpadded) else x for x in carried]
         tile = Tile(
             domain,
             depth,
@@ -201,27 +201,3 @@ def _deepened(domain: Domain, x: Array, grid: Sequence[bool], depth: int) -> Arr
             ((lower, upper),) = domain.beside([x], _periodic(ndim), axis, depth)
             x = jnp.concatenate([lower, x, upper], axis=axis - ndim)
     return x
-
-
-def _strip(x: Unpadded, axis: int, begin: int, depth: int) -> Array:
-    """`depth` lines of a field from line `begin` on, with `depth` cells on every side."""
-    field, ghosts = x
-    ndim = len(ghosts)
-    where = axis - ndim
-    n = field.shape[where]
-
-    def cut(u: Array, first: int, last: int) -> Array:
-        return lax.slice_in_dim(u, first, last, axis=u.ndim + where)
-
-    # Lines below, the strip's own, and above; along the axis itself the outermost ones are ghost cells.
-    below, above = ghosts[axis]
-    if begin:
-        below = lines(cut(field, begin - depth, begin), ghosts[:axis], axis, ndim, begin - depth, begin)
-    if begin + depth < n:
-        above = lines(
-            cut(field, begin + depth, begin + 2 * depth), ghosts[:axis], axis, ndim, begin + depth, begin + 2 * depth
-        )
-    around = [(cut(a, begin, begin + depth), cut(b, begin, begin + depth)) for a, b in ghosts[:axis]]
-    around.append((below, above))
-    around += [(cut(a, begin, begin + 3 * depth), cut(b, begin, begin + 3 * depth)) for a, b in ghosts[axis + 1 :]]
-    return assembled([cut(field, begin, begin + depth)], [around], depth)[0]

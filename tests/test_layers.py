@@ -18,6 +18,7 @@ LAYERS = (
     ("core.boundary", "core.linear", "core.stitch", "core.stencil_adjoint"),
     ("core.ghosts",),
     ("kernels",),
+    ("core.gather",),
     ("core.stencil",),
     ("core.domain",),
     ("ops", "core.tile"),

@@ -11,6 +11,7 @@ from case import smooth_field
 from cases import CASES
 from jax import lax
 
+from simjax.core import gather as parts
 from simjax.core import stencil as stencils
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout, face_layout
 from simjax.core.domain import Domain
@@ -89,7 +90,8 @@ def refusals(monkeypatch):
 
         return noted
 
-    monkeypatch.setattr(stencils, "gathering", gathering)
+    for module in (stencils, parts):
+        monkeypatch.setattr(module, "gathering", gathering)
     return reasons
 
 

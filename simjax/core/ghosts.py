@@ -65,6 +65,27 @@ def lines(edge: Array, ghosts: list[Sides], axis: int, ndim: int, begin: int, en
     return edge
 
 
+def strip(field: Array, ghosts: list[Sides], axis: int, begin: int, width: int) -> Array:
+    """`width` lines of a field from line `begin` on, with the `width` cells around them on every side."""
+    ndim = len(ghosts)
+    where, n = axis - ndim, field.shape[axis - ndim]
+
+    def cut(u: Array, first: int, last: int) -> Array:
+        return lax.slice_in_dim(u, first, last, axis=u.ndim + where)
+
+    def beside(first: int) -> Array:
+        return lines(cut(field, first, first + width), ghosts[:axis], axis, ndim, first, first + width)
+
+    below, above = ghosts[axis]
+    below, above = beside(begin - width) if begin else below, beside(begin + width) if begin + width < n else above
+    # Lines of later axes have ghost cells along this one.
+    around = [
+        (below, above) if k == axis else tuple(cut(u, begin, begin + (width if k < axis else 3 * width)) for u in sides)
+        for k, sides in enumerate(ghosts)
+    ]
+    return assembled([cut(field, begin, begin + width)], [around], width)[0]
+
+
 @dataclass(frozen=True)
 class Padding:
     """Blocks with their ghost lines around them."""

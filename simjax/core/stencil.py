@@ -9,6 +9,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from simjax.core.gather import blocks_read, gathered_in_parts
 from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled, padded
 from simjax.core.linear import linear_map
 from simjax.core.stencil_adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
@@ -67,21 +68,36 @@ def evaluate(
     if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
         return results.unflatten(computed(seen, fields, ghosts, padded))
     # Traced now: what it closes over may be gone when derivatives are taken.
-    around = jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)
-    value_around = _explicit(stencil, seen, around)[0]
+    if in_parts := fused is not None and all(n >= 2 * width for n in fields[0].shape[-ndim:]):
+        around = jax.eval_shape(functools.partial(blocks_read, width=width), fields, ghosts)
+    else:
+        around = [jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)]
+    values_around = [_explicit(stencil, seen, blocks)[0] for blocks in around]
 
     @jax.custom_jvp
     def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
         return computed(seen, fields, ghosts, assembled)
 
+    def pull_back(of: Callable, fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves):
+        adapted = [lambda *blocks, value=value: of(value, [*blocks]) for value in values_around]
+        if in_parts:
+            return gathered_in_parts(adapted, fields, ghosts, cotangents, width, fused)
+        gather = gathering(adapted[0], len(fields), ndim, width)
+        known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]
+        blocks = assembled_within(fields, ghosts, width, 2 * width)
+        return disassembled((fused(gather, ndim) if fused else gather)(*blocks, *known), ndim, width)
+
     evaluated.defjvp(
-        lambda primals, tangents: (evaluated(*primals), _slopes(value, value_around, fused, width, primals, tangents))
+        lambda primals, tangents: (evaluated(*primals), _slopes(value, pull_back, width, primals, tangents))
     )
     return results.unflatten(evaluated(seen, fields, ghosts))
 
 
-def _slopes(value: Callable, value_around: Callable, fused: Callable | None, width: int, primals, tangents) -> Leaves:
-    """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
+def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents) -> Leaves:
+    """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed.
+
+    `pull_back(of, fields, ghosts, cotangents)`: cotangents of the fields and of the ghost lines.
+    """
     seen, fields, ghosts = primals
     ndim = len(ghosts[0])
     flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
@@ -101,10 +117,7 @@ def _slopes(value: Callable, value_around: Callable, fused: Callable | None, wid
         pull = jax.vjp(lambda flowing: of(value, flowing, blocks), flowing)[1]
         pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
         try:
-            around = assembled_within(fields, ghosts, width, 2 * width)
-            gather = gathering(lambda *around: of(value_around, flowing, [*around]), around, cotangents, ndim, width)
-            known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]
-            gathered = (fused(gather, ndim) if fused else gather)(*around, *known)
+            return pulled, *pull_back(lambda value, blocks: of(value, flowing, blocks), fields, ghosts, cotangents)
         except NotAStencil:
             gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
         return pulled, *disassembled(gathered, ndim, width)

@@ -50,14 +50,15 @@ class Part:
         return Part(moved.cut(begin, end), begin)
 
 
-def gathering(stencil: Callable[..., list[Array]], around: list[Array], cotangents: list[Array], ndim: int, width: int):
+def gathering(stencil: Callable[..., list[Array]], count: int, ndim: int, width: int):
     """The adjoint of a stencil: `gather(*around, *known)` -> cotangents of the blocks that it read.
+
+    `around` are like these `count` blocks, each with 2 `width` more cells on every side. These only meet cotangents
+    that are zero, so they need be no more than finite where differentiated. `known` are the cotangents of what the stencil
+    returned, surrounded by zeros (`surrounded_by_zeros`) as far as it returns something for `around`.
 
     Args:
         stencil: `stencil(*blocks)` -> arrays on the interior, shorter by 2 `width` along their last `ndim` axes.
-        around: like the blocks that it read, each with 2 `width` more cells on every side. These only meet cotangents
-            that are zero, so they need be no more than finite where differentiated.
-        cotangents: like what the stencil returned; `known` are these `surrounded_by_zeros`, 2 `width` cells thick.
 
     `gather` raises:
         NotAStencil: the transpose holds an operation that is not known here.
@@ -65,7 +66,7 @@ def gathering(stencil: Callable[..., list[Array]], around: list[Array], cotangen
     margin = 2 * width
 
     def gather(*arrays: Array) -> list[Array]:
-        blocks, known = arrays[: len(around)], arrays[len(around) :]
+        blocks, known = arrays[:count], arrays[count:]
         _, pull = jax.vjp(stencil, *blocks)
         transposed = jax.make_jaxpr(lambda *cotangents: pull(list(cotangents)))(*known)
         found = _evaluate(transposed.jaxpr, transposed.consts, [Part(c, (0,) * ndim) for c in known], ndim)
