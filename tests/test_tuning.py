@@ -321,6 +321,7 @@ def test_a_run_tells_how_its_kernels_were_chosen(measuring, tmp_path_factory):
     assert logging.getLogger("simjax").handlers == []
 
 
+@pytest.mark.slow
 def test_several_steps_in_one_kernel_are_measured_too(measuring):
     """Against the same steps by jax; what is computed twice around tiles is counted."""
     changes = ["grid.shape=[16,16]", "time.end=0.004", "time.output_every=0.004", "time.dt=0.002", "time.courant=null"]

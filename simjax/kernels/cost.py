@@ -55,10 +55,12 @@ def bytes_per_cell(program: Passes, tile: Sizes, interior: Sizes, target: str) -
 
 def explained(program: Passes, tile: Sizes, interior: Sizes, target: str, taken: int) -> str:
     """The cost model's account of a tile that takes `taken` bytes of fast memory."""
+    capacity = MEMORY[target].capacity
+    unit, name = (2**20, "MiB") if capacity >= 2**20 else (2**10, "KiB")
     return (
         f"tiles of {by(tile)} cells: {bytes_per_cell(program, tile, interior, target):.3g} bytes moved and "
-        f"{operations_per_cell(program, tile):.4g} operations per cell, {taken / 2**10:.3g} of "
-        f"{MEMORY[target].capacity / 2**10:.3g} KiB of fast memory"
+        f"{operations_per_cell(program, tile):.4g} operations per cell, {taken / unit:.3g} of {capacity / unit:.3g} "
+        f"{name} of fast memory"
     )
 
 
