@@ -109,12 +109,14 @@ class Blocked:
         def tiles(target: str) -> Candidates:
             return candidates(traced.passes(target), jax.eval_shape(operands, *shapes), domain.block_shape, target)
 
+        steps = dataclasses.replace(self, constants=[])  # the kernel outlives what is traced now
+
         def plainly(*flat: Array) -> list[Array]:
             carried, constants, times = structure.unflatten(flat)
             blocks = [
                 assembled([x.field], [x.ghosts], traced.depth)[0] if isinstance(x, Unpadded) else x for x in carried
             ]
-            found = self._on(Tile(domain, traced.depth, walls=False), blocks, times, constants)
+            found = steps._on(Tile(domain, traced.depth, walls=False), blocks, times, constants)
             return [u for u, field in zip(found, traced.fields, strict=True) if field]
 
         found = bound(run, plainly, flat, domain.implementation == "pallas", tiles)

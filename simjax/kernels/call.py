@@ -82,10 +82,10 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
             return evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:])))
 
         flat = [*found.consts, *flat]
-        seen_shapes = [shape_of(x) for x in flat]
+        given = [shape_of(x) for x in flat]
 
         def tiles(target: str) -> Candidates:
-            arrays = jax.eval_shape(operands, *seen_shapes)
+            arrays = jax.eval_shape(operands, *given)
             return candidates(traced.program(target), arrays, interior, target)
 
         plain, alone = (functools.partial(of_blocks, evaluated) for evaluated in (jaxpr_as_fun, on_one_device))
