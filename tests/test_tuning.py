@@ -177,6 +177,7 @@ def test_numbers_in_a_stencil_change_no_time():
 PRINTED = """
 import sys
 sys.path.insert(0, sys.argv[1])
+import conftest
 import test_tuning
 print(test_tuning.path_in_another_process())
 """
