@@ -62,10 +62,10 @@ def launch(
     """
     program, operands = as_passes(program, len(interior)), program.operands
     _check_types(program, target)
-    if tile is None:
-        tile = best(program, arrays, interior, target)
-    else:
+    first = best(program, arrays, interior, target)
+    if tile not in (None, first):
         check_fits(tile, fast_memory(program, arrays, tile, interior, target), target)
+    tile = tile or first
     arrays = [_padded(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
     _check(program, arrays, interior)
     arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
@@ -100,7 +100,7 @@ def candidates(
     accounts = {
         tile: explained(program, tile, interior, target, size)
         for tile, size in zip(tiles, taken, strict=True)
-        if size <= MEMORY[target].capacity
+        if size <= MEMORY[target].capacity or tile == tiles[0]
     }
     return Candidates(program, interior, accounts)
 
@@ -109,13 +109,16 @@ def fast_memory(
     program: Program | Passes, arrays: Sequence[Array | Unpadded], tile: Sizes, interior: Sizes, target: str
 ) -> int:
     """Bytes of fast memory that the blocks of a tile take, those that are assembled there included."""
-    bare = [o for x, o in zip(arrays, program.operands, strict=True) if isinstance(x, Unpadded) and target != "gpu"]
-    scratch = (
-        math.prod(assembly.block_shape(operand, tile)) * operand.dtype.itemsize
-        for operand in bare
-        if assembly.stays_unpadded(operand, tile, interior, target)
-    )
-    return bytes_of_blocks(program, tile, interior, target)[1] + sum(scratch)
+    program, beside = as_passes(program, len(interior)), 0
+    operands = list(program.operands)
+    for k, (x, o) in enumerate(zip(arrays, program.operands, strict=True)):
+        if not isinstance(x, Unpadded) or target == "gpu" or not assembly.stays_unpadded(o, tile, interior, target):
+            continue
+        lines = 2 * o.components * ghost_width(o) * math.prod(tile[1:])
+        beside += (math.prod(assembly.block_shape(o, tile)) + lines) * o.dtype.itemsize
+        if len(tile) == 3:  # every plane is brought once
+            operands[k] = replace(o, extents=(0,) * 3)
+    return bytes_of_blocks(replace(program, operands=tuple(operands)), tile, interior, target)[1] + beside
 
 
 def _padded(x: Array | Unpadded, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array | Unpadded:
