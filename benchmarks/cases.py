@@ -1,4 +1,4 @@
-"""The two flows that are measured, built through simjax's public parts."""
+"""The flows that are measured, built through simjax's public parts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from simjax.core.model import Model
 from simjax.core.status import OK
 from simjax.integrators.runge_kutta import Integrator
 from simjax.models import advection_diffusion, incompressible
+from simjax.models.centered import CenteredModel
+from simjax.ops.difference import laplacian
 from simjax.parallel import distribute
 from simjax.stepping import Clock, Schedule, advance
 
@@ -52,13 +54,42 @@ def advected_scalar(domain: Domain, dtype=np.float32) -> Case:
     return Case(model, params, advection_diffusion.State(jnp.asarray(scalar, dtype)), 0.25 * limit)
 
 
-def kolmogorov(domain: Domain, dtype=np.float32) -> Case:
+class Heat(CenteredModel):
+    """Heat conduction: du/dt = kappa lap(u)."""
+
+    fields = ("u",)
+    parameters = {"diffusivity": 1.0}
+
+    def rhs(self, t, state, params):
+        h = self.domain.grid.spacing
+        return {"u": self.apply(lambda u: params["diffusivity"] * laplacian(u, h), state, t=t)}
+
+    def stable_dt(self, state, params):
+        return 1 / (2 * params["diffusivity"] * sum(h**-2 for h in self.domain.grid.spacing))
+
+
+def heat(domain: Domain, dtype=np.float32) -> Case:
+    """Conduction from a smooth temperature in the periodic unit box: one read and one write of a number per cell."""
+    case = advected_scalar(domain, dtype)
+    model, params = Heat(domain, _periodic(domain.grid.ndim)), {"diffusivity": jnp.asarray(VISCOSITY, dtype)}
+    state = {"u": case.state.concentration}
+    return Case(model, params, state, 0.5 * float(model.stable_dt(state, params)))
+
+
+class Unprojected(incompressible.Incompressible):
+    """What a stage of a flow computes before its pressure: no solve, stencils alone."""
+
+    def constrain(self, t, dt, state, params):
+        return state
+
+
+def kolmogorov(domain: Domain, dtype=np.float32, equations=incompressible.Incompressible) -> Case:
     """Two-dimensional Kolmogorov flow in the periodic box of side 2 pi: force sin(4 y) along x."""
 
     def force(t, coordinates, params) -> Array:
         return FORCE * jnp.sin(WAVENUMBER * coordinates[1])
 
-    model = incompressible.Incompressible(domain, _periodic(2), (force, None))
+    model = equations(domain, _periodic(2), (force, None))
     params = incompressible.Params(jnp.asarray(VISCOSITY, dtype), jnp.asarray(0.0, dtype))
     velocity = tuple(jnp.asarray(u, dtype) for u in solenoidal_velocity(domain.grid))
     return Case(model, params, incompressible.State(velocity), 0.25 * VISCOSITY)

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import statistics
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import Case, advected_scalar, check, chunk, kolmogorov
+from cases import Case, Unprojected, advected_scalar, check, chunk, heat, kolmogorov
 from gas import SCHEMES, sheared_gas
 from measure import (
     compile_timed,
@@ -33,70 +37,120 @@ from simjax.core.domain import Domain
 from simjax.core.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 
-# What is built on a domain, its integrator, and the grid on an accelerator: unknowns of 0.25 to 1 GiB.
-CASES: dict[str, tuple[Callable[[Domain], Case], str, tuple[int, ...]]] = {
-    "advection-diffusion 2-D": (advected_scalar, "euler", (8192, 8192)),
-    "advection-diffusion 3-D": (advected_scalar, "euler", (512, 512, 512)),
-    "acoustic 3-D": (
-        partial(wave, "acoustic", order=2, sides="periodic", medium="uniform"), "leapfrog", (384, 384, 384),
-    ),
-    "navier-stokes 2-D": (kolmogorov, "kutta3", (4096, 4096)),
-    "gas 3-D mc hllc": (partial(sheared_gas, scheme=SCHEMES["mc primitive hllc"]), "ssprk3", (256, 256, 256)),
-    "gas 3-D weno5 hllc": (
-        partial(sheared_gas, scheme=SCHEMES["weno5 characteristic hllc"]), "ssprk3", (192, 192, 192),
-    ),
-}  # fmt: skip
+
+@dataclass(frozen=True)
+class Row:
+    """What is built on a domain; its integrator, its grid on an accelerator, and the steps of one timing there.
+
+    trial: the integrator of a trial, where compiling three stages of a gas for a CPU would take minutes.
+    """
+
+    build: Callable[[Domain], Case]
+    integrator: str
+    shape: tuple[int, ...]
+    steps: int = 20
+    trial: str | None = None
+
+
+WAVE = partial(wave, "acoustic", order=2, sides="periodic", medium="uniform")
+MC, WENO5 = (partial(sheared_gas, scheme=SCHEMES[name]) for name in ("mc primitive hllc", "weno5 characteristic hllc"))
+
+# Unknowns of 0.25 to 1 GiB. What is compiled fastest comes first.
+CASES = {
+    "heat 2-D": Row(heat, "euler", (8192, 8192)),
+    "heat 3-D": Row(heat, "euler", (512, 512, 512)),
+    "advection-diffusion 3-D": Row(advected_scalar, "euler", (512, 512, 512)),
+    "acoustic 3-D": Row(WAVE, "leapfrog", (384, 384, 384)),
+    "navier-stokes stage 2-D": Row(partial(kolmogorov, equations=Unprojected), "euler", (4096, 4096)),
+    "navier-stokes 2-D": Row(kolmogorov, "kutta3", (4096, 4096)),
+    "gas 3-D mc hllc": Row(MC, "ssprk3", (256, 256, 256), steps=4, trial="euler"),
+    "gas 3-D weno5 hllc": Row(WENO5, "ssprk3", (192, 192, 192), steps=4, trial="euler"),
+}
 TRIAL = {2: (16, 128), 3: (8, 8, 128)}
-IMPLEMENTATIONS = ("xla", "pallas")
+TRIAL_STEPS = 3  # an odd number, of which each is compiled once
+# What is interpreted compiles for longer than it runs.
+TRIAL_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+if jax.__version_info__ < (0, 11):  # later ones know no other emitters
+    TRIAL_FLAGS += " --xla_cpu_use_fusion_emitters=false"
+IMPLEMENTATIONS = ("xla", "pallas", "auto")
 
 
-def measure_case(name: str, trial: bool, steps: int, repeats: int) -> dict[str, object]:
+class Turns:
+    """Programs of one case that are timed in turns, and what came of those that failed or found no time."""
+
+    def __init__(self, row: Row, shape: tuple[int, ...], trial: bool, until: float):
+        self.row, self.shape, self.until = row, shape, until
+        self.integrator = row.trial if trial and row.trial else row.integrator
+        self.scheme = INTEGRATORS[self.integrator]
+        self.steps = TRIAL_STEPS if trial else row.steps
+        self.calls: dict[str, Callable] = {}
+        self.ends: dict[str, list[np.ndarray]] = {}
+        self.rows: dict[str, dict[str, object]] = {}
+
+    def add(self, implementation: str, upper: Sequence[float]) -> None:
+        """Compile a chunk of steps, and a gradient; "auto" has the kernels of one of the others."""
+        row = self.rows[implementation] = {}
+        try:
+            case = self.row.build(Domain(Grid(self.shape, upper=upper), implementation=implementation))
+            self._in_time()
+            function, carry = chunk(case, self.scheme, self.steps)
+            program, seconds = compile_timed(function, carry)
+            row["compile_s"] = rounded(seconds)
+            check(carry := program(carry))
+            self.ends[implementation] = [np.asarray(leaf) for leaf in jax.tree.leaves(carry[0])]
+            self.calls[implementation] = repeatedly(program, carry)
+            if implementation == "auto":
+                return
+            self._in_time()
+            gradient, seconds = compile_timed(_gradient(case, self.scheme), case.state)
+            row["gradient_compile_s"] = rounded(seconds)
+            jax.block_until_ready(gradient(case.state))
+            self.calls[f"{implementation} gradient"] = partial(_wait, gradient, case.state)
+        except Exception as error:  # the others are still worth their figures
+            row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+    def _in_time(self) -> None:
+        if time.monotonic() > self.until:
+            raise TimeoutError("left out, as --minutes are over")
+
+
+def measure_case(name: str, trial: bool, repeats: int, until: float) -> dict[str, object]:
     """Rates, throughputs, and what a gradient of the step takes over the step."""
-    build, integrator, shape = CASES[name]
-    shape = TRIAL[len(shape)] if trial else shape
-    scheme = INTEGRATORS[integrator]
-    calls, ends, compiled = {}, {}, {}
+    row = CASES[name]
+    shape = TRIAL[len(row.shape)] if trial else row.shape
+    turns = Turns(row, shape, trial, until)
     for implementation in IMPLEMENTATIONS:
-        case = build(Domain(Grid(shape, upper=_upper(name, shape)), implementation=implementation))
-        function, carry = chunk(case, scheme, steps)
-        program, compiled[implementation] = compile_timed(function, carry)
-        check(carry := program(carry))
-        ends[implementation] = jax.device_get(carry[0])
-        calls[implementation] = repeatedly(program, carry)
-        gradient, _ = compile_timed(_gradient(case, scheme), case.state)
-        calls[f"{implementation} gradient"] = partial(_wait, gradient, case.state)
-    calls["copy"], copied = copy_call()
-    seconds = time_alternately(calls, repeats)
+        turns.add(implementation, (2 * np.pi if name.startswith("navier-stokes") else 1.0,) * len(shape))
+    copy, copied = copy_call(64 if trial else 1024)
+    seconds = time_alternately({**turns.calls, "copy": copy}, repeats)
     copy_throughput = copied / statistics.median(seconds["copy"])
-    leaves = jax.tree.leaves(ends["xla"])
-    nbytes, cells = sum(leaf.nbytes for leaf in leaves), int(np.prod(shape))
-    rows = {}
-    for implementation in IMPLEMENTATIONS:
-        throughput = effective_throughput(seconds[implementation], steps, scheme.stages, nbytes)
-        step = statistics.median(seconds[implementation]) / steps
-        rows[implementation] = {
-            **summary(seconds[implementation], steps, cells),
-            "t_eff_gb_per_s": rounded(throughput),
-            "t_eff_of_copy": rounded(throughput / copy_throughput),
-            "gradient_over_step": rounded(statistics.median(seconds[f"{implementation} gradient"]) / step),
-            "compile_s": rounded(compiled[implementation]),
-        }
-    difference = max(
-        float(np.abs(a - b).max() / np.abs(b).max())
-        for a, b in zip(jax.tree.leaves(ends["pallas"]), leaves, strict=True)
-    )
+    for implementation in turns.ends:
+        turns.rows[implementation] |= figures(turns, implementation, seconds, copy_throughput)
     return {
         "case": name,
         "shape": shape,
-        "integrator": integrator,
+        "integrator": turns.integrator,
         "copy_gb_per_s": rounded(copy_throughput),
-        "largest_difference": rounded(difference),
-        **rows,
+        **turns.rows,
     }
 
 
-def _upper(name: str, shape: tuple[int, ...]) -> tuple[float, ...]:
-    return (2 * np.pi if name.startswith("navier-stokes") else 1.0,) * len(shape)
+def figures(turns: Turns, implementation: str, seconds, copy_throughput: float) -> dict[str, object]:
+    """Of one implementation; ratios to XLA are of the medians in the same turns."""
+    ends, times, steps = turns.ends[implementation], seconds[implementation], turns.steps
+    throughput = effective_throughput(times, steps, turns.scheme.stages, sum(leaf.nbytes for leaf in ends))
+    found: dict[str, object] = {
+        **summary(times, steps, int(np.prod(turns.shape))),
+        "t_eff_gb_per_s": rounded(throughput),
+        "t_eff_of_copy": rounded(throughput / copy_throughput),
+    }
+    if gradient := seconds.get(f"{implementation} gradient"):
+        found["gradient_over_step"] = rounded(statistics.median(gradient) * steps / statistics.median(times))
+    if "xla" in turns.ends and implementation != "xla":
+        found["faster_than_xla"] = rounded(statistics.median(seconds["xla"]) / statistics.median(times))
+        pairs = zip(ends, turns.ends["xla"], strict=True)
+        found["largest_difference"] = rounded(max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs))
+    return found
 
 
 def _gradient(case: Case, scheme) -> Callable:
@@ -115,21 +169,39 @@ def _wait(program: Callable, state) -> None:
     jax.block_until_ready(program(state))
 
 
+def _told() -> list[str]:
+    """A list to which the choice of every kernel is added."""
+    lines: list[str] = []
+    handler, log = logging.Handler(), logging.getLogger("simjax")
+    handler.emit = lambda record: lines.append(record.getMessage())
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
-    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5, help="timings of each program; medians are printed")
-    parser.add_argument("--trial", action="store_true", help="small grids, two steps, one timing")
+    parser.add_argument("--minutes", type=float, default=9.0, help="after which nothing more is compiled")
+    parser.add_argument("--trial", action="store_true", help="small grids, three steps, one timing")
     options = parser.parse_args()
+    if options.trial:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {TRIAL_FLAGS}"
+    begin, lines, cases = time.monotonic(), _told(), []
     if jax.default_backend() == "cpu" and not options.trial:
         parser.error("expected a GPU or a TPU; a CPU came, on which kernels are only interpreted: write --trial.")
-    steps, repeats = (2, 1) if options.trial else (options.steps, options.repeats)
+    for name in options.cases:
+        repeats = 1 if options.trial else options.repeats
+        cases.append(measure_case(name, options.trial, repeats, begin + 60 * options.minutes))
+        print(f"{time.monotonic() - begin:.0f} s: {json.dumps(cases[-1])}", file=sys.stderr)
     result = {
         "benchmark": "stencils by XLA and as Pallas kernels, float32",
         "environment": environment(),
         "device": jax.devices()[0].device_kind,
-        "cases": [measure_case(name, options.trial, steps, repeats) for name in options.cases],
+        "minutes": rounded((time.monotonic() - begin) / 60),
+        "cases": cases,
+        "kernels": lines,
     }
     json.dump(result, sys.stdout, indent=2)
     print()

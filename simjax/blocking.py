@@ -22,8 +22,8 @@ from simjax.core.grid import LOWER, UPPER
 from simjax.core.model import Model
 from simjax.core.tile import Tile, Unbounded
 from simjax.integrators.integrator import Integrator
-from simjax.kernels.call import bound
-from simjax.kernels.launch import launch
+from simjax.kernels.call import bound, shape_of
+from simjax.kernels.launch import Candidates, candidates, launch
 from simjax.kernels.operands import NotLowered, Unpadded
 from simjax.kernels.steps import TracedSteps, trace_steps
 
@@ -95,21 +95,31 @@ class Blocked:
         carried = [next(parts) if field else u for u, field in zip(leaves, traced.fields, strict=True)]
         flat, structure = jax.tree.flatten((carried, self.constants, times))
 
-        def run(target: str, *flat: Array) -> list[Array]:
+        def operands(*flat: Array) -> list[Array | Unpadded]:
             carried, constants, times = structure.unflatten(flat)
             scalars = [time[k] for k in range(len(times[0])) for time in times]
-            arrays = traced.arrays([*carried, *constants, *scalars])
-            return traced.arranged(launch(traced.passes(target), arrays, domain.block_shape, target=target))
+            return traced.arrays([*carried, *constants, *scalars])
+
+        def run(target: str, tile: tuple[int, ...] | None, *flat: Array) -> list[Array]:
+            passes, arrays = traced.passes(target), operands(*flat)
+            return traced.arranged(launch(passes, arrays, domain.block_shape, target=target, tile=tile))
+
+        shapes = [shape_of(x) for x in flat]
+
+        def tiles(target: str) -> Candidates:
+            return candidates(traced.passes(target), jax.eval_shape(operands, *shapes), domain.block_shape, target)
+
+        steps = dataclasses.replace(self, constants=[])  # the kernel outlives what is traced now
 
         def plainly(*flat: Array) -> list[Array]:
             carried, constants, times = structure.unflatten(flat)
             blocks = [
                 assembled([x.field], [x.ghosts], traced.depth)[0] if isinstance(x, Unpadded) else x for x in carried
             ]
-            found = self._on(Tile(domain, traced.depth, walls=False), blocks, times, constants)
+            found = steps._on(Tile(domain, traced.depth, walls=False), blocks, times, constants)
             return [u for u, field in zip(found, traced.fields, strict=True) if field]
 
-        found = bound(run, plainly, flat, domain.implementation == "pallas")
+        found = bound(run, plainly, flat, domain.implementation == "pallas", tiles)
         for axis in range(domain.grid.ndim):
             if not self._is_periodic(axis):
                 for side in (LOWER, UPPER):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import shlex
 import time as wall
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +31,8 @@ from simjax.progress import Progress
 from simjax.runtime import command_line, device_name, git_state, versions
 from simjax.stepping import Clock
 from simjax.verdicts import judge
+
+LOG = logging.getLogger("simjax")
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,20 @@ class Record:
         self._log.flush()
         if self.display is not None:
             self.display.message(text)
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Within it, what the library logs is told as well: how kernels were chosen."""
+        handler = logging.Handler()
+        handler.emit = lambda record: self.tell(record.getMessage())
+        level = LOG.level
+        LOG.addHandler(handler)
+        LOG.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            LOG.setLevel(level)
+            LOG.removeHandler(handler)
 
     # ------------------------------------------------------------------ frames
 

@@ -194,9 +194,10 @@ class _Run:
 
     def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
         try:
-            if not resumed:
-                self._observe(0)
-            reason = self._loop(first_frame)
+            with self.record.telling():
+                if not resumed:
+                    self._observe(0)
+                reason = self._loop(first_frame)
             self.record.settle_all(self.pace)
             self._checkpoint()
             elapsed = wall.monotonic() - self.started

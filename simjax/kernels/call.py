@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 from jax import Array
@@ -11,23 +11,37 @@ from jax.interpreters import ad, batching, mlir
 
 from simjax.core.ghosts import padded
 from simjax.core.varying import unchecked
-from simjax.kernels.launch import launch
+from simjax.kernels.launch import Candidates, candidates, launch
+from simjax.kernels.measurements import Device
 from simjax.kernels.operands import NotLowered, Unpadded
+from simjax.kernels.tiles import Sizes
 from simjax.kernels.tracing import trace
+from simjax.kernels.tuning import Work, on_one_device, tuner
 
 TARGETS = {"cpu": "interpret", "tpu": "tpu", "cuda": "gpu"}
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """`run(target, *arrays)` -> results, and what it computes as jax would.
+    """`run(target, tile, *arrays)` -> results.
 
-    `interprets`: whether it is a kernel on a CPU too, and never left to jax.
+    Attributes:
+        closed: what it computes, as jax would; alone: the same outside the mesh of devices that it was traced in.
+        interprets: whether it is a kernel on a CPU too, and never left to jax.
+        candidates: of a target.
     """
 
     run: Callable
     closed: ClosedJaxpr
+    alone: Callable
     interprets: bool
+    candidates: Callable[[str], Candidates]
+
+    def choose(self, target: str, device: Device) -> Sizes | None:
+        """The tile to compute with, or None for no kernel, from measurements on the device."""
+        shapes = [shape_of(aval) for aval in self.closed.in_avals]
+        work = Work(*self.candidates(target), shapes, functools.partial(self.run, target), self.alone)
+        return tuner().tile(work, device, by_xla=not self.interprets)
 
 
 def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
@@ -57,25 +71,49 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
                 raise
             return function(*_blocks(arguments))
 
-        def launched(target: str, *flat: Array) -> list[Array]:
-            arrays = traced.arrays([*flat[:seen], *structure.unflatten(flat[seen:])])
-            return traced.arranged(launch(traced.program(target), arrays, interior, target=target))
+        def operands(*flat: Array) -> list[Array | Unpadded]:
+            return traced.arrays([*flat[:seen], *structure.unflatten(flat[seen:])])
 
-        def of_blocks(*flat: Array) -> list[Array]:
-            return jaxpr_as_fun(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:])))
+        def launched(target: str, tile: Sizes | None, *flat: Array) -> list[Array]:
+            program = traced.program(target)
+            return traced.arranged(launch(program, operands(*flat), interior, target=target, tile=tile))
 
-        results = bound(launched, of_blocks, [*found.consts, *flat], interprets)
+        def of_blocks(evaluated: Callable, *flat: Array) -> list[Array]:
+            return evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:])))
+
+        flat = [*found.consts, *flat]
+        given = [shape_of(x) for x in flat]
+
+        def tiles(target: str) -> Candidates:
+            arrays = jax.eval_shape(operands, *given)
+            return candidates(traced.program(target), arrays, interior, target)
+
+        plain, alone = (functools.partial(of_blocks, evaluated) for evaluated in (jaxpr_as_fun, on_one_device))
+        results = bound(launched, plain, flat, interprets, tiles, alone)
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run
 
 
-def bound(run: Callable, function: Callable, arrays: Sequence[Array], interprets: bool) -> list[Array]:
-    """`function(*arrays)` -> arrays, computed as `run(target, *arrays)` where that is a kernel.
+def bound(
+    run: Callable,
+    function: Callable,
+    arrays: Sequence[Array],
+    interprets: bool,
+    candidates: Callable[[str], Candidates],
+    alone: Callable | None = None,
+) -> list[Array]:
+    """`function(*arrays)` -> arrays, computed as `run(target, tile, *arrays)` where that is a kernel.
 
-    `interprets`: see `lowered`.
+    `interprets`: see `lowered`; `candidates`, and `alone`, if it is not the function itself: see `Kernel`.
     """
-    return kernel_p.bind(*arrays, kernel=Kernel(run, jax.make_jaxpr(function)(*arrays), interprets))
+    closed = jax.make_jaxpr(function)(*arrays)
+    return kernel_p.bind(*arrays, kernel=Kernel(run, closed, alone or function, interprets, candidates))
+
+
+def shape_of(x) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an array, without how it lies on a mesh."""
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
 def _blocks(arguments: Sequence[Array | Unpadded]) -> list[Array]:
@@ -94,26 +132,40 @@ def _push_forward(primals: Sequence, tangents: Sequence, *, kernel: Kernel):
 
 
 def _over_members(operands: Sequence, dims: Sequence, *, kernel: Kernel):
-    def run(target: str, *arrays: Array) -> list[Array]:
-        return jax.vmap(functools.partial(kernel.run, target), in_axes=dims)(*arrays)
+    def run(target: str, tile: Sizes | None, *arrays: Array) -> list[Array]:
+        return jax.vmap(functools.partial(kernel.run, target, tile), in_axes=dims)(*arrays)
 
     closed = jax.make_jaxpr(jax.vmap(jaxpr_as_fun(kernel.closed), in_axes=dims))(*operands)
-    out = kernel_p.bind(*operands, kernel=Kernel(run, closed, kernel.interprets))
+    alone = jax.vmap(kernel.alone, in_axes=dims)
+    out = kernel_p.bind(*operands, kernel=replace(kernel, run=run, closed=closed, alone=alone))
     return out, [0] * len(out)
 
 
 def _lower_for(target: str) -> Callable:
-    def value(*operands: Array, kernel: Kernel) -> list[Array]:
-        try:
-            if kernel.interprets or target != "interpret":
-                with unchecked():
-                    return kernel.run(target, *operands)
-        except NotLowered:
-            if kernel.interprets:
-                raise
-        return jaxpr_as_fun(kernel.closed)(*operands)
+    def lower(context: mlir.LoweringRuleContext, *values, kernel: Kernel):
+        device = _attached(context, target)
 
-    return mlir.lower_fun(value, multiple_results=True)
+        def value(*operands: Array) -> list[Array]:
+            try:
+                if kernel.interprets or target != "interpret":
+                    with unchecked():
+                        tile = kernel.choose(target, device) if device else None
+                        if tile or not device:
+                            return kernel.run(target, tile, *operands)
+            except NotLowered:
+                if kernel.interprets:
+                    raise
+            return jaxpr_as_fun(kernel.closed)(*operands)
+
+        return mlir.lower_fun(value, multiple_results=True)(context, *values)
+
+    return lower
+
+
+def _attached(context: mlir.LoweringRuleContext, target: str) -> Device | None:
+    """A device of this process to measure on; none where the one compiled for is only described, or interprets."""
+    backend = context.module_context.backend if target != "interpret" else None
+    return next((device for device in jax.local_devices() if device.client is backend), None)
 
 
 kernel_p = Primitive("kernel")

@@ -1,15 +1,27 @@
 """A program evaluated at every point of an interior by one kernel."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.core.ghosts import assembled
 from simjax.kernels import assembly, blocks, hopper, rims
+from simjax.kernels.cost import explained
 from simjax.kernels.operands import NotLowered, Operand, Passes, Program, Unpadded, as_passes, ghost_width
-from simjax.kernels.tiles import Sizes, reach, tile_of
+from simjax.kernels.tiles import (
+    MEMORY,
+    Sizes,
+    bytes_of_blocks,
+    check_fits,
+    ranked_tiles,
+    reach,
+    tile_of,
+    tiles_to_try,
+)
 
 # What registers compute with; Pallas has no complex numbers.
 TYPES = {
@@ -17,6 +29,15 @@ TYPES = {
     "gpu": ("float32", "bfloat16", "float16", "int32"),
     "interpret": ("float64", "float32", "bfloat16", "float16", "int32", "int64"),
 }
+CANDIDATES = 6
+
+
+class Candidates(NamedTuple):
+    """What is computed on an interior, and tiles for it, each with the cost model's account."""
+
+    program: Passes
+    interior: Sizes
+    tiles: dict[Sizes, str]
 
 
 def launch(
@@ -34,21 +55,70 @@ def launch(
             outside (`tiles.reach`), and so are fields without their ghost cells if the target cannot put these around
             them in its fast memory.
         target: "tpu", "gpu" (Hopper and newer), or "interpret", which runs everywhere.
-        tile: cells that are computed from one block of every operand; chosen by `tile_of` where it is not given.
+        tile: cells that are computed from one block of every operand; the cost model's `best` where it is not given.
 
     Raises:
         NotLowered: the target has no such numbers or too little fast memory.
     """
     program, operands = as_passes(program, len(interior)), program.operands
     _check_types(program, target)
-    if target == "tpu":
-        tile = tile or assembly.tile_of(program, arrays, interior)
-    tile = tile or tile_of(program, interior, target)
+    first = best(program, arrays, interior, target)
+    if tile not in (None, first):
+        check_fits(tile, fast_memory(program, arrays, tile, interior, target), target)
+    tile = tile or first
     arrays = [_padded(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
     _check(program, arrays, interior)
     arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
     run = hopper.run if target == "gpu" else blocks.run
     return run(program, arrays, interior, tile, target)
+
+
+def best(program: Program | Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str) -> Sizes:
+    """The tile that the cost model takes.
+
+    Raises:
+        NotLowered: the target has too little fast memory.
+    """
+    program = as_passes(program, len(interior))
+    assembled_tile = assembly.tile_of(program, arrays, interior) if target == "tpu" else None
+    return assembled_tile or tile_of(program, interior, target)
+
+
+def candidates(
+    program: Program | Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str
+) -> Candidates:
+    """Tiles to choose from by measurement, the cost model's best one first, each with its account (`explained`).
+
+    Raises:
+        NotLowered: as `launch` does.
+    """
+    program = as_passes(program, len(interior))
+    _check_types(program, target)
+    others = ranked_tiles(program, interior, target, tiles_to_try(program, interior, target))
+    tiles = list(dict.fromkeys([best(program, arrays, interior, target), *others]))[:CANDIDATES]
+    taken = [fast_memory(program, arrays, tile, interior, target) for tile in tiles]
+    accounts = {
+        tile: explained(program, tile, interior, target, size)
+        for tile, size in zip(tiles, taken, strict=True)
+        if size <= MEMORY[target].capacity or tile == tiles[0]
+    }
+    return Candidates(program, interior, accounts)
+
+
+def fast_memory(
+    program: Program | Passes, arrays: Sequence[Array | Unpadded], tile: Sizes, interior: Sizes, target: str
+) -> int:
+    """Bytes of fast memory that the blocks of a tile take, those that are assembled there included."""
+    program, beside = as_passes(program, len(interior)), 0
+    operands = list(program.operands)
+    for k, (x, o) in enumerate(zip(arrays, program.operands, strict=True)):
+        if not isinstance(x, Unpadded) or target == "gpu" or not assembly.stays_unpadded(o, tile, interior, target):
+            continue
+        lines = 2 * o.components * ghost_width(o) * math.prod(tile[1:])
+        beside += (math.prod(assembly.block_shape(o, tile)) + lines) * o.dtype.itemsize
+        if len(tile) == 3:  # every plane is brought once
+            operands[k] = replace(o, extents=(0,) * 3)
+    return bytes_of_blocks(replace(program, operands=tuple(operands)), tile, interior, target)[1] + beside
 
 
 def _padded(x: Array | Unpadded, operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Array | Unpadded:

@@ -116,22 +116,23 @@ def tile_of(program: Program | Passes, interior: Sizes, target: str) -> Sizes:
     Raises:
         NotLowered: the fast memory is too small for the smallest tile.
     """
-    memory = MEMORY[target]
     if target == "interpret":  # two along each axis, the second one smaller
         return tuple(n // 2 + 1 for n in interior)
-    units = granule(target, len(interior), _smallest(program))
-    longest = memory.longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
-    candidates = [sizes_to_try(n, unit, n) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
-    candidates.append([units[-1]] if target == "gpu" else sizes_to_try(interior[-1], units[-1], longest))
-    tiles = list(itertools.product(*candidates))
+    tiles = tiles_to_try(program, interior, target)
     best = best_tile(program, interior, target, tiles)
     if best is None:
         smallest = min(bytes_of_blocks(program, tile, interior, target)[1] for tile in tiles)
-        raise NotLowered(
-            f"The smallest tile of this stencil takes {smallest} bytes of fast memory for {target}, which has "
-            f"{memory.capacity}."
-        )
+        raise NotLowered(f"The smallest tile of this stencil {_too_much(smallest, target)}")
     return best
+
+
+def tiles_to_try(program: Program | Passes, interior: Sizes, target: str) -> list[Sizes]:
+    """All tiles that the cost model compares."""
+    units = granule(target, len(interior), _smallest(program))
+    longest = MEMORY[target].longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
+    candidates = [sizes_to_try(n, unit, n) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
+    candidates.append([units[-1]] if target == "gpu" else sizes_to_try(interior[-1], units[-1], longest))
+    return list(itertools.product(*candidates))
 
 
 def best_tile(
@@ -141,19 +142,53 @@ def best_tile(
     tiles: Sequence[Sizes],
     beside: Callable[[Sizes], int] = lambda _: 0,
 ) -> Sizes | None:
-    """Of those that fit the fast memory, with `beside` bytes beside their blocks, the tile that moves the fewest bytes.
+    """The first of `ranked_tiles`, if any fits."""
+    return next(iter(ranked_tiles(program, interior, target, tiles, beside)), None)
 
-    Those that are moved before the first and after the last computation count twice.
+
+def ranked_tiles(
+    program: Program | Passes,
+    interior: Sizes,
+    target: str,
+    tiles: Sequence[Sizes],
+    beside: Callable[[Sizes], int] = lambda _: 0,
+) -> list[Sizes]:
+    """Those that fit the fast memory, with `beside` bytes beside their blocks, by the bytes that they move.
+
+    Those bytes that are moved before the first and after the last computation count twice.
     """
     memory = MEMORY[target]
-    best, least = None, math.inf
+    found = []
     for tile in tiles:
         copied, stored = bytes_of_blocks(program, tile, interior, target)
-        count = math.prod(-(-n // t) for n, t in zip(interior, tile, strict=True))
-        moved = (count + memory.at_work) * copied + count * memory.start
-        if stored + beside(tile) <= memory.capacity and moved < least:
-            best, least = tile, moved
-    return best
+        if stored + beside(tile) <= memory.capacity:
+            count = number_of_tiles(tile, interior)
+            found.append(((count + memory.at_work) * copied + count * memory.start, tile))
+    return [tile for _, tile in sorted(found, key=lambda pair: pair[0])]
+
+
+def number_of_tiles(tile: Sizes, interior: Sizes) -> int:
+    """How many tiles cover the interior."""
+    return math.prod(-(-n // t) for n, t in zip(interior, tile, strict=True))
+
+
+def check_fits(tile: Sizes, taken: int, target: str) -> None:
+    """Refuse a tile that takes more bytes of fast memory than there are.
+
+    Raises:
+        NotLowered: with both numbers.
+    """
+    if taken > MEMORY[target].capacity:
+        raise NotLowered(f"A tile of {by(tile)} cells of this stencil {_too_much(taken, target)}")
+
+
+def by(sizes: Sequence[int]) -> str:
+    """Sizes as they are said."""
+    return " x ".join(map(str, sizes))
+
+
+def _too_much(taken: int, target: str) -> str:
+    return f"takes {taken} bytes of fast memory for {target}, which has {MEMORY[target].capacity}."
 
 
 def rows_of_16_bytes(shape: Sequence[int], dtype: np.dtype) -> Sizes:
