@@ -61,16 +61,43 @@ class Blocked:
     def advance(self, state, times: Times):
         """`state` after these steps."""
         leaves = jax.tree.leaves(state)
-        fields = [u for u, field in zip(leaves, self.traced.fields, strict=True) if field]
+        fields = self._fields(leaves)
         depth, ndim = self.traced.depth, self.domain.grid.ndim
         fields, ghosts = self.domain.around(fields, [_periodic(ndim)] * len(fields), depth)
-        deep = iter(assembled(fields, ghosts, depth))
-        around = [next(deep) if field else u for u, field in zip(leaves, self.traced.fields, strict=True)]
-        found = self._on(Tile(self.domain, depth), around, times, self.constants)
-        if self.domain.implementation != "xla" and all(n >= 2 * depth for n in self.domain.block_shape):
+        if self.domain.implementation != "xla" and all(n > 2 * depth for n in self.domain.block_shape):
             computed = iter(self._by_kernel(leaves, fields, ghosts, times))
+            found = self._numbers(leaves, times)
             found = [next(computed) if field else u for u, field in zip(found, self.traced.fields, strict=True)]
+        else:
+            deep = iter(assembled(fields, ghosts, depth))
+            around = [next(deep) if field else u for u, field in zip(leaves, self.traced.fields, strict=True)]
+            found = self._on(Tile(self.domain, depth), around, times, self.constants)
         return self.state_tree.unflatten(found)
+
+    def _numbers(self, leaves: Sequence[Array], times: Times) -> list[Array]:
+        """The leaves of the state after these steps, of which those that do not lie on the grid are right.
+
+        They are the same for any cells: here for one in a corner.
+        """
+        if all(self.traced.fields):
+            return list(leaves)
+        ndim = self.domain.grid.ndim
+        tile = Tile(self.domain, self.traced.depth, sizes=(1,) * ndim, walls=False, implementation="xla")
+        cut = [
+            u[
+                (
+                    ...,
+                    *(
+                        slice(n) if along else slice(None)
+                        for n, along in zip(tile.block_shape, grid[-ndim:], strict=True)
+                    ),
+                )
+            ]
+            if any(grid)
+            else u
+            for u, grid in zip([*leaves, *self.constants], self.traced.grid, strict=False)
+        ]
+        return self._on(tile, cut[: len(leaves)], times, cut[len(leaves) :])
 
     def _on(self, tile: Tile, leaves: Sequence[Array], times: Times, constants: Sequence[Array]) -> list[Array]:
         """The leaves of the state after these steps, on a tile; those of the grid without the cells around it."""
@@ -116,8 +143,7 @@ class Blocked:
             blocks = [
                 assembled([x.field], [x.ghosts], traced.depth)[0] if isinstance(x, Unpadded) else x for x in carried
             ]
-            found = steps._on(Tile(domain, traced.depth, walls=False), blocks, times, constants)
-            return [u for u, field in zip(found, traced.fields, strict=True) if field]
+            return steps._fields(steps._on(Tile(domain, traced.depth, walls=False), blocks, times, constants))
 
         found = bound(run, plainly, flat, domain.implementation == "pallas", tiles)
         for axis in range(domain.grid.ndim):
@@ -125,6 +151,10 @@ class Blocked:
                 for side in (LOWER, UPPER):
                     found = self._near_wall(found, carried, axis, side, times)
         return found
+
+    def _fields(self, leaves: Sequence[Array]) -> list[Array]:
+        """Those of the state's leaves that lie on the grid."""
+        return [u for u, field in zip(leaves, self.traced.fields, strict=True) if field]
 
     def _is_periodic(self, axis: int) -> bool:
         layouts = [layout for group in self.model.component_layouts().values() for layout in group]
@@ -148,7 +178,7 @@ class Blocked:
             for x, grid in zip(self.constants, self.traced.grid[len(carried) :], strict=False)
         ]
         computed = self._on(tile, strips, times, constants)
-        fresh = [u for u, field in zip(computed, self.traced.fields, strict=True) if field]
+        fresh = self._fields(computed)
         return [
             lax.dynamic_update_slice_in_dim(u, line, begin, u.ndim + axis - ndim)
             for u, line in zip(found, fresh, strict=True)

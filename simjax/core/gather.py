@@ -18,7 +18,7 @@ Leaves = list[Array]
 
 
 def blocks_read(fields: Leaves, ghosts: list[list[Sides]], width: int) -> list[Leaves]:
-    """What the gather of each part takes for a block, all but its outermost cells: of the fields, and along each axis."""
+    """What the gather of each part takes for a block with cells around it: of the fields, and along each axis."""
     inner = [assembled([x.field], [x.ghosts], 2 * width)[0] for x in _surrounded(fields, ghosts, width)]
     return [inner, *(_strips(fields, ghosts, axis, LOWER, width) for axis in range(len(ghosts[0])))]
 
