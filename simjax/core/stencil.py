@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled, padded
 from simjax.core.linear import linear_map
 from simjax.core.stencil_adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
-from simjax.core.stitch import stitch_interior_and_rim
+from simjax.core.stitch import select_interior_and_rim, stitch_interior_and_rim, worth_selecting
 from simjax.kernels.call import lowered
 from simjax.kernels.operands import Unpadded
 
@@ -27,7 +27,7 @@ def evaluate(
     Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
     lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
 
-    A stencil that stores values on its way (`ops.staging`) is left to jax. Computed again, they would be rounded in
+    A stencil that stores values on its way (`core.staging`) is left to jax. Computed again, they would be rounded in
     another way, and weights of smoothness turn a rounding of nearly uniform values into a thousandth of a derivative:
     fluxes would no longer cancel between cells (4e-7 of the derivative of Sod's totals).
 
@@ -45,21 +45,22 @@ def evaluate(
     seen: Leaves = []
     ndim = len(ghosts[0])
     fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
-    blocks = assembled(fields, ghosts, width)
-    value, shapes, stores = _explicit(stencil, seen, blocks)
-    results = jax.tree.structure(shapes)
-
-    def stitched(fields, blocks):
-        inner = fused(stencil, ndim)(*fields) if fused else stencil(*fields)
-        return stitch_interior_and_rim(lambda blocks: stencil(*blocks), inner, blocks, ndim, width)
-
-    if overlap:
-        value_stitched = _explicit(stitched, seen, (fields, blocks))[0]
+    value, shapes, operations = _explicit(stencil, seen, assembled(fields, ghosts, width))
+    results, stores = jax.tree.structure(shapes), "dynamic_update_slice" in operations
+    selects = not (overlap or fused or stores) and worth_selecting(fields[0].shape[-ndim:], width, len(operations))
+    if overlap or selects:
+        in_parts = _in_parts(stencil, seen, fields, ghosts, width, overlap, fused)
 
     def computed(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
         if overlap:
-            return value_stitched(seen, (fields, together(fields, ghosts, width)))
-        if fused is None:
+            return in_parts(seen, (fields, ghosts))
+        if selects:
+            return lax.platform_dependent(
+                seen, fields, ghosts,
+                cpu=lambda seen, *parts: in_parts(seen, parts),
+                default=lambda seen, *parts: value(seen, together(*parts, width)),
+            )  # fmt: skip
+        if not fused:
             return value(seen, together(fields, ghosts, width))
         kernel = fused(lambda *blocks: value(seen, blocks), ndim)
         return kernel(*(Unpadded(*parts) for parts in zip(fields, ghosts, strict=True)))
@@ -78,6 +79,21 @@ def evaluate(
         lambda primals, tangents: (evaluated(*primals), _slopes(value, value_around, fused, width, primals, tangents))
     )
     return results.unflatten(evaluated(seen, fields, ghosts))
+
+
+def _in_parts(stencil: Callable, seen: Leaves, fields: Leaves, ghosts, width: int, overlap: bool, fused) -> Callable:
+    """`stencil` as `run(seen, (fields, ghosts))`, in two parts (`stitch`) instead of on padded blocks."""
+
+    def leaves_of(*blocks: Array) -> Leaves:
+        return jax.tree.leaves(stencil(*blocks))
+
+    def of_parts(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        if not overlap:
+            return select_interior_and_rim(leaves_of, fields, ghosts, width)
+        inner = (fused(leaves_of, len(ghosts[0])) if fused else leaves_of)(*fields)
+        return stitch_interior_and_rim(leaves_of, inner, fields, ghosts, width)
+
+    return _explicit(of_parts, seen, (fields, ghosts))[0]
 
 
 def _slopes(value: Callable, value_around: Callable, fused: Callable | None, width: int, primals, tangents) -> Leaves:
@@ -113,7 +129,7 @@ def _slopes(value: Callable, value_around: Callable, fused: Callable | None, wid
 
 
 def _explicit(function: Callable, seen: Leaves, examples):
-    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and whether it stores on its way.
+    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and the names of its operations.
 
     Traced values that it closes over are added to the list `seen`.
     """
@@ -132,5 +148,4 @@ def _explicit(function: Callable, seen: Leaves, examples):
         consts = [c if k is None else seen[k] for c, k in zip(closed.consts, places, strict=True)]
         return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arguments))
 
-    stores = any(equation.primitive.name == "dynamic_update_slice" for equation in closed.jaxpr.eqns)
-    return run, shapes, stores
+    return run, shapes, [equation.primitive.name for equation in closed.jaxpr.eqns]
