@@ -38,6 +38,9 @@ STAGES: dict[str, tuple[tuple[float, ...], Callable[[Domain], Case]]] = {
 }
 
 
+KINDS: dict[str, Callable[[Grid], Domain]] = {"simjax": Domain, "concatenated_padding": ConcatenatingDomain}
+
+
 class CLoop:
     """The same steps in C, from the same state."""
 
@@ -95,7 +98,7 @@ def measure_steps(library: ctypes.CDLL, model: str, shape: tuple[int, ...], repe
     cells = int(np.prod(shape))
     steps = max(4, int(1e8 / cells) // 2 * 2)
     calls, fields = {}, {}
-    for name, kind in (("simjax", Domain), ("concatenated_padding", ConcatenatingDomain)):
+    for name, kind in KINDS.items():
         scheme = INTEGRATORS["euler"] if model == "diffusion" else LEAPFROG
         function, carry = chunk(case_of(model, kind(Grid(shape))), scheme, steps)
         program, _ = compile_timed(function, carry)
@@ -130,13 +133,9 @@ def measure_stage(name: str, cells: int, repeats: int) -> dict[str, object]:
     """One evaluation of the tendency: simjax, the usual padding, and that with nothing stored on the way either."""
     upper, build = STAGES[name]
     calls, values = {}, {}
-    for label, kind, keep in (
-        ("simjax", Domain, stored),
-        ("concatenated_padding", ConcatenatingDomain, stored),
-        ("plain_padding", ConcatenatingDomain, lambda tree: tree),
-    ):
+    for label, kind in {**KINDS, "plain_padding": ConcatenatingDomain}.items():
         case = build(kind(Grid((cells, cells), upper=upper)))
-        with mock.patch("simjax.ops.gas.stored", keep):
+        with mock.patch("simjax.ops.gas.stored", (lambda tree: tree) if label == "plain_padding" else stored):
             tendency = jax.jit(lambda state, case=case: case.model.rhs(jnp.float32(0), state, case.params))
             program, _ = compile_timed(tendency, case.state)
         values[label] = jax.tree.leaves(program(case.state))
