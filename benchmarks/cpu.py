@@ -27,6 +27,7 @@ from simjax.core.domain import Domain
 from simjax.core.grid import Grid
 from simjax.core.staging import stored
 from simjax.integrators.runge_kutta import INTEGRATORS
+from simjax.runtime import keep_loops_threaded
 
 FLAGS = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
 SOUGHT_OF_C, SOUGHT_OF_PADDING = 0.9, 2.0
@@ -169,6 +170,7 @@ def main() -> None:
     parser.add_argument("--stage-cells", type=int, default=512, help="cells of a stage's grid along each axis")
     parser.add_argument("--repeats", type=int, default=7, help="timings of each program; medians are printed")
     options = parser.parse_args()
+    keep_loops_threaded()
     with tempfile.TemporaryDirectory() as folder:
         library = compiled_loops(folder)
         result = {
