@@ -20,6 +20,9 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1
 # Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
 # devices wait for each other for ever (seen in gradients through implicit solves, jax 0.10). No effect once jax runs.
 ONE_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+# jax 0.12 makes a loop that touches few bytes one kernel on one thread: from 512 x 512 cells on that is slower, up to
+# 256 x 256 faster (`benchmarks/cpu.py`).
+THREADED = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={2**24}"
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
 
 
@@ -34,8 +37,9 @@ def set_up_jax(config: Config) -> None:
     if config.precision == "float64":
         jax.config.update("jax_enable_x64", True)
     needed = config.mesh.devices
-    if needed > 1 and "concurrency_optimized_scheduler" not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_ORDER}"
+    keep_loops_threaded()
+    if needed > 1:
+        _add_flag(ONE_ORDER)
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # Where jax has started already, in a program that uses simjax as a library, its devices stand.
         with contextlib.suppress(RuntimeError):
@@ -48,6 +52,21 @@ def set_up_jax(config: Config) -> None:
             f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed} devices are asked for, {present} are present "
             f"({kind}); choose sizes whose product is at most {present}{more}."
         )
+
+
+def keep_loops_threaded() -> None:
+    """Let loops over large fields take all threads of a CPU; no effect once jax runs."""
+    import jax
+
+    if jax.__version_info__ >= (0, 12):
+        _add_flag(THREADED)
+
+
+def _add_flag(flag: str) -> None:
+    """Set a flag of XLA, unless the user has."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flag.partition("=")[0] not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {flag}"
 
 
 def available_memory() -> int | None:

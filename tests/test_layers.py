@@ -14,10 +14,10 @@ ROOT = Path(simjax.__file__).parent
 # From the bottom up. A name is a module or a package; those on one line are siblings that do not know each other.
 LAYERS = (
     ("core.errors",),
-    ("core.grid", "core.status", "core.varying"),
-    ("core.boundary", "core.linear", "core.stitch", "core.stencil_adjoint"),
+    ("core.grid", "core.status", "core.staging", "core.varying"),
+    ("core.boundary", "core.linear", "core.stencil_adjoint"),
     ("core.ghosts",),
-    ("kernels",),
+    ("core.stitch", "kernels"),
     ("core.gather",),
     ("core.stencil",),
     ("core.domain",),

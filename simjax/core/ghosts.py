@@ -112,7 +112,7 @@ def assembled(fields: list[Array], ghosts: list[list[Sides]], width: int) -> lis
 
     XLA fuses a concatenation into every neighbour read of the stencil that follows and pays index arithmetic per
     cell; written this way the block is formed once and the stencil vectorises (2 to 4 times faster on a CPU,
-    `benchmarks/stencil.py`).
+    `benchmarks/cpu.py`).
     """
 
     def one(u: Array, around: list[Sides]) -> Array:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
@@ -13,7 +13,7 @@ from simjax.core.gather import blocks_read, gathered_in_parts
 from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled, padded
 from simjax.core.linear import linear_map
 from simjax.core.stencil_adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
-from simjax.core.stitch import stitch_interior_and_rim
+from simjax.core.stitch import select_interior_and_rim, stitch_interior_and_rim, worth_selecting
 from simjax.kernels.call import lowered
 from simjax.kernels.operands import Unpadded
 
@@ -28,7 +28,7 @@ def evaluate(
     Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
     lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
 
-    A stencil that stores values on its way (`ops.staging`) is left to jax. Computed again, they would be rounded in
+    A stencil that stores values on its way (`core.staging`) is left to jax. Computed again, they would be rounded in
     another way, and weights of smoothness turn a rounding of nearly uniform values into a thousandth of a derivative:
     fluxes would no longer cancel between cells (4e-7 of the derivative of Sod's totals).
 
@@ -44,48 +44,19 @@ def evaluate(
         NotLowered: it cannot become a kernel, as "pallas" demands.
     """
     seen: Leaves = []
-    ndim = len(ghosts[0])
     fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
-    blocks = assembled(fields, ghosts, width)
-    value, shapes, stores = _explicit(stencil, seen, blocks)
-    results = jax.tree.structure(shapes)
-
-    def stitched(fields, blocks):
-        inner = fused(stencil, ndim)(*fields) if fused else stencil(*fields)
-        return stitch_interior_and_rim(lambda blocks: stencil(*blocks), inner, blocks, ndim, width)
-
-    if overlap:
-        value_stitched = _explicit(stitched, seen, (fields, blocks))[0]
-
-    def computed(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
-        if overlap:
-            return value_stitched(seen, (fields, together(fields, ghosts, width)))
-        if fused is None:
-            return value(seen, together(fields, ghosts, width))
-        kernel = fused(lambda *blocks: value(seen, blocks), ndim)
-        return kernel(*(Unpadded(*parts) for parts in zip(fields, ghosts, strict=True)))
-
+    value, shapes, operations = _explicit(stencil, seen, assembled(fields, ghosts, width))
+    results, stores = jax.tree.structure(shapes), "dynamic_update_slice" in operations
+    selects = not stores and worth_selecting(fields[0].shape[-len(ghosts[0]) :], width, len(operations))
+    computed = _computing(stencil, value, seen, (fields, ghosts), width, overlap, selects, fused)
     if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
         return results.unflatten(computed(seen, fields, ghosts, padded))
     # Traced now: what it closes over may be gone when derivatives are taken.
-    if in_parts := fused is not None and all(n >= 2 * width for n in fields[0].shape[-ndim:]):
-        around = jax.eval_shape(functools.partial(blocks_read, width=width), fields, ghosts)
-    else:
-        around = [jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)]
-    values_around = [_explicit(stencil, seen, blocks)[0] for blocks in around]
+    pull_back = _pulling_back(stencil, seen, (fields, ghosts), width, fused)
 
     @jax.custom_jvp
     def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
         return computed(seen, fields, ghosts, assembled)
-
-    def pull_back(of: Callable, fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves):
-        adapted = [lambda *blocks, value=value: of(value, [*blocks]) for value in values_around]
-        if in_parts:
-            return gathered_in_parts(adapted, fields, ghosts, cotangents, width, fused)
-        gather = gathering(adapted[0], len(fields), ndim, width)
-        known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]
-        blocks = assembled_within(fields, ghosts, width, 2 * width)
-        return disassembled((fused(gather, ndim) if fused else gather)(*blocks, *known), ndim, width)
 
     evaluated.defjvp(
         lambda primals, tangents: (evaluated(*primals), _slopes(value, pull_back, width, primals, tangents))
@@ -93,11 +64,75 @@ def evaluate(
     return results.unflatten(evaluated(seen, fields, ghosts))
 
 
-def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents) -> Leaves:
-    """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed.
+def _computing(
+    stencil: Callable, value: Callable, seen: Leaves, parts, width: int, overlap: bool, selects: bool, fused
+) -> Callable:
+    """The way to compute `value`: `run(seen, fields, ghosts, together)`, where `together` makes padded blocks."""
+    ndim = len(parts[1][0])
 
-    `pull_back(of, fields, ghosts, cotangents)`: cotangents of the fields and of the ghost lines.
+    def leaves_of(*blocks: Array) -> Leaves:
+        return jax.tree.leaves(stencil(*blocks))
+
+    def stitched(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        inner = (fused(leaves_of, ndim) if fused else leaves_of)(*fields)
+        return stitch_interior_and_rim(leaves_of, inner, fields, ghosts, width)
+
+    def selected(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        return select_interior_and_rim(leaves_of, fields, ghosts, width)
+
+    if overlap:
+        in_parts = _explicit(stitched, seen, parts)[0]
+        return lambda seen, fields, ghosts, together: in_parts(seen, (fields, ghosts))
+    if fused:
+
+        def by_kernel(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
+            kernel = fused(lambda *blocks: value(seen, blocks), ndim)
+            return kernel(*(Unpadded(*both) for both in zip(fields, ghosts, strict=True)))
+
+        return by_kernel
+    if not selects:
+        return lambda seen, fields, ghosts, together: value(seen, together(fields, ghosts, width))
+    in_one_loop = _explicit(selected, seen, parts)[0]
+
+    def by_platform(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
+        return lax.platform_dependent(
+            seen, fields, ghosts,
+            cpu=lambda seen, *parts: in_one_loop(seen, parts),
+            default=lambda seen, *parts: value(seen, together(*parts, width)),
+        )  # fmt: skip
+
+    return by_platform
+
+
+def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> Callable:
+    """`pull_back(of, fields, ghosts, cotangents)`: cotangents of the fields and of the ghost lines, by gathering.
+
+    `of(value, blocks)` is the stencil, as `value` of these blocks.
     """
+    fields, ghosts = parts
+    ndim = len(ghosts[0])
+    # A kernel reads fields as they are; on a CPU, where the gather is jax's, one loop is better than one and strips.
+    apart = fused is not None and all(n >= 2 * width for n in fields[0].shape[-ndim:])
+    if apart:
+        around = jax.eval_shape(functools.partial(blocks_read, width=width), fields, ghosts)
+    else:
+        around = [jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)]
+    values = [_explicit(stencil, seen, blocks)[0] for blocks in around]
+
+    def pull_back(of: Callable, fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves):
+        stencils = [lambda *blocks, value=value: of(value, [*blocks]) for value in values]
+        if apart:
+            return gathered_in_parts(stencils, fields, ghosts, cotangents, width, fused)
+        gather = gathering(stencils[0], len(fields), ndim, width)
+        known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]
+        blocks = assembled_within(fields, ghosts, width, 2 * width)
+        return disassembled((fused(gather, ndim) if fused else gather)(*blocks, *known), ndim, width)
+
+    return pull_back
+
+
+def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents) -> Leaves:
+    """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
     seen, fields, ghosts = primals
     ndim = len(ghosts[0])
     flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
@@ -126,7 +161,7 @@ def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents)
 
 
 def _explicit(function: Callable, seen: Leaves, examples):
-    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and whether it stores on its way.
+    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and the names of its operations.
 
     Traced values that it closes over are added to the list `seen`.
     """
@@ -145,5 +180,4 @@ def _explicit(function: Callable, seen: Leaves, examples):
         consts = [c if k is None else seen[k] for c, k in zip(closed.consts, places, strict=True)]
         return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arguments))
 
-    stores = any(equation.primitive.name == "dynamic_update_slice" for equation in closed.jaxpr.eqns)
-    return run, shapes, stores
+    return run, shapes, [equation.primitive.name for equation in closed.jaxpr.eqns]

@@ -53,9 +53,9 @@ class Part:
 def gathering(stencil: Callable[..., list[Array]], count: int, ndim: int, width: int):
     """The adjoint of a stencil: `gather(*around, *known)` -> cotangents of the blocks that it read.
 
-    `around` are like these `count` blocks, each with 2 `width` more cells on every side. These only meet cotangents that
-    are zero, so they need be no more than finite where differentiated. `known` are the cotangents of what the stencil
-    returned, `surrounded_by_zeros` as far as it returns something for `around`.
+    `around` are like these `count` blocks, each with 2 `width` more cells on every side. These only meet cotangents
+    that are zero, so they need be no more than finite where differentiated. `known` are the cotangents of what the
+    stencil returned, `surrounded_by_zeros` as far as it returns something for `around`.
 
     Args:
         stencil: `stencil(*blocks)` -> arrays on the interior, shorter by 2 `width` along their last `ndim` axes.

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.staging import stored
 from simjax.ops.positivity import limit_flux, limit_state
 from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, around_faces, pad_only
 from simjax.ops.riemann import (
@@ -22,7 +23,6 @@ from simjax.ops.riemann import (
     sound_speed,
     squared_norm,
 )
-from simjax.ops.staging import stored
 
 QUIET = 1e-3
 """Part of the squared jumps of all waves around a face below which the roughness of one of them counts as none."""
