@@ -78,11 +78,11 @@ def strip(field: Array, ghosts: list[Sides], axis: int, begin: int, width: int) 
 
     below, above = ghosts[axis]
     below, above = beside(begin - width) if begin else below, beside(begin + width) if begin + width < n else above
-    # Lines of later axes have ghost cells along this one.
-    around = [
-        (below, above) if k == axis else tuple(cut(u, begin, begin + (width if k < axis else 3 * width)) for u in sides)
-        for k, sides in enumerate(ghosts)
-    ]
+    around: list[Sides] = []
+    for k, (lower, upper) in enumerate(ghosts):
+        # Lines of later axes have ghost cells along this one.
+        end = begin + (width if k < axis else 3 * width)
+        around.append((below, above) if k == axis else (cut(lower, begin, end), cut(upper, begin, end)))
     return assembled([cut(field, begin, begin + width)], [around], width)[0]
 
 

@@ -121,7 +121,7 @@ def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> 
 
     def pull_back(of: Callable, fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves):
         stencils = [lambda *blocks, value=value: of(value, [*blocks]) for value in values]
-        if apart:
+        if apart and fused:
             return gathered_in_parts(stencils, fields, ghosts, cotangents, width, fused)
         gather = gathering(stencils[0], len(fields), ndim, width)
         known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -170,7 +171,7 @@ class Tracer:
     def run(self, jaxpr: Jaxpr, consts: Sequence[Points], arguments: Sequence[Points]) -> list[Points]:
         environment = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, arguments, strict=True))
 
-        def read(variable) -> Points:
+        def read(variable: Any) -> Points:
             if isinstance(variable, Literal):  # a number of Python has a type only there
                 return self.known(np.asarray(variable.val, variable.aval.dtype))
             return environment[variable]
