@@ -171,9 +171,10 @@ class Tracer:
     def run(self, jaxpr: Jaxpr, consts: Sequence[Points], arguments: Sequence[Points]) -> list[Points]:
         environment = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, arguments, strict=True))
 
-        def read(variable: Any) -> Points:
+        def read(variable) -> Points:
             if isinstance(variable, Literal):  # a number of Python has a type only there
-                return self.known(np.asarray(variable.val, variable.aval.dtype))
+                kind: Any = variable.aval
+                return self.known(np.asarray(variable.val, kind.dtype))
             return environment[variable]
 
         for equation in jaxpr.eqns:
