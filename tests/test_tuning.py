@@ -225,7 +225,7 @@ def test_operations_and_bytes_are_counted():
     halo = (34 * 132) / (32 * 128)  # rows of 16 bytes
     assert bytes_per_cell(work.program, (32, 128), INTERIOR, "gpu") == pytest.approx(4 + 4 * halo)
     said = explained(work.program, (32, 128), INTERIOR, "gpu", 36 << 10)
-    assert said == "tiles of 32 x 128 cells: 8.38 bytes moved and 9 operations per cell, 36 of 112 KiB of fast memory"
+    assert said == "tiles of 32 x 128 cells: 8.38 bytes moved and 9 operations per cell, 36 of 220 KiB of fast memory"
 
 
 def test_candidates_fit_and_begin_with_the_cost_models_best():
@@ -233,7 +233,7 @@ def test_candidates_fit_and_begin_with_the_cost_models_best():
     array = jax.ShapeDtypeStruct(work.program.operands[0].shape(INTERIOR), "float32")
     found = candidates(work.program, [array], INTERIOR, "gpu").tiles
     assert list(found)[0] == best(work.program, [array], INTERIOR, "gpu") and len(found) == len(set(found)) == 6
-    assert all("of 112 KiB" in said for said in found.values())
+    assert all("of 220 KiB" in said for said in found.values())
 
 
 def test_a_tile_that_does_not_fit_is_refused_with_numbers():

@@ -18,6 +18,7 @@ class Memory:
 
     Attributes:
         capacity: bytes for the blocks of one tile, those of the next included where they are copied meanwhile.
+        shared: bytes of a tile beside which there is room for another one, that is computed while this one is copied.
         buffers: how many of every block there are.
         at_work: tiles that are on the device at once. The first ones come before anything is computed, so that their
             bytes are paid for once more.
@@ -26,6 +27,7 @@ class Memory:
     """
 
     capacity: int
+    shared: int
     buffers: int
     at_work: int
     start: int
@@ -38,10 +40,10 @@ VECTOR_MEMORY = 48 << 20
 MEMORY = {
     # Of VECTOR_MEMORY; the rest is for values on their way.
     # A step of the grid takes 0.35 us (Pallas' guide to TPUs), in which a v5e moves 280 kB.
-    "tpu": Memory(36 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
-    # Half of 227 KiB on each of 132 multiprocessors: while one tile waits, the other is computed.
-    "gpu": Memory(112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128),
-    "interpret": Memory(1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
+    "tpu": Memory(36 << 20, 36 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
+    # Of 227 KiB on each of 132 multiprocessors, some for barriers.
+    "gpu": Memory(220 << 10, 112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128),
+    "interpret": Memory(1 << 30, 1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
 }
 
 
@@ -155,15 +157,18 @@ def ranked_tiles(
 ) -> list[Sizes]:
     """Those that fit the fast memory, with `beside` bytes beside their blocks, by the bytes that they move.
 
-    Those bytes that are moved before the first and after the last computation count twice.
+    Those bytes that are moved before the first and after the last computation count twice, as do those of tiles that
+    have no other one beside them.
     """
     memory = MEMORY[target]
     found = []
     for tile in tiles:
         copied, stored = bytes_of_blocks(program, tile, interior, target)
-        if stored + beside(tile) <= memory.capacity:
+        taken = stored + beside(tile)
+        if taken <= memory.capacity:
             count = number_of_tiles(tile, interior)
-            found.append(((count + memory.at_work) * copied + count * memory.start, tile))
+            moved = (count + memory.at_work) * copied * (1 if taken <= memory.shared else 2)
+            found.append((moved + count * memory.start, tile))
     return [tile for _, tile in sorted(found, key=lambda pair: pair[0])]
 
 
