@@ -16,6 +16,7 @@ from simjax import blocking
 from simjax.blocking import blocked
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.kernels.launch import launch
@@ -71,6 +72,15 @@ def test_steps_between_exchanges_and_their_gradients_equal_those_with_them(name,
     assert_decomposed_run_is_the_same(
         case, sizes, False, case.checkpoint, implementation=implementation, steps_per_exchange=count
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in CASES if case.name not in NAMES], ids=lambda case: case.name)
+def test_what_is_not_tested_here_is_refused(case):
+    """So that a new model of stencils has to be among the names above."""
+    model, integrator = case.build(Domain(case.grid)), INTEGRATORS[case.integrator]
+    with pytest.raises(ConfigurationError, match="is not made of stencils alone"):
+        blocked(model, integrator, case.params(), None, case.initial_state(), 1, jnp.float64)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def evaluate(
         fields: blocks; ghosts: of each, along each axis, as `ghosts.assembled` takes them.
         overlap: compute the interior from the fields alone (`stitch`).
         implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse
-            mode, and which are interpreted on a CPU; "auto" for kernels on accelerators, where they can be.
+            mode, and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
 
     Raises:
         NotLowered: it cannot become a kernel, as "pallas" demands.
