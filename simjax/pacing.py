@@ -48,14 +48,18 @@ class Pace:
         return max(1, round(TARGET_SECONDS / self.step_seconds))
 
     def pieces(self, schedule: Schedule, done: int = 0) -> Iterator[int]:
-        """Steps of each call of one frame of which `done` steps are over: equal pieces, so one program serves."""
-        remaining = schedule.steps - done
-        most = self._affordable()
+        """Steps of each call of one frame of which `done` steps are over: equal pieces, so one program serves.
+
+        Steps between two exchanges stay together, wherever a run is cut, so that it goes on bit for bit.
+        """
+        together = max(1, self.config.steps_per_exchange)
+        remaining, single = divmod(schedule.steps - done, together)
+        most = max(1, self._affordable() // together)
         size = max((d for d in _divisors(remaining) if d <= most), default=1)
         if 4 * size < min(most, remaining):  # an awkward number of steps: a shorter last piece costs a compilation
             size = min(most, remaining)
         whole, rest = divmod(remaining, size)
-        yield from [size] * whole + ([rest] if rest else [])
+        yield from [size * together] * whole + [n for n in (rest * together, single) if n]
 
     @contextlib.contextmanager
     def timed(self, program: Callable) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Several steps between two exchanges, and as one kernel: the same numbers, fewer messages, nothing computed twice."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from simjax.core.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.kernels.launch import launch
 from simjax.models import acoustic
+from simjax.pacing import TARGET_SECONDS, Pace
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.stepping import Clock, Schedule, advance
 
@@ -142,6 +144,19 @@ def test_all_steps_of_a_block_are_one_kernel_where_it_is_thick_enough(monkeypatc
     domain = Domain(case.grid, implementation="pallas", steps_per_exchange=2)
     jax.jit(case.runner(domain)).lower(case.params(), case.initial_state())
     assert launched == [2] * kernels
+
+
+@pytest.mark.parametrize("affordable", [1, 6, 100])
+def test_steps_of_a_block_stay_together_wherever_a_run_is_cut(affordable):
+    pace = Pace.__new__(Pace)
+    pace.config, pace.step_seconds = types.SimpleNamespace(steps_per_exchange=4), TARGET_SECONDS / affordable
+    schedule = Schedule(1.0, dt=1 / 30)
+    whole = list(pace.pieces(schedule))
+    assert sum(whole) == 30 and whole[-1] == 2 and all(n % 4 == 0 for n in whole[:-1])
+    for cut in range(len(whole)):
+        done = sum(whole[:cut])
+        rest = list(pace.pieces(schedule, done))
+        assert sum(rest) == 30 - done and rest[-1] == 2 and all(n % 4 == 0 for n in rest[:-1])
 
 
 def attempt(name, count, **changed):

@@ -7,7 +7,7 @@ meet zeros. With both as thin lines beside the arrays, none of them is copied to
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from simjax.core.ghosts import Sides, assembled, strip
 from simjax.core.grid import LOWER, UPPER
@@ -42,12 +42,9 @@ def gathered_in_parts(
         gather = gathering(stencils[1 + axis], len(fields), ndim, width)
         sides = []
         for side in (LOWER, UPPER):
-            place = axis - ndim
-            first = 0 if side == LOWER else cotangents[0].shape[place] - width
-            known = [
-                surrounded_by_zeros(jnp.take(c, jnp.arange(first, first + width), axis=place), 2 * width, ndim)
-                for c in cotangents
-            ]
+            first = 0 if side == LOWER else cotangents[0].shape[axis - ndim] - width
+            lines = [lax.slice_in_dim(c, first, first + width, axis=c.ndim + axis - ndim) for c in cotangents]
+            known = [surrounded_by_zeros(line, 2 * width, ndim) for line in lines]
             blocks = gather(*_strips(fields, ghosts, axis, side, width), *known)
             sides.append([_ghost_lines(block, axis, side, ndim, width) for block in blocks])
         for pieces, lower, upper in zip(found, *sides, strict=True):
