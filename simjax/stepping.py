@@ -140,7 +140,8 @@ def advance(
     state, clock = begin
     # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
-    if several := model.domain.steps_per_exchange:
+    several = model.domain.steps_per_exchange
+    if several and steps >= several:
         steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
         state, clock = repeat(steps_at_once, begin, steps // several, checkpoint, in_pairs=in_pairs)
         steps %= several
