@@ -120,6 +120,8 @@ class _Run:
             )
         self.pace.measure_step(limit)
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
+        if not self.plan.total:
+            return
         # Traced now, and used when it is called: what cannot be a kernel or be blocked is refused here.
         schedule = self.plan.schedule_of(0)
         steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule))
