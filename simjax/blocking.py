@@ -44,6 +44,7 @@ class Blocked:
     Attributes:
         traced: how far the steps read, and what a kernel does of them.
         constants: arrays of parameters and of what is prepared, those of the grid with cells around them.
+        rest: what of both is no array; constants_tree, state_tree: how constants and the state are arranged.
     """
 
     model: Model
@@ -83,20 +84,13 @@ class Blocked:
             return list(leaves)
         ndim = self.domain.grid.ndim
         tile = Tile(self.domain, self.traced.depth, sizes=(1,) * ndim, walls=False, implementation="xla")
-        cut = [
-            u[
-                (
-                    ...,
-                    *(
-                        slice(n) if along else slice(None)
-                        for n, along in zip(tile.block_shape, grid[-ndim:], strict=True)
-                    ),
-                )
-            ]
-            if any(grid)
-            else u
-            for u, grid in zip([*leaves, *self.constants], self.traced.grid, strict=False)
-        ]
+
+        def corner(u: Array, grid: Sequence[bool]) -> Array:
+            ends = (n if along else None for n, along in zip(tile.block_shape, grid[-ndim:], strict=True))
+            return u[(..., *map(slice, ends))]
+
+        both = zip([*leaves, *self.constants], self.traced.grid, strict=False)
+        cut = [corner(u, grid) if any(grid) else u for u, grid in both]
         return self._on(tile, cut[: len(leaves)], times, cut[len(leaves) :])
 
     def _on(self, tile: Tile, leaves: Sequence[Array], times: Times, constants: Sequence[Array]) -> list[Array]:

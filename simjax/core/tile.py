@@ -20,7 +20,7 @@ class Tile(Domain):
 
     Every stencil leaves its `width` outermost cells without a result (zero), so that after widths of `depth` in all
     the box alone is right. Cells beyond walls are filled anew in front of every stencil. Arrays have the shape
-    (..., size + 2 depth, ...) per spatial axis: `surrounded` makes them.
+    (..., size + 2 depth, ...) per spatial axis.
     """
 
     begin: tuple[int, ...] = eqx.field(static=True)
