@@ -53,7 +53,7 @@ DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic")
 def marks(name, implementation):
     if f"{name} {implementation}" in USUAL:
         return ()
-    return pytest.mark.long if name in DEAR else pytest.mark.slow
+    return pytest.mark.long if name in DEAR or (name, implementation) == ("gas-1d-weno", "pallas") else pytest.mark.slow
 
 
 blocks = pytest.mark.parametrize(
