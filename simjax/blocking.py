@@ -219,7 +219,7 @@ def _on_domain(model: Model, domain: Domain) -> Model:
 
 
 def _periodic(ndim: int):
-    """What holds everywhere while the cells beyond walls are only placeholders: those of the opposite wall."""
+    """What is exchanged as if no side were a wall: cells beyond walls are those of the opposite one, until filled."""
     return center_layout([(Periodic(), Periodic())] * ndim)
 
 
