@@ -49,7 +49,7 @@ def _remembered(grid, memory):
     return jax.tree.unflatten(tree, [0.3 * smooth_field(grid, offset, 7 + k) for k in range(len(leaves))])
 
 
-def _medium(grid, seed):
+def medium(grid, seed):
     """A positive property that varies by a factor of about two."""
     return 1.5 + 0.3 * smooth_field(grid, (0.5,) * grid.ndim, seed)
 
@@ -65,13 +65,13 @@ def _oscillation():
 def _sounding(grid, *sources):
     signals = (_oscillation(), _sampled())[: len(sources)]
     positions = jnp.asarray(sources) if sources else None
-    return lambda: acoustic.Params(_medium(grid, 3), _medium(grid, 5), positions, signals)
+    return lambda: acoustic.Params(medium(grid, 3), medium(grid, 5), positions, signals)
 
 
 def _shining(grid, *sources, conductivity=True):
     signals = (_sampled(), _oscillation())[: len(sources)]
     return lambda: maxwell.Params(
-        _medium(grid, 2), _medium(grid, 4), _medium(grid, 6) if conductivity else None, jnp.asarray(sources), signals
+        medium(grid, 2), medium(grid, 4), medium(grid, 6) if conductivity else None, jnp.asarray(sources), signals
     )
 
 

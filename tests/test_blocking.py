@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 from case import PERIODIC, Case
 from cases import CASES
-from cases_waves import _medium, rippled
+from cases_waves import medium, rippled
 from refusals import refusals
 from test_collectives import collectives
 from test_equivalence import assert_decomposed_run_is_the_same, assert_each_member_is_the_same
@@ -31,7 +31,7 @@ _plane = Grid((16, 24), (0.0, -1.0), (6.0, 3.0))
 SOUND = Case(
     "acoustic-2d-rigid", _plane,
     lambda domain: acoustic.Acoustic(domain, [(SlipWall(), SlipWall()), PERIODIC], order=4),
-    lambda: acoustic.Params(_medium(_plane, 3), _medium(_plane, 5), None, ()), rippled, "leapfrog",
+    lambda: acoustic.Params(medium(_plane, 3), medium(_plane, 5), None, ()), rippled, "leapfrog",
     Schedule(0.05, dt=0.02), checkpoint="none",
 )  # fmt: skip
 OF_STENCILS = {case.name: case for case in (*CASES, SOUND)}

@@ -190,9 +190,9 @@ def _first_line(error: Exception) -> str:
 
 
 def on_one_device(closed: ClosedJaxpr) -> Callable:
-    """A stencil as a function of arrays that knows of no mesh: neither over which of its axes values vary, nor how they
+    """A stencil as a function of arrays that knows of no mesh.
 
-    lie on it.
+    Casts to values that vary over a mesh are left out, within calls too, and so are shardings.
     """
 
     def run(*arguments: Array) -> list[Array]:
@@ -226,7 +226,7 @@ TUNERS: dict[tuple[Path | None, bool], Tuner] = {}
 
 
 def tuner() -> Tuner:
-    """The one of the folder that is asked for now.
+    """The tuner of the present cache folder, which may change between calls with the environment.
 
     It measures unless there are several processes, which must choose alike, or SIMJAX_TUNE=0.
     """
