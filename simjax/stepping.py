@@ -16,8 +16,8 @@ from simjax.adjoint.repeat import repeat
 from simjax.adjoint.reversal import reversed_scan
 from simjax.blocking import Times, blocked, step_of
 from simjax.core.errors import ConfigurationError
-from simjax.core.model import Model
-from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED, UNPHYSICAL, all_finite
+from simjax.core.model import DirectModel, Model
+from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, SKIN_PASSED, STEP_COLLAPSED, UNPHYSICAL, all_finite
 from simjax.core.varying import steady_carry, vary_like
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 
@@ -140,6 +140,9 @@ def advance(
     state, clock = begin
     # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
+    if isinstance(model, DirectModel):
+        state, clock = _arranged_steps(model, params, begin, schedule, steps, checkpoint)
+        steps = 0
     several = model.domain.steps_per_exchange
     if several and steps >= several:
         steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
@@ -161,6 +164,8 @@ def take_step(
     model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule, until, prepared=None
 ):
     """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
+    if isinstance(model, DirectModel):
+        return _arranged_steps(model, params, (state, clock), schedule, 1, "none")
     if schedule.dt is not None:
         return _fixed_step(model, integrator, params, state, clock, schedule, prepared)
 
@@ -179,6 +184,39 @@ def _tick_fixed(clock: Clock, schedule: Schedule) -> tuple[Clock, Times]:
     """The clock after a step, with `dt`; the step's beginning, length and number."""
     dt = _length(schedule, clock.substep, clock.elapsed.dtype)
     return _tick(clock, dt, clock.substep == schedule.steps - 1), (time_of(clock, schedule), dt, clock.step)
+
+
+def _arranged_steps(model: DirectModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial):
+    """(state, clock) after steps of a model that takes its own, arranged anew before the first and then regularly."""
+    if schedule.dt is None:
+        raise ConfigurationError(
+            f"Schedule.courant={schedule.courant:g}: {type(model).__name__} takes steps of a fixed length; write dt."
+        )
+    within = "none" if checkpoint == "none" else "every_step"
+
+    def arranged(carry, count: int):
+        state, clock = carry
+        state, arrangement, fault = model.arrange(state, params)
+
+        def step(carry):
+            state, clock, strain = carry
+            clock, (t, dt, number) = _tick_fixed(clock, schedule)
+            state = model.step(number, t, dt, state, params, arrangement)
+            used = model.strain(jax.tree.map(lax.stop_gradient, state), arrangement)
+            return state, clock, jnp.maximum(strain, used)
+
+        strain = jnp.zeros((), clock.elapsed.dtype)
+        state, clock, strain = repeat(step, (state, clock, strain), count, within, in_pairs=False)
+        # Written so that what is not a number counts as too much.
+        fault |= jnp.where(model.domain.max(strain) <= 1, OK, SKIN_PASSED).astype(jnp.int32)
+        return state, eqx.tree_at(lambda c: c.status, clock, clock.status | fault)
+
+    count = model.steps_per_arrangement
+    whole, rest = divmod(steps, count)
+    carry = begin
+    if whole:
+        carry = repeat(lambda carry: arranged(carry, count), carry, whole, checkpoint, in_pairs=False)
+    return arranged(carry, rest) if rest else carry
 
 
 def _several_steps(model, integrator, params, prepared, state, schedule: Schedule, until) -> Callable:

@@ -340,7 +340,16 @@ def flatten_layouts(layouts, tree) -> list[FieldLayout]:
 
 
 def _permute(slabs: list[Array], name: str, links: list[tuple[int, int]]) -> list[Array]:
-    """Send this device's slabs along `links` in one message; devices that nobody sends to receive zeros."""
+    """Send this device's slabs along `links`, one message per dtype; devices that nobody sends to receive zeros."""
+    received = list(slabs)
+    for dtype in dict.fromkeys(slab.dtype for slab in slabs):
+        alike = [k for k, slab in enumerate(slabs) if slab.dtype == dtype]
+        for k, slab in zip(alike, _permute_alike([slabs[k] for k in alike], name, links), strict=True):
+            received[k] = slab
+    return received
+
+
+def _permute_alike(slabs: list[Array], name: str, links: list[tuple[int, int]]) -> list[Array]:
     if len(slabs) == 1:
         return [lax.ppermute(slabs[0], name, links)]
     message = lax.ppermute(jnp.concatenate([slab.ravel() for slab in slabs]), name, links)

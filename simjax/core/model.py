@@ -62,6 +62,20 @@ class Model(eqx.Module):
         """Global scalars worth following, each reduced through `domain`."""
         return {}
 
+    def partition_specs(self, state, params) -> tuple[Any, Any]:
+        """Partition of every leaf of `state` and `params`: fields are cut like the grid, the rest replicated.
+
+        A model with field-valued parameters overrides this; nothing is guessed from shapes of parameters.
+        """
+        replicated = jax.sharding.PartitionSpec()
+        ndim = self.domain.grid.ndim
+        state_specs = jax.tree.map(lambda u: self.domain.spec(u.ndim) if u.ndim >= ndim else replicated, state)
+        return state_specs, jax.tree.map(lambda _: replicated, params)
+
+
+class GridModel(Model):
+    """A model of fields on the cells of a grid."""
+
     @abc.abstractmethod
     def outputs(self) -> tuple[Output, ...]:
         """Description of the variables that `observe` returns."""
@@ -78,18 +92,33 @@ class Model(eqx.Module):
     def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
 
-    def partition_specs(self, state, params) -> tuple[Any, Any]:
-        """Partition of every leaf of `state` and `params`: fields are cut like the grid, the rest replicated.
 
-        A model with field-valued parameters overrides this; nothing is guessed from shapes of parameters.
+class DirectModel(Model):
+    """A model that takes its own steps, of a fixed length, on an arrangement that serves several of them.
+
+    Particles are sorted into cells, and the pairs that may come near each other listed, once in
+    `steps_per_arrangement` steps. An arrangement is formed from the state alone: it is never stored with one.
+    """
+
+    steps_per_arrangement: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def arrange(self, state, params) -> tuple[Any, Any, jax.Array]:
+        """`state` rearranged, what the next `steps_per_arrangement` steps need of it, and bits of `core.status`.
+
+        The bits say what went wrong on any device; they are the same on all.
         """
-        replicated = jax.sharding.PartitionSpec()
-        ndim = self.domain.grid.ndim
-        state_specs = jax.tree.map(lambda u: self.domain.spec(u.ndim) if u.ndim >= ndim else replicated, state)
-        return state_specs, jax.tree.map(lambda _: replicated, params)
+
+    @abc.abstractmethod
+    def step(self, number, t, dt, state, params, arrangement) -> Any:
+        """`state` at t + dt. `number` counts the steps since the start, int32."""
+
+    @abc.abstractmethod
+    def strain(self, state, arrangement) -> jax.Array:
+        """How much of what the arrangement allows is used up on this device: beyond 1 it no longer serves."""
 
 
-class ExplicitModel(Model):
+class ExplicitModel(GridModel):
     """A model given by its tendency."""
 
     @abc.abstractmethod
@@ -138,7 +167,7 @@ class SemilinearModel(SemiImplicitModel):
         return jax.tree.map(lambda symbol, u: u / (1 - dt * symbol), self.linear(params), right)
 
 
-class SplitModel(Model):
+class SplitModel(GridModel):
     """A model in two parts that each advance one half of the state while the other half is fixed.
 
     The half that `kick` advances (velocity) may lag behind the other; see `integrators.splitting.Leapfrog`.

@@ -9,12 +9,20 @@ NON_FINITE = 1
 STEP_COLLAPSED = 2
 FRAME_UNFINISHED = 4
 UNPHYSICAL = 8
+CELL_FULL = 16
+LIST_FULL = 32
+SKIN_PASSED = 64
+ESCAPED = 128
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
     STEP_COLLAPSED: "the stable time step fell below a billionth of the output interval",
     FRAME_UNFINISHED: "a frame needed more steps than Schedule.max_steps",
     UNPHYSICAL: "the state left the range in which it means anything",
+    CELL_FULL: "a cell had more particles than its capacity",
+    LIST_FULL: "a particle had more neighbours than a list has rows",
+    SKIN_PASSED: "particles moved further between two arrangements than the skin allows",
+    ESCAPED: "a particle left the box through a side that is not periodic",
 }
 
 

@@ -11,7 +11,7 @@ from jax import Array
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
-from simjax.core.model import ExplicitModel, Model, SemiImplicitModel, SemilinearModel
+from simjax.core.model import ExplicitModel, GridModel, Model, SemiImplicitModel, SemilinearModel
 from simjax.core.varying import match_varying
 from simjax.ops.difference import shift_by
 
@@ -59,7 +59,7 @@ def with_closure(model: Model, params, closure: Closure) -> tuple[Model, Closed]
     )
 
 
-class _WithClosure(Model):
+class _WithClosure(GridModel):
     """A model with a closure: everything but the tendency is the model's own."""
 
     model: eqx.AbstractVar[Any]

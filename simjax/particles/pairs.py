@@ -1,0 +1,274 @@
+"""Sums over pairs of near particles, whose derivatives are sums over the same pairs.
+
+For r_i = sum over j of f(x_i - x_j, a_i, a_j) and a cotangent c of r, the cotangent of x_i is the sum over the same
+partners j of f_x(i, j)^T c_i - f_x(j, i)^T c_j, as being near is mutual: gathers only, no scatter and no atomics, and
+between devices the cotangents travel as ghost particles do.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
+
+from simjax.core.linear import linear_map
+from simjax.core.varying import steady_carry
+from simjax.particles.cells import Cells
+from simjax.particles.neighbours import GROUP, Neighbours, interior, nearby, own_slot, placed, turns
+
+Pair = Callable[..., Any]
+"""`pair(separation, here, there, params)` -> tree of arrays: what a particle gets from one partner.
+
+separation: tuple of `ndim` arrays x_i - x_j; here, there: the values of the two particles, component axes first. All
+operations are element by element; `params` may hold anything. It must not close over traced values.
+"""
+ROWS = 4
+"""Rows of a list that one turn of the loop takes: sums are loaded and stored once for them."""
+
+
+class Pairs(eqx.Module):
+    """The pairs of a set of particles that are nearer than `cutoff`.
+
+    cells: the grid of cells, each at least `cutoff` long. position: `(ndim, *cells.shape)` within the cells. ids:
+    `cells.shape` int32. neighbours: list of pairs, for which positions may have moved since it was made as long as no
+    pair outside it has come nearer than `cutoff`; without one, all particles of the cells around are looked at.
+    """
+
+    cells: Cells
+    position: Array
+    ids: Array
+    cutoff: float = eqx.field(static=True)
+    neighbours: Neighbours | None = None
+
+    def sum(self, pair: Pair, values: Any = (), params: Any = ()):
+        """Sums of `pair` over the partners of each particle.
+
+        Args:
+            pair: what one partner gives; differentiable in separation, floating-point values and params.
+            values: tree of per-particle arrays `(..., *cells.shape)`.
+            params: tree of arrays that all pairs share.
+
+        Returns:
+            The tree that `pair` returns, with arrays `(..., *cells.shape)`; zero at empty slots.
+        """
+        moving, fixed = eqx.partition((self.position, values, params), eqx.is_inexact_array)
+        rest = dataclasses.replace(self, position=None)
+
+        @jax.custom_jvp
+        def total(moving, fixed, rest):
+            position, values, params = eqx.combine(moving, fixed)
+            return _sum(dataclasses.replace(rest, position=position), pair, values, params)
+
+        def derivative(primals, tangents):
+            moving, fixed, rest = primals
+            directions = jax.tree.map(_unless_zero, tangents[0], is_leaf=lambda t: isinstance(t, SymbolicZero))
+            position, values, params = eqx.combine(moving, fixed)
+            slopes = _Slopes(dataclasses.replace(rest, position=position), pair, values, params)
+            return total(*primals), linear_map(slopes.forward, slopes.transpose(directions), directions)
+
+        total.defjvp(derivative, symbolic_zeros=True)
+        return total(moving, fixed, rest)
+
+
+def _unless_zero(tangent):
+    return None if isinstance(tangent, SymbolicZero) else tangent
+
+
+@dataclasses.dataclass(frozen=True)
+class _Slopes:
+    """The derivative of `pairs.sum(pair, values, params)` in position, values and params, and its transpose."""
+
+    pairs: Pairs
+    pair: Pair
+    values: Any
+    params: Any
+
+    def forward(self, directions):
+        """The change of the sums with (position, values, params), of which those that do not change are None."""
+        dx, dvalues, dparams = directions
+
+        def pushed(separation, here, there, shared):
+            (here, dx_here, dhere), (there, dx_there, dthere) = here, there
+            params, dparams = shared
+            changed = [dhere, dthere, dparams]
+            apart = separation
+            if dx_here is not None:
+                changed.append(tuple(a - b for a, b in zip(dx_here, dx_there, strict=True)))
+
+            def of(here_part, there_part, params_part, apart=apart):
+                return self.pair(
+                    apart, _with(here, here_part), _with(there, there_part), _with(params, params_part)
+                )  # fmt: skip
+
+            at = [_part(here, dhere), _part(there, dthere), _part(params, dparams)]
+            at += [separation] if dx_here is not None else []
+            return jax.jvp(of, tuple(at), tuple(changed))[1]
+
+        return self.pairs.sum(pushed, (self.values, dx, dvalues), (self.params, dparams))
+
+    def transpose(self, directions) -> Callable:
+        """From cotangents of the sums to those of what changes in `directions`."""
+        moves, which_values, which_params = (jax.tree.map(lambda _: True, part) for part in directions)
+
+        def pulled(separation, here, there, params):
+            (here, cotangent_here), (there, cotangent_there) = here, there
+
+            def to_here(apart, part):
+                return self.pair(apart, _with(here, part), there, params)
+
+            def to_there(apart, part):
+                return self.pair(tuple(-x for x in apart), there, _with(here, part), params)
+
+            at = separation, _part(here, which_values)
+            first = jax.vjp(to_here, *at)[1](cotangent_here)
+            second = jax.vjp(to_there, *at)[1](cotangent_there)
+            apart, values = jax.tree.map(jnp.add, first, second)
+            return (apart if moves is not None else None), values
+
+        def pull(cotangents):
+            x, values, params = None, which_values, which_params
+            if moves is not None or jax.tree.leaves(which_values):
+                x, values = self.pairs.sum(pulled, (self.values, cotangents), self.params)
+                x = None if x is None else jnp.stack(x)
+            if jax.tree.leaves(which_params):
+                params = self._of_params(which_params, cotangents)
+            return x, values, params
+
+        return pull
+
+    def _of_params(self, which, cotangents):
+        """Cotangents of the shared parameters: sums over all pairs of the block."""
+
+        def take(total, inside, separation, here, there):
+            here, cotangent = here
+            masked = jax.tree.map(lambda c: jnp.where(inside, c, jnp.zeros_like(c)), cotangent)
+
+            def of(part):
+                return self.pair(separation, here, there[0], _with(self.params, part))
+
+            part = _part(self.params, which)
+            return jax.tree.map(jnp.add, total, jax.vjp(of, part)[1](masked)[0])
+
+        start = jax.tree.map(jnp.zeros_like, _part(self.params, which))
+        return _fold(self.pairs, take, (self.values, cotangents), lambda *_: start)
+
+
+def _part(tree, which):
+    """Those leaves of `tree` that `which` (the same tree with None for others) names."""
+    return jax.tree.map(lambda w, leaf: None if w is None else leaf, which, tree, is_leaf=lambda w: w is None)
+
+
+def _with(tree, part):
+    """`tree` with the leaves of `part` in the place of its own."""
+    return jax.tree.map(lambda p, leaf: leaf if p is None else p, part, tree, is_leaf=lambda p: p is None)
+
+
+def _sum(pairs: Pairs, pair: Pair, values, params):
+    def take(total, inside, separation, here, there):
+        found = pair(separation, here, there, params)
+        return jax.tree.map(lambda r, f: r + jnp.where(inside, f, jnp.zeros_like(f)), total, found)
+
+    def start(separation, here, there):
+        found = jax.eval_shape(pair, separation, here, there, params)
+        shape = separation[0].shape
+        return jax.tree.map(lambda f: jnp.zeros((*f.shape[: f.ndim - len(shape)], *shape), f.dtype), found)
+
+    found = _fold(pairs, take, values, start)
+    spatial = pairs.cells.shape
+
+    def as_cells(r):
+        lead = r.shape[:-1] if pairs.neighbours is not None else r.shape[: r.ndim - len(spatial)]
+        return r.reshape(*lead, *spatial)
+
+    return jax.tree.map(as_cells, found)
+
+
+def _fold(pairs: Pairs, take: Callable, values, start: Callable):
+    """`take(total, inside, separation, here, there)` over all candidates for a partner, of all particles at once.
+
+    Where a candidate is no partner nearer than the cutoff, `inside` is false and the separation is half the cutoff
+    along x: nothing is singular there.
+    """
+    along = _over_list if pairs.neighbours is not None else _over_cells
+    cells = pairs.cells
+    coordinates, occupied = placed(cells, pairs.position, pairs.ids)
+    padded = cells.pad(values) if jax.tree.leaves(values) else values
+    limit = jnp.asarray(pairs.cutoff, coordinates.dtype)
+
+    def look(total, here, there, mine, theirs, candidate):
+        apart = [a - b for a, b in zip(mine, theirs, strict=True)]
+        inside = candidate & (sum(x * x for x in apart) < limit * limit)
+        away = [limit / 2] + [jnp.zeros_like(limit)] * (len(apart) - 1)
+        separation = tuple(jnp.where(inside, x, far) for x, far in zip(apart, away, strict=True))
+        return take(total, inside, separation, here, there)
+
+    return along(pairs, look, (coordinates, occupied), padded, start)
+
+
+def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
+    cells, neighbours = pairs.cells, pairs.neighbours
+    assert neighbours is not None
+    rows = neighbours.slot.reshape(neighbours.slot.shape[0], -1)
+    own = own_slot(cells).reshape(-1)
+    coordinates, _ = padded_particles
+    near = len(cells.padded_shape)
+
+    def flat(u):
+        return u.reshape(*u.shape[: u.ndim - near], -1)
+
+    def inner(u):
+        return interior(cells, u).reshape(*u.shape[: u.ndim - near], -1)
+
+    here, mine = jax.tree.map(inner, padded), inner(coordinates)
+    everywhere, positions = jax.tree.map(flat, padded), flat(coordinates)
+
+    def turn(total, slots):
+        for slot in slots:
+            there, theirs = jax.tree.map(
+                lambda u, slot=slot: u.at[..., slot].get(mode="promise_in_bounds"), (everywhere, positions)
+            )
+            total = look(total, here, there, mine, theirs, slot != own)
+        return total
+
+    total = start(tuple(mine), here, here)
+    whole = rows.shape[0] // ROWS * ROWS
+    body, total = steady_carry(lambda total: turn(total, rows[:1]), total)
+    grouped = rows[:whole].reshape(-1, ROWS, rows.shape[1])
+    total = lax.scan(lambda total, slots: (turn(total, slots), None), total, grouped)[0]
+    return turn(total, rows[whole:]) if whole < rows.shape[0] else total
+
+
+def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
+    cells = pairs.cells
+    coordinates, occupied = padded_particles
+    own = own_slot(cells)
+    flat = jnp.arange(occupied.size, dtype=jnp.int32).reshape(occupied.shape)
+    here, mine, filled = jax.tree.map(lambda u: interior(cells, u), (padded, coordinates, occupied))
+
+    def whole(u, like):
+        return jnp.broadcast_to(u, (*u.shape[: u.ndim - len(cells.shape)], *cells.shape))
+
+    def turn(total, number):
+        group = jax.tree.map(lambda u: nearby(cells, u, number), (padded, coordinates, occupied, flat))
+        for k in range(GROUP):
+            one = jax.tree.map(lambda u, k=k: _slot_of(cells, u, k), group)
+            there, theirs, there_filled, slot = one
+            candidate = filled & there_filled & (slot != own)
+            total = look(total, here, there, mine, theirs, candidate)
+        return total
+
+    total = start(tuple(mine), here, here)
+    body, total = steady_carry(lambda total: turn(total, jnp.asarray(0, jnp.int32)), total)
+    numbers = jnp.arange(turns(cells), dtype=jnp.int32)
+    return lax.scan(lambda total, number: (turn(total, number), None), total, numbers)[0]
+
+
+def _slot_of(cells: Cells, group: Array, k: int) -> Array:
+    """One slot of a group, as long as a whole cell: `(..., *cells.shape)`."""
+    lead = group.shape[: group.ndim - len(cells.shape)]
+    one = lax.slice_in_dim(group, k, k + 1, axis=len(lead))
+    return jnp.broadcast_to(one, (*lead, *cells.shape))
