@@ -13,10 +13,10 @@ from particles import scattered, separations, stored
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
-from simjax.core.status import CELL_FULL, ESCAPED, SKIN_PASSED
+from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, SKIN_PASSED
 from simjax.particles.cells import EMPTY, Cells, cells_for, counted, pack, unpack
 from simjax.particles.migration import rebin
-from simjax.particles.neighbours import neighbours_within
+from simjax.particles.neighbours import neighbours_within, own_slot
 from simjax.particles.pairs import Pairs
 
 ROUNDING = 1e-12
@@ -55,8 +55,8 @@ class _Set:
         )
         own = jnp.asarray(self.values), jnp.asarray(self.species)
         self.stored = jax.jit(pack)(self.cells, jnp.asarray(self.position), own)[2]
-        listed = jax.jit(lambda within, ids: neighbours_within(self.cells, within, ids, CUTOFF + SKIN, ROWS))
-        self.neighbours, self.most = listed(self.within, self.ids)
+        listed = jax.jit(lambda within, ids: neighbours_within(self.cells, within, ids, CUTOFF + SKIN, ROWS, 128))
+        self.neighbours, self.fault = listed(self.within, self.ids)
 
     def pairs(self, listed: bool, within=None) -> Pairs:
         within = self.within if within is None else within
@@ -82,15 +82,28 @@ def test_packing_and_unpacking_return_what_was_given(particles):
 def test_lists_hold_every_near_pair_and_no_other(particles):
     first, second, _ = separations(particles.position, particles.lengths, particles.periodic, CUTOFF + SKIN)
     flat_ids = np.asarray(particles.cells.pad(particles.ids + 1)).ravel() - 1
-    slots = np.asarray(particles.neighbours.slot).reshape(ROWS, -1)
-    ids = np.asarray(particles.ids).ravel()
-    own = np.asarray(jnp.arange(flat_ids.size, dtype=jnp.int32).reshape(particles.cells.padded_shape))
-    own = own[(slice(None), *(slice(1, -1),) * particles.cells.ndim)].ravel()
+    slots, owner = np.asarray(particles.neighbours.slot), np.asarray(particles.neighbours.owner)
+    ids, own = np.asarray(particles.ids).ravel(), np.asarray(own_slot(particles.cells)).ravel()
     listed = sorted(
-        (int(ids[k]), int(flat_ids[slot])) for k in np.flatnonzero(ids >= 0) for slot in slots[:, k] if slot != own[k]
+        (int(ids[k]), int(flat_ids[slot]))
+        for column, k in enumerate(owner)
+        for slot in slots[:, column]
+        if slot != own[k]
     )
     assert listed == sorted(zip(first.tolist(), second.tolist(), strict=True))
-    assert int(particles.most) == np.bincount(first).max()
+    assert int(particles.fault) == 0
+
+
+def test_lists_tell_what_does_not_fit():
+    particles = _Set("2-D")
+    first, _, _ = separations(particles.position, particles.lengths, particles.periodic, CUTOFF + SKIN)
+    most, count = int(np.bincount(first).max()), particles.position.shape[1]
+    make = jax.jit(neighbours_within, static_argnums=(3, 4, 5))
+    faults = [
+        int(make(particles.cells, particles.within, particles.ids, CUTOFF + SKIN, rows, columns)[1])
+        for rows, columns in ((most, count), (most - 1, count), (most, count - 1))
+    ]
+    assert faults == [0, LIST_FULL, BLOCK_FULL]
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "cells"])

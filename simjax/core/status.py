@@ -13,6 +13,7 @@ CELL_FULL = 16
 LIST_FULL = 32
 SKIN_PASSED = 64
 ESCAPED = 128
+BLOCK_FULL = 256
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
@@ -21,6 +22,7 @@ REASONS = {
     UNPHYSICAL: "the state left the range in which it means anything",
     CELL_FULL: "a cell had more particles than its capacity",
     LIST_FULL: "a particle had more neighbours than a list has rows",
+    BLOCK_FULL: "a device had more particles than its lists have columns",
     SKIN_PASSED: "particles moved further between two arrangements than the skin allows",
     ESCAPED: "a particle left the box through a side that is not periodic",
 }

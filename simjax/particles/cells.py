@@ -159,7 +159,7 @@ def pack(cells: Cells, position: Array, attributes: Any) -> tuple[Array, Array, 
         return target.at[..., where].set(values[..., order], mode="drop").reshape(*lead, *cells.shape)
 
     ids = spread(jnp.arange(count, dtype=jnp.int32), EMPTY)
-    found = domain.total(jnp.sum(placed.astype(jnp.int32)))
+    found = domain.total(jnp.sum(placed, dtype=jnp.int32))
     positions = spread(jnp.stack(within), 0)
     return positions, ids, jax.tree.map(lambda values: spread(values, 0), attributes), count - found
 
@@ -180,7 +180,7 @@ def unpack(cells: Cells, ids: Array, values: Array, count: int, absent=0) -> Arr
 
 def counted(cells: Cells, ids: Array) -> Array:
     """How many particles there are on all devices, int32."""
-    return cells.domain.total(jnp.sum((ids >= 0).astype(jnp.int32)))
+    return cells.domain.total(jnp.sum(ids >= 0, dtype=jnp.int32))
 
 
 def enlarged(values: np.ndarray, ndim: int, capacity: int, empty) -> np.ndarray:
