@@ -143,20 +143,24 @@ def _why_not_a_number(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number from `low` to `high`."""
+    """A whole number from `low` to `high`, or `word` if there is one."""
 
     low: int = 0
     high: int = 2**31 - 1
     optional: bool = False
+    word: str | None = None
 
     @property
     def allowed(self) -> str:
         upper = f" and <= {self.high}" if self.high != 2**31 - 1 else ""
-        return f"a whole number >= {self.low}{upper}{' or null' if self.optional else ''}"
+        others = f" or {self.word}" * (self.word is not None) + " or null" * self.optional
+        return f"a whole number >= {self.low}{upper}{others}"
 
-    def read(self, path: str, value: Any, problems: Problems) -> int | None:
+    def read(self, path: str, value: Any, problems: Problems) -> int | str | None:
         if value is None and self.optional:
             return None
+        if value == self.word is not None:
+            return self.word
         if isinstance(value, bool) or not isinstance(value, int):
             hint = _why_not_a_number(value)
             if isinstance(value, float) and value.is_integer():

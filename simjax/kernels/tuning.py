@@ -88,12 +88,17 @@ class Tuner:
 
     def seconds(self, work: Work, key: Key, device: Device) -> Seconds:
         """Times of the candidates; none where nothing was measured."""
+        timer = self._timer
+        return self.times(key, lambda: timer(work.functions(), work.shapes, device) if timer else {})
+
+    def times(self, key: Key, measure: Callable[[], Seconds]) -> Seconds:
+        """What was measured under `key`, or else is now, if this tuner measures."""
         name = str(key)
         if name not in self._known:
             folders = [folder for folder in (self._folder, measurements.SHIPPED) if folder]
             found = next((kept for folder in folders if (kept := measurements.read(key, folder))), {})
             if not found and self._timer:
-                found = self._timer(work.functions(), work.shapes, device)
+                found = measure()
                 if found and self._folder:
                     measurements.write(key, found, self._folder)
             self._known[name] = found
@@ -157,7 +162,7 @@ def _timed(functions: Mapping[str, Callable], shapes: Sequence[jax.ShapeDtypeStr
     try:
         arrays = jax.jit(filled)(jax.random.key(0))
     except jax.errors.JaxRuntimeError as error:
-        LOG.info("nothing is measured: %s", _first_line(error))
+        LOG.info("nothing is measured: %s", first_line(error))
         return {}
     for name, function in functions.items():
         if time.perf_counter() - begin > PATIENCE:
@@ -170,7 +175,7 @@ def _timed(functions: Mapping[str, Callable], shapes: Sequence[jax.ShapeDtypeStr
             seconds[name] = (count, [])
         except Exception as error:  # compilers refuse tiles in many ways
             calls.pop(name, None)
-            LOG.info("candidate %s is left out: %s", name, _first_line(error))
+            LOG.info("candidate %s is left out: %s", name, first_line(error))
     for _ in range(REPETITIONS):
         for name, (count, times) in seconds.items():
             times.append(_seconds(calls[name], arrays, count) / count)
@@ -185,7 +190,8 @@ def _seconds(call: Callable, arrays: Sequence[Array], count: int) -> float:
     return time.perf_counter() - begin
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
@@ -222,6 +228,11 @@ def _result(equation, inputs: list[Array]) -> list[Array]:
     return found if primitive.multiple_results else [found]
 
 
+def wanted() -> bool:
+    """Whether something may be measured, which SIMJAX_TUNE=0 forbids."""
+    return os.environ.get("SIMJAX_TUNE") != "0"
+
+
 TUNERS: dict[tuple[Path | None, bool], Tuner] = {}
 
 
@@ -230,6 +241,6 @@ def tuner() -> Tuner:
 
     It measures unless there are several processes, which must choose alike, or SIMJAX_TUNE=0.
     """
-    place = measurements.folder(), jax.process_count() == 1 and os.environ.get("SIMJAX_TUNE") != "0"
+    place = measurements.folder(), jax.process_count() == 1 and wanted()
     folder, measures = place
     return TUNERS.setdefault(place, Tuner(folder, timed if measures else None))
