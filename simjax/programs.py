@@ -46,9 +46,7 @@ class Programs:
         self.dtype = jnp.dtype(config.precision)
         self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
-        self.domain = decompose(
-            self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation
-        )
+        self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         several = config.steps_per_exchange
         self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
         self.integrator = INTEGRATORS[config.time.integrator]

@@ -143,24 +143,20 @@ def _why_not_a_number(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number from `low` to `high`, or `word` if there is one."""
+    """A whole number from `low` to `high`."""
 
     low: int = 0
     high: int = 2**31 - 1
     optional: bool = False
-    word: str | None = None
 
     @property
     def allowed(self) -> str:
         upper = f" and <= {self.high}" if self.high != 2**31 - 1 else ""
-        others = f" or {self.word}" * (self.word is not None) + " or null" * self.optional
-        return f"a whole number >= {self.low}{upper}{others}"
+        return f"a whole number >= {self.low}{upper}{' or null' if self.optional else ''}"
 
-    def read(self, path: str, value: Any, problems: Problems) -> int | str | None:
+    def read(self, path: str, value: Any, problems: Problems) -> int | None:
         if value is None and self.optional:
             return None
-        if value == self.word is not None:
-            return self.word
         if isinstance(value, bool) or not isinstance(value, int):
             hint = _why_not_a_number(value)
             if isinstance(value, float) and value.is_integer():
@@ -171,6 +167,27 @@ class Integer:
             problems.add(path, value, self.allowed)
             return None
         return value
+
+
+@dataclass(frozen=True)
+class IntegerOr:
+    """A whole number, or a word."""
+
+    number: Integer
+    word: str
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.number.allowed} or {self.word}"
+
+    def read(self, path: str, value: Any, problems: Problems) -> int | str | None:
+        if value == self.word:
+            return self.word
+        unfit = Problems()
+        number = self.number.read(path, value, unfit)
+        if unfit:
+            problems.add(path, value, self.allowed)
+        return number
 
 
 @dataclass(frozen=True)

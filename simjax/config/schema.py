@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.inverse import InverseConfig
-from simjax.config.kinds import Choice, Flag, Integer, ListOf, Nested, Real, Table, Text, entry
+from simjax.config.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, entry
 from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS
 from simjax.formula import Formula
@@ -249,7 +249,9 @@ class Keys:
     precision: str = entry(Choice(PRECISIONS), "float32")
     implementation: str = entry(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
     steps_per_exchange: int | str = entry(
-        Integer(0, 64, word=AUTO), 0, about="steps between exchanges, and in a kernel; 0: each stencil; auto: measured"
+        IntegerOr(Integer(0, 64), AUTO),
+        0,
+        about="steps between exchanges, and in a kernel; 0: each stencil; auto: measured",
     )
     seed: int = entry(Integer(0, 2**32 - 1), 0)
     physics: Mapping[str, Any] = entry(Table("the model's keys"), None)
