@@ -17,7 +17,7 @@ AXES = ("tile_x", "tile_y", "tile_z")
 THREADS = 128
 
 
-def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
+def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes) -> list[Array]:
     """The results of `passes`. Rows of `arrays` are multiples of 16 bytes, as the copy engine needs them."""
     # Only here: it is slow to import, and needs packages that jax comes without.
     import jax.experimental.pallas.mosaic_gpu as gpu
@@ -47,7 +47,7 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
         scratch_types={
             "blocks": blocks,
             "columns": columns,
-            "kept": [gpu.SMEM(kept_block(operand, tile, target), operand.dtype) for operand in passes.kept],
+            "kept": [gpu.SMEM(kept_block(operand, tile, "gpu"), operand.dtype) for operand in passes.kept],
             "tiles": [gpu.SMEM(tile, dtype) for dtype in passes.results],
             "arrived": gpu.Barrier(num_arrivals=len(blocks) + len(columns)),
         },

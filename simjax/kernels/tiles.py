@@ -24,6 +24,7 @@ class Memory:
             bytes are paid for once more.
         start: bytes that could be moved in the time that it takes to begin a tile.
         longest: cells of a tile along the last axis, at most.
+        processors: tiles of three axes that come at the same pace, as their planes stream; 0 where they do not.
     """
 
     capacity: int
@@ -32,6 +33,7 @@ class Memory:
     at_work: int
     start: int
     longest: int
+    processors: int = 0
 
 
 # TPUs have at least 64 MiB for each core from the fifth generation on (`pltpu.get_tpu_info`); XLA keeps some itself.
@@ -42,7 +44,7 @@ MEMORY = {
     # A step of the grid takes 0.35 us (Pallas' guide to TPUs), in which a v5e moves 280 kB.
     "tpu": Memory(36 << 20, 36 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
     # Of 227 KiB on each of 132 multiprocessors, some for barriers.
-    "gpu": Memory(220 << 10, 112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128),
+    "gpu": Memory(220 << 10, 112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128, processors=132),
     "interpret": Memory(1 << 30, 1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
 }
 
@@ -98,6 +100,8 @@ def bytes_of_blocks(program: Program | Passes, tile: Sizes, interior: Sizes, tar
     ]
     blocks += [(tile, dtype) for dtype in program.results]
     copied = sum(math.prod(shape) * dtype.itemsize for shape, dtype in blocks)
+    if target == "gpu" and len(tile) == 3:
+        return copied, _bytes_of_rings(as_passes(program, 3), tile)
     between = sum(_stored(kept_block(o, tile, target)[1:], o.dtype, target) for o in as_passes(program, len(tile)).kept)
     return copied, MEMORY[target].buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks) + between
 
@@ -110,6 +114,36 @@ def kept_block(operand: Operand, tile: Sizes, target: str) -> Sizes:
         return operand.components, *rows_of_16_bytes(sizes, operand.dtype)
     units = granule(target, len(tile), operand.dtype.itemsize)
     return operand.components, *(round_up(n, unit) for n, unit in zip(sizes, units, strict=True))
+
+
+def longest(passes: Passes) -> int:
+    """By how many planes the longest operand is longer than the interior."""
+    return max((o.extents[0] or 0 for o in passes.operands if o.extents is not None), default=0)
+
+
+def ring(operand: Operand, tile: Sizes) -> Sizes:
+    """Shape of a GPU's planes of an operand: those that are read at once, and the next one."""
+    assert operand.extents is not None
+    sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
+    return (operand.extents[0] or 0) + 2, operand.components, *aligned(sizes[1:], operand.dtype)
+
+
+def kept_ring(operand: Operand, tile: Sizes) -> Sizes:
+    """Shape of the planes of what a pass keeps that later ones read at once."""
+    components, _, *plane = kept_block(operand, tile, "gpu")
+    return (operand.extents or (0,))[0] + 1, components, *plane
+
+
+def aligned(plane: Sequence[int], dtype: np.dtype) -> Sizes:
+    """A plane in rows of 16 bytes, and as many that the next one begins at 128 bytes, where the copy engine writes."""
+    rows, columns = rows_of_16_bytes(plane, dtype)
+    return round_up(rows, 128 // math.gcd(128, columns * dtype.itemsize)), columns
+
+
+def _bytes_of_rings(passes: Passes, tile: Sizes) -> int:
+    planes = [(ring(o, tile), o.dtype) for o in passes.operands if o.extents is not None]
+    planes += [(kept_ring(o, tile), o.dtype) for o in passes.kept] + [(tile[1:], dtype) for dtype in passes.results]
+    return sum(_stored(shape, dtype, "gpu") for shape, dtype in planes)
 
 
 def tile_of(program: Program | Passes, interior: Sizes, target: str) -> Sizes:
@@ -158,7 +192,8 @@ def ranked_tiles(
     """Those that fit the fast memory, with `beside` bytes beside their blocks, by the bytes that they move.
 
     Those bytes that are moved before the first and after the last computation count twice, as do those of tiles that
-    have no other one beside them.
+    have no other one beside them. Where planes stream, they come while others are computed; then what counts is the
+    processor that is done last.
     """
     memory = MEMORY[target]
     found = []
@@ -167,6 +202,9 @@ def ranked_tiles(
         taken = stored + beside(tile)
         if taken <= memory.capacity:
             count = number_of_tiles(tile, interior)
+            if memory.processors and len(tile) == 3:
+                found.append((round_up(count, memory.processors) * copied, tile))
+                continue
             moved = (count + memory.at_work) * copied * (1 if taken <= memory.shared else 2)
             found.append((moved + count * memory.start, tile))
     return [tile for _, tile in sorted(found, key=lambda pair: pair[0])]
