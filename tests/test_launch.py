@@ -9,11 +9,11 @@ import pytest
 from stencil_programs import (
     Formula,
     arrays_of,
+    coupled_steps,
     diffusion,
     on_whole_arrays,
     shapes_of,
     staggered,
-    two_steps,
     unpadded,
     wide,
 )
@@ -31,9 +31,9 @@ CASES = {
     "staggered-2d": (staggered(2, "float64"), (13, 10), (8, 4)),
     "staggered-3d": (staggered(3, "float64"), (5, 9, 6), (3, 8, 6)),
     "bfloat16": (diffusion(2, "bfloat16"), (13, 10), None),
-    "passes-1d": (two_steps((40,), "float64"), (103,), (20,)),
-    "passes-2d": (two_steps((13, 10), "float64"), (13, 10), (8, 4)),
-    "passes-3d": (two_steps((5, 9, 6), "float64"), (5, 9, 6), (3, 8, 6)),
+    "passes-1d": (coupled_steps((40,), "float64"), (103,), (20,)),
+    "passes-2d": (coupled_steps((13, 10), "float64"), (13, 10), (8, 4)),
+    "passes-3d": (coupled_steps((5, 9, 6), "float64"), (5, 9, 6), (3, 8, 6)),
 }
 
 
@@ -67,8 +67,8 @@ def test_tiles_together_are_the_whole(name):
         # Tiles that cut another axis: a padded copy.
         (wide(2, 3, "float64"), (12, 9), (8, 4)),
         (diffusion(1, "float64"), (40,), (16,)),
-        (two_steps((20, 6), "float64"), (130, 6), (128, 6)),
-        (two_steps((5, 9, 6), "float64"), (9, 9, 6), (4, 9, 6)),
+        (coupled_steps((20, 6), "float64"), (130, 6), (128, 6)),
+        (coupled_steps((5, 9, 6), "float64"), (9, 9, 6), (4, 9, 6)),
     ],
     ids=["2d", "2d-wall", "3d", "3d-wall", "cut", "1d", "passes-2d", "passes-3d"],
 )

@@ -28,7 +28,7 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
     blocks, columns = {}, {}
     for k, operand in enumerate(operands):
         if operand.extents is not None:
-            blocks[str(k)] = gpu.SMEM((operand.components, *block_of(operand, tile, interior, target)), operand.dtype)
+            blocks[str(k)] = gpu.SMEM((operand.components, *block_of(operand, tile, interior, "gpu")), operand.dtype)
         if isinstance(arrays[k], Unpadded):
             columns[str(k)] = gpu.SMEM(columns_of(operand, tile), operand.dtype)
     inputs = [_inputs(x, operand, tile) for x, operand in zip(arrays, operands, strict=True)]

@@ -1,15 +1,15 @@
 """Kernels in three dimensions for NVIDIA GPUs from Hopper on: planes stream through shared memory.
 
-A thread block owns a column of the grid, all its cells in y and z, and walks along x. The copy engine brings the next
-plane of every operand into a ring while this one is computed; a plane stays for as long as it is read. What passes keep
-lies in rings too: in one step of the walk each pass computes one plane, as far ahead of the results' as later ones read.
+A thread block walks along x through its tile. The copy engine brings the next plane of every operand into a ring while
+this one is computed; a plane stays for as long as it is read. What passes keep lies in rings too: in one step of the
+walk each pass computes one plane, as far ahead of the results' as later ones read.
 
 Of a block that is longer than the tile by e planes the walk's step i has plane i + e - longest, with the longest e of
 all; the results' plane is i - longest, and that of a pass on m planes around the tile i - longest + m. In rings of r
 planes, plane p has its place at (p + longest) mod r.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,10 @@ from jax.experimental import pallas as pl
 from simjax.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
 from simjax.kernels.rims import columns_of, lines_of, write_lines
-from simjax.kernels.tiles import Sizes, aligned, kept_ring, longest, ring, rows_of_16_bytes
+from simjax.kernels.tiles import Sizes, aligned, block_of, kept_ring, longest, ring, rows_of_16_bytes
 
 AXES = ("tile_x", "tile_y", "tile_z")
-THREADS = 128
+PIECE = (1, 128)
 
 
 def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes) -> list[Array]:
@@ -152,7 +152,7 @@ class _Walk:
             pl.when((plane < first) | (plane >= last))(
                 lambda f=arrays[1], p=line, c=cells, b=block, s=place: self._copy(f, p, c, b, s)
             )
-            rows = pl.ds(corner[1], self.tile[1] + 2 * width), slice(None)
+            rows = pl.ds(corner[1], self.tile[1] + 2 * width), pl.ds(0, self.columns[k].shape[-1])
             self._copy(arrays[-1], plane, rows, self.columns[k], lax.rem(i, np.int32(2)))
 
     def _copy(self, array, plane, cells: tuple, block, place) -> None:
@@ -178,10 +178,10 @@ class _Walk:
         passes, operands = self.passes, (*self.passes.operands, *self.passes.kept)
         seen = {**self.rings, **{str(len(passes.operands) + k): block for k, block in enumerate(self.kept)}}
         scalars = {k: self.sources[k][0][0] for k, operand in enumerate(operands) if operand.extents is None}
-        free, per_register = iter(self.kept), self.gpu.Layout.WG_STRIDED((1, THREADS), vec_size=1)
+        free, per_register = iter(self.kept), self.gpu.Layout.WG_STRIDED(PIECE, vec_size=1)
         for program, around in zip(passes.programs, passes.margins, strict=True):
             last = program is passes.programs[-1]
-            if last:
+            if last:  # the results of the step before are on their way
                 self.gpu.wait_smem_to_gmem(0, wait_read_only=True)
             targets = self.tiles if last else [self._next(next(free), i) for _ in program.results]
 
@@ -190,6 +190,7 @@ class _Walk:
                     if k in scalars:
                         return scalars[k]
                     block, extents = seen[str(k)], operands[k].extents
+                    assert extents is not None
                     # Of what is the same in all planes, the one that has come.
                     plane = i if extents[0] is None else i + np.int32(around[0] + offset[0])
                     place = lax.rem(plane, np.int32(block.shape[0]))
@@ -207,7 +208,9 @@ class _Walk:
                     ref[here] = jnp.broadcast_to(value, shape)
 
             cells = [t + 2 * m for t, m in zip(self.tile[1:], around[1:], strict=True)]
-            for_pieces(cells, (1, THREADS), compute, equal=True)
+            # Before that, nothing that it reads was brought.
+            first = np.int32(longest(passes) - 2 * around[0])
+            pl.when(i >= first)(lambda cells=cells, compute=compute: for_pieces(cells, PIECE, compute, equal=True))
             self.gpu.commit_smem()
 
     def _next(self, block, i):
@@ -224,9 +227,7 @@ def _along_x(operand: Operand) -> int | None:
 def _cells(operand: Operand, corner: Sequence, tile: Sizes, before: int = 0) -> tuple:
     """Which cells of a plane are brought, `before` of them before the tile; beyond an array zeros are read."""
     assert operand.extents is not None
-    sizes = rows_of_16_bytes(
-        [1 if e is None else t + e for t, e in zip(tile[1:], operand.extents[1:], strict=True)], operand.dtype
-    )
+    sizes = block_of(operand, tile, tile, "gpu")[1:]
     return tuple(
         pl.ds(0 if e is None else c - np.int32(before), n)
         for c, n, e in zip(corner[1:], sizes, operand.extents[1:], strict=True)

@@ -65,7 +65,8 @@ def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Siz
     sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
     ndim = len(tile)
     if target == "gpu":
-        return rows_of_16_bytes(sizes, operand.dtype)
+        sizes = rows_of_16_bytes(sizes, operand.dtype)
+        return (*sizes[:2], aligned(sizes[1:], operand.dtype)[1]) if ndim == 3 else sizes
     if target == "tpu":
         if operand.extents[-1] is not None and tile[-1] < interior[-1]:
             sizes[-1] = round_up(sizes[-1], 128)
@@ -130,14 +131,21 @@ def ring(operand: Operand, tile: Sizes) -> Sizes:
 
 def kept_ring(operand: Operand, tile: Sizes) -> Sizes:
     """Shape of the planes of what a pass keeps that later ones read at once."""
-    components, _, *plane = kept_block(operand, tile, "gpu")
-    return (operand.extents or (0,))[0] + 1, components, *plane
+    components, planes, *plane = kept_block(operand, tile, "gpu")
+    return planes - tile[0] + 1, components, *plane
 
 
 def aligned(plane: Sequence[int], dtype: np.dtype) -> Sizes:
-    """A plane in rows of 16 bytes, and as many that the next one begins at 128 bytes, where the copy engine writes."""
-    rows, columns = rows_of_16_bytes(plane, dtype)
-    return round_up(rows, 128 // math.gcd(128, columns * dtype.itemsize)), columns
+    """A plane in rows of 16 bytes, of which the next one begins at 128 bytes, where the copy engine can write.
+
+    Longer rows take less room than more of them, and few more bytes from a memory that is read by 32 bytes.
+    """
+    first, unit = rows_of_16_bytes(plane, dtype)[-1], 16 // dtype.itemsize
+    sizes = [
+        (round_up(plane[0], 128 // math.gcd(128, columns * dtype.itemsize)), columns)
+        for columns in range(first, first + 8 * unit, unit)
+    ]
+    return min(sizes, key=math.prod)
 
 
 def _bytes_of_rings(passes: Passes, tile: Sizes) -> int:
