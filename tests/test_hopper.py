@@ -16,8 +16,8 @@ def interpreted(monkeypatch):
     """
     import jax.experimental.pallas.mosaic_gpu as gpu
 
-    kernel, inputs, place, before = gpu.kernel, hopper._inputs, hopper._place, 4
-    of_planes, cells = planes._inputs, planes._cells
+    kernel, inputs, place, before = gpu.kernel, hopper.inputs_of, hopper._place, 4
+    of_planes, cells = planes.inputs_of, planes._cells
 
     def with_zeros_before(x, operand, tile):
         field, *lines = inputs(x, operand, tile)
@@ -37,9 +37,9 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(
         gpu, "kernel", lambda *a, **k: kernel(*a, interpret=gpu.InterpretGPUParams(detect_races=True), **k)
     )
-    monkeypatch.setattr(hopper, "_inputs", with_zeros_before)
+    monkeypatch.setattr(hopper, "inputs_of", with_zeros_before)
     monkeypatch.setattr(hopper, "_place", later)
-    monkeypatch.setattr(planes, "_inputs", planes_with_zeros_before)
+    monkeypatch.setattr(planes, "inputs_of", planes_with_zeros_before)
     monkeypatch.setattr(planes, "_cells", cells_later)
 
 

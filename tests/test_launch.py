@@ -1,6 +1,7 @@
 """Kernels evaluated tile by tile, interpreted, against the same formulas on whole arrays."""
 
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,9 @@ from stencil_programs import (
 )
 
 from simjax.kernels import assembly, functions
+from simjax.kernels.cost import bytes_per_cell
 from simjax.kernels.launch import launch
-from simjax.kernels.operands import NotLowered, Operand
+from simjax.kernels.operands import NotLowered, Operand, as_passes
 from simjax.kernels.tiles import MEMORY, block_of, bytes_of_blocks, granule, reach, tile_of
 
 CASES = {
@@ -113,7 +115,8 @@ def test_tiles_fit_and_stay_inside(target):
             for operand in program.operands[:-1]:
                 block, sizes = (of(operand, tile, interior, target) for of in (block_of, reach))
                 if target == "gpu":  # the copy engine takes 256 cells along an axis, and rows of 16 bytes
-                    assert max(block) <= 256 and all(
+                    # In three dimensions it takes a plane at a time.
+                    assert max(block[-2:]) <= 256 and all(
                         n * operand.dtype.itemsize % 16 == 0 for n in (block[-1], sizes[-1])
                     )
                     continue
@@ -122,6 +125,21 @@ def test_tiles_fit_and_stay_inside(target):
                     continue
                 for n, t, b, size, e in zip(interior, tile, block, sizes, operand.extents, strict=True):
                     assert e is None or (math.ceil(n / t) - 1) * t + b <= size
+
+
+@pytest.mark.parametrize(("width", "most"), [(1, 1.11), (2, 1.18), (4, 1.4)])
+def test_planes_that_stream_are_brought_about_once(width, most):
+    """Of one read and one write: 32 x 128 cells of a plane with those around them, for 32 planes and those beyond them.
+
+    (34 x 136) / (32 x 128) x 34 / 32 = 1.20 reads, and a write, where one cell on either side is read.
+    """
+    program, interior = wide(3, width), (256,) * 3
+    program = Formula((replace(program.operands[0], components=1),), program.results, program.evaluate)
+    tile = tile_of(program, interior, "gpu")
+    once = 2 * 4
+    assert once < bytes_per_cell(as_passes(program, 3), tile, interior, "gpu") < most * once
+    # As many tiles as there are multiprocessors, and hardly fewer.
+    assert 120 <= math.prod(math.ceil(n / t) for n, t in zip(interior, tile, strict=True)) <= 132
 
 
 def test_blocks_are_assembled_where_they_fit():

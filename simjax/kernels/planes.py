@@ -19,12 +19,12 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
+from simjax.kernels.hopper import AXES, corner_of, inputs_of
 from simjax.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
-from simjax.kernels.rims import columns_of, lines_of, write_lines
+from simjax.kernels.rims import columns_of, write_lines
 from simjax.kernels.tiles import Sizes, aligned, block_of, kept_ring, longest, ring, rows_of_16_bytes
 
-AXES = ("tile_x", "tile_y", "tile_z")
 PIECE = (1, 128)
 
 
@@ -42,7 +42,7 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
     }
     # Whole rows of 16 bytes; the engine writes nothing outside an array.
     stored = [rows_of_16_bytes(interior, dtype) for dtype in passes.results]
-    leaves, structure = jax.tree.flatten([_inputs(x, o, tile) for x, o in zip(arrays, operands, strict=True)])
+    leaves, structure = jax.tree.flatten([inputs_of(x, o, tile) for x, o in zip(arrays, operands, strict=True)])
 
     def kernel(*refs, rings, columns, kept, tiles, arrived) -> None:
         sources, results = structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :]
@@ -63,13 +63,6 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
         compiler_params=gpu.CompilerParams(lowering_semantics=gpu.LoweringSemantics.Warpgroup),
     )(*leaves)
     return [u[..., : interior[-1]] for u in found]
-
-
-def _inputs(x: Array | Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
-    """An operand's array, and its ghost lines where it has none itself."""
-    if isinstance(x, Unpadded):
-        return [x.field, *lines_of(x, operand, tile)]
-    return [x[None] if x.ndim == 0 else x]
 
 
 def _columns_ring(operand: Operand, tile: Sizes) -> Sizes:
@@ -102,7 +95,7 @@ class _Walk:
 
     def walk(self) -> None:
         """All steps."""
-        corner = [lax.axis_index(name) * np.int32(size) for name, size in zip(AXES, self.tile, strict=True)]
+        corner = corner_of(self.tile)
         wait = np.int32(longest(self.passes))
         steps = np.int32(self.tile[0]) + wait
         self._bring(np.int32(0), corner)
