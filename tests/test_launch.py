@@ -23,7 +23,7 @@ from simjax.kernels import assembly, functions
 from simjax.kernels.cost import bytes_per_cell
 from simjax.kernels.launch import launch
 from simjax.kernels.operands import NotLowered, Operand, as_passes
-from simjax.kernels.tiles import MEMORY, block_of, bytes_of_blocks, granule, reach, tile_of
+from simjax.kernels.tiles import block_of, bytes_of_blocks, granule, memory_of, reach, tile_of
 
 CASES = {
     "diffusion-1d": (diffusion(1, "float64"), (103,), (20,)),
@@ -109,7 +109,7 @@ def test_tiles_fit_and_stay_inside(target):
         units = granule(target, ndim, program.results[0].itemsize)
         for interior in INTERIORS[ndim]:
             tile = tile_of(program, interior, target)
-            assert bytes_of_blocks(program, tile, interior, target)[1] <= MEMORY[target].capacity
+            assert bytes_of_blocks(program, tile, interior, target)[1] <= memory_of(target).capacity
             cut = [t < n for t, n in zip(tile, interior, strict=True)]
             assert all(t % unit == 0 for t, unit, cut in zip(tile, units, cut, strict=True) if cut)
             for operand in program.operands[:-1]:

@@ -22,7 +22,7 @@ from simjax.kernels import call, measurements, tuning
 from simjax.kernels.cost import bytes_per_cell, explained, fingerprint, operations_per_cell
 from simjax.kernels.launch import best, candidates, launch
 from simjax.kernels.operands import NotLowered, as_passes
-from simjax.kernels.tiles import MEMORY
+from simjax.kernels.tiles import memory_of
 from simjax.kernels.tracing import trace
 from simjax.kernels.tuning import XLA, Tuner, Work, chosen, faster, timed
 from simjax.parallel import decompose, distribute, make_mesh
@@ -244,7 +244,7 @@ def test_candidates_fit_and_begin_with_the_cost_models_best():
 def test_a_tile_that_does_not_fit_is_refused_with_numbers():
     program = work_of().program
     array = jax.ShapeDtypeStruct(program.operands[0].shape(INTERIOR), "float32")
-    capacity = MEMORY["gpu"].capacity
+    capacity = memory_of("gpu").capacity
     with pytest.raises(NotLowered, match=rf"A tile of 256 x 128 cells .* takes \d+ bytes .* has {capacity}"):
         jax.eval_shape(lambda u: launch(program, [u], INTERIOR, target="gpu", tile=(256, 128)), array)
 

@@ -13,10 +13,10 @@ from simjax.kernels import assembly, blocks, hopper, planes, rims
 from simjax.kernels.cost import explained
 from simjax.kernels.operands import NotLowered, Operand, Passes, Program, Unpadded, as_passes, ghost_width
 from simjax.kernels.tiles import (
-    MEMORY,
     Sizes,
     bytes_of_blocks,
     check_fits,
+    memory_of,
     ranked_tiles,
     reach,
     tile_of,
@@ -101,7 +101,7 @@ def candidates(
     accounts = {
         tile: explained(program, tile, interior, target, size)
         for tile, size in zip(tiles, taken, strict=True)
-        if size <= MEMORY[target].capacity or tile == tiles[0]
+        if size <= memory_of(target).capacity or tile == tiles[0]
     }
     return Candidates(program, interior, accounts)
 

@@ -3,8 +3,9 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import jax
 import numpy as np
 
 from simjax.kernels.operands import NotLowered, Operand, Passes, Program, as_passes
@@ -36,17 +37,33 @@ class Memory:
     processors: int = 0
 
 
-# TPUs have at least 64 MiB for each core from the fifth generation on (`pltpu.get_tpu_info`); XLA keeps some itself.
-VECTOR_MEMORY = 48 << 20
+# Bytes for each core of a TPU, by the kind of device (`pltpu.get_tpu_info`). Others, from the fifth generation on, have
+# 64 MiB at least.
+VECTOR_MEMORY = dict.fromkeys(("TPU v5 lite", "TPU v5e", "TPU v6 lite", "TPU v6e"), 128 << 20)
+LEAST_VECTOR_MEMORY = 64 << 20
 
-MEMORY = {
-    # Of VECTOR_MEMORY; the rest is for values on their way.
+_MEMORY = {
     # A step of the grid takes 0.35 us (Pallas' guide to TPUs), in which a v5e moves 280 kB.
-    "tpu": Memory(36 << 20, 36 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
+    "tpu": Memory(LEAST_VECTOR_MEMORY, LEAST_VECTOR_MEMORY, buffers=2, at_work=1, start=280_000, longest=8192),
     # Of 227 KiB on each of 132 multiprocessors, some for barriers.
     "gpu": Memory(220 << 10, 112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128, processors=132),
     "interpret": Memory(1 << 30, 1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
 }
+
+
+def vector_memory() -> int:
+    """Bytes that a kernel may take on the TPU that is compiled for: three quarters, as XLA keeps some itself."""
+    device = jax.sharding.get_abstract_mesh().abstract_device or jax.devices()[0]
+    return VECTOR_MEMORY.get(device.device_kind, LEAST_VECTOR_MEMORY) * 3 // 4
+
+
+def memory_of(target: str) -> Memory:
+    """The fast memory of a target, for a TPU that of the one that is compiled for."""
+    memory = _MEMORY[target]
+    if target != "tpu":
+        return memory
+    blocks = vector_memory() * 3 // 4  # the rest is for values on their way
+    return replace(memory, capacity=blocks, shared=blocks)
 
 
 def granule(target: str, ndim: int, itemsize: int) -> Sizes:
@@ -104,7 +121,7 @@ def bytes_of_blocks(program: Program | Passes, tile: Sizes, interior: Sizes, tar
     if target == "gpu" and len(tile) == 3:
         return copied, _bytes_of_rings(as_passes(program, 3), tile)
     between = sum(_stored(kept_block(o, tile, target)[1:], o.dtype, target) for o in as_passes(program, len(tile)).kept)
-    return copied, MEMORY[target].buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks) + between
+    return copied, memory_of(target).buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks) + between
 
 
 def kept_block(operand: Operand, tile: Sizes, target: str) -> Sizes:
@@ -173,7 +190,7 @@ def tile_of(program: Program | Passes, interior: Sizes, target: str) -> Sizes:
 def tiles_to_try(program: Program | Passes, interior: Sizes, target: str) -> list[Sizes]:
     """All tiles that the cost model compares."""
     units = granule(target, len(interior), _smallest(program))
-    longest = MEMORY[target].longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
+    longest = memory_of(target).longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
     candidates = [sizes_to_try(n, unit, n) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
     candidates.append([units[-1]] if target == "gpu" else sizes_to_try(interior[-1], units[-1], longest))
     return list(itertools.product(*candidates))
@@ -203,7 +220,7 @@ def ranked_tiles(
     have no other one beside them. Where planes stream, they come while others are computed; then what counts is the
     processor that is done last.
     """
-    memory = MEMORY[target]
+    memory = memory_of(target)
     found = []
     for tile in tiles:
         copied, stored = bytes_of_blocks(program, tile, interior, target)
@@ -229,7 +246,7 @@ def check_fits(tile: Sizes, taken: int, target: str) -> None:
     Raises:
         NotLowered: with both numbers.
     """
-    if taken > MEMORY[target].capacity:
+    if taken > memory_of(target).capacity:
         raise NotLowered(f"A tile of {by(tile)} cells of this stencil {_too_much(taken, target)}")
 
 
@@ -239,7 +256,7 @@ def by(sizes: Sequence[int]) -> str:
 
 
 def _too_much(taken: int, target: str) -> str:
-    return f"takes {taken} bytes of fast memory for {target}, which has {MEMORY[target].capacity}."
+    return f"takes {taken} bytes of fast memory for {target}, which has {memory_of(target).capacity}."
 
 
 def rows_of_16_bytes(shape: Sequence[int], dtype: np.dtype) -> Sizes:

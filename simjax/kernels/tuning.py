@@ -13,8 +13,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 
+from simjax.core.replay import computed, replayed
 from simjax.kernels import measurements
 from simjax.kernels.cost import fingerprint
 from simjax.kernels.measurements import Device, Key, Seconds
@@ -201,31 +202,18 @@ def on_one_device(closed: ClosedJaxpr) -> Callable:
     Casts to values that vary over a mesh are left out, within calls too, and so are shardings.
     """
 
-    def run(*arguments: Array) -> list[Array]:
-        jaxpr = closed.jaxpr
-        environment = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
-
-        def read(variable) -> Array:
-            return variable.val if isinstance(variable, Literal) else environment[variable]
-
-        for equation in jaxpr.eqns:
-            inputs = [read(variable) for variable in equation.invars]
-            environment.update(zip(equation.outvars, _result(equation, inputs), strict=True))
-        return [read(variable) for variable in jaxpr.outvars]
-
-    return run
+    return replayed(closed, _without_mesh)
 
 
-def _result(equation, inputs: list[Array]) -> list[Array]:
-    primitive, params = equation.primitive, dict(equation.params)
-    if primitive.name in ("pcast", "pvary"):
+def _without_mesh(equation: JaxprEqn, inputs: list) -> list:
+    name, params = equation.primitive.name, equation.params
+    if name in ("pcast", "pvary"):
         return inputs
-    if primitive.name in CALLS:
+    if name in CALLS:
         return on_one_device(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"])(*inputs)
     if "sharding" in params:
-        params["sharding"] = None
-    found = primitive.bind(*inputs, **params)
-    return found if primitive.multiple_results else [found]
+        equation = equation.replace(params={**params, "sharding": None})
+    return computed(equation, inputs)
 
 
 def wanted() -> bool:
