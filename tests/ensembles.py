@@ -3,15 +3,18 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
+from jax import lax
 
-from simjax.integrators.table import INTEGRATORS
-from simjax.models.molecular import MolecularDynamics, Params
+from simjax.core.domain import Domain
+from simjax.core.status import CELL_FULL, OK, SKIN_PASSED, reasons
+from simjax.models.molecular import MolecularDynamics
+from simjax.models.motion import unwrapped
 from simjax.models.potentials import PairPotential
-from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
-from simjax.stepping import Schedule, simulate
+
+EACH = 5
+"""Steps of an arrangement."""
 
 
 class ShiftedForce(PairPotential):
@@ -49,6 +52,13 @@ def lattice(count: int, density: float) -> tuple[np.ndarray, float]:
     return ((corners + base).reshape(-1, 3) * edge + 0.25 * edge).T, count * edge
 
 
+def square_lattice(count: int, density: float) -> tuple[np.ndarray, float]:
+    """The square lattice of `count**2` particles: coordinates `(2, particles)` and the box's length."""
+    edge = density**-0.5
+    corners = np.stack(np.meshgrid(*[np.arange(count)] * 2, indexing="ij")).reshape(2, -1)
+    return (corners + 0.5) * edge, count * edge
+
+
 def at_rest(velocity: np.ndarray, temperature: float) -> np.ndarray:
     """Velocities of particles of mass 1 with no total momentum and just this kT, as N - 1 particles would have."""
     velocity = velocity - velocity.mean(axis=1, keepdims=True)
@@ -57,51 +67,60 @@ def at_rest(velocity: np.ndarray, temperature: float) -> np.ndarray:
 
 
 class Experiment:
-    """A model in a cubic periodic box and its compiled runs.
+    """A model in a cubic periodic box, and a compiled run of it whose step and length are arguments.
 
-    `run(position, velocity, params)` gives the trajectory's observed values, the final state by id (coordinates in the
-    box, velocities, images), its status, and its ensemble.
+    A run is `frames` times as many arrangements as asked, each of `EACH` steps; at the end of each frame it looks at
+    what `observe(model, state, params, system)` gives, by default the energies.
     """
 
     def __init__(
-        self, length, cutoff, skin, potential, dynamics, *, particles, rows, capacity, dt, steps, frames, mesh=None,
-        blocks=(), arrangement=5, species=None, observe=None, dtype=jnp.float64,
+        self, length, ndim, cutoff, skin, potential, dynamics, *, rows, capacity, frames=1, observe=None,
+        species=None, dtype=jnp.float64,
     ):  # fmt: skip
-        mesh = make_mesh(mesh or {})
-        grid = cells_for((0,) * 3, (length,) * 3, cutoff + skin, (True,) * 3, blocks)
-        cells = Cells(decompose(grid, mesh), capacity, (True,) * 3)
-        self.model = MolecularDynamics(cells, Skin(cutoff, skin, rows), potential, arrangement, dynamics)
-        self.dtype = dtype
-        species = jnp.zeros((particles,), jnp.int32) if species is None else jnp.asarray(species, jnp.int32)
+        grid = cells_for((0,) * ndim, (length,) * ndim, cutoff + skin, (True,) * ndim)
+        self.cells = Cells(Domain(grid), capacity, (True,) * ndim)
+        self.model = MolecularDynamics(self.cells, Skin(cutoff, skin, rows), potential, EACH, dynamics)
+        self.dtype, self.species, self.frames = dtype, species, frames
+        self.observe = energies if observe is None else observe
+        self._run = jax.jit(self._whole)
+        self.members = jax.jit(jax.vmap(self._whole, in_axes=(None, None, 0, None, None)))
 
-        def look(t, state, params):
-            found = self.model.diagnostics(t, state, params)
-            return found | ({} if observe is None else observe(self.model, state, params))
+    def run(self, position, velocity, params, dt, groups):
+        """What was observed, frames leading, and by id: coordinates without images, velocities."""
+        observed, where, velocity, status = self._run(
+            jnp.asarray(position, self.dtype), jnp.asarray(velocity, self.dtype), params, jnp.asarray(dt, self.dtype),
+            jnp.asarray(groups, jnp.int32),
+        )  # fmt: skip
+        assert reasons(int(status)) == "no fault"
+        return jax.tree.map(np.asarray, (observed, where, velocity))
 
-        def by_id(state, values):
-            return unpack(cells, state.ids, values, particles)
+    def _whole(self, position, velocity, params, dt, groups):
+        model, count = self.model, position.shape[1]
+        species = jnp.zeros((count,), jnp.int32) if self.species is None else jnp.asarray(self.species, jnp.int32)
+        state, lost = model.state_from(position, velocity, species, params)
 
-        def whole(position, velocity, params, dt):
-            # Lengths in steps, so that one program serves every step.
-            state, lost = self.model.state_from(position, velocity, species, params)
-            first = look(0.0, state, params)
-            schedule = Schedule(interval=steps * dt, dt=dt)
-            end = simulate(self.model, INTEGRATORS["direct"], params, state, schedule, frames=frames, observe=look)
-            final = end.state
-            particles = tuple(
-                by_id(final, u) for u in (cells.absolute(final.position), final.velocity, final.image)
-            )  # fmt: skip
-            return first, end.observed, particles, end.clock.status, lost, final.ensemble
+        def group(number, carry):
+            state, status = carry
+            state, arrangement, fault = model.arrange(state, params)
 
-        self._run = distribute(
-            lambda *given: whole(*given, dt), mesh, in_specs=(PartitionSpec(),) * 3, out_specs=PartitionSpec()
-        )
+            def step(carry, within):
+                state, strain = carry
+                state = model.step(number * EACH + within, 0 * dt, dt, state, params, arrangement)
+                return (state, jnp.maximum(strain, model.strain(state, arrangement))), None
 
-    def run(self, position, velocity, potential, dynamics=None, masses=1):
-        kinds = jnp.ones((masses,), self.dtype)
-        params = Params(potential, kinds, dynamics)
-        params = jax.tree.map(lambda p: p if jnp.issubdtype(p.dtype, jnp.integer) else p.astype(self.dtype), params)
-        found = self._run(jnp.asarray(position, self.dtype), jnp.asarray(velocity, self.dtype), params)
-        first, observed, (where, speed, image), status, lost, ensemble = jax.tree.map(np.asarray, found)
-        assert lost == 0
-        return first, observed, where, speed, image, int(status), ensemble
+            (state, strain), _ = lax.scan(step, (state, 0 * dt), jnp.arange(EACH, dtype=jnp.int32))
+            fault = fault | jnp.where(strain <= 1, OK, SKIN_PASSED).astype(jnp.int32)
+            return state, status | fault
+
+        def frame(carry, number):
+            state, status = lax.fori_loop(number * groups, (number + 1) * groups, group, carry)
+            return (state, status), self.observe(model, state, params)
+
+        begin = state, jnp.where(lost > 0, CELL_FULL, OK).astype(jnp.int32)
+        (state, status), observed = lax.scan(frame, begin, jnp.arange(self.frames, dtype=jnp.int32))
+        by_id = tuple(unpack(self.cells, state.ids, u, count) for u in (unwrapped(self.cells, state), state.velocity))
+        return observed, *by_id, status
+
+
+def energies(model, state, params):
+    return model.diagnostics(0.0, state, params)

@@ -66,7 +66,7 @@ class MolecularDynamics(DirectModel):
             position, jnp.zeros(position.shape, jnp.int32), ids, carried["velocity"], zero, carried["species"]
         )
         state, arrangement, _ = self.skin.arrange(self.cells, state)
-        system = self._system(state, params, arrangement)
+        system = self.system(state, params, arrangement)
         state = dataclasses.replace(state, ensemble=self.dynamics.start(system, state, params.dynamics))
         return dataclasses.replace(state, force=system.forces(state)), lost
 
@@ -89,7 +89,7 @@ class MolecularDynamics(DirectModel):
         return jnp.where(left > 0, strain / jnp.where(left > 0, left, 1), jnp.inf)
 
     def step(self, number, t, dt, state, params, arrangement):
-        system = self._system(state, params, arrangement)
+        system = self.system(state, params, arrangement)
         state = self.dynamics.step(system, number, dt, state, params.dynamics)
         return dataclasses.replace(state, ensemble=jax.tree.map(self._agreed, state.ensemble))
 
@@ -107,7 +107,9 @@ class MolecularDynamics(DirectModel):
         total = self.domain.total(scalars)
         return total / blocks if jnp.issubdtype(total.dtype, jnp.inexact) else total // blocks
 
-    def _system(self, state: State, params: Params, arrangement: Arrangement) -> System:
+    def system(self, state: State, params: Params, arrangement: Arrangement) -> System:
+        """What moves, with the forces of the pairs listed."""
+
         def interactions(state):
             return self._interactions(state, params, arrangement)
 
@@ -128,7 +130,7 @@ class MolecularDynamics(DirectModel):
     def diagnostics(self, t, state, params):
         state, arrangement, _ = self.arrange(state, params)
         found = self._interactions(state, params, arrangement)
-        system = self._system(state, params, arrangement)
+        system = self.system(state, params, arrangement)
         kinetic, potential = system.kinetic_energy(state), self.domain.sum(found["energy"])
         return {
             "kinetic_energy": kinetic,
