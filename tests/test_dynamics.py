@@ -170,7 +170,7 @@ def test_langevin_has_the_temperature():
     """Pairs on springs on a line, at a step of 0.9 over their frequency, where BAOAB's averages are known exactly."""
     kinds = np.repeat(np.arange(DIMERS), 2)
     springs = Experiment(
-        8.0 * DIMERS, 1, 3.0, 1.0, Spring(), Langevin(), rows=8, capacity=8, frames=200, observe=dimers, species=kinds
+        8.0 * DIMERS, 1, 1.0, 4.0, Spring(), Langevin(), rows=16, capacity=16, frames=200, observe=dimers, species=kinds
     )
     temperature, frequency = 0.1, np.sqrt(2 * STIFFNESS)
     dt = 0.9 / frequency
@@ -223,7 +223,7 @@ def test_brownian_particles_diffuse():
         return mean_square_displacement(model.cells, state, jnp.asarray(position))
 
     free = Experiment(
-        length, 2, 0.5, 1.5, Free(), Brownian(), rows=8, capacity=24, frames=4, observe=displaced
+        length, 2, 0.5, 1.5, Free(), Brownian(), rows=0, capacity=24, frames=4, observe=displaced
     )  # fmt: skip
     params = with_params((), bath(temperature, friction, 2))
     found, _, _ = free.run(position, 0 * position, params, dt, 10)
@@ -272,7 +272,7 @@ def ideal_gas():
         return state.ensemble.scale
 
     gas = Experiment(
-        8.0, 2, 0.5, 1.5, Free(), StochasticCellRescaling(), rows=8, capacity=24, frames=20, observe=scale
+        8.0, 2, 0.5, 1.5, Free(), StochasticCellRescaling(), rows=0, capacity=24, frames=20, observe=scale
     )  # fmt: skip
     generator = np.random.default_rng(3)
     position = jnp.asarray(generator.uniform(0, 8, (2, GAS)))
@@ -339,7 +339,7 @@ def test_fire_reaches_the_distance_of_a_pair():
 
 
 def decomposed(dynamics, params, mesh, ndim, steps=20):
-    """A fluid after `steps` steps on a mesh: unwrapped coordinates and velocities by id, the ensemble and the status."""
+    """A fluid after some steps on a mesh: unwrapped coordinates and velocities by id, the ensemble and the status."""
     position, length = lattice(4, 0.8) if ndim == 3 else square_lattice(16, 0.7)
     velocity = at_rest(np.random.default_rng(1).normal(size=position.shape), 1.5)
     count = position.shape[1]
