@@ -79,21 +79,28 @@ def test_verlet_is_of_second_order(newtonian):
     assert np.all(np.abs(slopes - 2) < 0.1), (slopes, errors)
 
 
+def nearest(apart, length):
+    """Displacements up to the length of the box: coordinates given to a run may lie outside it."""
+    return apart - length * np.round(apart / length)
+
+
 def test_verlet_runs_back(newtonian):
     run, position, velocity = newtonian
     _, there, speed = run(position, velocity, 0.004, 2)
     _, back, opposite = run(there, -speed, 0.004, 2)
     # Rounding of 1e-15 at coordinates of 10 grows with the exponent of the fluid's chaos, about 3, for 1.6 times units.
-    assert np.abs(back - position).max() < 1e-11
+    length = SIDE * DENSITY**-0.5
+    assert np.abs(nearest(back - position, length)).max() < 1e-11
     assert np.abs(opposite + velocity).max() < 1e-11
-    assert np.abs(there - position).max() > 0.5
+    assert np.abs(nearest(there - position, length)).max() > 0.5
 
 
 def test_verlet_conserves_momentum(newtonian):
     run, position, velocity = newtonian
     _, _, after = run(position, velocity, 0.004, 2)
-    # 200 steps of 144 forces of up to 100 with opposite rounding, 1e-14 each times dt, add up as a random walk.
-    assert np.abs(after.sum(axis=1) - velocity.sum(axis=1)).max() < 1e-12
+    # Coordinates of 10, rounded to 2e-15, in forces of stiffness 500: two particles see each other across a periodic
+    # side with forces whose sum is 1e-12. Some 50 such pairs, at random, for 0.8 time units.
+    assert np.abs(after.sum(axis=1) - velocity.sum(axis=1)).max() < 5e-12
     assert np.abs(after - velocity).max() > 1
 
 
@@ -216,7 +223,7 @@ def test_random_numbers_belong_to_particles():
 
 
 def test_brownian_particles_diffuse():
-    temperature, friction, dt, side = 1.5, 3.0, 0.01, 64
+    temperature, friction, dt, side = 0.3, 3.0, 0.01, 64
     position, length = square_lattice(side, 1.0)
 
     def displaced(model, state, params):
@@ -313,6 +320,7 @@ def test_a_box_that_shrinks_too_far_is_seen(ideal_gas):
 # ---------------------------------------------------------------------- minima
 
 
+@pytest.mark.slow
 def test_fire_reaches_the_lattice():
     position, length = lattice(4, 0.8442)
     moved = position + 0.05 * np.random.default_rng(0).normal(size=position.shape)
@@ -354,7 +362,7 @@ def decomposed(dynamics, params, mesh, ndim, steps=20):
         schedule = Schedule(interval=0.004 * steps, dt=0.004)
         end = simulate(model, INTEGRATORS["direct"], params, state, schedule, frames=1)
         particles = [unpack(cells, end.state.ids, u, count) for u in (unwrapped(cells, end.state), end.state.velocity)]
-        return particles, end.state.ensemble, end.clock.status | lost
+        return particles, end.state.ensemble, (end.clock.status, lost)
 
     program = distribute(run, mesh, in_specs=(PartitionSpec(),) * 3, out_specs=PartitionSpec())
     return jax.tree.map(np.asarray, program(jnp.asarray(position), jnp.asarray(velocity), with_params(LJ, params)))
@@ -372,7 +380,7 @@ def test_decompositions_move_alike(dynamics, params, ndim):
     mesh = dict.fromkeys("xyz"[:ndim], 2)
     (where, velocity), ensemble, status = decomposed(dynamics, params, mesh, ndim)
     (where_one, velocity_one), ensemble_one, status_one = decomposed(dynamics, params, {}, ndim)
-    assert status == status_one == 0
+    assert status == status_one == (0, 0)
     # Sums in another order round to 1e-15 of forces of 100, for 20 steps, in which chaos adds nothing yet.
     assert np.abs(where - where_one).max() < 1e-12
     assert np.abs(velocity - velocity_one).max() < 1e-11
