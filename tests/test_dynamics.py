@@ -273,13 +273,13 @@ GAS = 32
 
 @pytest.fixture(scope="module")
 def ideal_gas():
-    """64 ideal gases in two dimensions: the volume in 20 frames, and the status."""
+    """64 ideal gases in two dimensions: the volume in 12 frames, and the status."""
 
     def scale(model, state, params):
         return state.ensemble.scale
 
     gas = Experiment(
-        8.0, 2, 0.5, 1.5, Free(), StochasticCellRescaling(), rows=0, capacity=24, frames=20, observe=scale
+        8.0, 2, 0.5, 1.5, Free(), StochasticCellRescaling(), rows=0, capacity=16, frames=12, observe=scale
     )  # fmt: skip
     generator = np.random.default_rng(3)
     position = jnp.asarray(generator.uniform(0, 8, (2, GAS)))
@@ -306,9 +306,10 @@ def test_volume_of_an_ideal_gas(ideal_gas):
     volume = volume[:, 2:].ravel()
     n = volume.size
     mean, variance = (GAS + 1) / pressure, (GAS + 1) / pressure**2
-    # 1152 samples: 0.5 % of the mean, 4.2 % of the variance; four of these. N in the place of N + 1, 3 %, is found.
+    # 640 samples: 0.7 % of the mean, 5.6 % of the variance; four of these, by chance once in 16 000 times. A bias of
+    # 4 % in the mean and of 32 % in the variance is found 19 times out of 20.
     assert abs(volume.mean() / mean - 1) < 4 * np.sqrt(variance / n) / mean
-    assert abs(volume.var() / variance - 1) < 4 * np.sqrt(2 / n) + 0.01  # dt / (2 tau) by Euler's scheme
+    assert abs(volume.var() / variance - 1) < 4 * np.sqrt(2 / n)
 
 
 def test_a_box_that_shrinks_too_far_is_seen(ideal_gas):

@@ -23,7 +23,7 @@ def partners_within(cells: Cells, particles: Particles, edges: np.ndarray) -> Ar
     Raises:
         ConfigurationError: distances do not rise, or reach further than a cell.
     """
-    _check(cells, edges[0], edges[-1], np.all(np.diff(edges) > 0), "edges")
+    _check(cells, edges[0], edges[-1], bool(np.all(np.diff(edges) > 0)), "edges")
     bounds = np.stack([edges[:-1], edges[1:]])
     dtype = particles.position.dtype
     return _pair_sums(cells, particles, _in_shell, jnp.asarray(bounds**2, dtype), edges[-1])
