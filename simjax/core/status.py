@@ -13,6 +13,7 @@ CELL_FULL = 16
 LIST_FULL = 32
 SKIN_PASSED = 64
 ESCAPED = 128
+BOND_LOST = 256
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
@@ -23,6 +24,7 @@ REASONS = {
     LIST_FULL: "a particle had more neighbours than a list has rows",
     SKIN_PASSED: "particles moved further between two arrangements than the skin allows",
     ESCAPED: "a particle left the box through a side that is not periodic",
+    BOND_LOST: "a bond became longer than it may be, or one of its particles was gone",
 }
 
 
