@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.models.interactions import Interaction, squared
+from simjax.models.interactions import Interaction, per_particle, squared
 
 NODES = 64
 """Points of the quadrature of what lies beyond a cutoff."""
@@ -40,17 +40,8 @@ class PairPotential(Interaction):
             "virial": tuple(tuple(x * f / 2 for f in force) for x in separation),
         }
 
-    def energies(self, total, species, params):
-        def half(separation, here, there, params):
-            return self.energy(squared(separation), here, there, params) / 2
-
-        return total(half, species, params)
-
     def evaluate(self, pairs, species, params):
-        found = pairs.sum(self.pair, species, params)
-        found["force"] = jnp.stack(found["force"])
-        found["virial"] = jnp.stack([jnp.stack(row) for row in found["virial"]])
-        return found
+        return per_particle(pairs.sum(self.pair, species, params))
 
     def tail(self, cutoff: Array, ndim: int, here: Array, there: Array, params: Any) -> tuple[Array, Array]:
         """What pairs of species `here` and `there` beyond the cutoff give, where particles stand anywhere alike.
