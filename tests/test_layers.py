@@ -24,7 +24,7 @@ LAYERS = (
     ("ops", "core.tile"),
     ("core.model", "solvers", "particles"),
     ("models", "integrators", "adjoint"),
-    ("blocking",),
+    ("blocking", "clock"),
     ("stepping", "parallel"),
     ("inverse", "io"),
 )

@@ -87,7 +87,7 @@ def cells_for(
     lower: Sequence[float], upper: Sequence[float], reach: float, periodic: Sequence[bool],
     blocks: Sequence[int] = (), most: int = 2**22,
 ) -> Grid:  # fmt: skip
-    """The finest grid over a box whose cells are at least `reach` long and which `blocks` blocks along each axis divide.
+    """The finest grid over a box whose cells are at least `reach` long, cut evenly into `blocks` along each axis.
 
     Raises:
         ConfigurationError: the box, or a device's block, is thinner than `reach`.
@@ -105,7 +105,7 @@ def cells_for(
         cells = max(cells, 1)
         if cells < count:
             raise ConfigurationError(
-                f"mesh.{AXES[axis]}={count} cuts the box into blocks of {(b - a) / count:g} along {AXES[axis]}, thinner "
+                f"mesh.{AXES[axis]}={count} cuts the box into blocks of {(b - a) / count:g} along {AXES[axis]}, less "
                 f"than the {reach:g} over which particles interact; write mesh.{AXES[axis]}={cells} or less."
             )
         shape.append(cells - cells % count)

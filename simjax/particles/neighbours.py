@@ -85,7 +85,7 @@ def neighbours_within(
 
 
 def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float) -> Array:
-    """For each particle, one bit for each slot of the cells around it, set where a partner is: `(words, *cells.shape)`."""
+    """For each particle, a bit for each slot of the cells around, set where a partner is: `(words, *cells.shape)`."""
     here, filled = interior(cells, coordinates), interior(cells, occupied)
     # A position that is not finite has no partners; its loss is noticed where particles move between cells.
     far = jnp.where(occupied, coordinates, jnp.inf)
@@ -117,11 +117,16 @@ def _listed(cells: Cells, found: Array, rows: int) -> Array:
     """The slots that the bits stand for, in their order: `(rows, *cells.shape)`."""
     words, count = found.shape[0], cells.slots
     found = found.reshape(words, count)
+
     # The next word with a partner, from each word on.
-    following = [jnp.full_like(found[0], words, jnp.int32)]
-    for k in reversed(range(words)):
-        following.append(jnp.where(found[k] != 0, k, following[-1]).astype(jnp.int32))
-    following = jnp.concatenate([*reversed(following), following[0]])
+    def before(later, word):
+        number, bits = word
+        return (next_one := jnp.where(bits != 0, number, later)), next_one
+
+    none = jnp.full_like(found[0], words, jnp.int32)
+    numbers = jnp.arange(words, dtype=jnp.int32)
+    following = lax.scan(before, none, (numbers, found), reverse=True)[1]
+    following = jnp.concatenate([following.ravel(), none, none])
     found = jnp.concatenate([found.ravel(), jnp.zeros_like(found[0])])
     own = own_slot(cells).ravel()
     base = own % math.prod(cells.padded_shape[1:])
