@@ -41,6 +41,10 @@ class StochasticCellRescaling(Dynamics):
     `Box.scale` times them are lengths. Params: `PressureParams`.
     """
 
+    @property
+    def changes_scale(self):
+        return True
+
     def start(self, system, state, params):
         zero = jnp.zeros((), state.velocity.dtype)
         state = dataclasses.replace(state, ensemble=Box(zero + 1, zero))
@@ -56,7 +60,7 @@ class StochasticCellRescaling(Dynamics):
         state = self._rescaled(system, number, dt, state, params)
         found = system.interactions(state)
         box = Box(state.ensemble.scale, _virial(system, state, found))
-        return kick(system, dataclasses.replace(state, force=jnp.stack(found["force"]), ensemble=box), 0.5 * dt)
+        return kick(system, dataclasses.replace(state, force=found["force"], ensemble=box), 0.5 * dt)
 
     def diagnostics(self, system, state, params, energy):
         return {"scale": state.ensemble.scale, "volume": _volume(system, state.ensemble.scale)}
@@ -92,7 +96,7 @@ class Dilated(PairPotential):
 
 
 def _virial(system: System, state, found) -> Array:
-    return system.sum(state, found["virial"])
+    return system.sum(state, jnp.trace(found["virial"]))
 
 
 def _volume(system: System, scale: Array) -> Array:

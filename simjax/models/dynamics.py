@@ -16,8 +16,8 @@ from simjax.particles.cells import Cells, counted
 class System:
     """What moves.
 
-    cells: the grid of cells. mass: of every slot, `(1, *cells.shape)`. interactions: from a state to what pairs give
-    each particle, among it the components of the "force" and half the "virial".
+    cells: the grid of cells. mass: of every slot, `(1, *cells.shape)`. interactions: from a state to energy, force and
+    virial of every particle, as `models.interactions.Interaction.evaluate`.
     """
 
     cells: Cells
@@ -30,7 +30,7 @@ class System:
 
     def forces(self, state) -> Array:
         """`(ndim, *cells.shape)`."""
-        return jnp.stack(self.interactions(state)["force"])
+        return self.interactions(state)["force"]
 
     def kinetic_energy(self, state) -> Array:
         """Of all particles, a scalar."""
@@ -45,8 +45,12 @@ class Dynamics(eqx.Module):
     """One step of the equations of motion, with one evaluation of the forces.
 
     `state.force` holds the forces where particles stand, before a step and after it. `state.ensemble` holds scalars of
-    the dynamics' own; `params` are `MolecularDynamics`' `Params.dynamics`.
+    the dynamics' own; `params` are `MolecularDynamics`' `Params.dynamics`. changes_scale: whether the box changes.
     """
+
+    @property
+    def changes_scale(self) -> bool:
+        return False
 
     def start(self, system: System, state, params) -> Any:
         """`state.ensemble` at the start."""

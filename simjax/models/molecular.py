@@ -11,10 +11,14 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES
 from simjax.core.model import DirectModel
 from simjax.core.status import BOX_SHRUNK, OK
 from simjax.models.barostats import Dilated
+from simjax.models.bonds import Bonds, Links, LinkSlots
 from simjax.models.dynamics import Dynamics, System, VelocityVerlet
+from simjax.models.interactions import Interaction
 from simjax.models.potentials import PairPotential
 from simjax.particles.arrangement import Arrangement, Particles, Skin
 from simjax.particles.cells import Cells, counted, pack
@@ -22,50 +26,81 @@ from simjax.particles.pairs import Pairs
 
 
 class State(Particles):
-    """velocity, force: `(ndim, *cells.shape)`; species: `cells.shape` int32. ensemble: scalars of the dynamics."""
+    """What moves, and what the dynamics remembers.
+
+    velocity, force: `(ndim, *cells.shape)`. species: `cells.shape` int32. links: who is bonded to whom, if any.
+    ensemble: scalars of the dynamics.
+    """
 
     velocity: Array
     force: Array
     species: Array
+    links: Links | None = None
     ensemble: Any = None
 
 
 class Params(eqx.Module):
-    """potential: parameters of the pair potential. mass: `(species,)`. dynamics: parameters of the dynamics."""
+    """potential: parameters of the potential. mass: `(species,)`. dynamics, bonds: parameters of these, if any."""
 
     potential: Any
     mass: Array
     dynamics: Any = None
+    bonds: Any = None
+
+
+class LinkedArrangement(Arrangement):
+    """Pairs and bonded particles found when particles stood at `position`."""
+
+    links: LinkSlots | None
 
 
 class MolecularDynamics(DirectModel):
     """Particles under forces F_i = -dU/dx_i that move by a dynamics; Newton's: m_i d^2 x_i/dt^2 = F_i.
 
-    U is a sum over pairs nearer than the cutoff. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 3.
+    U is the energy of pairs nearer than the cutoff, or of another `Interaction`, and of bonds and angles.
+    `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would give in a medium without
+    structure. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
     cells: Cells
     skin: Skin
-    potential: PairPotential
+    potential: Interaction
     steps_per_arrangement: int = eqx.field(static=True)
     dynamics: Dynamics = VelocityVerlet()
+    bonds: Bonds | None = None
+    tail_corrections: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        if self.tail_corrections and not isinstance(self.potential, PairPotential):
+            raise ConfigurationError(
+                f"tail_corrections: expected a potential of pairs, {type(self.potential).__name__} came; "
+                "write tail_corrections=False."
+            )
+        if self.dynamics.changes_scale and (self.bonds is not None or not isinstance(self.potential, PairPotential)):
+            what = "bonds" if self.bonds is not None else type(self.potential).__name__
+            raise ConfigurationError(
+                f"{type(self.dynamics).__name__}: expected a potential of pairs alone, {what} came; write a dynamics "
+                "at constant volume."
+            )
+        if self.bonds is not None:
+            self.bonds.check(self.cells, self.skin)
 
     @property
     def domain(self) -> Domain:
         return self.cells.domain
 
-    def state_from(self, position: Array, velocity: Array, species: Array, params: Params) -> tuple[State, Array]:
-        """The state of particles given one after the other, `(ndim, particles)` and `(particles,)`.
+    def state_from(
+        self, position: Array, velocity: Array, species: Array, params: Params, links: Links | None = None
+    ) -> tuple[State, Array]:
+        """The state of particles given one after the other, `(ndim, particles)`, `(particles,)` and `(..., particles)`.
 
         Also returns how many found no place.
         """
-        carried = {"velocity": velocity, "species": species}
+        carried = {"velocity": velocity, "species": species, "links": links}
         position, ids, carried, lost = pack(self.cells, position, carried)
-        zero = jnp.zeros_like(position)
-        state = State(
-            position, jnp.zeros(position.shape, jnp.int32), ids, carried["velocity"], zero, carried["species"]
-        )
-        state, arrangement, _ = self.skin.arrange(self.cells, state)
+        image = jnp.zeros(position.shape, jnp.int32)
+        state = State(position, image, ids, force=jnp.zeros_like(position), **carried)
+        state, arrangement, _ = self._arranged(state)
         system = self.system(state, params, arrangement)
         state = dataclasses.replace(state, ensemble=self.dynamics.start(system, state, params.dynamics))
         return dataclasses.replace(state, force=system.forces(state)), lost
@@ -73,12 +108,23 @@ class MolecularDynamics(DirectModel):
     def arrange(self, state, params):
         # All that particles carry moves with them; what the ensemble holds does not.
         ensemble, scale = state.ensemble, self.dynamics.scale(state)
-        state, arrangement, fault = self.skin.arrange(self.cells, dataclasses.replace(state, ensemble=None))
+        state, arrangement, fault = self._arranged(dataclasses.replace(state, ensemble=None))
         if scale is not None:
             # Written so that a scale that is not a number counts as too small.
             shrunk = ~(self.domain.min(scale) * self.skin.reach > self.skin.cutoff)
             fault = fault | jnp.where(shrunk, BOX_SHRUNK, OK).astype(jnp.int32)
         return dataclasses.replace(state, ensemble=ensemble), arrangement, fault
+
+    def _arranged(self, state: State) -> tuple[State, LinkedArrangement, Array]:
+        state, found, fault = self.skin.arrange(self.cells, state)
+        if self.bonds is None:
+            return state, LinkedArrangement(found.neighbours, found.position, None), fault
+        slots, lost = self.bonds.find(self.cells, state.position, state.ids, state.links)
+        neighbours = found.neighbours
+        if self.bonds.exclude:
+            assert neighbours is not None
+            neighbours = self.bonds.excluded(self.cells, neighbours, slots)
+        return state, LinkedArrangement(neighbours, found.position, slots), fault | lost
 
     def strain(self, state, arrangement):
         strain, scale = self.skin.strain(state, arrangement), self.dynamics.scale(state)
@@ -107,38 +153,83 @@ class MolecularDynamics(DirectModel):
         total = self.domain.total(scalars)
         return total / blocks if jnp.issubdtype(total.dtype, jnp.inexact) else total // blocks
 
-    def system(self, state: State, params: Params, arrangement: Arrangement) -> System:
-        """What moves, with the forces of the pairs listed."""
+    def system(self, state: State, params: Params, arrangement: LinkedArrangement) -> System:
+        """What moves, with the forces of what was found near it."""
 
         def interactions(state):
             return self._interactions(state, params, arrangement)
 
         return System(self.cells, _mass(params, state.species), interactions)
 
-    def _interactions(self, state: State, params: Params, arrangement: Arrangement) -> dict[str, Any]:
+    def _interactions(self, state: State, params: Params, arrangement: LinkedArrangement) -> dict[str, Array]:
+        """Energy, force and virial of every particle, as `Interaction.evaluate`."""
         scale = self.dynamics.scale(state)
-        if scale is None:
-            pairs = self.skin.pairs(self.cells, state, arrangement)
-            return pairs.sum(self.potential.pair, state.species, params.potential)
-        pairs = Pairs(self.cells, state.position, state.ids, self.skin.reach, arrangement.neighbours)
-        dilated = Dilated(self.potential, self.skin.cutoff)
-        return pairs.sum(dilated.pair, state.species, (params.potential, scale))
+        if scale is not None:
+            pairs = Pairs(self.cells, state.position, state.ids, self.skin.reach, arrangement.neighbours)
+            dilated = Dilated(self.potential, self.skin.cutoff)
+            return dilated.evaluate(pairs, state.species, (params.potential, scale))
+        pairs = self.skin.pairs(self.cells, state, arrangement)
+        found = self.potential.evaluate(pairs, state.species, params.potential)
+        if self.bonds is None:
+            return found
+        assert arrangement.links is not None
+        bonded = self.bonds.evaluate(
+            self.cells, state.position, state.ids, state.species, arrangement.links, params.bonds
+        )  # fmt: skip
+        return jax.tree.map(jnp.add, found, bonded)
 
     def stable_dt(self, state, params):
         return jnp.asarray(jnp.inf, state.position.dtype)
 
     def diagnostics(self, t, state, params):
+        """Energies, momentum, and temperature and pressure with Boltzmann's constant one.
+
+        temperature: 2 K / (ndim N - ndim), as the total momentum is fixed. pressure_ab: (sum of m v_a v_b + virial_ab)
+        / volume; pressure: a third (in three dimensions) of its trace.
+        """
         state, arrangement, _ = self.arrange(state, params)
-        found = self._interactions(state, params, arrangement)
         system = self.system(state, params, arrangement)
-        kinetic, potential = system.kinetic_energy(state), self.domain.sum(found["energy"])
+        found = system.interactions(state)
+        ndim, count = self.cells.ndim, counted(self.cells, state.ids)
+        momentum = jnp.where(state.ids >= 0, system.mass * state.velocity, 0)
+        flux = self._sums(momentum[:, None] * state.velocity[None])
+        kinetic, potential = jnp.trace(flux) / 2, self.domain.sum(found["energy"])
+        scale = self.dynamics.scale(state)
+        volume = jnp.asarray(math.prod(self.domain.grid.lengths), kinetic.dtype)
+        volume = volume if scale is None else volume * scale**ndim
+        pressure = (flux + self._sums(found["virial"])) / volume
+        if self.tail_corrections:
+            energy, more = self._beyond(state, params)
+            potential = potential + energy / volume
+            pressure = pressure + more / volume**2 * jnp.eye(ndim, dtype=more.dtype)
+        names = AXES[:ndim]
         return {
             "kinetic_energy": kinetic,
             "potential_energy": potential,
             "energy": kinetic + potential,
-            "particles": counted(self.cells, state.ids),
+            "temperature": 2 * kinetic / jnp.maximum(ndim * (count - 1), 1).astype(kinetic.dtype),
+            "pressure": jnp.trace(pressure) / ndim,
+            **{f"pressure_{a}{b}": pressure[i, j] for i, a in enumerate(names) for j, b in enumerate(names) if i <= j},
+            **{f"momentum_{a}": p for a, p in zip(names, self._sums(momentum), strict=True)},
+            "particles": count,
             **self.dynamics.diagnostics(system, state, params.dynamics, kinetic + potential),
         }
+
+    def _sums(self, values: Array) -> Array:
+        """Per-particle values `(..., *cells.shape)` added up over all particles."""
+        return self.domain.total(jnp.sum(values, axis=tuple(range(-self.cells.ndim - 1, 0))))
+
+    def _beyond(self, state: State, params: Params) -> tuple[Array, Array]:
+        """Energy times volume, and pressure times volume squared, of pairs beyond the cutoff."""
+        assert isinstance(self.potential, PairPotential)
+        species = jnp.arange(params.mass.shape[0], dtype=jnp.int32)
+        alike = (state.species[None] == species.reshape(-1, *(1,) * state.ids.ndim)) & (state.ids >= 0)[None]
+        count = self._sums(alike.astype(state.position.dtype))
+        here, there = jnp.meshgrid(species, species, indexing="ij")
+        cutoff = jnp.asarray(self.skin.cutoff, count.dtype)
+        found = self.potential.tail(cutoff, self.cells.ndim, here, there, params.potential)
+        energy, pressure = (jnp.sum(count[:, None] * count[None] * integral) / 2 for integral in found)
+        return energy, pressure
 
 
 def _mass(params: Params, species: Array) -> Array:

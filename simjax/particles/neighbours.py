@@ -32,6 +32,12 @@ class Neighbours(eqx.Module):
     place: Array
 
 
+def of_every_slot(cells: Cells, slot: Array) -> Neighbours:
+    """A list with a column for every slot, from positions in the flattened padded block `(rows, *cells.shape)`."""
+    column = jnp.arange(cells.slots, dtype=jnp.int32)
+    return Neighbours(slot.reshape(slot.shape[0], cells.slots), column, column.reshape(cells.shape))
+
+
 def own_slot(cells: Cells) -> Array:
     """Position of every slot of the block in the flattened padded block, `cells.shape` int32."""
     flat = jnp.zeros((1,) * (cells.ndim + 1), jnp.int32)
