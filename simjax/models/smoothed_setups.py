@@ -30,13 +30,17 @@ class Beginning(eqx.Module):
     species: Array
 
 
-def taylor_green(count: int, length: float, speed: Array, density: Array) -> Beginning:
+def taylor_green(count: int, length: float, speed: Array, density: Array, scatter: float = 0.2) -> Beginning:
     """Vortices in a periodic square of `count`^2 particles: u = U sin kx cos ky, v = -U cos kx sin ky, k = 2 pi / L.
 
-    They decay as exp(-2 k^2 nu t). Taylor and Green (1937), Proc. R. Soc. A 158, 499.
+    They decay as exp(-2 k^2 nu t). Taylor and Green (1937), Proc. R. Soc. A 158, 499. Particles are up to `scatter` / 2
+    spacings off a lattice, at random: a perfect one is squeezed flat where the flow stagnates before it gives way, which
+    costs a tenth of the velocity.
     """
     points = (np.arange(count) + 0.5) * (length / count)
-    x, y = jnp.asarray(np.stack(np.meshgrid(points, points, indexing="ij")).reshape(2, -1), speed.dtype)
+    lattice = np.stack(np.meshgrid(points, points, indexing="ij")).reshape(2, -1)
+    off = np.random.default_rng(0).uniform(-0.5, 0.5, lattice.shape) * (scatter * length / count)
+    x, y = jnp.asarray(lattice + off, speed.dtype)
     k = 2 * math.pi / length
     velocity = speed * jnp.stack([jnp.sin(k * x) * jnp.cos(k * y), -jnp.cos(k * x) * jnp.sin(k * y)])
     pressure = density * speed**2 / 4 * (jnp.cos(2 * k * x) + jnp.cos(2 * k * y))
