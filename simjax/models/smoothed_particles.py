@@ -18,6 +18,9 @@ from simjax.particles.cells import Cells, counted, pack
 ACOUSTIC, VISCOUS, FORCED = 0.25, 0.125, 0.25
 """Shares of h / (c + |u|), h^2 / nu and (h / |g|)^(1/2) that a step may take: Adami, Hu and Adams (2012), eq. 19-21."""
 
+UNSEEN = 1e-6
+"""Share of the kernel's peak below which a wall particle sees no fluid: it has no pressure then."""
+
 
 class State(Particles):
     """velocity, acceleration: `(ndim, *cells.shape)`; density: `cells.shape`; species: `cells.shape` int32.
@@ -138,16 +141,15 @@ class SmoothedParticles(DirectModel):
         found = pairs.sum(forces(self.kernel, self.walls == "slip"), pressing, (params, mass))
         fluid = _fluid(state)[None]
 
-        def of_fluid(force, more=0.0):
-            acceleration = jnp.stack(force) / mass + more
+        def of_fluid(acceleration):
             return jnp.where(fluid, acceleration, jnp.zeros_like(acceleration))
 
         gravity = params.gravity.reshape(-1, *(1,) * len(self.cells.shape))
+        acceleration = of_fluid(jnp.stack(found["force"]) / mass + gravity)
         crowding = None
         if self.transport:
             uniform = params.density * params.sound_speed**2
-            crowding = of_fluid(found["crowding"]) * uniform
-        acceleration = of_fluid(found["force"], gravity)
+            crowding = of_fluid(jnp.stack(found["crowding"]) * (uniform / mass))
         return dataclasses.replace(state, acceleration=acceleration, crowding=crowding)
 
     def _seen_by_walls(self, state: State, params: Params, pairs) -> tuple[Array, Array]:
@@ -156,10 +158,12 @@ class SmoothedParticles(DirectModel):
         pressure = self._pressure(density, params)
         values = (state.velocity, density, pressure, state.species)
         found = pairs.sum(seen_by_walls(self.kernel), values, params.gravity)
-        near = found["weight"] > 0
+        # Of fluid at the kernel's rim, weights are too small to divide by.
+        near = found["weight"] > UNSEEN * self.kernel.value(jnp.zeros_like(density))
         weight = jnp.where(near, found["weight"], jnp.ones_like(found["weight"]))
         wall = (state.species != FLUID) & (state.ids >= 0)
-        density = jnp.where(wall, self._density(found["pressure"] / weight, params), density)
+        pressure = jnp.where(near, found["pressure"] / weight, jnp.zeros_like(weight))
+        density = jnp.where(wall, self._density(pressure, params), density)
         fluid_velocity = jnp.stack(found["velocity"]) / weight[None]
         mirrored = 2 * state.velocity - fluid_velocity
         return density, jnp.where((wall & near)[None], mirrored, state.velocity)

@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES
 from simjax.models.smoothed_pairs import FLUID, WALL
 
 LAYERS = 4
-"""Of wall particles: as many spacings as the widest usual kernels reach, and one."""
+"""Of wall particles: as many spacings as a kernel may reach."""
 
 
 class Beginning(eqx.Module):
@@ -34,8 +36,8 @@ def taylor_green(count: int, length: float, speed: Array, density: Array, scatte
     """Vortices in a periodic square of `count`^2 particles: u = U sin kx cos ky, v = -U cos kx sin ky, k = 2 pi / L.
 
     They decay as exp(-2 k^2 nu t). Taylor and Green (1937), Proc. R. Soc. A 158, 499. Particles are up to `scatter` / 2
-    spacings off a lattice, at random: a perfect one is squeezed flat where the flow stagnates before it gives way, which
-    costs a tenth of the velocity.
+    spacings off a lattice, at random: a perfect one is squeezed flat where the flow stagnates before it gives way, and
+    that costs a tenth of the velocity.
     """
     points = (np.arange(count) + 0.5) * (length / count)
     lattice = np.stack(np.meshgrid(points, points, indexing="ij")).reshape(2, -1)
@@ -63,10 +65,13 @@ def tank(
         gravity: `(ndim,)`, along the last axis.
         lid: whether there is a wall above.
         headroom: length of the box above the walls.
+
+    Raises:
+        ConfigurationError: a length is not a whole multiple of `spacing`.
     """
     ndim = len(size)
-    cells = [round(length / spacing) for length in size]
-    filled = [round(length / spacing) for length in fluid]
+    cells = _counted("tank", size, spacing)
+    filled = _counted("block of fluid", fluid, spacing)
     above = [LAYERS] * (ndim - 1) + [LAYERS if lid else 0]
     index = np.stack(
         np.meshgrid(*(np.arange(-LAYERS, n + more) for n, more in zip(cells, above, strict=True)), indexing="ij")
@@ -85,6 +90,18 @@ def tank(
     return Beginning(
         lower, tuple(upper), (False,) * ndim, position, jnp.zeros_like(position), pressure, species
     )  # fmt: skip
+
+
+def _counted(what: str, lengths: Sequence[float], spacing: float) -> list[int]:
+    """Particles along each axis."""
+    counts = [round(length / spacing) for length in lengths]
+    for axis, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+        if abs(count * spacing - length) > 1e-6 * spacing:
+            raise ConfigurationError(
+                f"The {what} is {length:g} long along {AXES[axis]}, not a whole multiple of the spacing {spacing:g}; "
+                f"write {count * spacing:g}."
+            )
+    return counts
 
 
 def lid_driven(length: float, spacing: float, speed: Array, density: Array) -> Beginning:
