@@ -54,9 +54,9 @@ def test_the_support_is_compact_and_the_middle_smooth(name, ndim):
 
 # Errors of the sum over a lattice at spacings h / 1.5: those of the kernel's Fourier transform at the lattice's waves.
 @pytest.mark.parametrize(
-    ("name", "error"), [("cubic_spline", 1e-2), ("quintic_spline", 2e-4), ("wendland_c2", 1e-2), ("wendland_c4", 1e-2)]
+    ("name", "error"), [("cubic_spline", 5e-3), ("quintic_spline", 2e-4), ("wendland_c2", 5e-3), ("wendland_c4", 3e-3)]
 )
-@pytest.mark.parametrize("ndim", [1, 2])
+@pytest.mark.parametrize("ndim", [1, 2, 3])
 def test_sums_over_a_lattice_are_nearly_one(name, error, ndim):
     kernel = SMOOTHING_KERNELS[name](1.5, ndim)
     index = np.arange(-6, 7)
