@@ -7,7 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.particles.arrangement import Particles
+from simjax.models.periodic_sums import MeshSum, PeriodicSum
+from simjax.particles.arrangement import Arrangement, Particles, Skin
 from simjax.particles.cells import Cells
 from simjax.particles.direct import AllPairs
 
@@ -72,3 +73,54 @@ def _plummer(separation, here, there, params):
     potential = -constant * there * inverse
     slope = potential * inverse * inverse
     return {"potential": potential, "acceleration": tuple(slope * x for x in separation)}
+
+
+class MeshAttraction(Attraction):
+    """Particle-mesh: the field of what a periodic mesh resolves, in one, two or three dimensions.
+
+    Pairs nearer than about two mesh cells attract each other less than they should; a softening is not asked for. The
+    potential includes a particle's own. Hockney and Eastwood (1988), chapter 5.
+    """
+
+    mesh: MeshSum
+
+    def _skin(self, cells: Cells) -> Skin:
+        return Skin(0.0, 2 * self.mesh.stray * min(self.mesh.mesh(cells).domain.grid.spacing))
+
+    def arrange(self, cells, state):
+        return self._skin(cells).arrange(cells, state)
+
+    def strain(self, cells, state, arrangement):
+        return self._skin(cells).strain(state, arrangement)
+
+    def field(self, cells, state, params, arrangement):
+        mass = jnp.where(state.ids >= 0, state.mass, 0)
+        return _attracting(params, self.mesh.field(cells, state.position, state.ids, mass))
+
+
+class PeriodicAttraction(Attraction):
+    """phi of a periodic box by a sum over pairs and a smooth rest: P3M where that is a `MeshSum`, else Ewald's.
+
+    Near pairs attract each other as erfc(alpha s) / s with s^2 = r^2 + softening^2, so that the field is softened well
+    within the cutoff and Newton's beyond. The box holds a `PeriodicSum` with the cutoff and skin of `skin`.
+    """
+
+    skin: Skin
+    sum: PeriodicSum
+
+    def arrange(self, cells, state):
+        return self.skin.arrange(cells, state)
+
+    def strain(self, cells, state, arrangement: Arrangement):
+        return self.skin.strain(state, arrangement)
+
+    def field(self, cells, state, params, arrangement: Arrangement):
+        pairs = self.skin.pairs(cells, state, arrangement)
+        return _attracting(params, self.sum.field(pairs, state.mass, params.softening))
+
+
+def _attracting(params: Params, found: tuple[Array, Array]) -> dict[str, Array]:
+    """The field of masses from that of equal charges."""
+    potential, field = found
+    constant = -params.gravitational_constant
+    return {"potential": constant * potential, "acceleration": constant * field}

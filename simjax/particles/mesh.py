@@ -34,13 +34,20 @@ def _triangle(d: Array) -> Array:
     return jnp.where(jnp.abs(d) < 0.5, 0.75 - d * d, 0.5 * far * far)
 
 
+def _cubic(d: Array) -> Array:
+    a = jnp.abs(d)
+    far = jnp.maximum(2 - a, 0)
+    return jnp.where(a < 1, 2 / 3 + a * a * (0.5 * a - 1), far * far * far / 6)
+
+
 SHAPES: dict[str, tuple[float, Callable[[Array], Array]]] = {
     "ngp": (0.5, _nearest),
     "cic": (1.0, _cloud),
     "tsc": (1.5, _triangle),
+    "pcs": (2.0, _cubic),
 }
 """Name -> how far a particle reaches and its weight at a distance, both in mesh cells: nearest grid point, cloud in
-cell, triangular-shaped cloud."""
+cell, triangular-shaped cloud, piecewise cubic spline."""
 
 
 class ParticleMesh(eqx.Module):

@@ -1,0 +1,214 @@
+"""Sums of 1 / r over all images in a periodic box, split in near pairs and a smooth rest."""
+
+import abc
+import itertools
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import FACE
+from simjax.ops.scaling import scaled, times_i
+from simjax.particles.cells import Cells
+from simjax.particles.mesh import SHAPES, ParticleMesh
+from simjax.particles.pairs import Pairs
+from simjax.solvers.fourier import FourierBasis
+
+ORDERS = {"ngp": 1, "cic": 2, "tsc": 3, "pcs": 4}
+"""Name of an assignment -> p, where its Fourier transform is sinc^p along each axis."""
+ALIASES = {1: (1.0,), 2: (1.0, -2 / 3), 3: (1.0, -1.0, 2 / 15), 4: (1.0, -4 / 3, 2 / 5, -4 / 315)}
+"""p -> the sum of sinc^2p over all aliases of a wavenumber, as a polynomial in sin^2(k h / 2)."""
+CHUNK = 32
+
+
+class FarField(eqx.Module):
+    """The smooth part of the sum: charges spread as Gaussians, or whatever a mesh resolves of point charges."""
+
+    @abc.abstractmethod
+    def field(self, cells: Cells, position: Array, ids: Array, charge: Array) -> tuple[Array, Array]:
+        """Potential `cells.shape` and field -grad phi `(ndim, *cells.shape)` at the particles.
+
+        position: `(ndim, *cells.shape)` within the cells. charge: `cells.shape`, zero at empty slots.
+        """
+
+
+class WaveSum(FarField):
+    """phi(x) = 4 pi / V sum over k != 0, |k| <= `most`, of exp(-k^2 / 4 alpha^2) / k^2 sum over j of q_j cos k (x - x_j).
+
+    Exact up to what is beyond `most`; work is that of particles times wavenumbers. Three axes.
+    Ewald (1921), Ann. Phys. 369, 253; Frenkel and Smit (2002), eq. 12.1.
+    """
+
+    alpha: float = eqx.field(static=True)
+    most: float = eqx.field(static=True)
+
+    def field(self, cells, position, ids, charge):
+        dtype = position.dtype
+        waves, weights = self._waves(cells)
+        waves, weights = jnp.asarray(waves, dtype), jnp.asarray(weights, dtype)
+        x = cells.absolute(position)
+        ndim = cells.ndim
+
+        def phases(k: Array) -> Array:
+            """k . x: `(waves, *cells.shape)`."""
+            columns = k.reshape(*k.shape, *(1,) * (ndim + 1))
+            return sum((columns[:, a] * x[a][None] for a in range(1, ndim)), columns[:, 0] * x[0][None])
+
+        # Each chunk's phases are computed again for the derivative.
+        @jax.checkpoint
+        def structure(k):
+            phase, axes = phases(k), tuple(range(1, ndim + 2))
+            return jnp.sum(charge[None] * jnp.cos(phase), axis=axes), jnp.sum(charge[None] * jnp.sin(phase), axis=axes)
+
+        real, imaginary = cells.domain.total(lax.scan(lambda _, k: (None, structure(k)), None, waves)[1])
+
+        @jax.checkpoint
+        def felt(k, c, s, weight):
+            phase = phases(k)
+            cosine, sine = jnp.cos(phase), jnp.sin(phase)
+            c, s = (jnp.reshape(weight * u, (-1, *(1,) * (ndim + 1))) for u in (c, s))
+            slope = c * sine - s * cosine
+            potential = jnp.sum(c * cosine + s * sine, axis=0)
+            return potential, jnp.stack([jnp.tensordot(k[:, a], slope, 1) for a in range(ndim)])
+
+        def add(total, wave):
+            return jax.tree.map(jnp.add, total, felt(*wave)), None
+
+        start = 0 * charge, 0 * position
+        return lax.scan(add, start, (waves, real, imaginary, weights))[0]
+
+    def _waves(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+        """Half of the wavevectors, `(chunks, CHUNK, ndim)`, and twice their weights, `(chunks, CHUNK)`."""
+        lengths = np.array(cells.domain.grid.lengths)
+        reach = [int(self.most * length / (2 * math.pi)) for length in lengths]
+        indices = np.array(list(itertools.product(*(range(-n, n + 1) for n in reach))))
+        after = [tuple(n) > (0,) * cells.ndim for n in indices]
+        k = indices[after] * (2 * math.pi / lengths)
+        square = np.sum(k * k, axis=1)
+        k, square = k[square <= self.most**2], square[square <= self.most**2]
+        weights = 8 * math.pi / math.prod(lengths) * np.exp(-square / (4 * self.alpha**2)) / square
+        missing = -len(k) % CHUNK
+        k, weights = np.pad(k, [(0, missing), (0, 0)]), np.pad(weights, (0, missing))
+        return k.reshape(-1, CHUNK, cells.ndim), weights.reshape(-1, CHUNK)
+
+
+class MeshSum(FarField):
+    """lap(phi) = -4 pi rho on a mesh, with charges spread to it and the field -grad phi = -i k phi_k brought back.
+
+    phi_k = 4 pi / k^2 exp(-k^2 / 4 alpha^2) prod U^2 / prod (sum of U^2 over aliases)^2 rho_k, where U is the Fourier
+    transform of the assignment, is the influence function that makes the mean square error of the field least if
+    aliases of 1 / k^2 are left out. Forces between two particles are opposite and equal. alpha = 0 is no Gaussian: all
+    that the mesh resolves. Hockney and Eastwood (1988), eq. 8-22.
+
+    finer: mesh cells in each particle cell. assignment: "ngp", "cic", "tsc" or "pcs". stray: how far particles may
+    have left their cells, in mesh cells.
+    """
+
+    alpha: float = eqx.field(static=True)
+    finer: int = eqx.field(static=True)
+    assignment: str = eqx.field(static=True, default="tsc")
+    stray: float = eqx.field(static=True, default=0.5)
+
+    def field(self, cells, position, ids, charge):
+        mesh = self.mesh(cells)
+        basis = FourierBasis(mesh.domain, kept=1)
+        density = mesh.deposit(position, ids, charge) / mesh.domain.grid.cell_volume
+        k = basis.wavenumbers(position.dtype)
+        potential = scaled(self._influence(basis, k), basis.forward(density))
+        slopes = jnp.stack([basis.inverse(times_i(-one, potential)) for one in k])
+        at_particles = mesh.interpolate(position, ids, slopes)
+        return mesh.interpolate(position, ids, basis.inverse(potential)), at_particles
+
+    def mesh(self, cells: Cells) -> ParticleMesh:
+        """The mesh over a box of cells."""
+        # With nodes where even assignments have whole cells to both sides, half a cell of stray costs nothing.
+        offset = (FACE,) * cells.ndim if ORDERS[self.assignment] % 2 else ()
+        return ParticleMesh(cells, self.finer, self.assignment, offset, self.stray)
+
+    def _influence(self, basis: FourierBasis, k: tuple[Array, ...]) -> Array:
+        order, grid = ORDERS[self.assignment], basis.domain.grid
+        square = sum((one * one for one in k[1:]), k[0] * k[0])
+        result = jnp.where(square > 0, 4 * math.pi / jnp.where(square > 0, square, 1), 0)
+        if self.alpha:
+            result = result * jnp.exp(-square / (4 * self.alpha**2))
+        for one, h in zip(k, grid.spacing, strict=True):
+            window = jnp.sinc(one * (h / (2 * math.pi))) ** (2 * order)
+            sine = jnp.sin(one * (h / 2)) ** 2
+            aliases = sum((c * sine**n for n, c in enumerate(ALIASES[order]) if n), jnp.ones_like(sine))
+            result = result * (window / aliases**2)
+        return result
+
+
+class PeriodicSum(eqx.Module):
+    """phi_i = sum over j and images of q_j / |x_i - x_j + L n|, without i itself, in a uniform background that neutralises.
+
+    1 / r = erfc(alpha r) / r + erf(alpha r) / r: pairs nearer than a cutoff, plus `far`, less what `far` holds of the
+    particle itself. The mean of phi over the box is zero, and what surrounds all images conducts.
+    Frenkel and Smit (2002), Understanding Molecular Simulation, section 12.1.
+    """
+
+    alpha: float = eqx.field(static=True)
+    far: FarField
+
+    def field(self, pairs: Pairs, charge: Array, softening: Array | float = 0.0) -> tuple[Array, Array]:
+        """Potential `cells.shape` and field -grad phi `(ndim, *cells.shape)` at the particles.
+
+        Args:
+            pairs: those nearer than the cutoff at which erfc(alpha r) is negligible.
+            charge: `cells.shape`.
+            softening: length; near pairs take r^2 + softening^2 in the place of r^2.
+        """
+        cells = pairs.cells
+        if cells.ndim != 3 or not all(cells.periodic):
+            raise ConfigurationError(
+                f"A sum over images needs a box with three periodic axes; periodic={cells.periodic} came."
+            )
+        charge = jnp.where(pairs.ids >= 0, charge, 0)
+        near = pairs.sum(_near(self.alpha), charge, jnp.asarray(softening, charge.dtype))
+        potential, field = self.far.field(cells, pairs.position, pairs.ids, charge)
+        volume = math.prod(cells.domain.grid.lengths)
+        background = math.pi / (self.alpha**2 * volume) * cells.domain.sum(charge)
+        itself = 2 * self.alpha / math.sqrt(math.pi) * charge
+        return near["potential"] + potential - itself - background, jnp.stack(near["field"]) + field
+
+
+def _near(alpha: float):
+    """The pair function of erfc(alpha r) / r."""
+
+    def pair(separation, here, there, softening):
+        square = sum((x * x for x in separation), softening * softening)
+        r = jnp.sqrt(square)
+        potential = there * lax.erfc(alpha * r) / r
+        slope = (potential + there * (2 * alpha / math.sqrt(math.pi)) * jnp.exp(-(alpha**2) * square)) / square
+        return {"potential": potential, "field": tuple(slope * x for x in separation)}
+
+    return pair
+
+
+def split_at(cutoff: float, tolerance: float) -> float:
+    """alpha with erfc(alpha cutoff) = tolerance: what pairs beyond the cutoff would add is that share of 1 / r."""
+    low, high = 0.0, 10.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.erfc(middle) > tolerance else (low, middle)
+    return high / cutoff
+
+
+def ewald_sum(cutoff: float, tolerance: float) -> PeriodicSum:
+    """Plain Ewald summation whose two parts are cut off where their terms are `tolerance` of the first."""
+    alpha = split_at(cutoff, tolerance)
+    return PeriodicSum(alpha, WaveSum(alpha, 2 * alpha * math.sqrt(-math.log(tolerance))))
+
+
+def mesh_sum(
+    cutoff: float, tolerance: float, finer: int, assignment: str = "tsc", stray: float = 0.5
+) -> PeriodicSum:  # fmt: skip
+    """Particle-particle particle-mesh summation: the error is that of the mesh, with alpha times its spacing."""
+    if assignment not in SHAPES:
+        raise ConfigurationError(f"assignment={assignment} is unknown; write {', '.join(SHAPES)}.")
+    alpha = split_at(cutoff, tolerance)
+    return PeriodicSum(alpha, MeshSum(alpha, finer, assignment, stray))
