@@ -3,6 +3,7 @@
 import abc
 import itertools
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -34,6 +35,10 @@ class FarField(eqx.Module):
 
         position: `(ndim, *cells.shape)` within the cells. charge: `cells.shape`, zero at empty slots.
         """
+
+    @abc.abstractmethod
+    def own(self, cells: Cells, dtype) -> Array:
+        """The potential of a unit charge at its own place that is in `field`, without that of its images."""
 
 
 class WaveSum(FarField):
@@ -81,6 +86,9 @@ class WaveSum(FarField):
         start = 0 * charge, 0 * position
         return lax.scan(add, start, (waves, real, imaginary, weights))[0]
 
+    def own(self, cells, dtype):
+        return jnp.asarray(2 * self.alpha / math.sqrt(math.pi), dtype)
+
     def _waves(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
         """Half of the wavevectors, `(chunks, CHUNK, ndim)`, and twice their weights, `(chunks, CHUNK)`."""
         lengths = np.array(cells.domain.grid.lengths)
@@ -115,13 +123,23 @@ class MeshSum(FarField):
 
     def field(self, cells, position, ids, charge):
         mesh = self.mesh(cells)
-        basis = FourierBasis(mesh.domain, kept=1)
+        basis = FourierBasis(mesh.domain, kept=1.0)
         density = mesh.deposit(position, ids, charge) / mesh.domain.grid.cell_volume
         k = basis.wavenumbers(position.dtype)
         potential = scaled(self._influence(basis, k), basis.forward(density))
         slopes = jnp.stack([basis.inverse(times_i(-one, potential)) for one in k])
         at_particles = mesh.interpolate(position, ids, slopes)
         return mesh.interpolate(position, ids, basis.inverse(potential)), at_particles
+
+    def own(self, cells, dtype):
+        """On the average over places in a mesh cell: 1 / V sum of influence times the sum of U^2 over aliases."""
+        basis = FourierBasis(self.mesh(cells).domain, kept=1.0)
+        k = basis.wavenumbers(dtype)
+        terms = self._influence(basis, k) * basis.weights(dtype)
+        for one, h in zip(k, basis.domain.grid.spacing, strict=True):
+            terms = terms * self._aliases(one, h)
+        lengths = basis.domain.grid.lengths
+        return basis.domain.sum(jnp.where(basis.kept(), terms, 0)) / math.prod(lengths) - _images(self.alpha, lengths)
 
     def mesh(self, cells: Cells) -> ParticleMesh:
         """The mesh over a box of cells."""
@@ -137,10 +155,33 @@ class MeshSum(FarField):
             result = result * jnp.exp(-square / (4 * self.alpha**2))
         for one, h in zip(k, grid.spacing, strict=True):
             window = jnp.sinc(one * (h / (2 * math.pi))) ** (2 * order)
-            sine = jnp.sin(one * (h / 2)) ** 2
-            aliases = sum((c * sine**n for n, c in enumerate(ALIASES[order]) if n), jnp.ones_like(sine))
-            result = result * (window / aliases**2)
+            result = result * (window / self._aliases(one, h) ** 2)
         return result
+
+    def _aliases(self, k: Array, h: float) -> Array:
+        """Sum of U^2 over the aliases of wavenumbers along one axis."""
+        sine = jnp.sin(k * (h / 2)) ** 2
+        return sum((c * sine**n for n, c in enumerate(ALIASES[ORDERS[self.assignment]]) if n), jnp.ones_like(sine))
+
+
+def _images(alpha: float, lengths: Sequence[float]) -> float:
+    """Smooth potential at a unit charge of its own images and the background: sum over k != 0 less 2 alpha / sqrt(pi).
+
+    exp(-k^2 / 4 alpha^2) / k^2 is the integral of exp(-k^2 t) from t = 1 / 4 alpha^2 on, in which axes separate.
+    """
+    longest = max(lengths)
+    # In the logarithm of t, between where exp(-k^2 t) is one and where nothing is left of it.
+    t, step = np.linspace(math.log(1 / (4 * alpha**2)), math.log(longest**2), 2001, retstep=True)
+    product = np.ones_like(t)
+    for length in lengths:
+        waves = 2 * math.pi / length * np.arange(1, int(2 * alpha * length) + 2)
+        product = product * (1 + 2 * np.exp(-np.exp(t)[:, None] * waves**2).sum(axis=1))
+    integrand = (product - 1) * np.exp(t)
+    # Simpson's rule.
+    weights = np.ones_like(t)
+    weights[1:-1:2], weights[2:-1:2] = 4, 2
+    total = 4 * math.pi / math.prod(lengths) * step / 3 * np.sum(weights * integrand)
+    return float(total - 2 * alpha / math.sqrt(math.pi))
 
 
 class PeriodicSum(eqx.Module):
@@ -172,7 +213,7 @@ class PeriodicSum(eqx.Module):
         potential, field = self.far.field(cells, pairs.position, pairs.ids, charge)
         volume = math.prod(cells.domain.grid.lengths)
         background = math.pi / (self.alpha**2 * volume) * cells.domain.sum(charge)
-        itself = 2 * self.alpha / math.sqrt(math.pi) * charge
+        itself = self.far.own(cells, charge.dtype) * charge
         return near["potential"] + potential - itself - background, jnp.stack(near["field"]) + field
 
 

@@ -160,7 +160,7 @@ def pack(cells: Cells, position: Array, attributes: Any) -> tuple[Array, Array, 
         return chosen.reshape(*values.shape[:-1], *cells.shape)
 
     ids = spread(jnp.arange(count, dtype=jnp.int32), EMPTY)
-    found = domain.total(jnp.sum(filled.astype(jnp.int32)))
+    found = domain.total(jnp.sum(filled, dtype=jnp.int32))
     positions = spread(jnp.stack(within), 0)
     return positions, ids, jax.tree.map(lambda values: spread(values, 0), attributes), count - found
 
