@@ -182,7 +182,9 @@ def wave():
 
             numbers = jnp.arange(200, dtype=jnp.int32)
             (state, fault), _ = lax.scan(step, (state, lost), numbers)
-            moved = unpack(cells, state.ids, cells.absolute(state.position) + state.image.astype(dt.dtype), count)[0] - rest
+            moved = (
+                unpack(cells, state.ids, cells.absolute(state.position) + state.image.astype(dt.dtype), count)[0] - rest
+            )
             return 2 * jnp.mean(moved * shape), jnp.abs(moved - 2 * jnp.mean(moved * shape) * shape).max(), fault
 
         return run
@@ -280,7 +282,7 @@ def measured(name, sizes):
         state, lost = model.state_from(position, velocity, mass, shared)
         found = simulate(model, INTEGRATORS["direct"], shared, state, Schedule(interval=0.06, dt=0.01), frames=1)
         end = found.state
-        x, v = (unpack(cells, end.ids, u, COUNT) for u in (cells.absolute(end.position) , end.velocity))
+        x, v = (unpack(cells, end.ids, u, COUNT) for u in (cells.absolute(end.position), end.velocity))
         energies = model.diagnostics(0.06, end, shared)
         momentum = jnp.stack([energies[f"momentum_{axis}"] for axis in "xyz"])
         return jnp.sum(v * v) + energies["energy"], (x, v, energies["energy"], momentum, found.clock.status | lost)
