@@ -7,13 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from ewald import ewald
+from jax import lax
 from jax.sharding import PartitionSpec
 
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
+from simjax.models import molecular
 from simjax.models.electrostatics import Charges, Electrostatics
 from simjax.models.periodic_sums import ewald_sum, mesh_sum
+from simjax.models.potentials import LennardJones
 from simjax.parallel import decompose, distribute, make_mesh
+from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, pack, unpack
 from simjax.particles.pairs import Pairs
 
@@ -96,8 +100,26 @@ def test_forces_are_the_slope_of_the_energy(plain):
     assert np.abs(force.sum(axis=1)).max() < 1e-12 * np.abs(force).sum()
 
 
+def test_virial_is_the_slope_of_the_energy_in_a_strain(charges, plain):
+    position, charge, lengths, energy, _ = charges
+    virial = np.asarray(plain[0]["virial"]).sum(axis=-1)
+    # The energy goes as 1 / length. Both are sums cut off at 1e-11.
+    assert abs(np.trace(virial) / energy.sum() - 1) < 1e-9
+    assert np.abs(virial - virial.T).max() < 1e-12 * np.abs(virial).max()
+    epsilon = 1e-4
+    for axis in range(3):
+        energies = []
+        for sign in (1, -1):
+            longer = np.where(np.arange(3) == axis, 1 + sign * epsilon, 1.0)
+            potential, _ = ewald(position * longer[:, None], charge, lengths * longer, alpha=3.0)
+            energies.append(0.5 * np.sum(charge * potential))
+        slope = (energies[0] - energies[1]) / (2 * epsilon)
+        # Central differences: epsilon^2.
+        assert abs(slope + virial[axis, axis]) < 1e-6 * np.abs(virial).max()
+
+
 def mesh_errors(charges, finer, assignment):
-    """Of the forces, in units of q^2 sqrt(density alpha), which is how chance adds them up, and of the energy."""
+    """Of the forces, in units of q^2 sqrt(density alpha), as chance adds them up, of the energy and of the virial."""
     position, charge, lengths, energy, force = charges
     total = mesh_sum(0.5, 1e-4, finer, assignment)
     cells = box((4, 2, 2), lengths, 24)
@@ -105,7 +127,9 @@ def mesh_errors(charges, finer, assignment):
     wrong = np.asarray(found["force"]) - force
     assert np.abs(wrong.sum(axis=1)).max() < 1e-12 * np.abs(force).sum()  # opposite and equal, whatever the mesh
     scale = np.mean(charge**2) * math.sqrt(charge.size / math.prod(lengths) * total.alpha)
-    return math.sqrt(np.mean(wrong**2)) / scale, abs(float(np.sum(found["energy"])) / energy.sum() - 1)
+    virial = np.trace(np.asarray(found["virial"]).sum(axis=-1))
+    off = (abs(float(u) / energy.sum() - 1) for u in (np.sum(found["energy"]), virial))
+    return math.sqrt(np.mean(wrong**2)) / scale, *off
 
 
 @pytest.mark.slow
@@ -115,9 +139,49 @@ def test_mesh_forces_converge(charges):
     # 1.1e-4 and 1.1e-4 of the energy, where 1e-4 is what is cut off.
     limits = {("tsc", 4): (3e-2, 7e-3), ("tsc", 8): (2.6e-3, 1.5e-4), ("pcs", 8): (5.4e-4, 1.5e-4)}
     for (assignment, finer), (of_forces, of_energy) in limits.items():
-        force, energy = mesh_errors(charges, finer, assignment)
+        force, energy, virial = mesh_errors(charges, finer, assignment)
+        print(force, energy, virial)
         assert force < of_forces
         assert energy < of_energy
+
+
+@pytest.mark.slow
+def test_energy_of_molten_salt_is_kept():
+    """Charged Lennard-Jones particles that move: the energy errs by dt^2, and by the mesh's error not at all visibly."""
+    side, per_side = 6.0, 4
+    at = np.stack(np.meshgrid(*[np.arange(per_side)] * 3, indexing="ij")).reshape(3, -1)
+    rng = np.random.default_rng(2)
+    position = (at + 0.5 + 0.05 * rng.normal(size=at.shape)) * side / per_side
+    velocity = 0.5 * rng.normal(size=at.shape)
+    velocity -= velocity.mean(axis=1, keepdims=True)
+    cells = box((2, 2, 2), (side,) * 3, 24)
+    charges = Charges(jnp.asarray([1.0, -1.0]), jnp.asarray(2.0))
+    params = molecular.Params((jnp.asarray(1.0), jnp.asarray(1.0)), jnp.ones(2), charges)
+    skin = Skin(2.6, 0.4)
+    model = molecular.MolecularDynamics(cells, skin, LennardJones(), 5, Electrostatics(mesh_sum(2.6, 1e-4, 8, "pcs")))
+
+    @jax.jit
+    def run(position, velocity, dt):
+        species = jnp.asarray(at.sum(axis=0) % 2, jnp.int32)
+        state, lost = model.state_from(position, velocity, species, params)
+
+        def several(carry, _):
+            state, fault = carry
+            state, arrangement, bits = model.arrange(state, params)
+            step = lambda _, state: model.step(0, 0.0, dt, state, params, arrangement)  # noqa: E731
+            state = lax.fori_loop(0, 5, step, state)
+            return (state, fault | bits), model.diagnostics(0.0, state, params)["energy"]
+
+        (_, fault), energy = lax.scan(several, (state, lost), None, length=20)
+        return energy, model.diagnostics(0.0, state, params)["energy"], fault
+
+    worst = []
+    for dt in (0.004, 0.002):
+        energy, first, fault = run(jnp.asarray(position), jnp.asarray(velocity), dt)
+        assert int(fault) == 0
+        worst.append(np.abs(energy - first).max() / at.shape[1])
+    print(worst)
+    assert worst[0] < 1e-3
 
 
 @pytest.mark.slow

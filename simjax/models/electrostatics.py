@@ -34,9 +34,14 @@ class Electrostatics(eqx.Module):
 
         Returns:
             energy: `cells.shape`, which add up to U. force: `(ndim, *cells.shape)`, -dU/dx_i; on a mesh up to the error
-            of the mesh, but so that all forces add up to nothing.
+            of the mesh, but so that all forces add up to nothing. virial: `(ndim, ndim, *cells.shape)`, which add up to
+            minus the slope of U in a strain of space.
         """
         charge = params.charge.at[species].get(mode="promise_in_bounds")
         charge = jnp.where(pairs.ids >= 0, charge, 0)
         potential, field = self.sum.field(pairs, charge)
-        return {"energy": 0.5 * params.constant * charge * potential, "force": params.constant * charge[None] * field}
+        return {
+            "energy": 0.5 * params.constant * charge * potential,
+            "force": params.constant * charge[None] * field,
+            "virial": 0.5 * params.constant * charge[None, None] * self.sum.tension(pairs, charge),
+        }

@@ -13,10 +13,10 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 class FlatUniverse(eqx.Module):
-    """Scale factor a(t) of a flat universe of matter and a cosmological constant: (da/dt)^2 = H0^2 (M / a + (1 - M) a^2).
+    """A flat universe of matter and a cosmological constant: (da/dt)^2 = H0^2 (M / a + (1 - M) a^2).
 
-    Time runs from a = 0, and a = 1 where the Hubble rate is H0. With M = 1 it is Einstein and de Sitter's,
-    a = (3 H0 t / 2)^(2/3). Peebles (1980), The Large-Scale Structure of the Universe, section 13.
+    a(t) is the scale factor. Time runs from a = 0, and a = 1 where the Hubble rate is H0. With M = 1 it is Einstein and
+    de Sitter's, a = (3 H0 t / 2)^(2/3). Peebles (1980), The Large-Scale Structure of the Universe, section 13.
 
     hubble: H0, 1/time. matter: M, the share of matter in the density where a = 1; the mean density of the particles,
     per comoving volume, has to be 3 H0^2 M / (8 pi G).

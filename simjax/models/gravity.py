@@ -12,7 +12,7 @@ from simjax.particles.cells import Cells, counted, pack
 
 
 class State(Masses):
-    """velocity, acceleration: `(ndim, *cells.shape)`. In an expanding background a^2 dx/dt and the comoving -grad phi."""
+    """velocity, acceleration: `(ndim, *cells.shape)`; in an expanding background a^2 dx/dt and comoving -grad phi."""
 
     velocity: Array
     acceleration: Array

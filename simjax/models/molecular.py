@@ -8,6 +8,7 @@ from jax import Array
 
 from simjax.core.domain import Domain
 from simjax.core.model import DirectModel
+from simjax.models.electrostatics import Charges, Electrostatics
 from simjax.models.potentials import PairPotential
 from simjax.particles.arrangement import Arrangement, Particles, Skin
 from simjax.particles.cells import Cells, counted, pack
@@ -22,22 +23,24 @@ class State(Particles):
 
 
 class Params(eqx.Module):
-    """potential: parameters of the pair potential. mass: `(species,)`."""
+    """potential: parameters of the pair potential. mass: `(species,)`. charges: those of `electrostatics`, if any."""
 
     potential: Any
     mass: Array
+    charges: Charges | None = None
 
 
 class MolecularDynamics(DirectModel):
     """Newton's equations of particles: m_i d^2 x_i/dt^2 = F_i = -dU/dx_i, by velocity Verlet.
 
-    U is a sum over pairs nearer than the cutoff. Swope et al. (1982), J. Chem. Phys. 76, 637, eq. 1-2.
+    U is a sum over pairs nearer than the cutoff, and the energy of charges with all their images. Swope et al. (1982), J. Chem. Phys. 76, 637, eq. 1-2.
     """
 
     cells: Cells
     skin: Skin
     potential: PairPotential
     steps_per_arrangement: int = eqx.field(static=True)
+    electrostatics: Electrostatics | None = None
 
     @property
     def domain(self) -> Domain:
@@ -74,10 +77,16 @@ class MolecularDynamics(DirectModel):
 
     def _interactions(self, state: State, params: Params, arrangement: Arrangement) -> dict[str, Any]:
         pairs = self.skin.pairs(self.cells, state, arrangement)
-        return pairs.sum(self.potential.pair, state.species, params.potential)
+        found = pairs.sum(self.potential.pair, state.species, params.potential)
+        found = {"energy": found["energy"], "force": jnp.stack(found["force"])}
+        if self.electrostatics is None:
+            return found
+        assert params.charges is not None
+        charged = self.electrostatics.evaluate(pairs, state.species, params.charges)
+        return {name: found[name] + charged[name] for name in found}
 
     def _forces(self, state: State, params: Params, arrangement: Arrangement) -> Array:
-        return jnp.stack(self._interactions(state, params, arrangement)["force"])
+        return self._interactions(state, params, arrangement)["force"]
 
     def stable_dt(self, state, params):
         return jnp.asarray(jnp.inf, state.position.dtype)

@@ -3,7 +3,7 @@
 import abc
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from jax import Array, lax
 
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import FACE
+from simjax.core.varying import steady_carry
 from simjax.ops.scaling import scaled, times_i
 from simjax.particles.cells import Cells
 from simjax.particles.mesh import SHAPES, ParticleMesh
@@ -37,12 +38,19 @@ class FarField(eqx.Module):
         """
 
     @abc.abstractmethod
+    def tension(self, cells: Cells, position: Array, ids: Array, charge: Array) -> Array:
+        """The potential of `field` with each wave multiplied by delta_ab - 2 k_a k_b (1 / k^2 + 1 / 4 alpha^2).
+
+        `(ndim, ndim, *cells.shape)`: minus its slope in a strain of space, for charges that move along.
+        """
+
+    @abc.abstractmethod
     def own(self, cells: Cells, dtype) -> Array:
         """The potential of a unit charge at its own place that is in `field`, without that of its images."""
 
 
 class WaveSum(FarField):
-    """phi(x) = 4 pi / V sum over k != 0, |k| <= `most`, of exp(-k^2 / 4 alpha^2) / k^2 sum over j of q_j cos k (x - x_j).
+    """phi(x) = 4 pi / V sum over k and j of exp(-k^2 / 4 alpha^2) / k^2 q_j cos k (x - x_j), 0 < |k| <= `most`.
 
     Exact up to what is beyond `most`; work is that of particles times wavenumbers. Three axes.
     Ewald (1921), Ann. Phys. 369, 253; Frenkel and Smit (2002), eq. 12.1.
@@ -52,39 +60,51 @@ class WaveSum(FarField):
     most: float = eqx.field(static=True)
 
     def field(self, cells, position, ids, charge):
-        dtype = position.dtype
-        waves, weights = self._waves(cells)
-        waves, weights = jnp.asarray(waves, dtype), jnp.asarray(weights, dtype)
-        x = cells.absolute(position)
-        ndim = cells.ndim
+        def felt(k, c, s, phase):
+            cosine, sine = jnp.cos(phase), jnp.sin(phase)
+            slope = c * sine - s * cosine
+            return jnp.sum(c * cosine + s * sine, axis=0), jnp.tensordot(k.T, slope, 1)
+
+        return self._felt(cells, position, charge, felt)
+
+    def tension(self, cells, position, ids, charge):
+        def felt(k, c, s, phase):
+            factors = _tension(tuple(k.T), self.alpha)
+            return jnp.tensordot(factors, c * jnp.cos(phase) + s * jnp.sin(phase), 1)
+
+        return self._felt(cells, position, charge, felt)
+
+    def _felt(self, cells: Cells, position: Array, charge: Array, felt: Callable):
+        """Sum over waves of `felt(k, c, s, phase)`, where c cos(phase) + s sin(phase) is a wave's potential."""
+        waves, weights = (jnp.asarray(u, position.dtype) for u in self._waves(cells))
+        x, ndim = cells.absolute(position), cells.ndim
+
+        def column(u: Array) -> Array:
+            return u.reshape(-1, *(1,) * (ndim + 1))
 
         def phases(k: Array) -> Array:
-            """k . x: `(waves, *cells.shape)`."""
-            columns = k.reshape(*k.shape, *(1,) * (ndim + 1))
-            return sum((columns[:, a] * x[a][None] for a in range(1, ndim)), columns[:, 0] * x[0][None])
+            return sum((column(k[:, a]) * x[a][None] for a in range(1, ndim)), column(k[:, 0]) * x[0][None])
 
-        # Each chunk's phases are computed again for the derivative.
+        # Phases are computed again for the derivative.
         @jax.checkpoint
         def structure(k):
             phase, axes = phases(k), tuple(range(1, ndim + 2))
             return jnp.sum(charge[None] * jnp.cos(phase), axis=axes), jnp.sum(charge[None] * jnp.sin(phase), axis=axes)
 
-        real, imaginary = cells.domain.total(lax.scan(lambda _, k: (None, structure(k)), None, waves)[1])
-
         @jax.checkpoint
-        def felt(k, c, s, weight):
-            phase = phases(k)
-            cosine, sine = jnp.cos(phase), jnp.sin(phase)
-            c, s = (jnp.reshape(weight * u, (-1, *(1,) * (ndim + 1))) for u in (c, s))
-            slope = c * sine - s * cosine
-            potential = jnp.sum(c * cosine + s * sine, axis=0)
-            return potential, jnp.stack([jnp.tensordot(k[:, a], slope, 1) for a in range(ndim)])
+        def at_particles(k, c, s, weight):
+            return felt(k, column(weight * c), column(weight * s), phases(k))
+
+        real, imaginary = cells.domain.total(lax.scan(lambda _, k: (None, structure(k)), None, waves)[1])
+        each = (waves, real, imaginary, weights)
 
         def add(total, wave):
-            return jax.tree.map(jnp.add, total, felt(*wave)), None
+            return jax.tree.map(jnp.add, total, at_particles(*wave))
 
-        start = 0 * charge, 0 * position
-        return lax.scan(add, start, (waves, real, imaginary, weights))[0]
+        first = jax.tree.map(lambda u: u[0], each)
+        start = jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), jax.eval_shape(at_particles, *first))
+        _, start = steady_carry(lambda total: add(total, first), start)
+        return lax.scan(lambda total, wave: (add(total, wave), None), start, each)[0]
 
     def own(self, cells, dtype):
         return jnp.asarray(2 * self.alpha / math.sqrt(math.pi), dtype)
@@ -122,14 +142,22 @@ class MeshSum(FarField):
     stray: float = eqx.field(static=True, default=0.5)
 
     def field(self, cells, position, ids, charge):
+        mesh, basis, k, potential = self._potential(cells, position, ids, charge)
+        slopes = jnp.stack([basis.inverse(times_i(-one, potential)) for one in k])
+        at_particles = mesh.interpolate(position, ids, slopes)
+        return mesh.interpolate(position, ids, basis.inverse(potential)), at_particles
+
+    def tension(self, cells, position, ids, charge):
+        mesh, basis, k, potential = self._potential(cells, position, ids, charge)
+        return mesh.interpolate(position, ids, basis.inverse(scaled(_tension(k, self.alpha), potential[None, None])))
+
+    def _potential(self, cells: Cells, position: Array, ids: Array, charge: Array):
+        """The mesh, its waves, and their phi_k."""
         mesh = self.mesh(cells)
         basis = FourierBasis(mesh.domain, kept=1.0)
         density = mesh.deposit(position, ids, charge) / mesh.domain.grid.cell_volume
         k = basis.wavenumbers(position.dtype)
-        potential = scaled(self._influence(basis, k), basis.forward(density))
-        slopes = jnp.stack([basis.inverse(times_i(-one, potential)) for one in k])
-        at_particles = mesh.interpolate(position, ids, slopes)
-        return mesh.interpolate(position, ids, basis.inverse(potential)), at_particles
+        return mesh, basis, k, scaled(self._influence(basis, k), basis.forward(density))
 
     def own(self, cells, dtype):
         """On the average over places in a mesh cell: 1 / V sum of influence times the sum of U^2 over aliases."""
@@ -164,6 +192,14 @@ class MeshSum(FarField):
         return sum((c * sine**n for n, c in enumerate(ALIASES[ORDERS[self.assignment]]) if n), jnp.ones_like(sine))
 
 
+def _tension(k: tuple[Array, ...], alpha: float) -> Array:
+    """delta_ab - 2 k_a k_b (1 / k^2 + 1 / 4 alpha^2) of waves: `(ndim, ndim, ...)`, zero where k is."""
+    square = sum((one * one for one in k[1:]), k[0] * k[0])
+    factor = jnp.where(square > 0, 2 / jnp.where(square > 0, square, 1) + 1 / (2 * alpha**2), 0)
+    rows = [[(1.0 if a == b else 0.0) - factor * p * q for b, q in enumerate(k)] for a, p in enumerate(k)]
+    return jnp.stack([jnp.stack(row) for row in rows])
+
+
 def _images(alpha: float, lengths: Sequence[float]) -> float:
     """Smooth potential at a unit charge of its own images and the background: sum over k != 0 less 2 alpha / sqrt(pi).
 
@@ -185,7 +221,7 @@ def _images(alpha: float, lengths: Sequence[float]) -> float:
 
 
 class PeriodicSum(eqx.Module):
-    """phi_i = sum over j and images of q_j / |x_i - x_j + L n|, without i itself, in a uniform background that neutralises.
+    """phi_i = sum over j and images of q_j / |x_i - x_j + L n|, without i itself, in a neutralising background.
 
     1 / r = erfc(alpha r) / r + erf(alpha r) / r: pairs nearer than a cutoff, plus `far`, less what `far` holds of the
     particle itself. The mean of phi over the box is zero, and what surrounds all images conducts.
@@ -203,18 +239,38 @@ class PeriodicSum(eqx.Module):
             charge: `cells.shape`.
             softening: length; near pairs take r^2 + softening^2 in the place of r^2.
         """
+        charge = self._checked(pairs, charge)
+        near = pairs.sum(_near(self.alpha), charge, jnp.asarray(softening, charge.dtype))
+        potential, field = self.far.field(pairs.cells, pairs.position, pairs.ids, charge)
+        itself = self.far.own(pairs.cells, charge.dtype) * charge
+        return near["potential"] + potential - itself - self._background(pairs, charge), jnp.stack(
+            near["field"]
+        ) + field
+
+    def tension(self, pairs: Pairs, charge: Array) -> Array:
+        """Minus the slope of the potential in a strain of space, for charges that move along.
+
+        `(ndim, ndim, *cells.shape)`; 1/2 sum of q_i times it is the virial, sum over pairs of r_a F_b, whose trace is
+        the energy.
+        """
+        charge = self._checked(pairs, charge)
+        near = pairs.sum(_near_tension(self.alpha), charge, jnp.zeros((), charge.dtype))
+        found = near + self.far.tension(pairs.cells, pairs.position, pairs.ids, charge)
+        background = jnp.eye(pairs.cells.ndim, dtype=charge.dtype) * self._background(pairs, charge)
+        return found - background.reshape(*background.shape, *(1,) * charge.ndim)
+
+    def _checked(self, pairs: Pairs, charge: Array) -> Array:
         cells = pairs.cells
         if cells.ndim != 3 or not all(cells.periodic):
             raise ConfigurationError(
                 f"A sum over images needs a box with three periodic axes; periodic={cells.periodic} came."
             )
-        charge = jnp.where(pairs.ids >= 0, charge, 0)
-        near = pairs.sum(_near(self.alpha), charge, jnp.asarray(softening, charge.dtype))
-        potential, field = self.far.field(cells, pairs.position, pairs.ids, charge)
-        volume = math.prod(cells.domain.grid.lengths)
-        background = math.pi / (self.alpha**2 * volume) * cells.domain.sum(charge)
-        itself = self.far.own(cells, charge.dtype) * charge
-        return near["potential"] + potential - itself - background, jnp.stack(near["field"]) + field
+        return jnp.where(pairs.ids >= 0, charge, 0)
+
+    def _background(self, pairs: Pairs, charge: Array) -> Array:
+        """What the background takes from the potential of near pairs."""
+        volume = math.prod(pairs.cells.domain.grid.lengths)
+        return math.pi / (self.alpha**2 * volume) * pairs.cells.domain.sum(charge)
 
 
 def _near(alpha: float):
@@ -226,6 +282,17 @@ def _near(alpha: float):
         potential = there * lax.erfc(alpha * r) / r
         slope = (potential + there * (2 * alpha / math.sqrt(math.pi)) * jnp.exp(-(alpha**2) * square)) / square
         return {"potential": potential, "field": tuple(slope * x for x in separation)}
+
+    return pair
+
+
+def _near_tension(alpha: float):
+    """The pair function of r_a r_b times what the field has with r_b."""
+    near = _near(alpha)
+
+    def pair(separation, here, there, softening):
+        field = near(separation, here, there, softening)["field"]
+        return jnp.stack([jnp.stack([x * slope for slope in field]) for x in separation])
 
     return pair
 
