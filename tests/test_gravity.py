@@ -152,6 +152,12 @@ def test_two_bodies_in_a_periodic_box():
         assert np.abs(total).max() < 1e-12 * np.abs(found).max()
 
 
+def test_a_skin_wider_than_the_mesh_lets_particles_stray_is_refused():
+    cells = Cells(Domain(Grid((2, 2, 2))), 8, (True,) * 3)
+    with pytest.raises(ConfigurationError, match="write stray=0.8"):
+        PeriodicAttraction(Skin(0.4, 0.1), mesh_sum(0.4, 1e-3, 8)).arrange(cells, None)
+
+
 @pytest.fixture(scope="module")
 def wave():
     """`wave(expansion)(displacement, velocity, dt, start)` -> displacement after 200 steps of particles of a wave.

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.errors import ConfigurationError
 from simjax.models.periodic_sums import MeshSum, PeriodicSum
 from simjax.particles.arrangement import Arrangement, Particles, Skin
 from simjax.particles.cells import Cells
@@ -102,13 +103,21 @@ class PeriodicAttraction(Attraction):
     """phi of a periodic box by a sum over pairs and a smooth rest: P3M where that is a `MeshSum`, else Ewald's.
 
     Near pairs attract each other as erfc(alpha s) / s with s^2 = r^2 + softening^2, so that the field is softened well
-    within the cutoff and Newton's beyond. The box holds a `PeriodicSum` with the cutoff and skin of `skin`.
+    within the cutoff and Newton's beyond. `sum` is one made for the cutoff of `skin`.
     """
 
     skin: Skin
     sum: PeriodicSum
 
     def arrange(self, cells, state):
+        far = self.sum.far
+        if isinstance(far, MeshSum):
+            stray = self.skin.skin / 2 / min(far.mesh(cells).domain.grid.spacing)
+            if stray > far.stray:
+                raise ConfigurationError(
+                    f"Skin.skin={self.skin.skin:g} lets particles leave their cells by {stray:.3g} mesh cells, "
+                    f"MeshSum.stray={far.stray:g} by less; write stray={stray:.3g} or a thinner skin."
+                )
         return self.skin.arrange(cells, state)
 
     def strain(self, cells, state, arrangement: Arrangement):

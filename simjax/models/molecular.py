@@ -33,7 +33,8 @@ class Params(eqx.Module):
 class MolecularDynamics(DirectModel):
     """Newton's equations of particles: m_i d^2 x_i/dt^2 = F_i = -dU/dx_i, by velocity Verlet.
 
-    U is a sum over pairs nearer than the cutoff, and the energy of charges with all their images. Swope et al. (1982), J. Chem. Phys. 76, 637, eq. 1-2.
+    U is a sum over pairs nearer than the cutoff, and the energy of charges with all their images. Swope et al. (1982),
+    J. Chem. Phys. 76, 637, eq. 1-2.
     """
 
     cells: Cells
