@@ -18,6 +18,7 @@ from simjax.core.status import BOX_SHRUNK, OK
 from simjax.models.barostats import Dilated
 from simjax.models.bonds import Bonds, Links, LinkSlots
 from simjax.models.dynamics import Dynamics, System, VelocityVerlet
+from simjax.models.electrostatics import Charges, Electrostatics
 from simjax.models.interactions import Interaction
 from simjax.models.potentials import PairPotential
 from simjax.particles.arrangement import Arrangement, Particles, Skin
@@ -40,12 +41,13 @@ class State(Particles):
 
 
 class Params(eqx.Module):
-    """potential: parameters of the potential. mass: `(species,)`. dynamics, bonds: parameters of these, if any."""
+    """potential: its parameters. mass: `(species,)`. dynamics, bonds: parameters of these. charges: of the species."""
 
     potential: Any
     mass: Array
     dynamics: Any = None
     bonds: Any = None
+    charges: Charges | None = None
 
 
 class LinkedArrangement(Arrangement):
@@ -57,8 +59,8 @@ class LinkedArrangement(Arrangement):
 class MolecularDynamics(DirectModel):
     """Particles under forces F_i = -dU/dx_i that move by a dynamics; Newton's: m_i d^2 x_i/dt^2 = F_i.
 
-    U is the energy of pairs nearer than the cutoff, or of another `Interaction`, and of bonds and angles.
-    `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would give in a medium without
+    U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges with
+    all their images. `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would give in a medium without
     structure. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
@@ -68,6 +70,7 @@ class MolecularDynamics(DirectModel):
     steps_per_arrangement: int = eqx.field(static=True)
     dynamics: Dynamics = VelocityVerlet()
     bonds: Bonds | None = None
+    electrostatics: Electrostatics | None = None
     tail_corrections: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
@@ -76,8 +79,9 @@ class MolecularDynamics(DirectModel):
                 f"tail_corrections: expected a potential of pairs, {type(self.potential).__name__} came; "
                 "write tail_corrections=False."
             )
-        if self.dynamics.changes_scale and (self.bonds is not None or not isinstance(self.potential, PairPotential)):
-            what = "bonds" if self.bonds is not None else type(self.potential).__name__
+        others = [x for x in (self.bonds, self.electrostatics) if x is not None]
+        if self.dynamics.changes_scale and (others or not isinstance(self.potential, PairPotential)):
+            what = type((others or [self.potential])[0]).__name__
             raise ConfigurationError(
                 f"{type(self.dynamics).__name__}: expected a potential of pairs alone, {what} came; write a dynamics "
                 "at constant volume."
@@ -170,13 +174,16 @@ class MolecularDynamics(DirectModel):
             return dilated.evaluate(pairs, state.species, (params.potential, scale))
         pairs = self.skin.pairs(self.cells, state, arrangement)
         found = self.potential.evaluate(pairs, state.species, params.potential)
-        if self.bonds is None:
-            return found
-        assert arrangement.links is not None
-        bonded = self.bonds.evaluate(
-            self.cells, state.position, state.ids, state.species, arrangement.links, params.bonds
-        )  # fmt: skip
-        return jax.tree.map(jnp.add, found, bonded)
+        if self.electrostatics is not None:
+            assert params.charges is not None
+            found = jax.tree.map(jnp.add, found, self.electrostatics.evaluate(pairs, state.species, params.charges))
+        if self.bonds is not None:
+            assert arrangement.links is not None
+            bonded = self.bonds.evaluate(
+                self.cells, state.position, state.ids, state.species, arrangement.links, params.bonds
+            )  # fmt: skip
+            found = jax.tree.map(jnp.add, found, bonded)
+        return found
 
     def stable_dt(self, state, params):
         return jnp.asarray(jnp.inf, state.position.dtype)

@@ -149,17 +149,18 @@ def pack(cells: Cells, position: Array, attributes: Any) -> tuple[Array, Array, 
     order = jnp.argsort(key, stable=True).astype(jnp.int32)
     sorted_key = key[order]
     first = jnp.searchsorted(sorted_key, jnp.arange(total + 1, dtype=jnp.int32)).astype(jnp.int32)
-    slot = jnp.arange(count, dtype=jnp.int32) - first[sorted_key]
-    placed = (sorted_key < total) & (slot < cells.capacity)
-    where = jnp.where(placed, slot * total + sorted_key, cells.slots)
+    # Slots look for their particle: nothing is scattered, whose derivative would be wrong where particles of other
+    # blocks are dropped.
+    number = first[:-1][None] + jnp.arange(cells.capacity, dtype=jnp.int32)[:, None]
+    filled = number < first[1:][None]
+    source = order[jnp.where(filled, number, 0)]
 
     def spread(values: Array, empty) -> Array:
-        lead = values.shape[:-1]
-        target = jnp.full((*lead, cells.slots), empty, values.dtype)
-        return target.at[..., where].set(values[..., order], mode="drop").reshape(*lead, *cells.shape)
+        chosen = jnp.where(filled, values[..., source], jnp.asarray(empty, values.dtype))
+        return chosen.reshape(*values.shape[:-1], *cells.shape)
 
     ids = spread(jnp.arange(count, dtype=jnp.int32), EMPTY)
-    found = domain.total(jnp.sum(placed, dtype=jnp.int32))
+    found = domain.total(jnp.sum(filled, dtype=jnp.int32))
     positions = spread(jnp.stack(within), 0)
     return positions, ids, jax.tree.map(lambda values: spread(values, 0), attributes), count - found
 
