@@ -16,7 +16,7 @@ from simjax.particles.mesh import ParticleMesh
 from simjax.solvers.fourier import FourierBasis
 
 
-class State(Particles):
+class PlasmaParticles(Particles):
     """velocity: `(components, *cells.shape)`, as many components as axes or more. species: `cells.shape` int32."""
 
     velocity: Array
@@ -56,7 +56,9 @@ class ElectrostaticPlasma(DirectModel):
     def domain(self) -> Domain:
         return self.mesh.cells.domain
 
-    def state_from(self, position: Array, velocity: Array, species: Array, params: Params) -> tuple[State, Array]:
+    def state_from(
+        self, position: Array, velocity: Array, species: Array, params: Params
+    ) -> tuple[PlasmaParticles, Array]:
         """The state of particles given one after the other, `(ndim, particles)`, `(components, particles)`,
         `(particles,)`. Also returns how many found no place.
 
@@ -72,7 +74,7 @@ class ElectrostaticPlasma(DirectModel):
         carried = {"velocity": velocity, "species": species}
         position, ids, carried, lost = pack(self.cells, position, carried)
         image = jnp.zeros(position.shape, jnp.int32)
-        return State(position, image, ids, carried["velocity"], carried["species"]), lost
+        return PlasmaParticles(position, image, ids, carried["velocity"], carried["species"]), lost
 
     # ------------------------------------------------------------------ steps
 
@@ -88,12 +90,12 @@ class ElectrostaticPlasma(DirectModel):
     def step(self, number, t, dt, state, params, arrangement):
         state = self._drifted(0.5 * dt, state)
         force = self.mesh.interpolate(state.position, state.ids, self.field(self.density(state, params), params))
-        ratio = _of_species(params.charge / params.mass, state.species)
+        ratio = of_species(params.charge / params.mass, state.species)
         velocity = self._kicked(dt, state.velocity, force, ratio, params)
         state = eqx.tree_at(lambda s: s.velocity, state, velocity)
         return self._drifted(0.5 * dt, state)
 
-    def _drifted(self, dt, state: State) -> State:
+    def _drifted(self, dt, state: PlasmaParticles) -> PlasmaParticles:
         position = state.position + dt * state.velocity[: self.cells.ndim]
         return eqx.tree_at(lambda s: s.position, state, position)
 
@@ -107,9 +109,9 @@ class ElectrostaticPlasma(DirectModel):
 
     # ------------------------------------------------------------------ the field
 
-    def density(self, state: State, params: Params) -> Array:
+    def density(self, state: PlasmaParticles, params: Params) -> Array:
         """Charge density of the particles on the mesh, `(*mesh.domain.block_shape)`."""
-        charge = _of_species(params.charge, state.species)[0]
+        charge = of_species(params.charge, state.species)[0]
         return self.mesh.deposit(state.position, state.ids, charge) * (1 / self.mesh.domain.grid.cell_volume)
 
     def field(self, density: Array, params: Params) -> Array:
@@ -119,7 +121,7 @@ class ElectrostaticPlasma(DirectModel):
         """
         domain = self.mesh.domain
         whole = domain.grid.ndim == 1 and domain.split[0] is not None
-        basis = FourierBasis(domain.unsplit() if whole else domain, kept=1)
+        basis = FourierBasis(domain.unsplit() if whole else domain, kept=1.0)
         spectrum = basis.forward(domain.gather(density) if whole else density)
         k = basis.wavenumbers(density.dtype)
         square = sum((v * v for v in k[1:]), k[0] * k[0])
@@ -129,7 +131,7 @@ class ElectrostaticPlasma(DirectModel):
 
     # ------------------------------------------------------------------ what is seen of it
 
-    def electric(self, state: State, params: Params) -> Array:
+    def electric(self, state: PlasmaParticles, params: Params) -> Array:
         """The electric field of a state, whether or not its particles are in their cells: `(ndim, *mesh block)`."""
         return self.field(self.density(self.arrange(state, params)[0], params), params)
 
@@ -143,19 +145,19 @@ class ElectrostaticPlasma(DirectModel):
 
     def stable_dt(self, state, params):
         """Half a plasma period over pi: 2 / omega_p, with the mean density."""
-        strength = _of_species(params.charge**2 / params.mass, state.species)[0]
+        strength = of_species(params.charge**2 / (params.mass * params.permittivity), state.species)[0]
         mean = self.domain.sum(jnp.where(state.ids >= 0, strength, 0)) / np.prod(self.domain.grid.lengths)
-        return 2 / jnp.sqrt(mean / params.permittivity)
+        return 2 / jnp.sqrt(mean)
 
     def diagnostics(self, t, state, params):
         """Energies, total momentum by component and charge; the energy is conserved but for the step and the mesh."""
         electric = self.electric(state, params)
         volume = self.mesh.domain.grid.cell_volume
         present = state.ids >= 0
-        momentum = jnp.where(present, _of_species(params.mass, state.species) * state.velocity, 0)
+        momentum = jnp.where(present, of_species(params.mass, state.species) * state.velocity, 0)
         kinetic = 0.5 * self.domain.sum(momentum * state.velocity)
-        potential = 0.5 * volume * params.permittivity * self.domain.sum(electric**2)
-        charge = self.domain.sum(jnp.where(present, _of_species(params.charge, state.species)[0], 0))
+        potential = 0.5 * volume * self.domain.sum(params.permittivity * electric**2)
+        charge = self.domain.sum(jnp.where(present, of_species(params.charge, state.species)[0], 0))
         result = {
             "kinetic_energy": kinetic,
             "field_energy": potential,
@@ -166,6 +168,6 @@ class ElectrostaticPlasma(DirectModel):
         return result | {f"momentum_{'xyz'[k]}": self.domain.sum(momentum[k]) for k in range(momentum.shape[0])}
 
 
-def _of_species(values: Array, species: Array) -> Array:
+def of_species(values: Array, species: Array) -> Array:
     """A property of its species for every slot, `(1, *cells.shape)`."""
     return values.at[species].get(mode="promise_in_bounds")[None]

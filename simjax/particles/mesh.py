@@ -146,7 +146,7 @@ class ParticleMesh(eqx.Module):
             return deposited(*primals), linear_map(forward, transpose, directions)
 
         def once(position, ids, values):
-            return self._deposited(self._weights(position, ids, slopes), ids, values)
+            return self.spread(self.weights(position, ids, slopes), ids, values)
 
         deposited = jax.custom_jvp(once)
         deposited.defjvp(derivative, symbolic_zeros=True)
@@ -174,7 +174,7 @@ class ParticleMesh(eqx.Module):
             return interpolated(*primals), linear_map(forward, transpose, directions)
 
         def once(position, ids, field):
-            return self._interpolated(self._weights(position, ids, slopes), ids, field)
+            return self._interpolated(self.weights(position, ids, slopes), ids, field)
 
         interpolated = jax.custom_jvp(once)
         interpolated.defjvp(derivative, symbolic_zeros=True)
@@ -193,7 +193,8 @@ class ParticleMesh(eqx.Module):
 
     # ------------------------------------------------------------------ sums over slots and over nodes
 
-    def _deposited(self, weights: list[Array], ids: Array, values: Array) -> Array:
+    def spread(self, weights: Sequence[Array], ids: Array, values: Array) -> Array:
+        """Values times one of the `weights` per axis, `(nodes, *cells.shape)`, added up on the nodes."""
         ndim = self.cells.ndim
         lead = values.shape[: values.ndim - ndim - 1]
         spread = jnp.where(ids >= 0, values, 0).reshape(-1, 1, *self.cells.shape)
@@ -229,7 +230,7 @@ class ParticleMesh(eqx.Module):
             return range(math.ceil(first), math.floor(last) + 1)
         return range(math.floor(first) + 1, math.ceil(last))
 
-    def _weights(self, position: Array, ids: Array, slopes: tuple[int, ...]) -> list[Array]:
+    def weights(self, position: Array, ids: Array, slopes: Sequence[int]) -> list[Array]:
         """Per axis, the weight (or its slope) of every slot at the nodes within reach: `(nodes, *cells.shape)`."""
         result = []
         # Rounding may leave a particle outside its cell by a few digits.
