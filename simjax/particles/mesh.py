@@ -11,13 +11,17 @@ import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, Grid
+from simjax.core.linear import linear_map
+from simjax.core.staging import held
 from simjax.particles.cells import Cells
 
 
@@ -49,6 +53,9 @@ SHAPES: dict[str, tuple[float, Callable[[Array], Array]]] = {
 """Name -> how far a particle reaches and its weight at a distance, both in mesh cells: nearest grid point, cloud in
 cell, triangular-shaped cloud, piecewise cubic spline."""
 
+MOST_NODES = 64
+"""Of more nodes than these the sum at a particle reads weights from memory, where a CPU would form them for each."""
+
 
 class ParticleMesh(eqx.Module):
     """A periodic mesh of `finer` cells in each particle cell, along every axis, cut over devices as the cells are.
@@ -71,7 +78,7 @@ class ParticleMesh(eqx.Module):
             raise ConfigurationError(f"ParticleMesh: shape={shape} is unknown; write {', '.join(SHAPES)}.")
         if finer < 1 or stray < 0:
             raise ConfigurationError(
-                f"ParticleMesh: finer={finer} and stray={stray:g}; expected a whole number above zero, and zero or more."
+                f"ParticleMesh: finer={finer} and stray={stray:g}; expected at least 1 and at least 0."
             )
         for axis, periodic in enumerate(cells.periodic):
             if not periodic:
@@ -100,19 +107,7 @@ class ParticleMesh(eqx.Module):
             `(..., *domain.block_shape)`, whose sum is that of the values; divide by the volume of a mesh cell for a
             density.
         """
-        ndim = self.cells.ndim
-        lead = values.shape[: values.ndim - ndim - 1]
-        amount = jnp.where(ids >= 0, values, 0).reshape(-1, *self.cells.shape)
-        weights = self._weights(position, ids)
-        spread = _products(weights[:-1], amount)
-        cells = "uvw"[:ndim]
-        nodes = jnp.einsum(
-            f"lps{cells},ns{cells}->lpn{cells}", spread, weights[-1], precision=lax.Precision.HIGHEST
-        )  # fmt: skip
-        field = nodes.reshape(-1, *(w.shape[0] for w in weights), *self.cells.domain.block_shape)
-        for axis in range(ndim):
-            field = self._gathered(field, axis)
-        return field.reshape(*lead, *field.shape[1:])
+        return self._deposit(position, ids, values, (0,) * self.cells.ndim)
 
     def interpolate(self, position: Array, ids: Array, field: Array) -> Array:
         """A field at the particles: the transpose of `deposit`.
@@ -124,26 +119,113 @@ class ParticleMesh(eqx.Module):
         Returns:
             `(..., *cells.shape)`; zero at empty slots.
         """
-        ndim = self.cells.ndim
-        lead = field.shape[: field.ndim - ndim]
-        weights = self._weights(position, ids)
-        field = field.reshape(-1, *field.shape[field.ndim - ndim :])
-        for axis in reversed(range(ndim)):
-            field = self._displaced(field, axis)
-        nodes = field.reshape(field.shape[0], -1, *field.shape[ndim:])
-        cells = "uvw"[:ndim]
-        lines = jnp.einsum(
-            f"lpn{cells},ns{cells}->lps{cells}", nodes, weights[-1], precision=lax.Precision.HIGHEST
-        )  # fmt: skip
-        one = jnp.ones((1, *self.cells.shape), field.dtype)
-        found = jnp.sum(lines * _products(weights[:-1], one), axis=1).reshape(*lead, *self.cells.shape)
-        return jnp.where(ids >= 0, found, 0)
+        return self._interpolate(position, ids, field, (0,) * self.cells.ndim)
 
     def beyond(self, position: Array, ids: Array) -> Array:
         """How far the furthest particle of this block lies outside its cell, in mesh cells; no gradient."""
         outside = [jnp.abs(lax.stop_gradient(x)) / h for x, h in zip(position, self.domain.grid.spacing, strict=True)]
         furthest = functools.reduce(jnp.maximum, outside) - 0.5 * self.finer
         return jnp.max(jnp.where(ids >= 0, jnp.maximum(furthest, 0), 0))
+
+    # ------------------------------------------------------------------ derivatives
+
+    # `slopes` says how often the weights are differentiated along each axis. The derivatives of both ways are both ways
+    # with other weights. Written out, as compilers make slow products of what differentiation makes of them.
+
+    def _deposit(self, position: Array, ids: Array, values: Array, slopes: tuple[int, ...]) -> Array:
+        def derivative(primals, tangents):
+            position, ids, values = primals
+            directions = _unless_zero(tangents[0]), _unless_zero(tangents[2])
+
+            def forward(directions):
+                dx, dvalues = directions
+                terms = [] if dvalues is None else [self._deposit(position, ids, dvalues, slopes)]
+                if dx is not None:
+                    for x, steeper in zip(self._scaled(dx), _steeper(slopes), strict=True):
+                        terms.append(self._deposit(position, ids, values * _raised(x, values), steeper))
+                return functools.reduce(jnp.add, terms)
+
+            def transpose(cotangent):
+                dx, dvalues = directions
+                x = None if dx is None else self._gradient(position, ids, values, cotangent, slopes)
+                return x, None if dvalues is None else self._interpolate(position, ids, cotangent, slopes)
+
+            return deposited(*primals), linear_map(forward, transpose, directions)
+
+        def once(position, ids, values):
+            return self.spread(self.weights(position, ids, slopes), ids, values)
+
+        deposited = jax.custom_jvp(once)
+        deposited.defjvp(derivative, symbolic_zeros=True)
+        return deposited(position, ids, values)
+
+    def _interpolate(self, position: Array, ids: Array, field: Array, slopes: tuple[int, ...]) -> Array:
+        def derivative(primals, tangents):
+            position, ids, field = primals
+            directions = _unless_zero(tangents[0]), _unless_zero(tangents[2])
+
+            def forward(directions):
+                dx, dfield = directions
+                terms = [] if dfield is None else [self._interpolate(position, ids, dfield, slopes)]
+                if dx is not None:
+                    for x, steeper in zip(self._scaled(dx), _steeper(slopes), strict=True):
+                        found = self._interpolate(position, ids, field, steeper)
+                        terms.append(found * _raised(x, found))
+                return functools.reduce(jnp.add, terms)
+
+            def transpose(cotangent):
+                dx, dfield = directions
+                x = None if dx is None else self._gradient(position, ids, cotangent, field, slopes)
+                return x, None if dfield is None else self._deposit(position, ids, cotangent, slopes)
+
+            return interpolated(*primals), linear_map(forward, transpose, directions)
+
+        def once(position, ids, field):
+            return self._interpolated(self.weights(position, ids, slopes), ids, field)
+
+        interpolated = jax.custom_jvp(once)
+        interpolated.defjvp(derivative, symbolic_zeros=True)
+        return interpolated(position, ids, field)
+
+    def _gradient(self, position: Array, ids: Array, values: Array, field: Array, slopes: tuple[int, ...]) -> Array:
+        """Derivative in the position of each particle of the sum of its values times the field there."""
+        found = [self._interpolate(position, ids, field, steeper) for steeper in _steeper(slopes)]
+        lead = tuple(range(values.ndim - self.cells.ndim - 1))
+        return self._scaled(jnp.stack([jnp.sum(values * f, axis=lead) for f in found]))
+
+    def _scaled(self, x: Array) -> Array:
+        """Lengths in mesh cells."""
+        h = jnp.asarray(self.domain.grid.spacing, x.dtype)
+        return x / h.reshape(-1, *(1,) * (x.ndim - 1))
+
+    # ------------------------------------------------------------------ sums over slots and over nodes
+
+    def spread(self, weights: Sequence[Array], ids: Array, values: Array) -> Array:
+        """Values times one of the `weights` per axis, `(nodes, *cells.shape)`, added up on the nodes."""
+        ndim = self.cells.ndim
+        lead = values.shape[: values.ndim - ndim - 1]
+        spread = jnp.where(ids >= 0, values, 0).reshape(-1, 1, *self.cells.shape)
+        for w in weights[:-1]:
+            spread = spread[:, :, None] * w[None, None]
+            spread = spread.reshape(spread.shape[0], -1, *self.cells.shape)
+        cells = "uvw"[:ndim]
+        product = f"lps{cells},ns{cells}->lpn{cells}"
+        nodes = jnp.einsum(product, spread, weights[-1], precision=lax.Precision.HIGHEST)
+        field = nodes.reshape(-1, *(w.shape[0] for w in weights), *self.cells.domain.block_shape)
+        for axis in range(ndim):
+            field = self._gathered(field, axis)
+        return field.reshape(*lead, *field.shape[1:])
+
+    def _interpolated(self, weights: list[Array], ids: Array, field: Array) -> Array:
+        ndim = self.cells.ndim
+        lead = field.shape[: field.ndim - ndim]
+        field = field.reshape(-1, *field.shape[field.ndim - ndim :])
+        for axis in reversed(range(ndim)):
+            field = self._displaced(field, axis)
+        if math.prod(w.shape[0] for w in weights) > MOST_NODES:
+            weights = held(weights)
+        found = _summed(field, weights).reshape(*lead, *self.cells.shape)
+        return jnp.where(ids >= 0, found, 0)
 
     # ------------------------------------------------------------------ weights
 
@@ -155,19 +237,18 @@ class ParticleMesh(eqx.Module):
             return range(math.ceil(first), math.floor(last) + 1)
         return range(math.floor(first) + 1, math.ceil(last))
 
-    def _weights(self, position: Array, ids: Array) -> list[Array]:
-        """Per axis, the weight of every slot at the nodes within reach: `(nodes, *cells.shape)`."""
+    def weights(self, position: Array, ids: Array, slopes: Sequence[int]) -> list[Array]:
+        """Per axis, the weight (or its slope) of every slot at the nodes within reach: `(nodes, *cells.shape)`."""
         result = []
         # Rounding may leave a particle outside its cell by a few digits.
         furthest = 0.5 * self.finer + self.stray + 1e-6
-        for axis, (x, h) in enumerate(zip(position, self.domain.grid.spacing, strict=True)):
-            scaled = x / h
+        for axis, scaled in enumerate(self._scaled(position)):
             lost = (ids >= 0) & ~(jnp.abs(scaled) <= furthest)
             scaled = jnp.where(lost, jnp.nan, scaled)
             nodes = self._nodes(axis)
-            index = jnp.arange(nodes.start, nodes.stop, dtype=jnp.int32).astype(x.dtype)
-            places = (index + (self.offset[axis] - 0.5 * self.finer)).reshape(-1, *(1,) * x.ndim)
-            weights = SHAPES[self.shape][1](scaled[None] - places)
+            index = jnp.arange(nodes.start, nodes.stop, dtype=jnp.int32).astype(scaled.dtype)
+            places = (index + (self.offset[axis] - 0.5 * self.finer)).reshape(-1, *(1,) * scaled.ndim)
+            weights = _sloped(SHAPES[self.shape][1], slopes[axis])(scaled[None] - places)
             result.append(jnp.where(lost[None], scaled[None], weights))
         return result
 
@@ -216,10 +297,33 @@ class ParticleMesh(eqx.Module):
         return domain.beside(fields, layout, axis, width)
 
 
-def _products(weights: Sequence[Array], amount: Array) -> Array:
-    """Products of one weight per axis with an amount `(lead, *cells.shape)`: `(lead, nodes, *cells.shape)`."""
-    spread = amount[:, None]
-    for w in weights:
-        spread = spread[:, :, None] * w[None, None]
-        spread = spread.reshape(spread.shape[0], -1, *spread.shape[3:])
-    return spread
+def _summed(nodes: Array, weights: Sequence[Array]) -> Array:
+    """Sum over nodes `(lead, nodes, ..., *cells)` times one weight per axis: `(lead, *cells.shape)`.
+
+    Term by term, which becomes one loop over the slots: 30 to 80 times faster on a CPU than as sums over axes.
+    """
+    if not weights:
+        return nodes[:, None]
+    first, *others = weights
+    return functools.reduce(jnp.add, [_summed(nodes[:, k], others) * first[None, k] for k in range(first.shape[0])])
+
+
+def _steeper(slopes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """`slopes` with one more derivative along each axis in turn."""
+    return [tuple(s + (k == axis) for k, s in enumerate(slopes)) for axis in range(len(slopes))]
+
+
+def _sloped(function: Callable[[Array], Array], order: int) -> Callable[[Array], Array]:
+    """The derivative of a function of one variable."""
+    if not order:
+        return function
+    before = _sloped(function, order - 1)
+    return lambda d: jax.jvp(before, (d,), (jnp.ones_like(d),))[1]
+
+
+def _raised(x: Array, like: Array) -> Array:
+    return x.reshape((1,) * (like.ndim - x.ndim) + x.shape)
+
+
+def _unless_zero(tangent):
+    return None if isinstance(tangent, SymbolicZero) else tangent
