@@ -59,9 +59,9 @@ class LinkedArrangement(Arrangement):
 class MolecularDynamics(DirectModel):
     """Particles under forces F_i = -dU/dx_i that move by a dynamics; Newton's: m_i d^2 x_i/dt^2 = F_i.
 
-    U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges with
-    all their images. `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would give in a medium without
-    structure. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
+    U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges
+    with all their images. `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would
+    give in a medium without structure. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
     cells: Cells
