@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from measure import compile_timed, environment, rounded, time_alternately
 from peer import Peer
-from simjax.models.dynamics import VelocityVerlet
 
 from simjax.core.domain import Domain
 from simjax.core.status import OK, reasons
 from simjax.integrators.table import INTEGRATORS
+from simjax.models.dynamics import VelocityVerlet
 from simjax.models.molecular import MolecularDynamics, Params
 from simjax.models.potentials import LennardJones
 from simjax.particles.arrangement import Skin
