@@ -27,9 +27,9 @@ class MomentPotential(Interaction):
         """Energy of particles whose sums these are; zero and smooth where all sums are zero."""
 
     def evaluate(self, pairs, species, params):
-        moments = pairs.sum(lambda separation, here, there, params: self.moments(separation, params), (), params)
-        energy, pull = jax.vjp(lambda moments: self.energy(*moments, params), moments)
-        (slopes,) = pull(jnp.ones_like(energy))
+        even, odd = pairs.sum(lambda separation, here, there, params: self.moments(separation, params), (), params)
+        energy, pull = jax.vjp(lambda even, odd: self.energy(even, odd, params), even, odd)
+        slopes = pull(jnp.ones_like(energy))
 
         def pair(separation, here, there, params):
             weights = jax.tree.map(jnp.add, here[0], there[0]), jax.tree.map(jnp.subtract, here[1], there[1])
