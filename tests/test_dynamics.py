@@ -373,11 +373,12 @@ def decomposed(dynamics, params, mesh, ndim, steps=20):
     return jax.tree.map(np.asarray, program(jnp.asarray(position), jnp.asarray(velocity), with_params(LJ, params)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dynamics", "params", "ndim"),
     [
         pytest.param(Langevin(), bath(1.2, 2.0, 4), 3, id="langevin"),
-        pytest.param(NoseHooverChain(), ThermostatParams(ONE, 0.2 * ONE), 2, id="nose_hoover", marks=pytest.mark.slow),
+        pytest.param(NoseHooverChain(), ThermostatParams(ONE, 0.2 * ONE), 2, id="nose_hoover"),
         pytest.param(StochasticCellRescaling(), PressureParams(bath(), ONE, 0.02 * ONE, ONE), 2, id="pressure"),
     ],
 )
