@@ -233,13 +233,17 @@ def radiating(cut):
 
     def run(params):
         state, lost = model.state_from(position, 0.5 * velocity, species, params)
+
+        def observe(t, state, params):
+            particles = model.arrange(state, params)[0].particles
+            where = unpack(model.cells, particles.ids, model.cells.absolute(particles.position), 512)
+            return model.diagnostics(t, state, params), where
+
         result = simulate(
-            model, INTEGRATORS["direct"], params, state, Schedule(interval=50.0, dt=0.5), frames=2,
-            observe=model.diagnostics, checkpoint="none",
+            model, INTEGRATORS["direct"], params, state, Schedule(interval=10.0, dt=0.5), frames=10,
+            observe=observe, checkpoint="none",
         )  # fmt: skip
-        particles = result.state.particles
-        where = unpack(model.cells, particles.ids, model.cells.absolute(particles.position), 512)
-        return result.observed, model.diagnostics(0.0, state, params), where, result.clock.status, lost
+        return *result.observed, model.diagnostics(0.0, state, params), result.clock.status, lost
 
     return distribute(run, mesh, in_specs=(PartitionSpec(),), out_specs=PartitionSpec())(params)
 
@@ -247,15 +251,15 @@ def radiating(cut):
 @pytest.mark.slow
 def test_gauss_law_is_kept_by_the_currents():
     """What Gauss's law leaves over stays at rounding for 200 steps; the energy stays but for the mesh's heating."""
-    seen, begin, where, status, lost = radiating({})
+    seen, where, begin, status, lost = radiating({})
     assert int(status) == 0 and int(lost) == 0
     # Charge densities are of order 0.3 and the field takes 200 changes of rounding.
     assert np.max(seen["gauss"]) < 1e-13
     np.testing.assert_allclose(seen["charge"], 0, atol=1e-13)
     # Eight particles in a cell: a hundred time units of noise.
     np.testing.assert_allclose(seen["energy"], begin["energy"], rtol=0.05)
-    cut, _, where_cut, status_cut, _ = radiating({"x": 2, "y": 4})
+    cut, where_cut, _, status_cut, _ = radiating({"x": 2, "y": 4})
     assert int(status_cut) == 0
-    # Rounding grows with the particles' chaos over 200 steps.
-    np.testing.assert_allclose(where_cut, where, atol=1e-9)
-    np.testing.assert_allclose(cut["energy"], seen["energy"], rtol=1e-9)
+    # After 20 steps; over 200 the particles' chaos makes 1e-8 of rounding.
+    np.testing.assert_allclose(where_cut[0], where[0], atol=1e-9)
+    np.testing.assert_allclose(cut["energy"][0], seen["energy"][0], rtol=1e-9)
