@@ -21,13 +21,13 @@ def boris(velocity: Array, electric: Array, magnetic: Array, charge_to_mass: Arr
     if light is not None:
         angle = angle / lorentz_factor(velocity, light)[None]
     bent = velocity + cross(velocity, angle)
-    factor = 2 / (1 + sum(a * a for a in angle))
+    factor = 2 / (1 + jnp.sum(angle**2, axis=0))
     return velocity + cross(bent, angle * factor[None]) + kick
 
 
 def lorentz_factor(velocity: Array, light: Array) -> Array:
     """gamma of u = gamma v, `(3, ...)`: sqrt(1 + u^2 / c^2)."""
-    return jnp.sqrt(1 + sum(u * u for u in velocity) / light**2)
+    return jnp.sqrt(1 + jnp.sum(velocity**2, axis=0) / light**2)
 
 
 def cross(a: Array, b: Array) -> Array:
