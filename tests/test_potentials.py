@@ -12,6 +12,7 @@ from particles import fcc, scattered, separations, stored
 from scipy.integrate import quad
 
 from simjax.core.errors import ConfigurationError
+from simjax.models.many_body import StillingerWeber
 from simjax.models.molecular import MolecularDynamics, Params, State
 from simjax.models.potentials import (
     ForceShifted,
@@ -279,8 +280,6 @@ def test_a_network_is_a_potential():
 
 
 def test_tail_corrections_take_a_potential_of_pairs():
-    from simjax.models.many_body import StillingerWeber
-
     cells, *_ = stored(np.ones((3, 1)), (4.0,) * 3, 2.0)
     with pytest.raises(ConfigurationError, match="tail_corrections=False"):
         MolecularDynamics(cells, Skin(1.8, 0.2), StillingerWeber(), 5, tail_corrections=True)
