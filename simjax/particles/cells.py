@@ -18,6 +18,7 @@ from simjax.core.boundary import Exterior, FieldLayout, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, Grid
+from simjax.core.varying import vary_like
 
 EMPTY = -1
 
@@ -155,7 +156,8 @@ def pack(cells: Cells, position: Array, attributes: Any) -> tuple[Array, Array, 
 
     def spread(values: Array, empty) -> Array:
         lead = values.shape[:-1]
-        target = jnp.full((*lead, cells.slots), empty, values.dtype)
+        # Of values that are the same on all devices, set where each device wants them, jax loses gradients.
+        values, target = vary_like((values, jnp.full((*lead, cells.slots), empty, values.dtype)), where)
         return target.at[..., where].set(values[..., order], mode="drop").reshape(*lead, *cells.shape)
 
     ids = spread(jnp.arange(count, dtype=jnp.int32), EMPTY)
