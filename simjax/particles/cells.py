@@ -18,7 +18,6 @@ from simjax.core.boundary import Exterior, FieldLayout, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, Grid
-from simjax.core.varying import vary_like
 
 EMPTY = -1
 
@@ -156,8 +155,7 @@ def pack(cells: Cells, position: Array, attributes: Any) -> tuple[Array, Array, 
 
     def spread(values: Array, empty) -> Array:
         lead = values.shape[:-1]
-        # Of values that are the same on all devices, set where each device wants them, jax loses gradients.
-        values, target = vary_like((values, jnp.full((*lead, cells.slots), empty, values.dtype)), where)
+        target = jnp.full((*lead, cells.slots), empty, values.dtype)
         return target.at[..., where].set(values[..., order], mode="drop").reshape(*lead, *cells.shape)
 
     ids = spread(jnp.arange(count, dtype=jnp.int32), EMPTY)
