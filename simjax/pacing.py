@@ -26,7 +26,7 @@ class Pace:
         per_cell = GUESSED_SECONDS_PER_CELL.get(platform, ACCELERATOR_SECONDS_PER_CELL)
         self.cells = programs.grid.cells * (programs.members or 1)
         self.step_seconds = per_cell * self.cells * programs.integrator.stages
-        self.config = config
+        self.config, self.programs = config, programs
         self.compile_seconds = 0.0
         self.steps = 0
         self.longest_call = 0
@@ -52,7 +52,7 @@ class Pace:
 
         Steps between two exchanges stay together, wherever a run is cut, so that it goes on bit for bit.
         """
-        together = max(1, self.config.steps_per_exchange)
+        together = max(1, self.programs.steps_per_exchange)
         remaining, single = divmod(schedule.steps - done, together)
         most = max(1, self._affordable() // together)
         size = max((d for d in _divisors(remaining) if d <= most), default=1)

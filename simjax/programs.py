@@ -1,5 +1,6 @@
 """The compiled functions of a run: initial state, advance, observe; one member or many, one device or many."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -45,10 +46,9 @@ class Programs:
         self.dtype = jnp.dtype(config.precision)
         self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
-        self.domain = decompose(
-            self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation,
-            steps_per_exchange=config.steps_per_exchange,
-        )  # fmt: skip
+        self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
+        several = config.steps_per_exchange
+        self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
         self.integrator = INTEGRATORS[config.time.integrator]
         host_values = named_values(config)
         ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
@@ -68,7 +68,7 @@ class Programs:
         self.files = self._place(files, self._file_specs)
         self._observe: Callable | None = None
         self._faults: Callable | None = None
-        self._advance: dict[tuple[Schedule, int], Callable] = {}
+        self._advance: dict[tuple[Schedule, int, int], Callable] = {}
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         chosen = self.config.output.fields
@@ -223,17 +223,21 @@ class Programs:
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated."""
-        key = schedule, steps
+        key = schedule, steps, self.steps_per_exchange
         if key not in self._advance:
-
-            def forward(values, files, state, clock, until):
-                model, params = build_model(self.config, self.domain, vary_like(values, state), files)
-                return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
-
-            specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
-            results = (self.state_specs, self._one)
-            self._advance[key] = self._compile(forward, (0, None, 0, 0, None), specs, results, donate=(2,))
+            self._advance[key] = self.advance_by(*key)
         return self._advance[key]
+
+    def advance_by(self, schedule: Schedule, steps: int, steps_per_exchange: int) -> Callable:
+        """As `advance`, with so many steps between two exchanges; compiled anew."""
+        domain = dataclasses.replace(self.domain, steps_per_exchange=steps_per_exchange)
+
+        def forward(values, files, state, clock, until):
+            model, params = build_model(self.config, domain, vary_like(values, state), files)
+            return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
+
+        specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+        return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=(2,))
 
     def observe(self) -> Callable:
         """Compiled `(values, files, state, clock, t) -> (fields, diagnostics)`."""
