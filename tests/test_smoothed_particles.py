@@ -244,12 +244,6 @@ def test_a_column_at_rest_keeps_the_hydrostatic_pressure():
     inside = np.asarray((state.species == FLUID) & (state.ids >= 0))
     depth = 1 - np.asarray(model.cells.absolute(state.position))[1][inside]
     pressure = 14.0**2 / 7 * (np.asarray(state.density)[inside] ** 7 - 1)
-    print(
-        "column",
-        np.abs(pressure - depth).max(),
-        np.sqrt(np.mean((pressure - depth) ** 2)),
-        np.abs(np.asarray(state.velocity)[:, inside]).max(),
-    )
     # Half a spacing of depth, 3 %: where the surface lies between rows of particles is not better known.
     assert np.max(np.abs(pressure - depth)) < 0.04
     # Against sqrt(g H) = 1.
@@ -295,7 +289,6 @@ def test_a_taylor_green_vortex_decays_as_it_must():
         return np.vdot(mode, state.velocity) / np.vdot(mode, mode)
 
     rate = np.log(strength(before) / strength(after)) / end
-    print("Taylor-Green", rate / (8 * np.pi**2 * viscosity))
     assert abs(rate / (8 * np.pi**2 * viscosity) - 1) < 0.02
 
 
@@ -327,7 +320,6 @@ def test_the_front_of_a_dam_break_is_as_fast_as_measured():
     time = math.sqrt(2) * 0.1 * np.arange(1, 25)
     when = np.interp(FRONT, found, time)
     lag = np.asarray(FRONT_TIME) - when
-    print("dam", np.polyfit(when, FRONT, 1)[0] / np.polyfit(FRONT_TIME, FRONT, 1)[0], lag)
     speed, measured = (np.polyfit(t, FRONT, 1)[0] for t in (when, FRONT_TIME))
     assert abs(speed / measured - 1) < 0.05
     # The experiment's column is let go by a film that takes a while to fall, and friction holds the front back.
@@ -366,5 +358,4 @@ def test_a_lid_driven_cavity_turns_as_it_must():
     u = [fitted(place, velocity, (0.5, y), 2.5 * spacing)[0] for y in PLACE]
     v = [fitted(place, velocity, (x, 0.5), 2.5 * spacing)[1] for x in ACROSS_PLACE]
     errors = np.max(np.abs(np.subtract(u, ALONG_LID))), np.max(np.abs(np.subtract(v, ACROSS)))
-    print("cavity", errors)
     assert max(errors) < 0.04
