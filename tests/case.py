@@ -60,6 +60,10 @@ class Case:
     def initial_state(self):
         return self.initial(self.build(Domain(self.grid)), self.params())
 
+    def specs(self, domain: Domain, state) -> tuple[Any, Any]:
+        """Partition of the initial state and of the parameters on a domain."""
+        return self.build(domain).partition_specs(state, self.params())
+
     def runner(self, domain: Domain) -> Callable:
         """(params, state) -> (scalar loss, final state) on a domain, to be run as it is or distributed."""
         model = self.build(domain)

@@ -6,6 +6,7 @@ meshes of eight devices used here.
 
 import cases_flow
 import cases_gas
+import cases_particles
 import cases_spectral
 import cases_transport
 import cases_waves
@@ -16,4 +17,5 @@ CASES = (
     *cases_waves.CASES,
     *cases_spectral.CASES,
     *cases_transport.CASES,
+    *cases_particles.CASES,
 )

@@ -1,0 +1,149 @@
+"""Small sets of particles for the tests that run every model in every layout.
+
+What is compared is in the order of ids. Cells are 8 x 8, so that blocks have one cell and more along an axis, and
+particles are fast enough to change cells and devices.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from case import Case
+from jax.sharding import PartitionSpec
+from particles import scattered
+
+from simjax.clock import Schedule
+from simjax.core.grid import Grid
+from simjax.integrators.table import INTEGRATORS
+from simjax.models import gravity, molecular, particle_in_cell, smoothed_particles
+from simjax.models.attraction import MeshAttraction
+from simjax.models.attraction import Params as Attracting
+from simjax.models.periodic_sums import MeshSum
+from simjax.models.potentials import LennardJones
+from simjax.models.smoothed_setups import taylor_green
+from simjax.ops.smoothing import WendlandC2
+from simjax.particles.arrangement import Skin
+from simjax.particles.cells import Cells, unpack
+from simjax.particles.mesh import ParticleMesh
+from simjax.stepping import simulate
+
+
+@dataclass(frozen=True)
+class ParticleCase(Case):
+    """A model of particles; its first and last states are arrays `(..., particles)` on every device.
+
+    `species` are given to the model beside these arrays, where it takes them.
+    """
+
+    species: Callable = lambda count: ()
+
+    def specs(self, domain, state):
+        return PartitionSpec(), jax.tree.map(lambda _: PartitionSpec(), self.params())
+
+    def runner(self, domain):
+        model = self.build(domain)
+
+        def run(params, arrays):
+            state = model.state_from(*arrays, *self.species(arrays[0].shape[-1]), params)[0]
+            trajectory = simulate(
+                model, INTEGRATORS[self.integrator], params, state, self.schedule,
+                frames=self.frames, checkpoint=self.checkpoint,
+            )  # fmt: skip
+            end, count = trajectory.state, arrays[0].shape[-1]
+            found = model.cells.absolute(end.position), end.velocity
+            position, velocity = (unpack(model.cells, end.ids, u, count) for u in found)
+            # A run that failed has moved nothing: its state is the first one, and not compared with itself.
+            failed = jnp.where(trajectory.clock.status == 0, 0.0, jnp.nan)
+            final = {"position": position + failed, "velocity": velocity + failed}
+            weight = 1 + 0.3 * jnp.sin(jnp.arange(count, dtype=jnp.int32).astype(position.dtype))
+            return sum(jnp.sum(weight * jnp.sin(u)) for u in (*position, *velocity)) / count, final
+
+        return run
+
+
+SIDE = 8 * 1.3
+_cells = Grid((8, 8), (0.0, 0.0), (SIDE, SIDE))
+_schedule = Schedule(interval=0.06, dt=0.01)
+
+
+def _held(domain, capacity=16):
+    return Cells(domain, capacity, (True, True))
+
+
+def _liquid(domain):
+    return molecular.MolecularDynamics(_held(domain), Skin(1.0, 0.25, 16), LennardJones(), steps_per_arrangement=3)
+
+
+def _molecules(model, params):
+    position = jnp.asarray(scattered(90, (SIDE, SIDE), 0.75, seed=2))
+    velocity = jnp.asarray(np.random.default_rng(3).normal(size=position.shape))
+    return position, velocity
+
+
+def _water(domain):
+    kernel = WendlandC2(0.6, 2)
+    skin = Skin(kernel.support, 0.05, 24)
+    return smoothed_particles.SmoothedParticles(_held(domain, 24), skin, kernel, SIDE / 16, steps_per_arrangement=2)
+
+
+def _vortices(model, params):
+    start = taylor_green(16, SIDE, jnp.asarray(1.0), jnp.asarray(1.0))
+    return start.position, start.velocity, start.pressure
+
+
+def _alike(count):
+    return (jnp.zeros((count,), jnp.int32),)
+
+
+def _in_turns(count):
+    return (jnp.arange(count, dtype=jnp.int32) % 2,)
+
+
+def _wet():
+    return smoothed_particles.Params(
+        *(jnp.asarray(value) for value in (1.0, 10.0, 0.05)), jnp.zeros(2), *(jnp.asarray(v) for v in (0.02, 0.1))
+    )
+
+
+def _plasma(domain):
+    return particle_in_cell.ElectrostaticPlasma(ParticleMesh(_held(domain), 2, "tsc"))
+
+
+def _charges():
+    return particle_in_cell.Params(jnp.asarray([-1.0, 0.8]), jnp.asarray([1.0, 3.0]), jnp.asarray(1.3))
+
+
+def _ions(model, params):
+    position = jnp.asarray(scattered(120, (SIDE, SIDE), 0.1, seed=4))
+    velocity = jnp.asarray(3 * np.random.default_rng(5).normal(size=position.shape))
+    return position, velocity
+
+
+def _stars(domain):
+    return gravity.Gravity(_held(domain), MeshAttraction(MeshSum(0.0, 2)))
+
+
+def _masses(model, params):
+    position, velocity = _ions(model, params)
+    return position, velocity, 1 + 0.5 * jnp.sin(position[0])
+
+
+CASES = (
+    ParticleCase(
+        "particles-liquid-2d", _cells, _liquid,
+        lambda: molecular.Params((jnp.asarray(0.8), jnp.asarray(0.7)), jnp.asarray([1.3])),
+        _molecules, "direct", _schedule, partitioned=(), species=_alike,
+    ),
+    ParticleCase(
+        "particles-water-2d", _cells, _water, _wet, _vortices, "direct", _schedule, partitioned=(), species=_alike,
+    ),
+    ParticleCase(
+        "particles-plasma-2d", _cells, _plasma, _charges, _ions, "direct", _schedule, partitioned=(), species=_in_turns,
+    ),
+    ParticleCase(
+        "particles-stars-2d", _cells, _stars, lambda: Attracting(jnp.asarray(0.7), None),
+        _masses, "direct", _schedule, partitioned=(),
+    ),
+)  # fmt: skip
