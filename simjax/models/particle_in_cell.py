@@ -41,7 +41,8 @@ class ElectrostaticPlasma(DirectModel):
     rho is the particles' charge on the mesh, B a uniform magnetic field; a background at rest makes the plasma neutral.
     Drift of half a step, kick and turn (Boris) with the field in the middle, drift of the other half. Deposit and
     interpolation with the same weights and a field antisymmetric in the charges conserve momentum to rounding. In a
-    step no particle moves by more than twice `mesh.stray` mesh cells. Birdsall and Langdon (1985), chapters 2 and 4.
+    step no particle moves by more than a cell, nor by more than twice `mesh.stray` mesh cells. Birdsall and Langdon
+    (1985), Plasma Physics via Computer Simulation, chapters 2 and 4.
     """
 
     mesh: ParticleMesh
