@@ -149,7 +149,7 @@ def test_mesh_forces_converge(charges):
 
 @pytest.mark.slow
 def test_energy_of_molten_salt_is_kept():
-    """Charged Lennard-Jones particles that move: the energy errs by dt^2."""
+    """Charged Lennard-Jones particles that move."""
     side, per_side = 6.0, 4
     at = np.stack(np.meshgrid(*[np.arange(per_side)] * 3, indexing="ij")).reshape(3, -1)
     rng = np.random.default_rng(2)
@@ -179,13 +179,11 @@ def test_energy_of_molten_salt_is_kept():
         (_, fault), energy = lax.scan(several, (state, lost), None, length=20)
         return energy, model.diagnostics(0.0, state, params)["energy"], fault
 
-    worst = []
-    for steps in (5, 10):
-        energy, first, fault = run(jnp.asarray(position), jnp.asarray(velocity), 0.02 / steps, steps)
-        assert int(fault) == 0
-        worst.append(np.abs(energy - first).max() / at.shape[1])
-    print(worst, first)
-    assert worst[0] < 1e-3
+    energy, first, fault = run(jnp.asarray(position), jnp.asarray(velocity), 0.004, 5)
+    assert int(fault) == 0
+    # Measured 2.4e-4 of an energy of -0.77 per particle, and the same with half the step: it is what pairs gain and
+    # lose at the cutoff, and forces of the mesh that are the slope of the energy up to its error alone.
+    assert np.abs(energy - first).max() / at.shape[1] < 3.5e-4
 
 
 @pytest.mark.slow
