@@ -136,18 +136,20 @@ def mesh_errors(charges, finer, assignment):
 def test_mesh_forces_converge(charges):
     """The mesh's error is that of alpha h, and less with a smoother assignment."""
     # alpha h = 0.69 and 0.34. Errors measured with a third more: 2.3e-2, 1.9e-3 and 4.0e-4 of the forces, 4.9e-3,
-    # 1.1e-4 and 1.1e-4 of the energy, where 1e-4 is what is cut off.
-    limits = {("tsc", 4): (3e-2, 7e-3), ("tsc", 8): (2.6e-3, 1.5e-4), ("pcs", 8): (5.4e-4, 1.5e-4)}
-    for (assignment, finer), (of_forces, of_energy) in limits.items():
-        force, energy, virial = mesh_errors(charges, finer, assignment)
-        print(force, energy, virial)
-        assert force < of_forces
-        assert energy < of_energy
+    # 1.1e-4 and 1.1e-4 of the energy, where 1e-4 is what is cut off, and 6.6e-2, 2.0e-3 and 2.0e-4 of the virial.
+    limits = {
+        ("tsc", 4): (3e-2, 7e-3, 9e-2),
+        ("tsc", 8): (2.6e-3, 1.5e-4, 2.7e-3),
+        ("pcs", 8): (5.4e-4, 1.5e-4, 2.7e-4),
+    }
+    for (assignment, finer), limit in limits.items():
+        for error, most in zip(mesh_errors(charges, finer, assignment), limit, strict=True):
+            assert error < most
 
 
 @pytest.mark.slow
 def test_energy_of_molten_salt_is_kept():
-    """Charged Lennard-Jones particles that move: the energy errs by dt^2."""
+    """Charged Lennard-Jones particles that move."""
     side, per_side = 6.0, 4
     at = np.stack(np.meshgrid(*[np.arange(per_side)] * 3, indexing="ij")).reshape(3, -1)
     rng = np.random.default_rng(2)
@@ -156,14 +158,14 @@ def test_energy_of_molten_salt_is_kept():
     velocity -= velocity.mean(axis=1, keepdims=True)
     cells = box((2, 2, 2), (side,) * 3, 24)
     charges = Charges(jnp.asarray([1.0, -1.0]), jnp.asarray(2.0))
-    params = molecular.Params((jnp.asarray(1.0), jnp.asarray(1.0)), jnp.ones(2), charges)
+    params = molecular.Params((jnp.asarray(0.01), jnp.asarray(1.2)), jnp.ones(2), charges)
     skin = Skin(2.6, 0.4)
     model = molecular.MolecularDynamics(
         cells, skin, LennardJones(), 5, Electrostatics(mesh_sum(2.6, 1e-4, 8, "pcs", stray=0.6))
     )
 
     @jax.jit
-    def run(position, velocity, dt):
+    def run(position, velocity, dt, steps):
         species = jnp.asarray(at.sum(axis=0) % 2, jnp.int32)
         state, lost = model.state_from(position, velocity, species, params)
 
@@ -171,19 +173,17 @@ def test_energy_of_molten_salt_is_kept():
             state, fault = carry
             state, arrangement, bits = model.arrange(state, params)
             step = lambda _, state: model.step(0, 0.0, dt, state, params, arrangement)  # noqa: E731
-            state = lax.fori_loop(0, 5, step, state)
+            state = lax.fori_loop(0, steps, step, state)
             return (state, fault | bits), model.diagnostics(0.0, state, params)["energy"]
 
         (_, fault), energy = lax.scan(several, (state, lost), None, length=20)
         return energy, model.diagnostics(0.0, state, params)["energy"], fault
 
-    worst = []
-    for dt in (0.004, 0.002):
-        energy, first, fault = run(jnp.asarray(position), jnp.asarray(velocity), dt)
-        assert int(fault) == 0
-        worst.append(np.abs(energy - first).max() / at.shape[1])
-    print(worst)
-    assert worst[0] < 1e-3
+    energy, first, fault = run(jnp.asarray(position), jnp.asarray(velocity), 0.004, 5)
+    assert int(fault) == 0
+    # Measured 2.4e-4 of an energy of -0.77 per particle, and the same with half the step: it is what pairs gain and
+    # lose at the cutoff, and forces of the mesh that are the slope of the energy up to its error alone.
+    assert np.abs(energy - first).max() / at.shape[1] < 3.5e-4
 
 
 @pytest.mark.slow
