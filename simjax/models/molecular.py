@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.core.domain import Domain
+from simjax.core.grid import AXES
 from simjax.core.model import DirectModel
 from simjax.models.potentials import PairPotential
 from simjax.particles.arrangement import Arrangement, Particles, Skin
@@ -83,16 +84,23 @@ class MolecularDynamics(DirectModel):
         return jnp.asarray(jnp.inf, state.position.dtype)
 
     def diagnostics(self, t, state, params):
-        state, arrangement, _ = self.arrange(state, params)
+        state, arrangement, status = self.arrange(state, params)
         found = self._interactions(state, params, arrangement)
         mass = _mass(params, state.species)
         moving = jnp.where(state.ids >= 0, 0.5 * jnp.sum(mass * state.velocity**2, axis=0), 0)
         kinetic, potential = self.domain.sum(moving), self.domain.sum(found["energy"])
+        carried = jnp.where(state.ids >= 0, mass * state.velocity, 0)
+        momentum = self.domain.total(jnp.sum(carried, axis=tuple(range(1, carried.ndim))))
+        count = counted(self.cells, state.ids)
+        freedom = jnp.maximum(self.cells.ndim * (count - 1), 1).astype(kinetic.dtype)
         return {
             "kinetic_energy": kinetic,
             "potential_energy": potential,
             "energy": kinetic + potential,
-            "particles": counted(self.cells, state.ids),
+            "temperature": 2 * kinetic / freedom,
+            **{f"momentum_{axis}": p for axis, p in zip(AXES, momentum, strict=False)},
+            "particles": count,
+            "status": status,
         }
 
 
