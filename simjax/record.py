@@ -300,7 +300,8 @@ class Record:
                     verdicts=judge(self.config, self.programs, dataset, self.statuses),
                     config_yaml=config_yaml(self.config), defaults_yaml=default_yaml(), command=command_line(),
                     resume_command=self._resume_command(), versions=versions(), device=device_name(),
-                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, cell_updates_per_second=pace.rate,
+                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
+                    units=self.programs.units,
                     steps=self.steps, run_id=self.folder.name, started=self._began, outcome=outcome, notes=self.notes,
                 )  # fmt: skip
                 write_report(self.folder, dataset, report)
@@ -317,7 +318,9 @@ class Record:
             if self.config.output.report:
                 lines.append(f"  report  {self.folder / 'report.html'}")
             lines.append(f"  open    simjax.open_run({str(self.folder)!r})")
-            lines.append(f"          ParaView: {self.folder / 'fields.m0000.vtkhdf'}")
+            sidecars = sorted(self.folder.glob("*.vtkhdf"))
+            if sidecars:
+                lines.append(f"          ParaView: {sidecars[0]}")
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome

@@ -86,7 +86,7 @@ def first_room(config: Config, position: np.ndarray, temperature: float, blocks:
     partners = count / float(np.prod(grid.lengths)) * ball
     rows = min(count, math.ceil(SPARE_ROWS * partners + 8))
     rows = rows if given.rows is None else given.rows
-    capacity = fullest + 1 if given.capacity is None else given.capacity
+    capacity = fullest + 1 if given.capacity is None else max(given.capacity, int(inside.max()))
     steps = _steps(config, count, temperature) if given.steps is None else given.steps
     return Room(tuple(grid.shape), multiple(capacity), rows, steps)
 

@@ -66,7 +66,10 @@ def _open_h5md(master: Path) -> xarray.Dataset:
         fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", "mass")}
     opened = {name: xarray.open_dataset(master, engine="h5netcdf", group=group) for name, group in groups.items()}
     dataset = xarray.Dataset(
-        {name: part["value"].rename(_own_names(part["value"])).reset_coords(drop=True) for name, part in opened.items()},
+        {
+            name: part["value"].rename(_own_names(part["value"])).reset_coords(drop=True)
+            for name, part in opened.items()
+        },
         attrs=attributes,
     )
     status = parameters.pop("status", None)
@@ -108,7 +111,9 @@ def check_run(folder: Path) -> list[str]:
     """
     folder = Path(folder)
     problems = _field_problems(_master_of(folder))
-    sidecars = {path for pattern in (SIDECAR_PATTERN, "particles*.vtkhdf", "particles.m*.h5md") for path in folder.glob(pattern)}
+    sidecars = {
+        path for pattern in (SIDECAR_PATTERN, "particles*.vtkhdf", "particles.m*.h5md") for path in folder.glob(pattern)
+    }
     for path in (folder / DIAGNOSTICS_NAME, *sorted(sidecars)):
         try:
             with open_hdf5(path):

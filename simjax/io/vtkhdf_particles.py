@@ -33,7 +33,7 @@ def write_points(
         root.attrs["Version"] = np.array([2, 0], dtype="i8")
         root.attrs.create("Type", np.bytes_("UnstructuredGrid"))  # fixed-length ASCII: the reader takes nothing else
         for name in ("NumberOfPoints", "NumberOfCells", "NumberOfConnectivityIds"):
-            root[name] = np.full(frames, count, "i8")
+            root[name] = np.array([count], "i8")
         root["Connectivity"] = np.arange(count, dtype="i8")
         root["Offsets"] = np.arange(count + 1, dtype="i8")
         root["Types"] = np.full(count, VERTEX, "u1")
@@ -55,9 +55,9 @@ def _write_steps(root: h5py.Group, times: Sequence[float], count: int) -> h5py.G
     steps.attrs["NSteps"] = frames
     steps["Values"] = np.asarray(times, "f8")
     steps["NumberOfParts"] = np.ones(frames, "i8")
-    steps["PartOffsets"] = np.arange(frames, dtype="i8")
     steps["PointOffsets"] = np.arange(frames, dtype="i8") * count
-    # The vertices of every time are those of the first.
+    # There is one part, whose vertices are the same at all times.
+    steps["PartOffsets"] = np.zeros(frames, "i8")
     for name in ("CellOffsets", "ConnectivityIdOffsets"):
         steps[name] = np.zeros((frames, 1), "i8")
     return steps

@@ -58,6 +58,9 @@ class ParticlePrograms(Programs):
         self.notes = []
         blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
         self._make(first_room(config, self.start_of.position, temperature, blocks))
+        given = config.arrangement.capacity
+        if given is not None and self._room.capacity > multiple(given):
+            self.notes.append(f"A cell starts with more than {given} particles and can hold {self._room.capacity} now.")
         self._check_memory("fewer particles")
         self.values = self._place_values()
         arrays = {"position": self.start_of.position, "velocity": self.start_of.velocity}
@@ -75,8 +78,7 @@ class ParticlePrograms(Programs):
         self.domain = decompose(Grid(room.cells, box.lower, box.upper), self.mesh, overlap=self.config.mesh.overlap)
         self.cells = Cells(self.domain, room.capacity, box.periodic)
         self._member = jax.eval_shape(self._member_state)
-        whole = Cells(self.domain.unsplit(), room.capacity, box.periodic)
-        model, params = self._model(whole, {name: jnp.zeros((), self.dtype) for name in self.parameters})
+        model, params = self._model(self.cells, {name: jnp.zeros((), self.dtype) for name in self.parameters})
         self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
         self._observe, self._advance = None, {}
 
