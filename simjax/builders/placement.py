@@ -25,7 +25,7 @@ CELLS: dict[str, tuple[tuple[float, ...], np.ndarray]] = {
     "hexagonal": ((1.0, math.sqrt(3.0)), np.array([[0.25, 0.25], [0.75, 0.75]])),
 }
 DISTANCE = 0.8  # of random places, in mean distances: a quarter of the volume in spheres, where places are found fast
-ROUNDS = 400
+ROUNDS = 100
 
 
 @dataclass(frozen=True)

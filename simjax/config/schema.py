@@ -12,6 +12,7 @@ from simjax.config.kinds import Choice, Flag, Integer, ListOf, Nested, Real, Tab
 from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS
 from simjax.config.particle_sections import ArrangementConfig, BoxConfig, ParticlesConfig
+from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
 IMPLEMENTATIONS = ("xla", "pallas", "auto")
@@ -211,6 +212,14 @@ class Config:
             return len(self.grid.shape)
         assert self.box is not None
         return len(self.box.upper)
+
+    def grid_of_fields(self) -> GridConfig:
+        """The grid; ConfigurationError where the model is one of particles."""
+        if self.grid is None:
+            raise ConfigurationError(
+                f"model={self.model} has particles in a box; expected a model of fields on a grid."
+            )
+        return self.grid
 
     @property
     def counts(self) -> dict[str, int]:

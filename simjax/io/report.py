@@ -36,8 +36,9 @@ class Verdict:
 class RunReport:
     """What the report says beside the fields; empty or NaN where it is not known.
 
-    `units` are of what is counted and of the speed; `outcome` is a short sentence such as "completed" or "stopped by SIGTERM at t = 3.2 s, resumable";
-    `notes` are sentences the user should not miss, such as a shortened last step or a regridded field.
+    `units` are of what is counted and of the speed; `outcome` is a short sentence such as "completed" or "stopped by
+    SIGTERM at t = 3.2 s, resumable"; `notes` are sentences the user should not miss, such as a shortened last step or a
+    regridded field.
     """
 
     title: str

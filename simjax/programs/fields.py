@@ -37,8 +37,8 @@ class FieldPrograms(Programs):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        assert config.grid is not None
-        self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
+        grid = config.grid_of_fields()
+        self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells
         self.domain = decompose(
             self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation,
