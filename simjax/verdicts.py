@@ -71,7 +71,7 @@ def _of_particles(config: Config, programs: Programs, dataset: xarray.Dataset) -
 
 
 def _momentum(programs: Programs, dataset: xarray.Dataset, kinetic: float) -> Verdict:
-    """Each step rounds forces, those through the periodic sides on one side of a pair alone: at random over the steps."""
+    """Each step rounds forces, those through the periodic sides on one side of a pair alone: at random over steps."""
     names = [name for name in dataset.data_vars if str(name).startswith("momentum_")]
     change = max(float(np.nanmax(np.abs(dataset[name] - dataset[name].isel(time=0)))) for name in names)
     mass = float(dataset["mass"].sum())

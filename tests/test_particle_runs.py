@@ -7,7 +7,7 @@ import pytest
 import simjax as sj
 from simjax.config import load_config, validate
 from simjax.config.folders import config_yaml
-from simjax.core.errors import ConfigurationError
+from simjax.core.errors import ConfigurationError, NumericalError
 
 SMALL = [
     "particles.count=256", "box.upper=[6.9,6.9,6.9]", "time.end=0.2", "time.output_every=0.1", "precision=float64",
@@ -35,7 +35,7 @@ def test_files_open_in_other_programs(whole):
     assert dict(dataset.sizes) == {"time": 3, "particle": 256, "space": 3}
     assert dataset["position"].dims == ("time", "particle", "space") and dataset["temperature"].dims == ("time",)
     assert float(dataset["temperature"][0]) == pytest.approx(1.44, rel=1e-12)  # drawn, then scaled to it
-    assert np.all((dataset["position"] >= 0) & (dataset["position"] <= 6.9)) and np.any(dataset["image"] != 0)
+    assert np.all((dataset["position"] >= 0) & (dataset["position"] <= 6.9))
     assert np.all(dataset["particles"] == 256) and sj.check_run(folder) == []
     with h5py.File(folder / "particles.h5md") as file:
         assert file["h5md"].attrs["version"].tolist() == [1, 1]
@@ -110,6 +110,42 @@ def test_ensemble_over_temperature(whole, tmp_path):
     with h5py.File(result.folder / "particles.m0001.h5md") as file:
         np.testing.assert_array_equal(file["particles/trajectory/position/value"], dataset["position"].isel(member=1))
     np.testing.assert_array_equal(dataset["species"], alone["species"])
+
+
+FREE = [
+    "physics.epsilon=0", "physics.cutoff=1", "arrangement.skin=0.5",
+    "particles.placement=file", "particles.count=null", "time.end=1.0", "time.output_every=0.5", "time.dt=0.05",
+]  # fmt: skip
+
+
+def free_particles(tmp_path, *overrides):
+    """Fifty particles in a plane that do not feel each other, from a file, with speeds of about four."""
+    rng = np.random.default_rng(0)
+    position, velocity = rng.random((50, 2)) * [4.0, 5.0], 4 * rng.normal(size=(50, 2))
+    np.savez(tmp_path / "start.npz", position=position, velocity=velocity)
+    file = f"particles.file={tmp_path / 'start.npz'}"
+    overrides = [*FREE, file, "box.upper=[4,5]", "arrangement.steps=1", *overrides]
+    return position, velocity, lambda: run(tmp_path / "runs", *overrides)
+
+
+@pytest.mark.slow
+def test_particles_that_feel_nothing_go_straight_round_the_box(tmp_path):
+    position, velocity, start = free_particles(tmp_path, "particles.temperature=0")
+    dataset = particles(start())
+    lengths = np.array([4.0, 5.0, 0.0])
+    straight = position + dataset["time"].values[:, None, None] * velocity
+    found = (dataset["position"] + dataset["image"] * lengths).values
+    np.testing.assert_allclose(found[..., :2], straight, rtol=0, atol=1e-12)  # rounding of twenty steps
+    assert np.abs(dataset["image"]).max() >= 1 and np.all(found[..., 2] == 0)
+    assert np.all((dataset["position"] >= 0) & (dataset["position"] <= lengths))
+
+
+@pytest.mark.slow
+def test_an_escape_names_particle_place_and_step(tmp_path):
+    position, velocity, start = free_particles(tmp_path, "box.periodic=[false,true]")
+    times = np.where(velocity[:, 0] > 0, (4 - position[:, 0]), position[:, 0]) / np.abs(velocity[:, 0])
+    with pytest.raises(NumericalError, match=rf"left the box .*: particle {np.argmin(times)} at x=.* step \d"):
+        start()
 
 
 REFUSED = [

@@ -73,11 +73,7 @@ def validate(
     ensemble = None
     if schema is not None and keys["ensemble"] is not None:
         ensemble = _read_ensemble(keys["ensemble"], schema, parameters, keys["mesh"], problems)
-    box = None if keys["box"] is None else check_box(keys["box"], problems)
-    found = {
-        **keys, "physics": physics, "parameters": parameters, "grid": grid, "box": box, "time": time,
-        "ensemble": ensemble,
-    }  # fmt: skip
+    found = {**keys, "physics": physics, "parameters": parameters, "grid": grid, "time": time, "ensemble": ensemble}
     if schema is not None and ndim is not None:
         names = (*schema.formula_names(ndim), *parameters)
         around = Surroundings(
@@ -143,6 +139,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]
         else:
             values[name] = field.default
     values["model"] = MODELS.get(values["model"]) if values["model"] else None
+    values["box"] = None if values["box"] is None else check_box(values["box"], problems)
     return values
 
 

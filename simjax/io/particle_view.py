@@ -129,7 +129,9 @@ def paint(view: View, position: np.ndarray, colours: np.ndarray, radius: float, 
     canvas = _Canvas(width, height)
     if not view.flat:
         canvas.edges(view, scale, centre)
-    canvas.spheres(pixels, seen[:, 2] * scale, colours, max(radius * scale, 1.2), view.flat)
+    # Discs lie on one another whole, spheres pass into one another.
+    height_of = np.arange(len(seen)) * 3.0 * radius * scale if view.flat else seen[:, 2] * scale
+    canvas.spheres(pixels, height_of, colours, max(radius * scale, 1.2), view.flat)
     picture = canvas.picture.reshape(height // SUPERSAMPLING, SUPERSAMPLING, width // SUPERSAMPLING, SUPERSAMPLING, 3)
     return np.rint(picture.mean(axis=(1, 3))).astype(np.uint8)
 
