@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from measure import (
     summary,
     time_alternately,
 )
+from peer import Peer
 
 from simjax.integrators.runge_kutta import INTEGRATORS
 
@@ -32,7 +32,7 @@ SOUGHT = 2.0
 PEER_INTEGRATORS = ("euler", "midpoint", "rk4")
 
 
-class Peer:
+class FlowPeer(Peer):
     """A process that runs jax-cfd from the same initial velocity and times one chunk on request."""
 
     def __init__(self, python: str, case, convection: str, integrator: str, steps: int, folder: Path):
@@ -43,33 +43,13 @@ class Peer:
         script = Path(__file__).with_name("jax_cfd_kolmogorov.py")
         choices = ["--convection", convection, "--integrator", integrator, "--steps", str(steps)]
         command = [python, str(script), str(folder), *choices]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.report = json.loads(self._answer())
+        super().__init__(command)
         final = np.load(folder / "final.npz")
         self.final = tuple(final[name] for name in velocity)
 
-    def _answer(self) -> str:
-        assert self._child.stdout is not None
-        line = self._child.stdout.readline()
-        if not line:
-            code = self._child.wait()
-            raise RuntimeError(f"jax-cfd's process ended with exit code {code}; its message is above")
-        return line
-
-    def run(self) -> float:
-        """Seconds of one more chunk, measured over there."""
-        assert self._child.stdin is not None
-        self._child.stdin.write("\n")
-        self._child.stdin.flush()
-        return float(self._answer())
-
-    def close(self) -> None:
-        """End the process."""
-        self._child.communicate()
-
 
 @contextlib.contextmanager
-def peers(python: str | None, case, integrator: str, steps: int) -> Iterator[dict[str, Peer]]:
+def peers(python: str | None, case, integrator: str, steps: int) -> Iterator[dict[str, FlowPeer]]:
     """jax-cfd with its default convection and with simjax's, if it is there and has the integrator."""
     if python is None or integrator not in PEER_INTEGRATORS:
         yield {}
@@ -79,7 +59,7 @@ def peers(python: str | None, case, integrator: str, steps: int) -> Iterator[dic
         for convection in ("linear", "van_leer"):
             own = Path(folder, convection)
             own.mkdir()
-            found[convection] = Peer(python, case, convection, integrator, steps, own)
+            found[convection] = FlowPeer(python, case, convection, integrator, steps, own)
             stack.callback(found[convection].close)
         yield found
 
@@ -118,7 +98,7 @@ def measure(shape: tuple[int, int], integrator: str, repeats: int, python: str |
     return result
 
 
-def compare(peer: Peer, theirs, ours, steps: int, velocity) -> dict[str, object]:
+def compare(peer: FlowPeer, theirs, ours, steps: int, velocity) -> dict[str, object]:
     """jax-cfd's figures, how many times faster simjax is, and how far their velocities are apart."""
     difference = max(float(np.abs(a - b).max()) for a, b in zip(peer.final, velocity, strict=True))
     ratio = statistics.median(theirs) / statistics.median(ours)

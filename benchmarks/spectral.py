@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from measure import (
     summary,
     time_alternately,
 )
+from peer import Peer
 
 from simjax.core.domain import Domain
 from simjax.core.grid import CENTER, Grid
@@ -55,7 +55,7 @@ def flow(shape: tuple[int, ...]) -> tuple[Case, np.ndarray]:
     return Case(model, params, model.state_from({"velocity": tuple(fields)}, params), DT), np.zeros(0)
 
 
-class Peer:
+class FlowPeer(Peer):
     """A process that runs another package from the same vorticity and times one chunk on request."""
 
     def __init__(self, python: str, package: str, order: int, steps: int, start: np.ndarray, folder: Path):
@@ -64,27 +64,8 @@ class Peer:
         script = Path(__file__).with_name("spectral_peers.py")
         choices = ["--package", package, "--order", str(order), "--steps", str(steps)]
         command = [python, str(script), str(folder), *choices]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.report = json.loads(self._answer())
+        super().__init__(command)
         self.final = np.load(folder / "final.npz")["vorticity"]
-
-    def _answer(self) -> str:
-        assert self._child.stdout is not None
-        line = self._child.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the peer's process ended with exit code {self._child.wait()}; its message is above")
-        return line
-
-    def run(self) -> float:
-        """Seconds of one more chunk, measured over there."""
-        assert self._child.stdin is not None
-        self._child.stdin.write("\n")
-        self._child.stdin.flush()
-        return float(self._answer())
-
-    def close(self) -> None:
-        """End the process."""
-        self._child.communicate()
 
 
 def measure(shape: tuple[int, ...], integrator: str, repeats: int, pythons: dict[str, str]) -> dict[str, object]:
@@ -103,7 +84,7 @@ def measure(shape: tuple[int, ...], integrator: str, repeats: int, pythons: dict
         for package in PEERS.get(scheme.order, ()) if len(shape) == 2 else ():
             if package in pythons:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                peers[package] = Peer(pythons[package], package, scheme.order, steps, start, folder)
+                peers[package] = FlowPeer(pythons[package], package, scheme.order, steps, start, folder)
                 stack.callback(peers[package].close)
         calls = {"simjax": repeatedly(program, carry), "copy": copy} | {name: peer.run for name, peer in peers.items()}
         seconds = time_alternately(calls, repeats)

@@ -10,7 +10,7 @@ _HOMES = {
     "Domain": "core.domain", "Grid": "core.grid",
     "ExplicitModel": "core.model", "Model": "core.model", "Output": "core.model",
     "INTEGRATORS": "integrators.table", "Integrator": "integrators.integrator",
-    "Clock": "stepping", "Schedule": "stepping", "Trajectory": "stepping", "advance": "stepping",
+    "Clock": "clock", "Schedule": "clock", "Trajectory": "stepping", "advance": "stepping",
     "simulate": "stepping", "Binomial": "adjoint.plan", "Budget": "adjoint.plan",
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
     "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",

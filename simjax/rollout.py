@@ -69,9 +69,15 @@ class Rollout:
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         sizes = {name: getattr(config.mesh, name) for name in AXES} if sizes is None else sizes
         self.mesh = make_mesh(sizes)
+        several = config.steps_per_exchange
+        if not isinstance(several, int):
+            raise ConfigurationError(
+                "steps_per_exchange=auto is measured where a run starts, and a gradient is none; write a number, such "
+                "as steps_per_exchange=0."
+            )
         self.domain = decompose(
             self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation,
-            steps_per_exchange=config.steps_per_exchange,
+            steps_per_exchange=several,
         )  # fmt: skip
         self.model, _ = describe_model(config, self.domain)
         self.integrator = INTEGRATORS[config.time.integrator]

@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simjax import exchanges
 from simjax.build import Origin, plan_frames, register
 from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
+from simjax.config.schema import AUTO
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import ESCAPED, OK, reasons
 from simjax.io.lock import FolderLock
@@ -105,6 +107,7 @@ class _Run:
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
+        self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
 
     # ------------------------------------------------------------------ beginnings
 
@@ -154,6 +157,7 @@ class _Run:
         self.notes += restored.skipped
         self.state, self.clock = restored.tree
         self.halvings = self.halvings_before = restored.meta["halvings"]
+        self.chosen_before = exchanges.chosen_before(self.config, restored.meta)
         self.pace.measure_step(self.programs.stable_dt(self.state))
         frame = self._plan_from(restored.meta)
         if frame >= self.plan.total:
@@ -198,6 +202,7 @@ class _Run:
     def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
         try:
             with self.record.telling():
+                self._choose_exchanges(first_frame)
                 if not resumed:
                     self._observe(0)
                 reason = self._loop(first_frame)
@@ -212,6 +217,17 @@ class _Run:
         except BaseException:
             self.record.abandon()
             raise
+
+    def _choose_exchanges(self, first_frame: int) -> None:
+        """How many steps are taken between two exchanges, where that is measured."""
+        if self.config.steps_per_exchange != AUTO:
+            return
+        count, said = self.chosen_before, f"steps_per_exchange=auto is {self.chosen_before}, as before."
+        if count is None:
+            schedule = self.plan.schedule_of(first_frame)
+            count, said = exchanges.measured(self.programs, schedule, self.state, self.clock)
+        self.programs.steps_per_exchange = count
+        self.record.tell(said)
 
     def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""
@@ -312,6 +328,7 @@ class _Run:
             "interval": self.plan.schedule.interval,
             "halvings": self.halvings,
             "room": self.programs.room(),
+            "steps_per_exchange": exchanges.kept(self.config, self.programs.steps_per_exchange),
         }
         self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
 

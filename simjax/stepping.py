@@ -1,6 +1,5 @@
-"""Time stepping: a schedule, a clock that cannot drift, and nested scans that reverse mode can afford."""
+"""Time stepping: nested scans that reverse mode can afford."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,86 +13,13 @@ from simjax.adjoint.loop import binomial_scan
 from simjax.adjoint.plan import Binomial, Checkpoint, Plan, Policy, plan
 from simjax.adjoint.repeat import repeat
 from simjax.adjoint.reversal import reversed_scan
-from simjax.blocking import Times, blocked, step_of
+from simjax.blocking import blocked, step_of
+from simjax.clock import Clock, Schedule, length_of, tick, tick_fixed, time_of
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import DirectModel, Model
 from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, SKIN_PASSED, STEP_COLLAPSED, UNPHYSICAL, all_finite
 from simjax.core.varying import steady_carry, vary_like
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
-
-
-class Schedule(eqx.Module):
-    """When to observe and how to step.
-
-    Frame k ends at exactly start + (k + 1) interval. With `dt`, a frame takes `ceil(interval / dt)` steps and the
-    last one is shortened where dt does not divide the interval. With `courant`, each step is that multiple of
-    the model's stable step, never over the end of the frame, and a frame takes at most `max_steps`. No gradient
-    flows through the length of a Courant-limited step.
-    """
-
-    interval: float = eqx.field(static=True)
-    start: float = eqx.field(static=True, default=0.0)
-    dt: float | None = eqx.field(static=True, default=None)
-    courant: float | None = eqx.field(static=True, default=None)
-    max_steps: int = eqx.field(static=True, default=0)
-
-    def __check_init__(self):
-        if (self.dt is None) == (self.courant is None):
-            raise ConfigurationError(
-                f"Schedule needs exactly one of dt and courant; dt={self.dt}, courant={self.courant}."
-            )
-        for name in ("interval", "dt", "courant"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ConfigurationError(f"Schedule.{name}={value}: expected a finite number above zero.")
-        if self.courant is not None and self.max_steps < 1:
-            raise ConfigurationError("Schedule.courant needs max_steps, the most steps a frame may take.")
-
-    @property
-    def steps(self) -> int:
-        """Steps of one frame (the most there can be, with `courant`)."""
-        if self.dt is None:
-            return self.max_steps
-        return max(1, math.ceil(self.interval / self.dt * (1 - 1e-12)))
-
-    @property
-    def last_dt(self) -> float:
-        """Length of a frame's last step, with `dt`."""
-        assert self.dt is not None
-        return self.interval - (self.steps - 1) * self.dt
-
-    @property
-    def even_dt(self) -> float | None:
-        """The length of every step, where all are equal to rounding."""
-        if self.dt is None or abs(self.last_dt - self.dt) > 1e-9 * self.dt:
-            return None
-        return self.dt
-
-
-class Clock(eqx.Module):
-    """Where a simulation stands. Time is formed from integers, so it neither drifts nor depends on chunking.
-
-    frame: completed frames. substep: steps since the frame began. step: steps since the start. elapsed: time since
-    the frame began. dt: the last step taken. status: bits of `core.status`.
-    """
-
-    frame: Array
-    substep: Array
-    step: Array
-    elapsed: Array
-    dt: Array
-    status: Array
-
-    @classmethod
-    def zero(cls, dtype) -> "Clock":
-        """The clock at the start, with times in `dtype`."""
-
-        # An array of its own for each, so that a clock can be donated.
-        def zero(kind):
-            return jnp.zeros((), kind)
-
-        count = jnp.int32
-        return cls(zero(count), zero(count), zero(count), zero(dtype), zero(dtype), jnp.asarray(OK, count))
 
 
 class Trajectory(eqx.Module):
@@ -108,15 +34,6 @@ def real_dtype(state) -> jnp.dtype:
     """The floating-point type of a state's real and complex leaves."""
     inexact = [leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     return jnp.finfo(jnp.result_type(*inexact)).dtype
-
-
-def time_of(clock: Clock, schedule: Schedule) -> Array:
-    """The present time, in the clock's dtype."""
-    dtype = clock.elapsed.dtype
-    begin = schedule.start + clock.frame.astype(dtype) * schedule.interval
-    if schedule.dt is None:
-        return begin + clock.elapsed
-    return begin + clock.substep.astype(dtype) * schedule.dt
 
 
 def advance(
@@ -176,14 +93,8 @@ def take_step(
 
 
 def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule, prepared):
-    after, (t, dt, number) = _tick_fixed(clock, schedule)
+    after, (t, dt, number) = tick_fixed(clock, schedule)
     return step_of(model, integrator, t, dt, number, state, params, prepared), after
-
-
-def _tick_fixed(clock: Clock, schedule: Schedule) -> tuple[Clock, Times]:
-    """The clock after a step, with `dt`; the step's beginning, length and number."""
-    dt = _length(schedule, clock.substep, clock.elapsed.dtype)
-    return _tick(clock, dt, clock.substep == schedule.steps - 1), (time_of(clock, schedule), dt, clock.step)
 
 
 def _arranged_steps(model: DirectModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial):
@@ -200,7 +111,7 @@ def _arranged_steps(model: DirectModel, params, begin, schedule: Schedule, steps
 
         def step(carry):
             state, clock, strain = carry
-            clock, (t, dt, number) = _tick_fixed(clock, schedule)
+            clock, (t, dt, number) = tick_fixed(clock, schedule)
             state = model.step(number, t, dt, state, params, arrangement)
             used = model.strain(jax.tree.map(lax.stop_gradient, state), arrangement)
             return state, clock, jnp.maximum(strain, used)
@@ -236,19 +147,10 @@ def _several_steps(model, integrator, params, prepared, state, schedule: Schedul
         state, clock = carry
         if schedule.dt is None:
             return _courant_step(model, integrator, params, state, clock, schedule, until, take)
-        clock, times = lax.scan(lambda clock, _: _tick_fixed(clock, schedule), clock, None, length=count)
+        clock, times = lax.scan(lambda clock, _: tick_fixed(clock, schedule), clock, None, length=count)
         return block.advance(state, times), clock
 
     return advance
-
-
-def _length(schedule: Schedule, substep: Array, dtype) -> Array:
-    """Of a frame's step number `substep`, with `dt`."""
-    assert schedule.dt is not None
-    dt = jnp.asarray(schedule.dt, dtype)
-    if schedule.even_dt is not None:
-        return dt
-    return jnp.where(substep == schedule.steps - 1, jnp.asarray(schedule.last_dt, dtype), dt)
 
 
 def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, take: Callable):
@@ -265,39 +167,26 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
     def forward(carry):
         state, clock = carry
         state = take(state, time_of(clock, schedule), dt, clock.step)
-        return state, _tick(clock, dt, remaining <= limit)
+        return state, tick(clock, dt, remaining <= limit)
 
     step, begin = steady_carry(forward, (state, clock))
     return lax.cond(collapsed | (clock.frame >= until), lambda carry: carry, step, begin)
-
-
-def _tick(clock: Clock, dt: Array, completes: Array) -> Clock:
-    """The clock one step of `dt` later; a step that completes the frame starts the next one."""
-    zero = jnp.zeros_like(clock.elapsed)
-    return Clock(
-        frame=clock.frame + completes.astype(clock.frame.dtype),
-        substep=jnp.where(completes, 0, clock.substep + 1),
-        step=clock.step + 1,
-        elapsed=jnp.where(completes, zero, clock.elapsed + dt),
-        dt=dt,
-        status=clock.status,
-    )
 
 
 def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):
     """What `_fixed_step` made `state` and `clock` of, unless it was the first step of all."""
     dtype, completed = clock.elapsed.dtype, clock.substep == 0
     substep = jnp.where(completed, schedule.steps, clock.substep) - 1
-    before = _length(schedule, jnp.where(substep == 0, schedule.steps, substep) - 1, dtype)
+    before = length_of(schedule, jnp.where(substep == 0, schedule.steps, substep) - 1, dtype)
     clock = Clock(
         frame=clock.frame - completed.astype(clock.frame.dtype),
         substep=substep,
         step=clock.step - 1,
-        elapsed=substep.astype(dtype) * _length(schedule, jnp.zeros_like(substep), dtype),
+        elapsed=substep.astype(dtype) * length_of(schedule, jnp.zeros_like(substep), dtype),
         dt=before,
         status=clock.status,
     )
-    t, dt = time_of(clock, schedule), _length(schedule, substep, dtype)
+    t, dt = time_of(clock, schedule), length_of(schedule, substep, dtype)
     return integrator.undo(model, t, dt, state, params, prepared, before), clock
 
 

@@ -82,8 +82,8 @@ def staggered(ndim=2, dtype="float32"):
     return Formula(tuple(operands), (dtype,) * 3, evaluate)
 
 
-def two_steps(interior, dtype="float32", target="interpret"):
-    """Two steps of two fields that act on each other in turns, one through a medium: four stencils."""
+def coupled_steps(interior, dtype="float32", target="interpret", steps=2):
+    """Steps of two fields that act on each other in turns, one through a medium: two stencils in each."""
     ndim = len(interior)
 
     def difference(u, axis, by):
@@ -100,7 +100,7 @@ def two_steps(interior, dtype="float32", target="interpret"):
 
     field, scalar = jax.ShapeDtypeStruct((16,) * ndim, dtype), jax.ShapeDtypeStruct((), dtype)
     closed = jax.make_jaxpr(step)(field, field, scalar, field)
-    return trace_steps(closed, 2, 1, 2, field.shape).passes(target)
+    return trace_steps(closed, 2, 1, steps, field.shape).passes(target)
 
 
 def arrays_of(program, interior, seed=0):

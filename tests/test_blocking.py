@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from simjax.kernels.launch import launch
 from simjax.models import acoustic
 from simjax.pacing import TARGET_SECONDS, Pace
 from simjax.parallel import decompose, distribute, make_mesh
+from simjax.programs import Programs
 from simjax.stepping import Clock, Schedule, advance
 
 _plane = Grid((16, 24), (0.0, -1.0), (6.0, 3.0))
@@ -149,7 +151,8 @@ def test_all_steps_of_a_block_are_one_kernel_where_it_is_thick_enough(monkeypatc
 @pytest.mark.parametrize("affordable", [1, 6, 100])
 def test_steps_of_a_block_stay_together_wherever_a_run_is_cut(affordable):
     pace = Pace.__new__(Pace)
-    pace.config, pace.step_seconds = types.SimpleNamespace(steps_per_exchange=4), TARGET_SECONDS / affordable
+    pace.step_seconds = TARGET_SECONDS / affordable
+    pace.programs = cast(Programs, types.SimpleNamespace(steps_per_exchange=4))
     schedule = Schedule(1.0, dt=1 / 30)
     whole = list(pace.pieces(schedule))
     assert sum(whole) == 30 and whole[-1] == 2 and all(n % 4 == 0 for n in whole[:-1])

@@ -3,20 +3,21 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stencil_programs import arrays_of, diffusion, on_whole_arrays, staggered, two_steps, unpadded, wide
+from stencil_programs import arrays_of, coupled_steps, diffusion, on_whole_arrays, staggered, unpadded, wide
 
-from simjax.kernels import hopper
+from simjax.kernels import hopper, planes
 from simjax.kernels.launch import launch
 
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """The interpreter takes an index below zero for zero, where the copy engine reads zeros. So fields get zeros
-    before their first cells here, and the blocks begin so much later.
+    """The interpreter takes an index below zero for zero, where the copy engine reads zeros. So fields, and the planes
+    beside them, get zeros before their first cells here, and the blocks begin so much later.
     """
     import jax.experimental.pallas.mosaic_gpu as gpu
 
-    kernel, inputs, place, before = gpu.kernel, hopper._inputs, hopper._place, 4
+    kernel, inputs, place, before = gpu.kernel, hopper.inputs_of, hopper._place, 4
+    of_planes, cells = planes.inputs_of, planes._cells
 
     def with_zeros_before(x, operand, tile):
         field, *lines = inputs(x, operand, tile)
@@ -25,11 +26,21 @@ def interpreted(monkeypatch):
     def later(operand, corner, block, bare):
         return place(operand, [c + np.int32(before) for c in corner] if bare else corner, block, bare)
 
+    def planes_with_zeros_before(x, operand, tile):
+        found = of_planes(x, operand, tile)
+        around = [(0, 0), (0, 0), (before, 0), (before, 0)]
+        return [jnp.pad(u, around) for u in found[:2]] + found[2:] if len(found) > 1 else found
+
+    def cells_later(operand, corner, tile, width=0):
+        return cells(operand, [c + np.int32(before) for c in corner] if width else corner, tile, width)
+
     monkeypatch.setattr(
         gpu, "kernel", lambda *a, **k: kernel(*a, interpret=gpu.InterpretGPUParams(detect_races=True), **k)
     )
-    monkeypatch.setattr(hopper, "_inputs", with_zeros_before)
+    monkeypatch.setattr(hopper, "inputs_of", with_zeros_before)
     monkeypatch.setattr(hopper, "_place", later)
+    monkeypatch.setattr(planes, "inputs_of", planes_with_zeros_before)
+    monkeypatch.setattr(planes, "_cells", cells_later)
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["padded", "beside"])
@@ -40,11 +51,15 @@ def interpreted(monkeypatch):
         # The last tile has fewer rows than there are ghost cells.
         (wide(2, 3), (5, 132), (4, 128)),
         (staggered(2), (7, 140), (4, 128)),
-        (two_steps((7, 140), target="gpu"), (7, 140), (4, 128)),
+        (coupled_steps((7, 140), target="gpu"), (7, 140), (4, 128)),
         pytest.param(staggered(3), (3, 4, 132), (2, 3, 128), marks=pytest.mark.slow),
-        pytest.param(wide(3, 2), (3, 4, 132), (2, 3, 128), marks=pytest.mark.slow),
+        # The last tile along x has one plane, and planes of the first one come where others were.
+        pytest.param(wide(3, 2), (4, 3, 132), (3, 2, 128), marks=pytest.mark.slow),
+        pytest.param(
+            coupled_steps((4, 3, 132), target="gpu", steps=1), (4, 3, 132), (3, 2, 128), marks=pytest.mark.slow
+        ),
     ],
-    ids=["1d", "2d-wall", "2d", "passes", "3d", "3d-wall"],
+    ids=["1d", "2d-wall", "2d", "passes", "3d", "3d-wall", "3d-passes"],
 )
 def test_tiles_together_are_the_whole(interpreted, program, interior, tile, beside):
     arrays = arrays_of(program, interior)

@@ -219,9 +219,11 @@ def test_steps_between_exchanges_compile_to_one_kernel(target):
     assert found["sound-3d"][1] < 4 * box / 16
     if target == "tpu":
         # One read and one write of all fields, whatever the stages and steps, and what is brought of ghost cells: at
-        # most a tenth more, but for the four fields of sound, by a hair.
+        # most a tenth more, but for two steps of sound.
         for name in ("heat-2d", "heat-2d-four-steps", "heat-2d-four-stages"):
             assert 2 * plane < found[name][2] < 1.1 * 2 * plane
         for name in ("heat-3d", "heat-3d-two-steps", "heat-3d-four-steps"):
             assert 2 * box < found[name][2] < 1.1 * 2 * box
-        assert 8 * box < found["sound-3d"][2] < 1.11 * 8 * box
+        # Two steps want four planes with their ghost planes at once: 71 MiB of the 128 that a v5e has.
+        assert 8 * box < found["sound-3d"][2] < 1.08 * 8 * box
+        assert 8 * box < found["sound-3d-two-steps"][2] < 1.14 * 8 * box

@@ -1,6 +1,7 @@
 """Kernels evaluated tile by tile, interpreted, against the same formulas on whole arrays."""
 
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,19 +10,20 @@ import pytest
 from stencil_programs import (
     Formula,
     arrays_of,
+    coupled_steps,
     diffusion,
     on_whole_arrays,
     shapes_of,
     staggered,
-    two_steps,
     unpadded,
     wide,
 )
 
 from simjax.kernels import assembly, functions
+from simjax.kernels.cost import bytes_per_cell
 from simjax.kernels.launch import launch
-from simjax.kernels.operands import NotLowered, Operand
-from simjax.kernels.tiles import MEMORY, block_of, bytes_of_blocks, granule, reach, tile_of
+from simjax.kernels.operands import NotLowered, Operand, as_passes
+from simjax.kernels.tiles import block_of, bytes_of_blocks, granule, memory_of, reach, tile_of
 
 CASES = {
     "diffusion-1d": (diffusion(1, "float64"), (103,), (20,)),
@@ -31,9 +33,9 @@ CASES = {
     "staggered-2d": (staggered(2, "float64"), (13, 10), (8, 4)),
     "staggered-3d": (staggered(3, "float64"), (5, 9, 6), (3, 8, 6)),
     "bfloat16": (diffusion(2, "bfloat16"), (13, 10), None),
-    "passes-1d": (two_steps((40,), "float64"), (103,), (20,)),
-    "passes-2d": (two_steps((13, 10), "float64"), (13, 10), (8, 4)),
-    "passes-3d": (two_steps((5, 9, 6), "float64"), (5, 9, 6), (3, 8, 6)),
+    "passes-1d": (coupled_steps((40,), "float64"), (103,), (20,)),
+    "passes-2d": (coupled_steps((13, 10), "float64"), (13, 10), (8, 4)),
+    "passes-3d": (coupled_steps((5, 9, 6), "float64"), (5, 9, 6), (3, 8, 6)),
 }
 
 
@@ -67,8 +69,8 @@ def test_tiles_together_are_the_whole(name):
         # Tiles that cut another axis: a padded copy.
         (wide(2, 3, "float64"), (12, 9), (8, 4)),
         (diffusion(1, "float64"), (40,), (16,)),
-        (two_steps((20, 6), "float64"), (130, 6), (128, 6)),
-        (two_steps((5, 9, 6), "float64"), (9, 9, 6), (4, 9, 6)),
+        (coupled_steps((20, 6), "float64"), (130, 6), (128, 6)),
+        (coupled_steps((5, 9, 6), "float64"), (9, 9, 6), (4, 9, 6)),
     ],
     ids=["2d", "2d-wall", "3d", "3d-wall", "cut", "1d", "passes-2d", "passes-3d"],
 )
@@ -107,13 +109,14 @@ def test_tiles_fit_and_stay_inside(target):
         units = granule(target, ndim, program.results[0].itemsize)
         for interior in INTERIORS[ndim]:
             tile = tile_of(program, interior, target)
-            assert bytes_of_blocks(program, tile, interior, target)[1] <= MEMORY[target].capacity
+            assert bytes_of_blocks(program, tile, interior, target)[1] <= memory_of(target).capacity
             cut = [t < n for t, n in zip(tile, interior, strict=True)]
             assert all(t % unit == 0 for t, unit, cut in zip(tile, units, cut, strict=True) if cut)
             for operand in program.operands[:-1]:
                 block, sizes = (of(operand, tile, interior, target) for of in (block_of, reach))
                 if target == "gpu":  # the copy engine takes 256 cells along an axis, and rows of 16 bytes
-                    assert max(block) <= 256 and all(
+                    # In three dimensions it takes a plane at a time.
+                    assert max(block[-2:]) <= 256 and all(
                         n * operand.dtype.itemsize % 16 == 0 for n in (block[-1], sizes[-1])
                     )
                     continue
@@ -122,6 +125,21 @@ def test_tiles_fit_and_stay_inside(target):
                     continue
                 for n, t, b, size, e in zip(interior, tile, block, sizes, operand.extents, strict=True):
                     assert e is None or (math.ceil(n / t) - 1) * t + b <= size
+
+
+@pytest.mark.parametrize(("width", "most"), [(1, 1.11), (2, 1.18), (4, 1.4)])
+def test_planes_that_stream_are_brought_about_once(width, most):
+    """Of one read and one write: 32 x 128 cells of a plane with those around them, for 32 planes and those beyond them.
+
+    (34 x 136) / (32 x 128) x 34 / 32 = 1.20 reads, and a write, where one cell on either side is read.
+    """
+    program, interior = wide(3, width), (256,) * 3
+    program = Formula((replace(program.operands[0], components=1),), program.results, program.evaluate)
+    tile = tile_of(program, interior, "gpu")
+    once = 2 * 4
+    assert once < bytes_per_cell(as_passes(program, 3), tile, interior, "gpu") < most * once
+    # As many tiles as there are multiprocessors, and hardly fewer.
+    assert 120 <= math.prod(math.ceil(n / t) for n, t in zip(interior, tile, strict=True)) <= 132
 
 
 def test_blocks_are_assembled_where_they_fit():

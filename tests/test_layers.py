@@ -13,7 +13,7 @@ ROOT = Path(simjax.__file__).parent
 
 # From the bottom up. A name is a module or a package; those on one line are siblings that do not know each other.
 LAYERS = (
-    ("core.errors",),
+    ("core.errors", "core.replay"),
     ("core.grid", "core.status", "core.staging", "core.varying"),
     ("core.boundary", "core.linear", "core.stencil_adjoint"),
     ("core.ghosts",),
@@ -24,7 +24,7 @@ LAYERS = (
     ("ops", "core.tile"),
     ("core.model", "solvers", "particles"),
     ("models", "integrators", "adjoint"),
-    ("blocking",),
+    ("blocking", "clock"),
     ("stepping", "parallel"),
     ("inverse", "io"),
 )
@@ -36,8 +36,8 @@ def _words(text: str) -> frozenset[str]:
 
 # The run around the library. Its modules may use each other in any order that has no cycle.
 TOP = _words(
-    "config builders build noise programs pacing record verdicts simulation progress runtime run formula rollout "
-    "certify inversion"
+    "config builders build noise programs exchanges pacing record verdicts simulation progress runtime run formula "
+    "rollout certify inversion"
 )
 
 COLLECTIVES = _words(

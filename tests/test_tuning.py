@@ -13,18 +13,23 @@ import numpy as np
 import pytest
 from case import smooth_field
 
+from simjax import exchanges
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
 from simjax.kernels import call, measurements, tuning
 from simjax.kernels.cost import bytes_per_cell, explained, fingerprint, operations_per_cell
 from simjax.kernels.launch import best, candidates, launch
 from simjax.kernels.operands import NotLowered, as_passes
-from simjax.kernels.tiles import MEMORY
+from simjax.kernels.tiles import memory_of
 from simjax.kernels.tracing import trace
 from simjax.kernels.tuning import XLA, Tuner, Work, chosen, faster, timed
 from simjax.parallel import decompose, distribute, make_mesh
+from simjax.programs import Programs
+from simjax.rollout import Rollout
 from simjax.simulation import load
+from simjax.stepping import Schedule
 
 GRID = Grid((8, 12))
 INTERIOR = (256, 512)
@@ -239,7 +244,7 @@ def test_candidates_fit_and_begin_with_the_cost_models_best():
 def test_a_tile_that_does_not_fit_is_refused_with_numbers():
     program = work_of().program
     array = jax.ShapeDtypeStruct(program.operands[0].shape(INTERIOR), "float32")
-    capacity = MEMORY["gpu"].capacity
+    capacity = memory_of("gpu").capacity
     with pytest.raises(NotLowered, match=rf"A tile of 256 x 128 cells .* takes \d+ bytes .* has {capacity}"):
         jax.eval_shape(lambda u: launch(program, [u], INTERIOR, target="gpu", tile=(256, 128)), array)
 
@@ -331,3 +336,101 @@ def test_several_steps_in_one_kernel_are_measured_too(measuring):
     load("burgers", changes).run()
     kept = [json.loads(file.read_text()) for file in measuring.glob("*.json")]
     assert kept and all(XLA in times["seconds"] and len(times["seconds"]) > 2 for times in kept)
+
+
+# ---------------------------------------------------------------------- steps between two exchanges
+
+STEPS_OF_A_RUN = [
+    "grid.shape=[8,12]", "time.end=0.008", "time.output_every=0.004", "time.dt=0.0005", "time.courant=null",
+    "time.integrator=euler", "physics.scheme=upwind", "precision=float64", "steps_per_exchange=auto",
+    "output.report=false", "output.animation=false",
+]  # fmt: skip
+
+
+@pytest.fixture
+def compiled_for(monkeypatch):
+    """Steps between two exchanges of each program that advances a run, in the order in which they are made."""
+    counts, advance_by = [], Programs.advance_by
+    monkeypatch.setattr(Programs, "advance_by", lambda self, *key: counts.append(key[-1]) or advance_by(self, *key))
+    return counts
+
+
+def said(result):
+    lines = (result.folder / "run.log").read_text().splitlines()
+    return [line.partition(" ")[2] for line in lines if "steps_per_exchange=auto" in line]
+
+
+@pytest.mark.parametrize(
+    ("times", "count"),
+    [
+        ({}, 0),
+        ({"0": at(3), "1": at(2), "2": at(1), "4": at(2)}, 2),
+        ({"0": at(1), "1": at(2)}, 0),
+        ({"0": at(1.01, 0.02), "2": at(1, 0.02)}, 0),  # faster, but not by more than noise
+        ({"1": at(1)}, 1),
+    ],
+    ids=["nothing", "fastest", "unblocked", "noise", "refused"],
+)
+def test_unblocked_steps_are_left_for_faster_ones(times, count):
+    assert exchanges.fastest(times) == count
+
+
+def test_candidates_are_what_fits_a_frame():
+    def fitting(schedule):
+        return [count for count in exchanges.CANDIDATES if exchanges._fits(count, schedule)]
+
+    assert fitting(Schedule(1.0, dt=1 / 8)) == [0, 1, 2, 4, 8]
+    assert fitting(Schedule(1.0, dt=1 / 6)) == [0, 1, 2]  # four of six leave a third to another program
+    assert fitting(Schedule(1.0, dt=1 / 101)) == [0, 1, 2, 4, 8]
+    assert fitting(Schedule(1.0, courant=0.5, max_steps=16)) == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_run_measures_what_is_not_refused_and_the_next_one_reads_it(measuring, compiled_for, tmp_path_factory):
+    runs = [f"output.root={tmp_path_factory.mktemp('runs')}", *STEPS_OF_A_RUN]
+    first = load("burgers", runs).run()
+    # Eight steps read eight cells beyond the block, and four and all before as many as there are.
+    (file,) = measuring.iterdir()
+    times = json.loads(file.read_text())["seconds"]
+    assert list(times) == ["0", "1", "2", "4", "8"][: len(times)] and "4" in times
+    (line,) = said(first)
+    assert "16 steps took by number 0 " in line
+    assert compiled_for[:6] == [0, 0, 1, 2, 4, 8]  # what is refused otherwise; then the candidates
+
+    chosen = exchanges.fastest(times)
+    compiled_for.clear()
+    assert said(load("burgers", runs).run())[0].startswith(f"steps_per_exchange=auto is {chosen}: 16 steps")
+    assert set(compiled_for) == {0, chosen}
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_its_number_of_steps_bit_for_bit(measuring, compiled_for, monkeypatch, tmp_path_factory):
+    """Whatever would be measured now: blocked steps are rounded in another way."""
+    runs = [f"output.root={tmp_path_factory.mktemp('runs')}", *STEPS_OF_A_RUN]
+    monkeypatch.setattr(exchanges, "_timed", lambda *_: {"0": at(2), "4": at(1)})
+    whole = load("burgers", runs).run()
+    half = load("burgers", [*runs, "time.end=0.004"]).run()
+    for file in measuring.iterdir():
+        file.unlink()
+    monkeypatch.setattr(tuning, "TUNERS", {})
+    monkeypatch.setattr(exchanges, "_timed", lambda *_: {"0": at(1)})
+    compiled_for.clear()
+    rest = load("burgers", [*runs, f"resume={half.folder}"]).run()
+    assert set(compiled_for) == {4} and said(rest)[-1] == "steps_per_exchange=auto is 4, as before."
+    np.testing.assert_array_equal(rest.ds["concentration"].values, whole.ds["concentration"].values)
+    # Steps of another length were not measured.
+    compiled_for.clear()
+    other = load("burgers", [*runs, "time.end=0.01", "time.output_every=0.002", f"resume={half.folder}"]).run()
+    assert set(compiled_for) == {0} and said(other)[-1].startswith("steps_per_exchange=auto is 0: 16 steps")
+
+
+def test_nothing_is_measured_where_that_is_forbidden(measuring, compiled_for, monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("SIMJAX_TUNE", "0")
+    result = load("burgers", [f"output.root={tmp_path_factory.mktemp('runs')}", *STEPS_OF_A_RUN]).run()
+    assert said(result)[0].startswith("steps_per_exchange=auto is 0: nothing was measured")
+    assert set(compiled_for) == {0} and not list(measuring.iterdir())
+
+
+def test_a_gradient_is_no_run_to_measure():
+    with pytest.raises(ConfigurationError, match="write a number, such as steps_per_exchange=0"):
+        Rollout(load("burgers", STEPS_OF_A_RUN).config)

@@ -15,7 +15,7 @@ from jax import Array
 from simjax.builders.formulas import Values
 from simjax.config import Config
 from simjax.models import molecular
-from simjax.models.potentials import LennardJones, PairPotential
+from simjax.models.potentials import ForceShifted, LennardJones, PairPotential, Shifted
 from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for
 from simjax.particles.neighbours import GROUP
@@ -39,12 +39,17 @@ POTENTIALS: dict[str, Callable[[Any, Values], tuple[PairPotential, Any]]] = {
     "lennard_jones": lambda physics, values: (LennardJones(), (values["epsilon"], values["sigma"])),
 }
 """Name -> `(physics, values)` -> (potential, its parameters)."""
+ENDINGS: dict[str, Callable[[PairPotential, float], PairPotential]] = {
+    "shifted": Shifted, "force_shifted": ForceShifted,
+}  # fmt: skip
 
 
 def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, values: Values):
     physics, particles = config.physics, config.particles
     assert particles is not None
     potential, parameters = POTENTIALS[physics.potential](physics, values)
+    if physics.mode != "truncated":
+        potential = ENDINGS[physics.mode](potential, physics.cutoff)
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
     model = molecular.MolecularDynamics(cells, skin, potential, steps)
     return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)))

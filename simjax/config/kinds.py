@@ -170,6 +170,27 @@ class Integer:
 
 
 @dataclass(frozen=True)
+class IntegerOr:
+    """A whole number, or a word."""
+
+    number: Integer
+    word: str
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.number.allowed} or {self.word}"
+
+    def read(self, path: str, value: Any, problems: Problems) -> int | str | None:
+        if value == self.word:
+            return self.word
+        unfit = Problems()
+        number = self.number.read(path, value, unfit)
+        if unfit:
+            problems.add(path, value, self.allowed)
+        return number
+
+
+@dataclass(frozen=True)
 class Unread:
     """A value kept as it is: how it is read depends on other keys."""
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.inverse import InverseConfig
-from simjax.config.kinds import Choice, Flag, Integer, ListOf, Nested, Real, Table, Text, entry
+from simjax.config.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, entry
 from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS
 from simjax.config.particle_sections import ArrangementConfig, BoxConfig, ParticlesConfig
 from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
-IMPLEMENTATIONS = ("xla", "pallas", "auto")
+AUTO = "auto"
+IMPLEMENTATIONS = ("xla", "pallas", AUTO)
 PRECISIONS = ("float32", "float64")
 DEFAULT_COURANT = 0.5
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
@@ -171,7 +172,7 @@ class Config:
     title: str
     precision: str
     implementation: str
-    steps_per_exchange: int
+    steps_per_exchange: int | str
     seed: int
     model: str
     physics: Any
@@ -269,8 +270,10 @@ class Keys:
     title: str = entry(Text(), "")
     precision: str = entry(Choice(PRECISIONS), "float32")
     implementation: str = entry(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
-    steps_per_exchange: int = entry(
-        Integer(0, 64), 0, about="steps between exchanges, and in a kernel; 0: each stencil"
+    steps_per_exchange: int | str = entry(
+        IntegerOr(Integer(0, 64), AUTO),
+        0,
+        about="steps between exchanges, and in a kernel; 0: each stencil; auto: measured",
     )
     seed: int = entry(Integer(0, 2**32 - 1), 0)
     physics: Mapping[str, Any] = entry(Table("the model's keys"), None)

@@ -13,6 +13,9 @@ CELL_FULL = 16
 LIST_FULL = 32
 SKIN_PASSED = 64
 ESCAPED = 128
+BLOCK_FULL = 256
+BOX_SHRUNK = 512
+BOND_LOST = 1024
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
@@ -21,8 +24,11 @@ REASONS = {
     UNPHYSICAL: "the state left the range in which it means anything",
     CELL_FULL: "a cell had more particles than its capacity",
     LIST_FULL: "a particle had more neighbours than a list has rows",
+    BLOCK_FULL: "a device had more particles than its lists have columns",
     SKIN_PASSED: "particles moved further between two arrangements than the skin allows",
     ESCAPED: "a particle left the box through a side that is not periodic",
+    BOND_LOST: "a bond became longer than it may be, or one of its particles was gone",
+    BOX_SHRUNK: "the box became so small that the cutoff passed what the cells were made for (cutoff and skin)",
 }
 
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.extend.core import Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+from simjax.core.replay import computed, replayed
 
 
 class NotAStencil(Exception):
@@ -69,7 +71,7 @@ def gathering(stencil: Callable[..., list[Array]], count: int, ndim: int, width:
         blocks, known = arrays[:count], arrays[count:]
         _, pull = jax.vjp(stencil, *blocks)
         transposed = jax.make_jaxpr(lambda *cotangents: pull(list(cotangents)))(*known)
-        found = _evaluate(transposed.jaxpr, transposed.consts, [Part(c, (0,) * ndim) for c in known], ndim)
+        found = _of_parts(transposed, ndim)(*(Part(c, (0,) * ndim) for c in known))
         return [_inner(part, block, margin, ndim) for part, block in zip(found, blocks, strict=True)]
 
     return gather
@@ -103,48 +105,31 @@ def summed_from_memory(function: Callable, *arguments):
     itself. They do not take in a comparison, and no compiler sees that this one changes nothing.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    environment = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    environment.update(zip(closed.jaxpr.invars, jax.tree.leaves(arguments), strict=True))
 
-    def read(variable):
-        return variable.val if isinstance(variable, Literal) else environment[variable]
-
-    for equation in closed.jaxpr.eqns:
-        inputs = [read(variable) for variable in equation.invars]
+    def result(equation: JaxprEqn, inputs: list) -> list:
         if equation.primitive.name == "reduce_sum":
             (x,) = inputs
             inputs = [jnp.where(x != x, jnp.full_like(x, jnp.nan), x)]
-        found = equation.primitive.bind(*inputs, **equation.params)
-        environment.update(
-            zip(equation.outvars, found if equation.primitive.multiple_results else [found], strict=True)
-        )
-    return jax.tree.unflatten(jax.tree.structure(shapes), [read(variable) for variable in closed.jaxpr.outvars])
+        return computed(equation, inputs)
+
+    return jax.tree.unflatten(jax.tree.structure(shapes), replayed(closed, result)(*jax.tree.leaves(arguments)))
 
 
 # ---------------------------------------------------------------------- evaluation on parts
 
 
-def _evaluate(jaxpr: Jaxpr, consts: Sequence, arguments: Sequence, ndim: int) -> list:
-    """The results of a linear jaxpr of parts: parts, as large as can be known, or arrays where they depend on none."""
-    environment = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, arguments, strict=True))
-
-    def read(variable):
-        return variable.val if isinstance(variable, Literal) else environment[variable]
-
-    for equation in jaxpr.eqns:
-        results = _result(equation, [read(variable) for variable in equation.invars], ndim)
-        environment.update(zip(equation.outvars, results, strict=True))
-    return [read(variable) for variable in jaxpr.outvars]
+def _of_parts(closed: ClosedJaxpr, ndim: int) -> Callable[..., list]:
+    """A linear function of parts: parts, as large as can be known, or arrays where they depend on none."""
+    return replayed(closed, lambda equation, inputs: _result(equation, inputs, ndim))
 
 
 def _result(equation, inputs: list, ndim: int) -> list:
     primitive, parameters = equation.primitive, equation.params
     if not any(isinstance(x, Part) for x in inputs):
-        found = primitive.bind(*inputs, **parameters)
-        return found if primitive.multiple_results else [found]
+        return computed(equation, inputs)
     if primitive.name in ("jit", "pjit"):
         inner = parameters["jaxpr"]
-        return _evaluate(inner.jaxpr, inner.consts, inputs, ndim)
+        return _of_parts(inner, ndim)(*inputs)
     if primitive.name in POINTWISE:
         met, origin = _met(inputs, ndim)
         return [Part(primitive.bind(*met, **parameters), origin)]

@@ -10,7 +10,9 @@ import jax
 from jax import lax
 from jax._src import config
 from jax.core import AbstractValue
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+from simjax.core.replay import computed, replayed
 
 
 def type_of(x):
@@ -48,24 +50,12 @@ def repeated(closed: ClosedJaxpr) -> Callable[..., list]:
     devices when it was traced may have become a member's.
     """
 
-    def run(*arguments):
-        jaxpr = closed.jaxpr
-        environment = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arguments), strict=True))
+    def result(equation: JaxprEqn, inputs: list) -> list:
+        if equation.primitive.name in ("pvary", "pcast"):
+            return [cast_varying(x, sorted(varying_axes(equation.outvars[0].aval))) for x in inputs]
+        return computed(equation, inputs)
 
-        def read(variable):
-            return variable.val if isinstance(variable, Literal) else environment[variable]
-
-        for equation in jaxpr.eqns:
-            inputs = [read(variable) for variable in equation.invars]
-            if equation.primitive.name in ("pvary", "pcast"):
-                found = [cast_varying(x, sorted(varying_axes(equation.outvars[0].aval))) for x in inputs]
-            else:
-                found = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
-                found = found if equation.primitive.multiple_results else [found]
-            environment.update(zip(equation.outvars, found, strict=True))
-        return [read(variable) for variable in jaxpr.outvars]
-
-    return run
+    return replayed(closed, result)
 
 
 def unchecked() -> AbstractContextManager:

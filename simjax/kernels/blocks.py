@@ -16,7 +16,7 @@ from jax.experimental.pallas import tpu as pltpu
 from simjax.kernels.assembly import assemble, block_shape, lag, margins, parts
 from simjax.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.kernels.pieces import Begin, for_pieces
-from simjax.kernels.tiles import VECTOR_MEMORY, Sizes, block_of, granule, kept_block
+from simjax.kernels.tiles import Sizes, block_of, granule, kept_block, vector_memory
 
 LANES = 1024
 
@@ -73,7 +73,7 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
         out_specs=[_later(pl.BlockSpec(tile, lambda *at: at), wait)] * len(passes.results),
         out_shape=[jax.ShapeDtypeStruct(interior, dtype) for dtype in passes.results],
         scratch_shapes=scratch,
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VECTOR_MEMORY),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=vector_memory()),
         cost_estimate=pl.CostEstimate(flops=0, transcendentals=0, bytes_accessed=moved),
         interpret=target == "interpret",
     )(*leaves)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from simjax.kernels.operands import Passes
 from simjax.kernels.program import Constant, Operation, PointProgram, Read, evaluated
-from simjax.kernels.tiles import MEMORY, Sizes, by, bytes_of_blocks, number_of_tiles
+from simjax.kernels.tiles import Sizes, by, bytes_of_blocks, memory_of, number_of_tiles
 
 FREE = {"convert_element_type", "copy", "copy_p"}
 
@@ -55,7 +55,7 @@ def bytes_per_cell(program: Passes, tile: Sizes, interior: Sizes, target: str) -
 
 def explained(program: Passes, tile: Sizes, interior: Sizes, target: str, taken: int) -> str:
     """The cost model's account of a tile that takes `taken` bytes of fast memory."""
-    capacity = MEMORY[target].capacity
+    capacity = memory_of(target).capacity
     unit, name = (2**20, "MiB") if capacity >= 2**20 else (2**10, "KiB")
     return (
         f"tiles of {by(tile)} cells: {bytes_per_cell(program, tile, interior, target):.3g} bytes moved and "

@@ -1,4 +1,7 @@
-"""Kernels for NVIDIA GPUs from Hopper on: the copy engine brings overlapping blocks into shared memory."""
+"""Kernels for NVIDIA GPUs from Hopper on: the copy engine brings overlapping blocks into shared memory.
+
+In one dimension and two; in three, planes stream (`planes`).
+"""
 
 from collections.abc import Sequence
 
@@ -17,7 +20,7 @@ AXES = ("tile_x", "tile_y", "tile_z")
 THREADS = 128
 
 
-def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes, target: str) -> list[Array]:
+def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, tile: Sizes) -> list[Array]:
     """The results of `passes`. Rows of `arrays` are multiples of 16 bytes, as the copy engine needs them."""
     # Only here: it is slow to import, and needs packages that jax comes without.
     import jax.experimental.pallas.mosaic_gpu as gpu
@@ -28,10 +31,10 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
     blocks, columns = {}, {}
     for k, operand in enumerate(operands):
         if operand.extents is not None:
-            blocks[str(k)] = gpu.SMEM((operand.components, *block_of(operand, tile, interior, target)), operand.dtype)
+            blocks[str(k)] = gpu.SMEM((operand.components, *block_of(operand, tile, interior, "gpu")), operand.dtype)
         if isinstance(arrays[k], Unpadded):
             columns[str(k)] = gpu.SMEM(columns_of(operand, tile), operand.dtype)
-    inputs = [_inputs(x, operand, tile) for x, operand in zip(arrays, operands, strict=True)]
+    inputs = [inputs_of(x, operand, tile) for x, operand in zip(arrays, operands, strict=True)]
     leaves, structure = jax.tree.flatten(inputs)
 
     def kernel(*refs, **scratch) -> None:
@@ -47,7 +50,7 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
         scratch_types={
             "blocks": blocks,
             "columns": columns,
-            "kept": [gpu.SMEM(kept_block(operand, tile, target), operand.dtype) for operand in passes.kept],
+            "kept": [gpu.SMEM(kept_block(operand, tile, "gpu"), operand.dtype) for operand in passes.kept],
             "tiles": [gpu.SMEM(tile, dtype) for dtype in passes.results],
             "arrived": gpu.Barrier(num_arrivals=len(blocks) + len(columns)),
         },
@@ -56,11 +59,16 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
     return [u[..., : interior[-1]] for u in found]
 
 
-def _inputs(x: Array | Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
+def inputs_of(x: Array | Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
     """An operand's array, and its ghost lines where it has none itself."""
     if isinstance(x, Unpadded):
         return [x.field, *lines_of(x, operand, tile)]
     return [x[None] if x.ndim == 0 else x]
+
+
+def corner_of(tile: Sizes) -> list:
+    """Where the tile of this thread block begins."""
+    return [lax.axis_index(name) * np.int32(size) for name, size in zip(AXES, tile, strict=False)]
 
 
 def _compute_tile(
@@ -68,7 +76,7 @@ def _compute_tile(
 ) -> None:
     """Each of 128 threads computes one column of a row, or two where a pass takes more than the tile's 128."""
     operands = passes.operands
-    corner = [lax.axis_index(name) * np.int32(size) for name, size in zip(AXES, tile, strict=False)]
+    corner = corner_of(tile)
     for k, block in blocks.items():
         place = _place(operands[int(k)], corner, block.shape, k in columns)
         gpu.copy_gmem_to_smem(sources[int(k)][0].at[place], block, arrived)

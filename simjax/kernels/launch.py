@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.core.ghosts import assembled
-from simjax.kernels import assembly, blocks, hopper, rims
+from simjax.kernels import assembly, blocks, hopper, planes, rims
 from simjax.kernels.cost import explained
 from simjax.kernels.operands import NotLowered, Operand, Passes, Program, Unpadded, as_passes, ghost_width
 from simjax.kernels.tiles import (
-    MEMORY,
     Sizes,
     bytes_of_blocks,
     check_fits,
+    memory_of,
     ranked_tiles,
     reach,
     tile_of,
@@ -69,8 +69,9 @@ def launch(
     arrays = [_padded(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
     _check(program, arrays, interior)
     arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
-    run = hopper.run if target == "gpu" else blocks.run
-    return run(program, arrays, interior, tile, target)
+    if target != "gpu":
+        return blocks.run(program, arrays, interior, tile, target)
+    return (planes if len(interior) == 3 else hopper).run(program, arrays, interior, tile)
 
 
 def best(program: Program | Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str) -> Sizes:
@@ -100,7 +101,7 @@ def candidates(
     accounts = {
         tile: explained(program, tile, interior, target, size)
         for tile, size in zip(tiles, taken, strict=True)
-        if size <= MEMORY[target].capacity or tile == tiles[0]
+        if size <= memory_of(target).capacity or tile == tiles[0]
     }
     return Candidates(program, interior, accounts)
 

@@ -31,7 +31,7 @@ def lines_of(x: Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
         for k, (n, t) in enumerate(zip(both.shape[1:], tile, strict=True)):
             if k == axis:
                 around[k] = (0, rows_of_16_bytes((n,), operand.dtype)[0] - n if k == ndim - 1 else 0, 0)
-            elif axis < ndim - 1:  # the last axis' are brought by the engine, which reads zeros beyond
+            elif axis == ndim - 2:  # the others are brought by the engine, which reads zeros beyond
                 inner = n - 2 * width if k < axis else n
                 # Along later axes there are no ghost cells yet; theirs are written over these.
                 before = 0 if k < axis else width

@@ -3,8 +3,9 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import jax
 import numpy as np
 
 from simjax.kernels.operands import NotLowered, Operand, Passes, Program, as_passes
@@ -24,6 +25,7 @@ class Memory:
             bytes are paid for once more.
         start: bytes that could be moved in the time that it takes to begin a tile.
         longest: cells of a tile along the last axis, at most.
+        processors: tiles of three axes that come at the same pace, as their planes stream; 0 where they do not.
     """
 
     capacity: int
@@ -32,19 +34,36 @@ class Memory:
     at_work: int
     start: int
     longest: int
+    processors: int = 0
 
 
-# TPUs have at least 64 MiB for each core from the fifth generation on (`pltpu.get_tpu_info`); XLA keeps some itself.
-VECTOR_MEMORY = 48 << 20
+# Bytes for each core of a TPU, by the kind of device (`pltpu.get_tpu_info`). Others, from the fifth generation on, have
+# 64 MiB at least.
+VECTOR_MEMORY = dict.fromkeys(("TPU v5 lite", "TPU v5e", "TPU v6 lite", "TPU v6e"), 128 << 20)
+LEAST_VECTOR_MEMORY = 64 << 20
 
-MEMORY = {
-    # Of VECTOR_MEMORY; the rest is for values on their way.
+_MEMORY = {
     # A step of the grid takes 0.35 us (Pallas' guide to TPUs), in which a v5e moves 280 kB.
-    "tpu": Memory(36 << 20, 36 << 20, buffers=2, at_work=1, start=280_000, longest=8192),
+    "tpu": Memory(LEAST_VECTOR_MEMORY, LEAST_VECTOR_MEMORY, buffers=2, at_work=1, start=280_000, longest=8192),
     # Of 227 KiB on each of 132 multiprocessors, some for barriers.
-    "gpu": Memory(220 << 10, 112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128),
+    "gpu": Memory(220 << 10, 112 << 10, buffers=1, at_work=2 * 132, start=0, longest=128, processors=132),
     "interpret": Memory(1 << 30, 1 << 30, buffers=1, at_work=1, start=0, longest=1 << 30),
 }
+
+
+def vector_memory() -> int:
+    """Bytes that a kernel may take on the TPU that is compiled for: three quarters, as XLA keeps some itself."""
+    device = jax.sharding.get_abstract_mesh().abstract_device or jax.devices()[0]
+    return VECTOR_MEMORY.get(device.device_kind, LEAST_VECTOR_MEMORY) * 3 // 4
+
+
+def memory_of(target: str) -> Memory:
+    """The fast memory of a target, for a TPU that of the one that is compiled for."""
+    memory = _MEMORY[target]
+    if target != "tpu":
+        return memory
+    blocks = vector_memory() * 3 // 4  # the rest is for values on their way
+    return replace(memory, capacity=blocks, shared=blocks)
 
 
 def granule(target: str, ndim: int, itemsize: int) -> Sizes:
@@ -63,7 +82,8 @@ def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Siz
     sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
     ndim = len(tile)
     if target == "gpu":
-        return rows_of_16_bytes(sizes, operand.dtype)
+        sizes = rows_of_16_bytes(sizes, operand.dtype)
+        return (*sizes[:2], aligned(sizes[1:], operand.dtype)[1]) if ndim == 3 else sizes
     if target == "tpu":
         if operand.extents[-1] is not None and tile[-1] < interior[-1]:
             sizes[-1] = round_up(sizes[-1], 128)
@@ -98,8 +118,10 @@ def bytes_of_blocks(program: Program | Passes, tile: Sizes, interior: Sizes, tar
     ]
     blocks += [(tile, dtype) for dtype in program.results]
     copied = sum(math.prod(shape) * dtype.itemsize for shape, dtype in blocks)
+    if target == "gpu" and len(tile) == 3:
+        return copied, _bytes_of_rings(as_passes(program, 3), tile)
     between = sum(_stored(kept_block(o, tile, target)[1:], o.dtype, target) for o in as_passes(program, len(tile)).kept)
-    return copied, MEMORY[target].buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks) + between
+    return copied, memory_of(target).buffers * sum(_stored(shape, dtype, target) for shape, dtype in blocks) + between
 
 
 def kept_block(operand: Operand, tile: Sizes, target: str) -> Sizes:
@@ -110,6 +132,43 @@ def kept_block(operand: Operand, tile: Sizes, target: str) -> Sizes:
         return operand.components, *rows_of_16_bytes(sizes, operand.dtype)
     units = granule(target, len(tile), operand.dtype.itemsize)
     return operand.components, *(round_up(n, unit) for n, unit in zip(sizes, units, strict=True))
+
+
+def longest(passes: Passes) -> int:
+    """By how many planes the longest operand is longer than the interior."""
+    return max((o.extents[0] or 0 for o in passes.operands if o.extents is not None), default=0)
+
+
+def ring(operand: Operand, tile: Sizes) -> Sizes:
+    """Shape of a GPU's planes of an operand: those that are read at once, and the next one."""
+    assert operand.extents is not None
+    sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
+    return (operand.extents[0] or 0) + 2, operand.components, *aligned(sizes[1:], operand.dtype)
+
+
+def kept_ring(operand: Operand, tile: Sizes) -> Sizes:
+    """Shape of the planes of what a pass keeps that later ones read at once."""
+    components, planes, *plane = kept_block(operand, tile, "gpu")
+    return planes - tile[0] + 1, components, *plane
+
+
+def aligned(plane: Sequence[int], dtype: np.dtype) -> Sizes:
+    """A plane in rows of 16 bytes, of which the next one begins at 128 bytes, where the copy engine can write.
+
+    Longer rows take less room than more of them, and few more bytes from a memory that is read by 32 bytes.
+    """
+    first, unit = rows_of_16_bytes(plane, dtype)[-1], 16 // dtype.itemsize
+    sizes = [
+        (round_up(plane[0], 128 // math.gcd(128, columns * dtype.itemsize)), columns)
+        for columns in range(first, first + 8 * unit, unit)
+    ]
+    return min(sizes, key=math.prod)
+
+
+def _bytes_of_rings(passes: Passes, tile: Sizes) -> int:
+    planes = [(ring(o, tile), o.dtype) for o in passes.operands if o.extents is not None]
+    planes += [(kept_ring(o, tile), o.dtype) for o in passes.kept] + [(tile[1:], dtype) for dtype in passes.results]
+    return sum(_stored(shape, dtype, "gpu") for shape, dtype in planes)
 
 
 def tile_of(program: Program | Passes, interior: Sizes, target: str) -> Sizes:
@@ -131,7 +190,7 @@ def tile_of(program: Program | Passes, interior: Sizes, target: str) -> Sizes:
 def tiles_to_try(program: Program | Passes, interior: Sizes, target: str) -> list[Sizes]:
     """All tiles that the cost model compares."""
     units = granule(target, len(interior), _smallest(program))
-    longest = MEMORY[target].longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
+    longest = memory_of(target).longest * (8 if len(interior) == 1 else 1)  # as many registers as for eight rows
     candidates = [sizes_to_try(n, unit, n) for n, unit in zip(interior[:-1], units[:-1], strict=True)]
     candidates.append([units[-1]] if target == "gpu" else sizes_to_try(interior[-1], units[-1], longest))
     return list(itertools.product(*candidates))
@@ -158,15 +217,19 @@ def ranked_tiles(
     """Those that fit the fast memory, with `beside` bytes beside their blocks, by the bytes that they move.
 
     Those bytes that are moved before the first and after the last computation count twice, as do those of tiles that
-    have no other one beside them.
+    have no other one beside them. Where planes stream, they come while others are computed; then what counts is the
+    processor that is done last.
     """
-    memory = MEMORY[target]
+    memory = memory_of(target)
     found = []
     for tile in tiles:
         copied, stored = bytes_of_blocks(program, tile, interior, target)
         taken = stored + beside(tile)
         if taken <= memory.capacity:
             count = number_of_tiles(tile, interior)
+            if memory.processors and len(tile) == 3:
+                found.append((round_up(count, memory.processors) * copied, tile))
+                continue
             moved = (count + memory.at_work) * copied * (1 if taken <= memory.shared else 2)
             found.append((moved + count * memory.start, tile))
     return [tile for _, tile in sorted(found, key=lambda pair: pair[0])]
@@ -183,7 +246,7 @@ def check_fits(tile: Sizes, taken: int, target: str) -> None:
     Raises:
         NotLowered: with both numbers.
     """
-    if taken > MEMORY[target].capacity:
+    if taken > memory_of(target).capacity:
         raise NotLowered(f"A tile of {by(tile)} cells of this stencil {_too_much(taken, target)}")
 
 
@@ -193,7 +256,7 @@ def by(sizes: Sequence[int]) -> str:
 
 
 def _too_much(taken: int, target: str) -> str:
-    return f"takes {taken} bytes of fast memory for {target}, which has {MEMORY[target].capacity}."
+    return f"takes {taken} bytes of fast memory for {target}, which has {memory_of(target).capacity}."
 
 
 def rows_of_16_bytes(shape: Sequence[int], dtype: np.dtype) -> Sizes:

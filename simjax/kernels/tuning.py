@@ -13,8 +13,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 
+from simjax.core.replay import computed, replayed
 from simjax.kernels import measurements
 from simjax.kernels.cost import fingerprint
 from simjax.kernels.measurements import Device, Key, Seconds
@@ -88,12 +89,17 @@ class Tuner:
 
     def seconds(self, work: Work, key: Key, device: Device) -> Seconds:
         """Times of the candidates; none where nothing was measured."""
+        timer = self._timer
+        return self.times(key, lambda: timer(work.functions(), work.shapes, device) if timer else {})
+
+    def times(self, key: Key, measure: Callable[[], Seconds]) -> Seconds:
+        """What was measured under `key`, or else is now, if this tuner measures."""
         name = str(key)
         if name not in self._known:
             folders = [folder for folder in (self._folder, measurements.SHIPPED) if folder]
             found = next((kept for folder in folders if (kept := measurements.read(key, folder))), {})
             if not found and self._timer:
-                found = self._timer(work.functions(), work.shapes, device)
+                found = measure()
                 if found and self._folder:
                     measurements.write(key, found, self._folder)
             self._known[name] = found
@@ -157,7 +163,7 @@ def _timed(functions: Mapping[str, Callable], shapes: Sequence[jax.ShapeDtypeStr
     try:
         arrays = jax.jit(filled)(jax.random.key(0))
     except jax.errors.JaxRuntimeError as error:
-        LOG.info("nothing is measured: %s", _first_line(error))
+        LOG.info("nothing is measured: %s", first_line(error))
         return {}
     for name, function in functions.items():
         if time.perf_counter() - begin > PATIENCE:
@@ -170,7 +176,7 @@ def _timed(functions: Mapping[str, Callable], shapes: Sequence[jax.ShapeDtypeStr
             seconds[name] = (count, [])
         except Exception as error:  # compilers refuse tiles in many ways
             calls.pop(name, None)
-            LOG.info("candidate %s is left out: %s", name, _first_line(error))
+            LOG.info("candidate %s is left out: %s", name, first_line(error))
     for _ in range(REPETITIONS):
         for name, (count, times) in seconds.items():
             times.append(_seconds(calls[name], arrays, count) / count)
@@ -185,7 +191,8 @@ def _seconds(call: Callable, arrays: Sequence[Array], count: int) -> float:
     return time.perf_counter() - begin
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
@@ -195,31 +202,23 @@ def on_one_device(closed: ClosedJaxpr) -> Callable:
     Casts to values that vary over a mesh are left out, within calls too, and so are shardings.
     """
 
-    def run(*arguments: Array) -> list[Array]:
-        jaxpr = closed.jaxpr
-        environment = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
-
-        def read(variable) -> Array:
-            return variable.val if isinstance(variable, Literal) else environment[variable]
-
-        for equation in jaxpr.eqns:
-            inputs = [read(variable) for variable in equation.invars]
-            environment.update(zip(equation.outvars, _result(equation, inputs), strict=True))
-        return [read(variable) for variable in jaxpr.outvars]
-
-    return run
+    return replayed(closed, _without_mesh)
 
 
-def _result(equation, inputs: list[Array]) -> list[Array]:
-    primitive, params = equation.primitive, dict(equation.params)
-    if primitive.name in ("pcast", "pvary"):
+def _without_mesh(equation: JaxprEqn, inputs: list) -> list:
+    name, params = equation.primitive.name, equation.params
+    if name in ("pcast", "pvary"):
         return inputs
-    if primitive.name in CALLS:
+    if name in CALLS:
         return on_one_device(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"])(*inputs)
     if "sharding" in params:
-        params["sharding"] = None
-    found = primitive.bind(*inputs, **params)
-    return found if primitive.multiple_results else [found]
+        equation = equation.replace(params={**params, "sharding": None})
+    return computed(equation, inputs)
+
+
+def wanted() -> bool:
+    """Whether something may be measured, which SIMJAX_TUNE=0 forbids."""
+    return os.environ.get("SIMJAX_TUNE") != "0"
 
 
 TUNERS: dict[tuple[Path | None, bool], Tuner] = {}
@@ -230,6 +229,6 @@ def tuner() -> Tuner:
 
     It measures unless there are several processes, which must choose alike, or SIMJAX_TUNE=0.
     """
-    place = measurements.folder(), jax.process_count() == 1 and os.environ.get("SIMJAX_TUNE") != "0"
+    place = measurements.folder(), jax.process_count() == 1 and wanted()
     folder, measures = place
     return TUNERS.setdefault(place, Tuner(folder, timed if measures else None))

@@ -1,107 +1,244 @@
 """Molecular dynamics."""
 
+import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES
 from simjax.core.model import DirectModel
+from simjax.core.status import BOX_SHRUNK, OK
+from simjax.models.barostats import Dilated
+from simjax.models.bonds import Bonds, Links, LinkSlots
+from simjax.models.dynamics import Dynamics, System, VelocityVerlet
+from simjax.models.electrostatics import Charges, Electrostatics
+from simjax.models.interactions import Interaction
 from simjax.models.potentials import PairPotential
 from simjax.particles.arrangement import Arrangement, Particles, Skin
 from simjax.particles.cells import Cells, counted, pack
+from simjax.particles.pairs import Pairs
 
 
 class State(Particles):
-    """velocity, force: `(ndim, *cells.shape)`; species: `cells.shape` int32."""
+    """What moves, and what the dynamics remembers.
+
+    velocity, force: `(ndim, *cells.shape)`. species: `cells.shape` int32. links: who is bonded to whom, if any.
+    ensemble: scalars of the dynamics.
+    """
 
     velocity: Array
     force: Array
     species: Array
+    links: Links | None = None
+    ensemble: Any = None
 
 
 class Params(eqx.Module):
-    """potential: parameters of the pair potential. mass: `(species,)`."""
+    """potential: its parameters. mass: `(species,)`. dynamics, bonds: parameters of these. charges: of the species."""
 
     potential: Any
     mass: Array
+    dynamics: Any = None
+    bonds: Any = None
+    charges: Charges | None = None
+
+
+class LinkedArrangement(Arrangement):
+    """Pairs and bonded particles found when particles stood at `position`."""
+
+    links: LinkSlots | None
 
 
 class MolecularDynamics(DirectModel):
-    """Newton's equations of particles: m_i d^2 x_i/dt^2 = F_i = -dU/dx_i, by velocity Verlet.
+    """Particles under forces F_i = -dU/dx_i that move by a dynamics; Newton's: m_i d^2 x_i/dt^2 = F_i.
 
-    U is a sum over pairs nearer than the cutoff. Swope et al. (1982), J. Chem. Phys. 76, 637, eq. 1-2.
+    U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges
+    with all their images. `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would
+    give in a medium without structure. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
     cells: Cells
     skin: Skin
-    potential: PairPotential
+    potential: Interaction
     steps_per_arrangement: int = eqx.field(static=True)
+    dynamics: Dynamics = VelocityVerlet()
+    bonds: Bonds | None = None
+    electrostatics: Electrostatics | None = None
+    tail_corrections: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        if self.tail_corrections and not isinstance(self.potential, PairPotential):
+            raise ConfigurationError(
+                f"tail_corrections: expected a potential of pairs, {type(self.potential).__name__} came; "
+                "write tail_corrections=False."
+            )
+        others = [x for x in (self.bonds, self.electrostatics) if x is not None]
+        if self.dynamics.changes_scale and (others or not isinstance(self.potential, PairPotential)):
+            what = type((others or [self.potential])[0]).__name__
+            raise ConfigurationError(
+                f"{type(self.dynamics).__name__}: expected a potential of pairs alone, {what} came; write a dynamics "
+                "at constant volume."
+            )
+        if self.bonds is not None:
+            self.bonds.check(self.cells, self.skin)
 
     @property
     def domain(self) -> Domain:
         return self.cells.domain
 
-    def state_from(self, position: Array, velocity: Array, species: Array, params: Params) -> tuple[State, Array]:
-        """The state of particles given one after the other, `(ndim, particles)` and `(particles,)`.
+    def state_from(
+        self, position: Array, velocity: Array, species: Array, params: Params, links: Links | None = None
+    ) -> tuple[State, Array]:
+        """The state of particles given one after the other, `(ndim, particles)`, `(particles,)` and `(..., particles)`.
 
         Also returns how many found no place.
         """
-        carried = {"velocity": velocity, "species": species}
+        carried = {"velocity": velocity, "species": species, "links": links}
         position, ids, carried, lost = pack(self.cells, position, carried)
-        zero = jnp.zeros_like(position)
-        state = State(
-            position, jnp.zeros(position.shape, jnp.int32), ids, carried["velocity"], zero, carried["species"]
-        )
-        state, arrangement, _ = self.arrange(state, params)
-        return eqx.tree_at(lambda s: s.force, state, self._forces(state, params, arrangement)), lost
+        image = jnp.zeros(position.shape, jnp.int32)
+        state = State(position, image, ids, force=jnp.zeros_like(position), **carried)
+        state, arrangement, _ = self._arranged(state)
+        system = self.system(state, params, arrangement)
+        state = dataclasses.replace(state, ensemble=self.dynamics.start(system, state, params.dynamics))
+        return dataclasses.replace(state, force=system.forces(state)), lost
 
     def arrange(self, state, params):
-        return self.skin.arrange(self.cells, state)
+        # All that particles carry moves with them; what the ensemble holds does not.
+        ensemble, scale = state.ensemble, self.dynamics.scale(state)
+        state, arrangement, fault = self._arranged(dataclasses.replace(state, ensemble=None))
+        if scale is not None:
+            # Written so that a scale that is not a number counts as too small.
+            shrunk = ~(self.domain.min(scale) * self.skin.reach > self.skin.cutoff)
+            fault = fault | jnp.where(shrunk, BOX_SHRUNK, OK).astype(jnp.int32)
+        return dataclasses.replace(state, ensemble=ensemble), arrangement, fault
+
+    def _arranged(self, state: State) -> tuple[State, LinkedArrangement, Array]:
+        state, found, fault = self.skin.arrange(self.cells, state)
+        if self.bonds is None:
+            return state, LinkedArrangement(found.neighbours, found.position, None), fault
+        slots, lost = self.bonds.find(self.cells, state.position, state.ids, state.links)
+        neighbours = found.neighbours
+        if self.bonds.exclude:
+            assert neighbours is not None
+            neighbours = self.bonds.excluded(self.cells, neighbours, slots)
+        return state, LinkedArrangement(neighbours, found.position, slots), fault | lost
 
     def strain(self, state, arrangement):
-        return self.skin.strain(state, arrangement)
+        strain, scale = self.skin.strain(state, arrangement), self.dynamics.scale(state)
+        if scale is None:
+            return strain
+        # In a smaller box the cutoff takes up some of the skin, in a larger one it leaves more.
+        left = (self.skin.reach - self.skin.cutoff / scale) / self.skin.skin
+        return jnp.where(left > 0, strain / jnp.where(left > 0, left, 1), jnp.inf)
 
     def step(self, number, t, dt, state, params, arrangement):
-        mass = _mass(params, state.species)
-        velocity = state.velocity + 0.5 * dt * state.force / mass
-        position = state.position + dt * velocity
-        state = eqx.tree_at(lambda s: s.position, state, position)
-        force = self._forces(state, params, arrangement)
-        velocity = velocity + 0.5 * dt * force / mass
-        return eqx.tree_at(lambda s: (s.velocity, s.force), state, (velocity, force))
+        system = self.system(state, params, arrangement)
+        state = self.dynamics.step(system, number, dt, state, params.dynamics)
+        return dataclasses.replace(state, ensemble=jax.tree.map(self._agreed, state.ensemble))
 
-    def _interactions(self, state: State, params: Params, arrangement: Arrangement) -> dict[str, Any]:
+    def partition_specs(self, state, params):
+        state_specs = jax.tree.map(
+            lambda u: self.domain.spec(u.ndim) if u.ndim > self.domain.grid.ndim else PartitionSpec(), state
+        )
+        return state_specs, jax.tree.map(lambda _: PartitionSpec(), params)
+
+    def _agreed(self, scalars: Array) -> Array:
+        """Scalars that are the same on all devices, known to be so: parameters of which they are made are not."""
+        if not self.domain.names:
+            return scalars
+        blocks = math.prod(self.domain.grid.shape) // math.prod(self.domain.block_shape)
+        total = self.domain.total(scalars)
+        return total / blocks if jnp.issubdtype(total.dtype, jnp.inexact) else total // blocks
+
+    def system(self, state: State, params: Params, arrangement: LinkedArrangement) -> System:
+        """What moves, with the forces of what was found near it."""
+
+        def interactions(state):
+            return self._interactions(state, params, arrangement)
+
+        return System(self.cells, _mass(params, state.species), interactions)
+
+    def _interactions(self, state: State, params: Params, arrangement: LinkedArrangement) -> dict[str, Array]:
+        """Energy, force and virial of every particle, as `Interaction.evaluate`."""
+        scale = self.dynamics.scale(state)
+        if scale is not None:
+            pairs = Pairs(self.cells, state.position, state.ids, self.skin.reach, arrangement.neighbours)
+            dilated = Dilated(self.potential, self.skin.cutoff)
+            return dilated.evaluate(pairs, state.species, (params.potential, scale))
         pairs = self.skin.pairs(self.cells, state, arrangement)
-        return pairs.sum(self.potential.pair, state.species, params.potential)
-
-    def _forces(self, state: State, params: Params, arrangement: Arrangement) -> Array:
-        return jnp.stack(self._interactions(state, params, arrangement)["force"])
+        found = self.potential.evaluate(pairs, state.species, params.potential)
+        if self.electrostatics is not None:
+            assert params.charges is not None
+            found = jax.tree.map(jnp.add, found, self.electrostatics.evaluate(pairs, state.species, params.charges))
+        if self.bonds is not None:
+            assert arrangement.links is not None
+            bonded = self.bonds.evaluate(
+                self.cells, state.position, state.ids, state.species, arrangement.links, params.bonds
+            )  # fmt: skip
+            found = jax.tree.map(jnp.add, found, bonded)
+        return found
 
     def stable_dt(self, state, params):
         return jnp.asarray(jnp.inf, state.position.dtype)
 
     def diagnostics(self, t, state, params):
+        """Energies, momentum, and temperature and pressure with Boltzmann's constant one.
+
+        temperature: 2 K / (ndim N - ndim), as the total momentum is fixed. pressure_ab: (sum of m v_a v_b + virial_ab)
+        / volume; pressure: a third (in three dimensions) of its trace. status: bits of `core.status`, where there was
+        too little room to measure.
+        """
         state, arrangement, status = self.arrange(state, params)
-        found = self._interactions(state, params, arrangement)
-        mass = _mass(params, state.species)
-        moving = jnp.where(state.ids >= 0, 0.5 * jnp.sum(mass * state.velocity**2, axis=0), 0)
-        kinetic, potential = self.domain.sum(moving), self.domain.sum(found["energy"])
-        carried = jnp.where(state.ids >= 0, mass * state.velocity, 0)
-        momentum = self.domain.total(jnp.sum(carried, axis=tuple(range(1, carried.ndim))))
-        count = counted(self.cells, state.ids)
-        freedom = jnp.maximum(self.cells.ndim * (count - 1), 1).astype(kinetic.dtype)
+        system = self.system(state, params, arrangement)
+        found = system.interactions(state)
+        ndim, count = self.cells.ndim, counted(self.cells, state.ids)
+        momentum = jnp.where(state.ids >= 0, system.mass * state.velocity, 0)
+        flux = self._sums(momentum[:, None] * state.velocity[None])
+        kinetic, potential = jnp.trace(flux) / 2, self.domain.sum(found["energy"])
+        scale = self.dynamics.scale(state)
+        volume = jnp.asarray(math.prod(self.domain.grid.lengths), kinetic.dtype)
+        volume = volume if scale is None else volume * scale**ndim
+        pressure = (flux + self._sums(found["virial"])) / volume
+        if self.tail_corrections:
+            energy, more = self._beyond(state, params)
+            potential = potential + energy / volume
+            pressure = pressure + more / volume**2 * jnp.eye(ndim, dtype=more.dtype)
+        names = AXES[:ndim]
         return {
             "kinetic_energy": kinetic,
             "potential_energy": potential,
             "energy": kinetic + potential,
-            "temperature": 2 * kinetic / freedom,
-            **{f"momentum_{axis}": p for axis, p in zip(AXES, momentum, strict=False)},
+            "temperature": 2 * kinetic / jnp.maximum(ndim * (count - 1), 1).astype(kinetic.dtype),
+            "pressure": jnp.trace(pressure) / ndim,
+            **{f"pressure_{a}{b}": pressure[i, j] for i, a in enumerate(names) for j, b in enumerate(names) if i <= j},
+            **{f"momentum_{a}": p for a, p in zip(names, self._sums(momentum), strict=True)},
             "particles": count,
             "status": status,
+            **self.dynamics.diagnostics(system, state, params.dynamics, kinetic + potential),
         }
+
+    def _sums(self, values: Array) -> Array:
+        """Per-particle values `(..., *cells.shape)` added up over all particles."""
+        return self.domain.total(jnp.sum(values, axis=tuple(range(-self.cells.ndim - 1, 0))))
+
+    def _beyond(self, state: State, params: Params) -> tuple[Array, Array]:
+        """Energy times volume, and pressure times volume squared, of pairs beyond the cutoff."""
+        assert isinstance(self.potential, PairPotential)
+        species = jnp.arange(params.mass.shape[0], dtype=jnp.int32)
+        alike = (state.species[None] == species.reshape(-1, *(1,) * state.ids.ndim)) & (state.ids >= 0)[None]
+        count = self._sums(alike.astype(state.position.dtype))
+        here, there = jnp.meshgrid(species, species, indexing="ij")
+        cutoff = jnp.asarray(self.skin.cutoff, count.dtype)
+        found = self.potential.tail(cutoff, self.cells.ndim, here, there, params.potential)
+        energy, pressure = (jnp.sum(count[:, None] * count[None] * integral) / 2 for integral in found)
+        return energy, pressure
 
 
 def _mass(params: Params, species: Array) -> Array:

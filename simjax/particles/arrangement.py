@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.status import LIST_FULL, OK
 from simjax.particles.cells import Cells
 from simjax.particles.migration import rebin
 from simjax.particles.neighbours import Neighbours, neighbours_within
@@ -39,12 +38,14 @@ class Skin(eqx.Module):
 
     skin: length by which listed pairs may be further apart than `cutoff`; as long as no particle has moved by half of
     it, no pair is missing. rows: the most partners in a list; 0 makes none and looks at all particles around, which
-    accelerators without fast gathers prefer.
+    accelerators without fast gathers prefer. particles: the most particles on a device, for lists; 0: as many as there
+    are slots.
     """
 
     cutoff: float = eqx.field(static=True)
     skin: float = eqx.field(static=True)
     rows: int = eqx.field(static=True, default=0)
+    particles: int = eqx.field(static=True, default=0)
 
     @property
     def reach(self) -> float:
@@ -63,8 +64,7 @@ class Skin(eqx.Module):
         where = jax.lax.stop_gradient(position)
         if not self.rows:
             return state, Arrangement(None, where), fault
-        neighbours, most = neighbours_within(cells, where, ids, self.reach, self.rows)
-        full = jnp.where(cells.domain.max(most) > self.rows, LIST_FULL, OK).astype(jnp.int32)
+        neighbours, full = neighbours_within(cells, where, ids, self.reach, self.rows, self.particles)
         return state, Arrangement(neighbours, where), fault | full
 
     def strain(self, state: Particles, arrangement: Arrangement) -> Array:

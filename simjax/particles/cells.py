@@ -87,7 +87,7 @@ def cells_for(
     lower: Sequence[float], upper: Sequence[float], reach: float, periodic: Sequence[bool],
     blocks: Sequence[int] = (), most: int = 2**22,
 ) -> Grid:  # fmt: skip
-    """The finest grid over a box whose cells are at least `reach` long and which `blocks` blocks along each axis divide.
+    """The finest grid over a box whose cells are at least `reach` long, cut evenly into `blocks` along each axis.
 
     Raises:
         ConfigurationError: the box, or a device's block, is thinner than `reach`.
@@ -105,7 +105,7 @@ def cells_for(
         cells = max(cells, 1)
         if cells < count:
             raise ConfigurationError(
-                f"mesh.{AXES[axis]}={count} cuts the box into blocks of {(b - a) / count:g} along {AXES[axis]}, thinner "
+                f"mesh.{AXES[axis]}={count} cuts the box into blocks of {(b - a) / count:g} along {AXES[axis]}, less "
                 f"than the {reach:g} over which particles interact; write mesh.{AXES[axis]}={cells} or less."
             )
         shape.append(cells - cells % count)
@@ -149,17 +149,18 @@ def pack(cells: Cells, position: Array, attributes: Any) -> tuple[Array, Array, 
     order = jnp.argsort(key, stable=True).astype(jnp.int32)
     sorted_key = key[order]
     first = jnp.searchsorted(sorted_key, jnp.arange(total + 1, dtype=jnp.int32)).astype(jnp.int32)
-    slot = jnp.arange(count, dtype=jnp.int32) - first[sorted_key]
-    placed = (sorted_key < total) & (slot < cells.capacity)
-    where = jnp.where(placed, slot * total + sorted_key, cells.slots)
+    # Slots look for their particle: nothing is scattered, whose derivative would be wrong where particles of other
+    # blocks are dropped.
+    number = first[:-1][None] + jnp.arange(cells.capacity, dtype=jnp.int32)[:, None]
+    filled = number < first[1:][None]
+    source = order[jnp.where(filled, number, 0)]
 
     def spread(values: Array, empty) -> Array:
-        lead = values.shape[:-1]
-        target = jnp.full((*lead, cells.slots), empty, values.dtype)
-        return target.at[..., where].set(values[..., order], mode="drop").reshape(*lead, *cells.shape)
+        chosen = jnp.where(filled, values[..., source], jnp.asarray(empty, values.dtype))
+        return chosen.reshape(*values.shape[:-1], *cells.shape)
 
     ids = spread(jnp.arange(count, dtype=jnp.int32), EMPTY)
-    found = domain.total(jnp.sum(placed.astype(jnp.int32)))
+    found = domain.total(jnp.sum(filled, dtype=jnp.int32))
     positions = spread(jnp.stack(within), 0)
     return positions, ids, jax.tree.map(lambda values: spread(values, 0), attributes), count - found
 
@@ -180,7 +181,7 @@ def unpack(cells: Cells, ids: Array, values: Array, count: int, absent=0) -> Arr
 
 def counted(cells: Cells, ids: Array) -> Array:
     """How many particles there are on all devices, int32."""
-    return cells.domain.total(jnp.sum((ids >= 0).astype(jnp.int32)))
+    return cells.domain.total(jnp.sum(ids >= 0, dtype=jnp.int32))
 
 
 def enlarged(values: np.ndarray, ndim: int, capacity: int, empty) -> np.ndarray:

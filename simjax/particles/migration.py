@@ -22,14 +22,15 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
 
     Args:
         cells: the grid of cells.
-        position: `(ndim, *cells.shape)` from the centre of each particle's cell so far, at most three halves of a cell.
+        position: `(ndim, *cells.shape)` from the centre of each particle's cell so far, at most 1.5 cells.
         image: `(ndim, *cells.shape)` int32, how often each particle has gone round periodic axes.
         ids: `cells.shape` int32.
         carried: tree of further per-particle arrays `(..., *cells.shape)`.
 
     Returns:
-        position, image, ids and carried of the particles in their new cells, and bits of `core.status`,
-        int32, for what went wrong on any device. Particles without a slot, or beyond the sides of the box, are lost; the caller must not go on.
+        position, image, ids and carried of the particles in their new cells, and bits of `core.status`, int32, for what
+        went wrong on any device. Particles without a slot, or beyond the sides of the box, are lost; the caller must
+        not go on.
     """
     wrong = jnp.zeros((), jnp.int32)
     for axis in range(cells.ndim):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from simjax.core.status import BLOCK_FULL, LIST_FULL, OK
 from simjax.particles.cells import Cells
 
 GROUP = 8
@@ -18,11 +19,23 @@ WORD = 32
 class Neighbours(eqx.Module):
     """The partners of every particle of a block within some distance.
 
-    slot: `(rows, *cells.shape)` int32, positions in the flattened padded block; unused entries hold the particle's own.
+    slot: `(rows, particles)` int32, positions in the flattened padded block; unused entries hold the particle's own.
+    owner: `(particles,)` int32, which slot of the flattened block each column is about. place: `cells.shape` int32, the
+    column of each slot; of an empty one, `particles`. Columns beyond the last particle are about slot 0, without
+    partners.
+
     Partners come in one order, by cell and slot, so that a list made anew of the same particles gives the same sums.
     """
 
     slot: Array
+    owner: Array
+    place: Array
+
+
+def of_every_slot(cells: Cells, slot: Array) -> Neighbours:
+    """A list with a column for every slot, from positions in the flattened padded block `(rows, *cells.shape)`."""
+    column = jnp.arange(cells.slots, dtype=jnp.int32)
+    return Neighbours(slot.reshape(slot.shape[0], cells.slots), column, column.reshape(cells.shape))
 
 
 def own_slot(cells: Cells) -> Array:
@@ -64,7 +77,7 @@ def placed(cells: Cells, position: Array, ids: Array) -> tuple[Array, Array]:
 
 
 def neighbours_within(
-    cells: Cells, position: Array, ids: Array, distance: float, rows: int
+    cells: Cells, position: Array, ids: Array, distance: float, rows: int, particles: int = 0
 ) -> tuple[Neighbours, Array]:
     """All pairs of particles nearer than `distance`, at most the length of a cell.
 
@@ -74,18 +87,37 @@ def neighbours_within(
         ids: `cells.shape` int32.
         distance: of the pairs to list.
         rows: the most partners that a particle may have.
+        particles: the most particles that a block may have: work and memory of lists; 0: as many as it has slots.
 
     Returns:
-        The list, and the largest number of partners that any particle of this block has: more than `rows` are lost.
+        The list, and bits of `core.status` for what did not fit into it on any device.
     """
+    particles = particles or cells.slots
     coordinates, occupied = placed(cells, position, ids)
     found = _within(cells, coordinates, occupied, distance)
-    count = jnp.sum(lax.population_count(found).astype(jnp.int32), axis=0)
-    return Neighbours(_listed(cells, found, rows)), jnp.max(count)
+    filled = interior(cells, occupied)
+    most = jnp.max(jnp.sum(lax.population_count(found), axis=0, dtype=jnp.int32))
+    count = jnp.sum(filled, dtype=jnp.int32)
+    fault = jnp.where(cells.domain.max(most) > rows, LIST_FULL, OK).astype(jnp.int32)
+    fault |= jnp.where(cells.domain.max(count) > particles, BLOCK_FULL, OK).astype(jnp.int32)
+    owner, place = _columns(filled, particles)
+    used = (jnp.arange(particles, dtype=jnp.int32) < count)[None]
+    bits = jnp.where(used, found.reshape(-1, cells.slots)[:, owner], np.uint32(0))
+    return Neighbours(_listed(cells, bits, owner, rows), owner, place), fault
+
+
+def _columns(filled: Array, particles: int) -> tuple[Array, Array]:
+    """The filled slots one after the other, `(particles,)` with 0 for the rest, and where each slot stands there."""
+    flat = filled.ravel()
+    rank = jnp.cumsum(flat.astype(jnp.int32)) - 1
+    place = jnp.where(flat & (rank < particles), rank, particles)
+    slots = jnp.arange(flat.size, dtype=jnp.int32)
+    owner = jnp.zeros((particles,), jnp.int32).at[place].set(slots, mode="drop")
+    return owner, place.reshape(filled.shape)
 
 
 def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float) -> Array:
-    """For each particle, one bit for each slot of the cells around it, set where a partner is: `(words, *cells.shape)`."""
+    """For each particle, a bit for each slot of the cells around, set where a partner is: `(words, *cells.shape)`."""
     here, filled = interior(cells, coordinates), interior(cells, occupied)
     # A position that is not finite has no partners; its loss is noticed where particles move between cells.
     far = jnp.where(occupied, coordinates, jnp.inf)
@@ -113,17 +145,22 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float) 
     return jnp.where(filled[None], words, np.uint32(0))
 
 
-def _listed(cells: Cells, found: Array, rows: int) -> Array:
-    """The slots that the bits stand for, in their order: `(rows, *cells.shape)`."""
-    words, count = found.shape[0], cells.slots
-    found = found.reshape(words, count)
+def _listed(cells: Cells, found: Array, owner: Array, rows: int) -> Array:
+    """The slots that the bits `(words, particles)` stand for, in their order: `(rows, particles)`."""
+    words, count = found.shape
+
     # The next word with a partner, from each word on.
-    following = [jnp.full_like(found[0], words, jnp.int32)]
-    for k in reversed(range(words)):
-        following.append(jnp.where(found[k] != 0, k, following[-1]).astype(jnp.int32))
-    following = jnp.concatenate([*reversed(following), following[0]])
+    def before(later, word):
+        number, bits = word
+        number = jnp.where(bits != 0, number, later)
+        return number, number
+
+    none = jnp.full_like(found[0], words, jnp.int32)
+    numbers = jnp.arange(words, dtype=jnp.int32)
+    following = lax.scan(before, none, (numbers, found), reverse=True)[1]
+    following = jnp.concatenate([following.ravel(), none, none])
     found = jnp.concatenate([found.ravel(), jnp.zeros_like(found[0])])
-    own = own_slot(cells).ravel()
+    own = own_slot(cells).ravel()[owner]
     base = own % math.prod(cells.padded_shape[1:])
     displaced = jnp.asarray(_displaced(cells))
     here = jnp.arange(count, dtype=jnp.int32)
@@ -143,8 +180,7 @@ def _listed(cells: Cells, found: Array, rows: int) -> Array:
         return (word, bits), slot
 
     first = following[:count]
-    slots = lax.scan(turn, (first, at(found, first * count + here)), None, length=rows)[1]
-    return slots.reshape(rows, *cells.shape)
+    return lax.scan(turn, (first, at(found, first * count + here)), None, length=rows)[1]
 
 
 def _displaced(cells: Cells) -> np.ndarray:

@@ -178,13 +178,15 @@ def _sum(pairs: Pairs, pair: Pair, values, params):
         return jax.tree.map(lambda f: jnp.zeros((*f.shape[: f.ndim - len(shape)], *shape), f.dtype), found)
 
     found = _fold(pairs, take, values, start)
-    spatial = pairs.cells.shape
+    neighbours = pairs.neighbours
+    if neighbours is None:
+        return found
 
-    def as_cells(r):
-        lead = r.shape[:-1] if pairs.neighbours is not None else r.shape[: r.ndim - len(spatial)]
-        return r.reshape(*lead, *spatial)
+    def in_cells(r):
+        with_none = jnp.concatenate([r, jnp.zeros((*r.shape[:-1], 1), r.dtype)], axis=-1)
+        return with_none.at[..., neighbours.place].get(mode="promise_in_bounds")
 
-    return jax.tree.map(as_cells, found)
+    return jax.tree.map(in_cells, found)
 
 
 def _fold(pairs: Pairs, take: Callable, values, start: Callable):
@@ -212,8 +214,8 @@ def _fold(pairs: Pairs, take: Callable, values, start: Callable):
 def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
     cells, neighbours = pairs.cells, pairs.neighbours
     assert neighbours is not None
-    rows = neighbours.slot.reshape(neighbours.slot.shape[0], -1)
-    own = own_slot(cells).reshape(-1)
+    rows = neighbours.slot
+    own = own_slot(cells).ravel()[neighbours.owner]
     coordinates, _ = padded_particles
     near = len(cells.padded_shape)
 
@@ -221,7 +223,8 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
         return u.reshape(*u.shape[: u.ndim - near], -1)
 
     def inner(u):
-        return interior(cells, u).reshape(*u.shape[: u.ndim - near], -1)
+        flat_block = interior(cells, u).reshape(*u.shape[: u.ndim - near], -1)
+        return flat_block.at[..., neighbours.owner].get(mode="promise_in_bounds")
 
     here, mine = jax.tree.map(inner, padded), inner(coordinates)
     everywhere, positions = jax.tree.map(flat, padded), flat(coordinates)

@@ -65,13 +65,15 @@ class Programs(abc.ABC):
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
         self._observe: Callable | None = None
-        self._advance: dict[tuple[Schedule, int], Callable] = {}
+        self._advance: dict[tuple[Schedule, int, int], Callable] = {}
+        several = config.steps_per_exchange
+        self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
 
     # ------------------------------------------------------------------ what fields and particles do in their own way
 
     @abc.abstractmethod
-    def build(self, values, files) -> tuple[Model, Any]:
-        """The model and its parameters on this device."""
+    def build(self, values, files, steps_per_exchange: int = 0) -> tuple[Model, Any]:
+        """The model and its parameters on this device, with so many steps between two exchanges of fields."""
 
     @abc.abstractmethod
     def start(self) -> tuple[Any, Clock]:
@@ -103,7 +105,7 @@ class Programs(abc.ABC):
     @property
     def steps_together(self) -> int:
         """Steps that stay in one call wherever a run is cut, so that it goes on bit for bit."""
-        return max(1, self.config.steps_per_exchange)
+        return max(1, self.steps_per_exchange)
 
     def missing_room(self, status: np.ndarray) -> int:
         """Those bits of the members' statuses that more room would clear."""
@@ -216,18 +218,21 @@ class Programs(abc.ABC):
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated unless it regrows."""
-        key = schedule, steps
+        key = schedule, steps, self.steps_per_exchange
         if key not in self._advance:
-
-            def forward(values, files, state, clock, until):
-                model, params = self.build(vary_like(values, state), files)
-                return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
-
-            specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
-            results = (self.state_specs, self._one)
-            donate = () if self.regrows else (2,)
-            self._advance[key] = self._compile(forward, (0, None, 0, 0, None), specs, results, donate=donate)
+            self._advance[key] = self.advance_by(*key)
         return self._advance[key]
+
+    def advance_by(self, schedule: Schedule, steps: int, steps_per_exchange: int) -> Callable:
+        """As `advance`, with so many steps between two exchanges; compiled anew."""
+
+        def forward(values, files, state, clock, until):
+            model, params = self.build(vary_like(values, state), files, steps_per_exchange)
+            return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
+
+        specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+        donate = () if self.regrows else (2,)
+        return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=donate)
 
     def observed_shapes(self):
         """Shapes and dtypes of what `observe` returns."""

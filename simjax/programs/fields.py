@@ -1,5 +1,6 @@
 """The compiled functions of a run of fields on a grid."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,7 @@ class FieldPrograms(Programs):
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells
-        self.domain = decompose(
-            self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation,
-            steps_per_exchange=config.steps_per_exchange,
-        )  # fmt: skip
+        self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
         self.outputs = self._selected(self.model.outputs())
         self._member = jax.eval_shape(self._member_state)
@@ -75,8 +73,9 @@ class FieldPrograms(Programs):
         model, params = build_model(self.config, self.domain.unsplit(), values, files)
         return initial_state(self.config, model, params, values, 0, files["initial"], self.dtype)
 
-    def build(self, values, files):
-        return build_model(self.config, self.domain, values, files)
+    def build(self, values, files, steps_per_exchange=0):
+        domain = dataclasses.replace(self.domain, steps_per_exchange=steps_per_exchange)
+        return build_model(self.config, domain, values, files)
 
     def start(self):
         def begin(values, files, member):

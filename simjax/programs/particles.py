@@ -94,7 +94,7 @@ class ParticlePrograms(Programs):
     def _model(self, cells: Cells, values):
         return BUILDERS[self.config.model](self.config, cells, self.skin, self._room.steps, values)
 
-    def build(self, values, files):
+    def build(self, values, files, steps_per_exchange=0):
         return self._model(self.cells, values)
 
     @property
@@ -257,7 +257,7 @@ class ParticlePrograms(Programs):
         ids = np.asarray(state.ids)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
             wrong = ~np.isfinite(np.asarray(leaf))
-            if wrong.any():
+            if wrong.ndim >= ids.ndim and wrong.any():
                 where = tuple(np.argwhere(wrong)[0][-(self.cells.ndim + 1) :])
                 return int(ids.reshape(-1, *ids.shape[-self.cells.ndim - 1 :])[0][where]), path[-1].name
         return None

@@ -16,6 +16,9 @@ class MolecularDynamicsPhysics:
     potential: str = entry(Choice(("lennard_jones",)), "lennard_jones")
     epsilon: float = entry(Real(low=0.0), 1.0, about="depth of the potential, an energy")
     sigma: float = entry(Real(above=0.0), 1.0, about="distance at which it vanishes, a length")
+    mode: str = entry(
+        Choice(("truncated", "shifted", "force_shifted")), "truncated", about="what stays continuous at the cutoff"
+    )
     cutoff: float = entry(Real(above=0.0), 2.5, about="a length", fixed=True)
     dynamics: str = entry(Choice(("nve",)), "nve", about="nve: velocity Verlet at constant energy")
     mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))

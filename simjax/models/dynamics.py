@@ -1,0 +1,100 @@
+"""How particles move under forces: what every dynamics is given and gives, and Newton's equations."""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.particles.cells import Cells, counted
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """What moves.
+
+    cells: the grid of cells. mass: of every slot, `(1, *cells.shape)`. interactions: from a state to energy, force and
+    virial of every particle, as `models.interactions.Interaction.evaluate`.
+    """
+
+    cells: Cells
+    mass: Array
+    interactions: Callable[[Any], dict[str, Any]]
+
+    def sum(self, state, values: Array) -> Array:
+        """Sum over all particles of `values`, `cells.shape`."""
+        return self.cells.domain.sum(jnp.where(state.ids >= 0, values, 0))
+
+    def forces(self, state) -> Array:
+        """`(ndim, *cells.shape)`."""
+        return self.interactions(state)["force"]
+
+    def kinetic_energy(self, state) -> Array:
+        """Of all particles, a scalar."""
+        return self.sum(state, 0.5 * jnp.sum(self.mass * state.velocity**2, axis=0))
+
+    def count(self, state) -> Array:
+        """How many particles there are, in the dtype of the state."""
+        return counted(self.cells, state.ids).astype(state.velocity.dtype)
+
+
+class Dynamics(eqx.Module):
+    """One step of the equations of motion, with one evaluation of the forces.
+
+    `state.force` holds the forces where particles stand, before a step and after it. `state.ensemble` holds scalars of
+    the dynamics' own; `params` are `MolecularDynamics`' `Params.dynamics`. changes_scale: whether the box changes.
+    """
+
+    @property
+    def changes_scale(self) -> bool:
+        return False
+
+    def start(self, system: System, state, params) -> Any:
+        """`state.ensemble` at the start."""
+        return None
+
+    @abc.abstractmethod
+    def step(self, system: System, number: Array, dt: Array, state, params) -> Any:
+        """The state after `dt`. `number` counts the steps since the start, int32."""
+
+    def scale(self, state) -> Array | None:
+        """Lengths in units of those in which positions are given; None where they are the same."""
+        return None
+
+    def diagnostics(self, system: System, state, params, energy: Array) -> dict[str, Array]:
+        """Scalars worth following; `energy` is that of all particles."""
+        return {}
+
+
+class VelocityVerlet(Dynamics):
+    """Newton's equations: m_i d^2 x_i/dt^2 = F_i, at constant energy.
+
+    Swope et al. (1982), J. Chem. Phys. 76, 637, eq. 1-2. Params: none.
+    """
+
+    def step(self, system, number, dt, state, params):
+        return move(system, state, dt)
+
+
+def move(system: System, state, dt: Array) -> Any:
+    """One step of velocity Verlet."""
+    state = drift(kick(system, state, 0.5 * dt), dt)
+    return kick(system, with_forces(system, state), 0.5 * dt)
+
+
+def kick(system: System, state, dt: Array) -> Any:
+    """Velocities changed by the present forces for `dt`."""
+    return dataclasses.replace(state, velocity=state.velocity + dt * state.force / system.mass)
+
+
+def drift(state, dt: Array) -> Any:
+    """Positions changed by the present velocities for `dt`."""
+    return dataclasses.replace(state, position=state.position + dt * state.velocity)
+
+
+def with_forces(system: System, state) -> Any:
+    """The state with the forces where particles stand."""
+    return dataclasses.replace(state, force=system.forces(state))

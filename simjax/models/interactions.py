@@ -1,0 +1,37 @@
+"""What particles do to each other: an energy of every particle, and what follows from it."""
+
+import abc
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.particles.pairs import Pairs
+
+
+class Interaction(eqx.Module):
+    """An energy of particles that depends on where their partners are."""
+
+    @abc.abstractmethod
+    def evaluate(self, pairs: Pairs, species: Array, params: Any) -> dict[str, Array]:
+        """Everything that steps and measurements need, per particle; species: `cells.shape` int32.
+
+        Returns:
+            energy: `cells.shape`; together they are the energy of all. force: `(ndim, *cells.shape)`, minus the slope
+            of the energy of all. virial: `(ndim, ndim, *cells.shape)`, energy; together they are the sum over pairs of
+            r_a F_b, minus the slope of the energy in a strain of space.
+        """
+
+
+def squared(vector: Sequence[Array]) -> Array:
+    """Square of the length of vectors given by their components."""
+    return functools.reduce(jnp.add, [x * x for x in vector])
+
+
+def per_particle(found: dict[str, Any]) -> dict[str, Array]:
+    """Force and virial, given as tuples of components, as arrays."""
+    virial = jnp.stack([jnp.stack(row) for row in found["virial"]])
+    return {**found, "force": jnp.stack(found["force"]), "virial": virial}

@@ -1,0 +1,329 @@
+"""Particles and fields on a mesh: what particles carry is deposited on the nodes around them, fields come back.
+
+The mesh has a whole number of cells in each cell of the particles, so a particle reaches nodes in its own cell and in
+the next ones only. For each node around a cell the weights of the cell's slots are summed: a dense product, no scatter
+and no atomics. Sums over slots and over neighbouring cells are taken in one order, whatever the decomposition.
+Hockney and Eastwood (1988), Computer Simulation Using Particles, chapter 5.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
+
+from simjax.core.boundary import Periodic, center_layout
+from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES, CENTER, Grid
+from simjax.core.linear import linear_map
+from simjax.core.staging import held
+from simjax.particles.cells import Cells
+
+
+def _nearest(d: Array) -> Array:
+    return jnp.where((d >= -0.5) & (d < 0.5), jnp.ones_like(d), jnp.zeros_like(d))
+
+
+def _cloud(d: Array) -> Array:
+    return jnp.maximum(1 - jnp.abs(d), 0)
+
+
+def _triangle(d: Array) -> Array:
+    far = jnp.maximum(1.5 - jnp.abs(d), 0)
+    return jnp.where(jnp.abs(d) < 0.5, 0.75 - d * d, 0.5 * far * far)
+
+
+def _cubic(d: Array) -> Array:
+    a = jnp.abs(d)
+    far = jnp.maximum(2 - a, 0)
+    return jnp.where(a < 1, 2 / 3 + a * a * (0.5 * a - 1), far * far * far / 6)
+
+
+SHAPES: dict[str, tuple[float, Callable[[Array], Array]]] = {
+    "ngp": (0.5, _nearest),
+    "cic": (1.0, _cloud),
+    "tsc": (1.5, _triangle),
+    "pcs": (2.0, _cubic),
+}
+"""Name -> how far a particle reaches and its weight at a distance, both in mesh cells: nearest grid point, cloud in
+cell, triangular-shaped cloud, piecewise cubic spline."""
+
+MOST_NODES = 64
+"""Of more nodes than these the sum at a particle reads weights from memory, where a CPU would form them for each."""
+
+
+class ParticleMesh(eqx.Module):
+    """A periodic mesh of `finer` cells in each particle cell, along every axis, cut over devices as the cells are.
+
+    shape: a name in `SHAPES`. offset: where the nodes are in their mesh cells, per axis. stray: how far particles may
+    lie outside the cell in which they are stored, in mesh cells. Values of particles further out become NaN rather than
+    be lost. With nodes at `CENTER` and "cic", or at `FACE` and "tsc", a stray of 1/2 costs nothing.
+    """
+
+    cells: Cells
+    finer: int = eqx.field(static=True)
+    shape: str = eqx.field(static=True)
+    offset: tuple[float, ...] = eqx.field(static=True)
+    stray: float = eqx.field(static=True)
+
+    def __init__(
+        self, cells: Cells, finer: int = 1, shape: str = "cic", offset: Sequence[float] = (), stray: float = 0.5
+    ):
+        if shape not in SHAPES:
+            raise ConfigurationError(f"ParticleMesh: shape={shape} is unknown; write {', '.join(SHAPES)}.")
+        if finer < 1 or stray < 0:
+            raise ConfigurationError(
+                f"ParticleMesh: finer={finer} and stray={stray:g}; expected at least 1 and at least 0."
+            )
+        for axis, periodic in enumerate(cells.periodic):
+            if not periodic:
+                raise ConfigurationError(f"ParticleMesh: axis {AXES[axis]} is not periodic; write periodic sides.")
+        self.cells, self.finer, self.shape, self.stray = cells, finer, shape, stray
+        self.offset = tuple(offset) or (CENTER,) * cells.ndim
+
+    @property
+    def domain(self) -> Domain:
+        """The mesh: fields are `(..., *domain.block_shape)`."""
+        cells = self.cells.domain
+        grid = Grid([n * self.finer for n in cells.grid.shape], cells.grid.lower, cells.grid.upper)
+        return Domain(grid, cells.split)
+
+    # ------------------------------------------------------------------ both ways
+
+    def deposit(self, position: Array, ids: Array, values: Array) -> Array:
+        """What particles carry, added up on the nodes.
+
+        Args:
+            position: `(ndim, *cells.shape)` within the cells.
+            ids: `cells.shape` int32; empty slots carry nothing.
+            values: `(..., *cells.shape)`; floating-point.
+
+        Returns:
+            `(..., *domain.block_shape)`, whose sum is that of the values; divide by the volume of a mesh cell for a
+            density.
+        """
+        return self._deposit(position, ids, values, (0,) * self.cells.ndim)
+
+    def interpolate(self, position: Array, ids: Array, field: Array) -> Array:
+        """A field at the particles: the transpose of `deposit`.
+
+        Args:
+            position, ids: as for `deposit`.
+            field: `(..., *domain.block_shape)`.
+
+        Returns:
+            `(..., *cells.shape)`; zero at empty slots.
+        """
+        return self._interpolate(position, ids, field, (0,) * self.cells.ndim)
+
+    def beyond(self, position: Array, ids: Array) -> Array:
+        """How far the furthest particle of this block lies outside its cell, in mesh cells; no gradient."""
+        outside = [jnp.abs(lax.stop_gradient(x)) / h for x, h in zip(position, self.domain.grid.spacing, strict=True)]
+        furthest = functools.reduce(jnp.maximum, outside) - 0.5 * self.finer
+        return jnp.max(jnp.where(ids >= 0, jnp.maximum(furthest, 0), 0))
+
+    # ------------------------------------------------------------------ derivatives
+
+    # `slopes` says how often the weights are differentiated along each axis. The derivatives of both ways are both ways
+    # with other weights. Written out, as compilers make slow products of what differentiation makes of them.
+
+    def _deposit(self, position: Array, ids: Array, values: Array, slopes: tuple[int, ...]) -> Array:
+        def derivative(primals, tangents):
+            position, ids, values = primals
+            directions = _unless_zero(tangents[0]), _unless_zero(tangents[2])
+
+            def forward(directions):
+                dx, dvalues = directions
+                terms = [] if dvalues is None else [self._deposit(position, ids, dvalues, slopes)]
+                if dx is not None:
+                    for x, steeper in zip(self._scaled(dx), _steeper(slopes), strict=True):
+                        terms.append(self._deposit(position, ids, values * _raised(x, values), steeper))
+                return functools.reduce(jnp.add, terms)
+
+            def transpose(cotangent):
+                dx, dvalues = directions
+                x = None if dx is None else self._gradient(position, ids, values, cotangent, slopes)
+                return x, None if dvalues is None else self._interpolate(position, ids, cotangent, slopes)
+
+            return deposited(*primals), linear_map(forward, transpose, directions)
+
+        def once(position, ids, values):
+            return self.spread(self.weights(position, ids, slopes), ids, values)
+
+        deposited = jax.custom_jvp(once)
+        deposited.defjvp(derivative, symbolic_zeros=True)
+        return deposited(position, ids, values)
+
+    def _interpolate(self, position: Array, ids: Array, field: Array, slopes: tuple[int, ...]) -> Array:
+        def derivative(primals, tangents):
+            position, ids, field = primals
+            directions = _unless_zero(tangents[0]), _unless_zero(tangents[2])
+
+            def forward(directions):
+                dx, dfield = directions
+                terms = [] if dfield is None else [self._interpolate(position, ids, dfield, slopes)]
+                if dx is not None:
+                    for x, steeper in zip(self._scaled(dx), _steeper(slopes), strict=True):
+                        found = self._interpolate(position, ids, field, steeper)
+                        terms.append(found * _raised(x, found))
+                return functools.reduce(jnp.add, terms)
+
+            def transpose(cotangent):
+                dx, dfield = directions
+                x = None if dx is None else self._gradient(position, ids, cotangent, field, slopes)
+                return x, None if dfield is None else self._deposit(position, ids, cotangent, slopes)
+
+            return interpolated(*primals), linear_map(forward, transpose, directions)
+
+        def once(position, ids, field):
+            return self._interpolated(self.weights(position, ids, slopes), ids, field)
+
+        interpolated = jax.custom_jvp(once)
+        interpolated.defjvp(derivative, symbolic_zeros=True)
+        return interpolated(position, ids, field)
+
+    def _gradient(self, position: Array, ids: Array, values: Array, field: Array, slopes: tuple[int, ...]) -> Array:
+        """Derivative in the position of each particle of the sum of its values times the field there."""
+        found = [self._interpolate(position, ids, field, steeper) for steeper in _steeper(slopes)]
+        lead = tuple(range(values.ndim - self.cells.ndim - 1))
+        return self._scaled(jnp.stack([jnp.sum(values * f, axis=lead) for f in found]))
+
+    def _scaled(self, x: Array) -> Array:
+        """Lengths in mesh cells."""
+        h = jnp.asarray(self.domain.grid.spacing, x.dtype)
+        return x / h.reshape(-1, *(1,) * (x.ndim - 1))
+
+    # ------------------------------------------------------------------ sums over slots and over nodes
+
+    def spread(self, weights: Sequence[Array], ids: Array, values: Array) -> Array:
+        """Values times one of the `weights` per axis, `(nodes, *cells.shape)`, added up on the nodes."""
+        ndim = self.cells.ndim
+        lead = values.shape[: values.ndim - ndim - 1]
+        spread = jnp.where(ids >= 0, values, 0).reshape(-1, 1, *self.cells.shape)
+        for w in weights[:-1]:
+            spread = spread[:, :, None] * w[None, None]
+            spread = spread.reshape(spread.shape[0], -1, *self.cells.shape)
+        cells = "uvw"[:ndim]
+        product = f"lps{cells},ns{cells}->lpn{cells}"
+        nodes = jnp.einsum(product, spread, weights[-1], precision=lax.Precision.HIGHEST)
+        field = nodes.reshape(-1, *(w.shape[0] for w in weights), *self.cells.domain.block_shape)
+        for axis in range(ndim):
+            field = self._gathered(field, axis)
+        return field.reshape(*lead, *field.shape[1:])
+
+    def _interpolated(self, weights: list[Array], ids: Array, field: Array) -> Array:
+        ndim = self.cells.ndim
+        lead = field.shape[: field.ndim - ndim]
+        field = field.reshape(-1, *field.shape[field.ndim - ndim :])
+        for axis in reversed(range(ndim)):
+            field = self._displaced(field, axis)
+        if math.prod(w.shape[0] for w in weights) > MOST_NODES:
+            weights = held(weights)
+        found = _summed(field, weights).reshape(*lead, *self.cells.shape)
+        return jnp.where(ids >= 0, found, 0)
+
+    # ------------------------------------------------------------------ weights
+
+    def _nodes(self, axis: int) -> range:
+        """Nodes within reach along an axis, counted from the first of the cell."""
+        reach = SHAPES[self.shape][0] + self.stray
+        first, last = -reach - self.offset[axis], self.finer + reach - self.offset[axis]
+        if self.shape == "ngp":  # which of two nodes equally near gets a particle is a matter of rounding
+            return range(math.ceil(first), math.floor(last) + 1)
+        return range(math.floor(first) + 1, math.ceil(last))
+
+    def weights(self, position: Array, ids: Array, slopes: Sequence[int]) -> list[Array]:
+        """Per axis, the weight (or its slope) of every slot at the nodes within reach: `(nodes, *cells.shape)`."""
+        result = []
+        # Rounding may leave a particle outside its cell by a few digits.
+        furthest = 0.5 * self.finer + self.stray + 1e-6
+        for axis, scaled in enumerate(self._scaled(position)):
+            lost = (ids >= 0) & ~(jnp.abs(scaled) <= furthest)
+            scaled = jnp.where(lost, jnp.nan, scaled)
+            nodes = self._nodes(axis)
+            index = jnp.arange(nodes.start, nodes.stop, dtype=jnp.int32).astype(scaled.dtype)
+            places = (index + (self.offset[axis] - 0.5 * self.finer)).reshape(-1, *(1,) * scaled.ndim)
+            weights = _sloped(SHAPES[self.shape][1], slopes[axis])(scaled[None] - places)
+            result.append(jnp.where(lost[None], scaled[None], weights))
+        return result
+
+    # ------------------------------------------------------------------ neighbouring cells
+
+    def _gathered(self, field: Array, axis: int) -> Array:
+        """Nodes around cells along one axis, `(lead, nodes, ...)`, added up on the mesh: `(lead, ...)`."""
+        nodes, finer = self._nodes(axis), self.finer
+        parts = {node: field[:, k] for k, node in enumerate(nodes)}
+        outer = [node for node in nodes if not 0 <= node < finer]
+        width = max((abs(node // finer) for node in outer), default=0)
+        sides = self._beside(self.cells.domain, [parts[node] for node in outer], axis, width)
+        around = dict(zip(outer, sides, strict=True))
+        array_axis = parts[nodes.start].ndim + axis - self.cells.ndim
+        n = parts[nodes.start].shape[array_axis]
+        phases = []
+        for phase in range(finer):
+            found = []
+            for node in (node for node in nodes if node % finer == phase):
+                part = parts[node]
+                if node in around:
+                    lower, upper = around[node]
+                    part = jnp.concatenate([lower, part, upper], axis=array_axis)
+                    part = lax.slice_in_dim(part, width - node // finer, width - node // finer + n, axis=array_axis)
+                found.append(part)
+            phases.append(functools.reduce(jnp.add, found))
+        joined = jnp.stack(phases, axis=array_axis + 1)
+        return joined.reshape(*joined.shape[:array_axis], n * finer, *joined.shape[array_axis + 2 :])
+
+    def _displaced(self, field: Array, axis: int) -> Array:
+        """The transpose of `_gathered`: `(lead, ...)` on the mesh to `(lead, nodes, ...)` around cells."""
+        nodes, finer = self._nodes(axis), self.finer
+        width = max(0, -nodes.start, nodes.stop - finer)
+        array_axis = field.ndim + axis - self.cells.ndim
+        n = field.shape[array_axis]
+        ((lower, upper),) = self._beside(self.domain, [field], axis, width)
+        around = jnp.concatenate([lower, field, upper], axis=array_axis)
+        parts = [
+            lax.slice_in_dim(around, width + node, width + node + n - finer + 1, finer, axis=array_axis)
+            for node in nodes
+        ]  # fmt: skip
+        return jnp.stack(parts, axis=1)
+
+    def _beside(self, domain: Domain, fields: list[Array], axis: int, width: int):
+        layout = center_layout([(Periodic(), Periodic())] * self.cells.ndim)
+        return domain.beside(fields, layout, axis, width)
+
+
+def _summed(nodes: Array, weights: Sequence[Array]) -> Array:
+    """Sum over nodes `(lead, nodes, ..., *cells)` times one weight per axis: `(lead, *cells.shape)`.
+
+    Term by term, which becomes one loop over the slots: 30 to 80 times faster on a CPU than as sums over axes.
+    """
+    if not weights:
+        return nodes[:, None]
+    first, *others = weights
+    return functools.reduce(jnp.add, [_summed(nodes[:, k], others) * first[None, k] for k in range(first.shape[0])])
+
+
+def _steeper(slopes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """`slopes` with one more derivative along each axis in turn."""
+    return [tuple(s + (k == axis) for k, s in enumerate(slopes)) for axis in range(len(slopes))]
+
+
+def _sloped(function: Callable[[Array], Array], order: int) -> Callable[[Array], Array]:
+    """The derivative of a function of one variable."""
+    if not order:
+        return function
+    before = _sloped(function, order - 1)
+    return lambda d: jax.jvp(before, (d,), (jnp.ones_like(d),))[1]
+
+
+def _raised(x: Array, like: Array) -> Array:
+    return x.reshape((1,) * (like.ndim - x.ndim) + x.shape)
+
+
+def _unless_zero(tangent):
+    return None if isinstance(tangent, SymbolicZero) else tangent
