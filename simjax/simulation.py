@@ -309,9 +309,7 @@ class _Run:
         while True:
             program = self.programs.observe()
             with self.pace.timed(program):
-                *observed, status = program(
-                    self.programs.values, self.programs.files, self.state, self.clock, at
-                )  # fmt: skip
+                *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             if not self._regrown(status):
                 break
         self.record.add(time, self.step, observed, self.clock, self.pace)
@@ -371,8 +369,7 @@ class _Run:
         where = self.programs.first_fault(self.state, self.clock, self.plan.schedule_of(frame), self.pace.longest_call)
         message = (
             f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
-            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. "
-            f"{self.programs.advice}"
+            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {self.programs.advice}"
         )
         self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)
