@@ -12,6 +12,7 @@ from simjax.core.errors import ConfigurationError, NumericalError
 SMALL = [
     "particles.count=256", "box.upper=[6.9,6.9,6.9]", "time.end=0.2", "time.output_every=0.1", "precision=float64",
     "output.animation=false", "output.report=false", "arrangement.steps=5",
+    "physics.mode=shifted",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ def too_near(position: np.ndarray, lengths: np.ndarray, periodic: Sequence[bool]
     ndim = position.shape[1]
     # Cells at least as long as the distance, and no more of them than points.
     most = max(1, round(len(position) ** (1 / ndim)))
-    shape = np.maximum(1, np.minimum(np.floor(lengths / distance), most)).astype(int)
+    shape = np.array([max(1, min(int(length / distance), most)) for length in lengths.tolist()])
     index = np.minimum((position / lengths * shape).astype(int), shape - 1)
     flat = np.ravel_multi_index(tuple(index.T), tuple(shape))
     order = np.argsort(flat, kind="stable")

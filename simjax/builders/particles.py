@@ -39,7 +39,7 @@ POTENTIALS: dict[str, Callable[[Any, Values], tuple[PairPotential, Any]]] = {
     "lennard_jones": lambda physics, values: (LennardJones(), (values["epsilon"], values["sigma"])),
 }
 """Name -> `(physics, values)` -> (potential, its parameters)."""
-ENDINGS: dict[str, Callable[[PairPotential, float], PairPotential]] = {
+ENDINGS: dict[str, Callable[..., PairPotential]] = {
     "shifted": Shifted, "force_shifted": ForceShifted,
 }  # fmt: skip
 
@@ -49,7 +49,7 @@ def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, va
     assert particles is not None
     potential, parameters = POTENTIALS[physics.potential](physics, values)
     if physics.mode != "truncated":
-        potential = ENDINGS[physics.mode](potential, physics.cutoff)
+        potential = ENDINGS[physics.mode](potential=potential, cutoff=physics.cutoff)
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
     model = molecular.MolecularDynamics(cells, skin, potential, steps)
     return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)))

@@ -98,7 +98,7 @@ def _lattice(name: str, count: int | None, density: float | None, lower: np.ndar
     """A lattice that fills the box: all its places for a density, `count` of them with evenly spread vacancies."""
     edges, basis = np.asarray(CELLS[name][0]), CELLS[name][1]
     lengths = upper - lower
-    wanted = count if count is not None else density * float(np.prod(lengths))
+    wanted = count if count is not None else (density or 0.0) * float(np.prod(lengths))
     constant = (len(basis) * float(np.prod(lengths / edges)) / wanted) ** (1 / len(lengths))
     ideal = lengths / (edges * constant)
     candidates = [sorted({max(1, math.floor(n + 1e-9)), max(1, math.ceil(n - 1e-9))}) for n in ideal]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -52,7 +53,7 @@ class FrameWriter(abc.ABC):
     """
 
     def __init__(
-        self, folder: Path, master_name: str, stem: str, layout: FrameLayout, attributes: Mapping[str, str | int],
+        self, folder: Path, master_name: str, stem: str, layout: FrameLayout, attributes: Mapping[str, Any],
         *, keep_until_step: int | None, segment_bytes: int = 64 << 20,
     ):  # fmt: skip
         self.folder = Path(folder)
@@ -198,7 +199,7 @@ class FrameWriter(abc.ABC):
     def _write_masters(self, complete: bool) -> None:
         counts = [*self._sealed, *([self._tail_on_disk] if self._tail_on_disk else [])]
         sources = [(segment_name(index, self._stem), frames) for index, frames in enumerate(counts)]
-        attributes = self._attributes | {"simjax_segments": len(counts), "simjax_complete": int(complete)}
+        attributes = {**self._attributes, "simjax_segments": len(counts), "simjax_complete": int(complete)}
         steps, times = self._steps[: sum(counts)], self._times[: sum(counts)]  # without those gathered since
         with replaced(self.folder / self.master_name) as path:
             if sources:
@@ -238,7 +239,7 @@ class FrameWriter(abc.ABC):
 
     def _consolidate(self) -> None:
         """Copies the segments into one plain file, then removes them."""
-        attributes = self._attributes | {"simjax_segments": 0, "simjax_complete": 1}
+        attributes = {**self._attributes, "simjax_segments": 0, "simjax_complete": 1}
         count = len(self._sealed) + bool(self._tail_on_disk)
         segments = [self.folder / segment_name(index, self._stem) for index in range(count)]
         with replaced(self.folder / self.master_name) as path:
@@ -343,9 +344,7 @@ def _pieces(segments: Sequence[Path]) -> Iterator[tuple[int, int, Mapping]]:
             start += frames
 
 
-def root_attributes(
-    attributes: Mapping[str, str | int], title: str, dtype: np.dtype, layout: str
-) -> dict[str, str | int]:
+def root_attributes(attributes: Mapping[str, Any], title: str, dtype: np.dtype, layout: str) -> dict[str, Any]:
     """The root attributes of every file of a run."""
     state = {"simjax_layout": layout, "simjax_segments": 0, "simjax_complete": 0}
     return {**cf_attributes(title), "simjax_dtype": dtype.name, **attributes, **state}

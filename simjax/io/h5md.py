@@ -90,10 +90,10 @@ def write_member(
 def _write_common(file: h5py.File, layout: FrameLayout, box: Box, attributes, steps, times) -> dict[str, h5py.Group]:
     """Everything but the frames; a group for each variable that has them."""
     trajectory = file.create_group(TRAJECTORY, track_order=True)
-    trajectory["time"] = np.asarray(times, "f8")
     trajectory["step"] = np.asarray(steps, "i8")
-    trajectory["time"].make_scale("time")
-    trajectory["time"].attrs["units"] = layout.time_units
+    time = trajectory.create_dataset("time", data=np.asarray(times, "f8"))
+    time.make_scale("time")
+    time.attrs["units"] = layout.time_units
     _write_fixed(trajectory, layout)
     _write_box(trajectory, box, len(steps))
     _write_head(file, attributes)
@@ -123,14 +123,13 @@ def _write_head(file: h5py.File, attributes: Mapping[str, object]) -> None:
 def _write_fixed(trajectory: h5py.Group, layout: FrameLayout) -> None:
     """Numbers, species and masses of the particles, and the axes of space."""
     fixed = {v.name: v for v in layout.fixed if v.values is not None}
-    trajectory["id"] = fixed["particle"].values
-    trajectory["space"] = fixed["space"].values
-    for name in ("id", "space"):
-        trajectory[name].make_scale(name)
+    number = trajectory.create_dataset("id", data=fixed["particle"].values)
+    number.make_scale("id")
+    trajectory.create_dataset("space", data=fixed["space"].values).make_scale("space")
     for variable in fixed.values():
         if per_particle(variable) and variable.name != "particle":
-            trajectory[variable.name] = variable.values
-            trajectory[variable.name].dims[0].attach_scale(trajectory["id"])
+            values = trajectory.create_dataset(variable.name, data=variable.values)
+            values.dims[0].attach_scale(number)
 
 
 def _write_box(trajectory: h5py.Group, box: Box, frames: int) -> None:

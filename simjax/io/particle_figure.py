@@ -134,7 +134,7 @@ def colour_key(sheet: Sheet, shade: Shade, dataset: xr.Dataset, place: tuple[flo
     species = np.unique(dataset["species"].values)
     for line, number in enumerate(species[: len(SPECIES_COLOURS)].tolist()):
         axes = sheet.axes(place[0], place[1] + 0.24 * line, 0.14, 0.14, plain=True)
-        axes.set_facecolor(SPECIES_COLOURS[number % len(SPECIES_COLOURS)] / 255)
+        axes.set_facecolor(tuple((SPECIES_COLOURS[number % len(SPECIES_COLOURS)] / 255).tolist()))
         axes.set_xticks([])
         axes.set_yticks([])
         sheet.text(place[0] + 0.22, place[1] + 0.24 * line, species_label(number), size=SMALL)

@@ -75,7 +75,9 @@ def _from_h5md(path: Path, ndim: int) -> dict[str, np.ndarray]:
         found = {}
         for name in ("position", "velocity"):
             if name in trajectory:
-                found[name] = np.asarray(trajectory[f"{name}/value"][-1])[:, :ndim]
+                frames = trajectory[f"{name}/value"]
+                assert isinstance(frames, h5py.Dataset)
+                found[name] = np.asarray(frames[-1])[:, :ndim]
         if "species" in trajectory:
             found["species"] = np.asarray(trajectory["species"])
         return found

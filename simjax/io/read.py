@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -59,10 +60,10 @@ def _open_h5md(master: Path) -> xarray.Dataset:
     with h5py.File(master, "r") as file:
         groups = {}
         for parent in (TRAJECTORY, "observables"):
-            inside = file.get(parent, {})
+            inside = _members(file, parent)
             groups |= {n: f"{parent}/{n}" for n, g in inside.items() if isinstance(g, h5py.Group) and n != "box"}
         attributes = {name: _plain_attribute(value) for name, value in file.attrs.items()}
-        parameters = {name: value[()] for name, value in file.get("parameters", {}).items()}
+        parameters = {name: np.asarray(value)[()] for name, value in _members(file, "parameters").items()}
         fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", "mass")}
     opened = {name: xarray.open_dataset(master, engine="h5netcdf", group=group) for name, group in groups.items()}
     dataset = xarray.Dataset(
@@ -90,6 +91,12 @@ def _open_h5md(master: Path) -> xarray.Dataset:
 
     dataset.set_close(close)
     return dataset
+
+
+def _members(file: h5py.File, name: str) -> dict[str, Any]:
+    """What is in a group, if it is there."""
+    group = file.get(name)
+    return dict(group.items()) if isinstance(group, h5py.Group) else {}
 
 
 def _own_names(variable: xarray.DataArray) -> dict[str, str]:

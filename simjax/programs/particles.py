@@ -173,9 +173,9 @@ class ParticlePrograms(Programs):
         return {name: unpack(self.cells, state.ids, u, self.size) for name, u in arrays.items()}
 
     def open_writer(self, folder: Path, **options: Any) -> ParticleWriter:
-        box, start = self.config.box, self.start_of
-        assert box is not None and box.lower is not None and box.periodic is not None
-        mass = np.broadcast_to(np.asarray(self.config.physics.mass), len(self.config.particles.fractions))
+        box, start, particles = self.config.box, self.start_of, self.config.particles
+        assert box is not None and box.lower is not None and box.periodic is not None and particles is not None
+        mass = np.broadcast_to(np.asarray(self.config.physics.mass), len(particles.fractions))
         return ParticleWriter(
             folder, lower=box.lower, upper=box.upper, periodic=box.periodic, names=self.names, species=start.species,
             mass=mass[start.species], members=self.members, parameters=self.parameters, dtype=self.dtype, **options,
