@@ -74,14 +74,14 @@ def _open_h5md(master: Path) -> xarray.Dataset:
         attrs=attributes,
     )
     status = parameters.pop("status", None)
-    dataset = dataset.assign_coords(
-        time=("time", fixed["time"], {"long_name": "time", "units": "1"}),
-        step=("time", fixed["step"]),
-        particle=("particle", fixed["id"]),
-        species=("particle", fixed["species"]),
-        mass=("particle", fixed["mass"]),
-        **parameters,
-    )
+    coordinates = {
+        "time": ("time", fixed["time"], {"long_name": "time", "units": "1"}),
+        "step": ("time", fixed["step"]),
+        "particle": ("particle", fixed["id"]),
+        "species": ("particle", fixed["species"]),
+        "mass": ("particle", fixed["mass"]),
+    }
+    dataset = dataset.assign_coords(coordinates | parameters)
     if status is not None:
         dataset["status"] = status
 
