@@ -17,7 +17,7 @@ def too_near(position: np.ndarray, lengths: np.ndarray, periodic: Sequence[bool]
     index = np.minimum((position / lengths * shape).astype(int), shape - 1)
     flat = np.ravel_multi_index(tuple(index.T), tuple(shape))
     order = np.argsort(flat, kind="stable")
-    first = np.asarray(np.searchsorted(flat[order], np.arange(int(np.prod(shape)) + 1)))
+    first = np.append(0, np.cumsum(np.bincount(flat, minlength=int(np.prod(shape)))))
     found = np.zeros(len(position), bool)
     for step in itertools.product((-1, 0, 1), repeat=ndim):
         other = index + step

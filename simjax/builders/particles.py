@@ -51,7 +51,10 @@ def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, va
     if physics.mode != "truncated":
         potential = ENDINGS[physics.mode](potential=potential, cutoff=physics.cutoff)
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
-    model = molecular.MolecularDynamics(cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps)
+    # Its domain is a property, which the checker of types takes for a field.
+    model = molecular.MolecularDynamics(  # pyright: ignore[reportCallIssue]
+        cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps
+    )
     return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)))
 
 
