@@ -47,12 +47,19 @@ from simjax.stepping import Schedule
 def named_values(config: Config) -> dict[str, np.ndarray]:
     """Physics numbers and user parameters by name, float64: scalars, or `(members,)` for an ensemble."""
     values = {**parameter_values(config.physics), **config.parameters}
+    if config.particles is not None:
+        values |= {f"start_{name}": value for name, value in parameter_values(config.particles).items()}
     size = config.ensemble.size
     if size == 1 and not config.ensemble.vary:
         return {name: np.asarray(value, np.float64) for name, value in values.items()}
-    varied = {path.split(".", 1)[1]: sample for path, sample in sample_members(config).items()}
+    varied = {_value_name(path): sample for path, sample in sample_members(config).items()}
     chosen = {**values, **varied}
     return {name: np.broadcast_to(np.asarray(value, np.float64), (size,)) for name, value in chosen.items()}
+
+
+def _value_name(path: str) -> str:
+    section, _, name = path.partition(".")
+    return f"start_{name}" if section == "particles" else name
 
 
 def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | FormulaValue, ...]:

@@ -11,9 +11,6 @@ from simjax.stepping import Schedule
 
 # A call should be long against dispatch (0.1 ms) and short against a person's patience.
 TARGET_SECONDS = 0.5
-# First guess of the cost of one cell's stage, before anything is measured; two CPU cores do 1e-8.
-GUESSED_SECONDS_PER_CELL = {"cpu": 1e-8}
-ACCELERATOR_SECONDS_PER_CELL = 1e-10
 
 
 class Pace:
@@ -22,10 +19,10 @@ class Pace:
     def __init__(self, config: Config, programs: Programs):
         import jax
 
-        platform = jax.devices()[0].platform
-        per_cell = GUESSED_SECONDS_PER_CELL.get(platform, ACCELERATOR_SECONDS_PER_CELL)
-        self.cells = programs.grid.cells * (programs.members or 1)
-        self.step_seconds = per_cell * self.cells * programs.integrator.stages
+        on_cpu, elsewhere = programs.seconds
+        each = on_cpu if jax.devices()[0].platform == "cpu" else elsewhere
+        self.size = programs.size * (programs.members or 1)
+        self.step_seconds = each * self.size * programs.integrator.stages
         self.config, self.programs = config, programs
         self.compile_seconds = 0.0
         self.steps = 0
@@ -50,9 +47,9 @@ class Pace:
     def pieces(self, schedule: Schedule, done: int = 0) -> Iterator[int]:
         """Steps of each call of one frame of which `done` steps are over: equal pieces, so one program serves.
 
-        Steps between two exchanges stay together, wherever a run is cut, so that it goes on bit for bit.
+        Steps between two exchanges or arrangements stay together, so that a run that was cut goes on bit for bit.
         """
-        together = max(1, self.programs.steps_per_exchange)
+        together = self.programs.steps_together
         remaining, single = divmod(schedule.steps - done, together)
         most = max(1, self._affordable() // together)
         size = max((d for d in _divisors(remaining) if d <= most), default=1)
@@ -80,12 +77,12 @@ class Pace:
         if self._since is None:
             self._since = now, steps
         elif steps > self._since[1] and now > self._since[0]:
-            self._rate = self.cells * (steps - self._since[1]) / (now - self._since[0])
+            self._rate = self.size * (steps - self._since[1]) / (now - self._since[0])
         self.steps = steps
 
     @property
     def rate(self) -> float:
-        """Cell updates per second since compilation; not a number before two frames are done."""
+        """Updates of cells or particles per second since compilation; not a number before two frames are done."""
         return self._rate
 
 

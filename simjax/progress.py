@@ -40,25 +40,26 @@ class Stream(Protocol):
 class Progress:
     """Shows a run from its start time to `end_time`.
 
-    On a terminal one block is redrawn in place: a bar, simulated time, cell updates per second, remaining
-    time, CFL number, energy and divergence, whichever there are. Otherwise a plain line is written at most
-    every `interval` seconds. The remaining time follows from the simulated time gained per second over the
-    last half minute, so neither compilation nor a resumed run's past distorts it.
+    `size` counts what `units` names, and their updates per second the speed. On a terminal one block is redrawn in
+    place: a bar, simulated time, speed, remaining time, and the usual diagnostics, whichever there are. Otherwise a
+    plain line is written at most every `interval` seconds. The remaining time follows from the simulated time gained
+    per second over the last half minute, so neither compilation nor a resumed run's past distorts it.
     """
 
     def __init__(
         self,
         title: str,
         end_time: float,
-        cells: int,
+        size: int,
         *,
+        units: tuple[str, str] = ("cells", "cells/s"),
         start_time: float = 0.0,
         time_units: str = "s",
         stream: Stream | None = None,
         interval: float = 5.0,
         clock: Callable[[], float] = clock_module.monotonic,
     ):
-        self.title, self.end_time, self.cells = title, end_time, cells
+        self.title, self.end_time, self.size, self.units = title, end_time, size, units
         self.start_time, self.time_units = start_time, "" if time_units == "1" else time_units
         self.stream: Stream = sys.stdout if stream is None else stream
         self.interval, self.clock = interval, clock
@@ -105,14 +106,14 @@ class Progress:
             self._live = _live_block(self)
             self._live.start()
         else:
-            cells = f"{self.cells:,}".replace(",", " ")
-            self._line(f"{self.title}: {cells} cells, to t = {self.simulated(self.end_time)}; compiling")
+            size = f"{self.size:,}".replace(",", " ")
+            self._line(f"{self.title}: {size} {self.units[0]}, to t = {self.simulated(self.end_time)}; compiling")
 
-    def update(self, time: float, step: int, rate_cells_per_s: float, diagnostics: Mapping[str, float]) -> None:
-        """Tell where the run is: simulated time, steps done, cell updates per second, latest diagnostics."""
+    def update(self, time: float, step: int, rate: float, diagnostics: Mapping[str, float]) -> None:
+        """Tell where the run is: simulated time, steps done, updates per second, latest diagnostics."""
         now = self.clock()
         first = self.compiling
-        self.time, self.step, self.rate = time, step, rate_cells_per_s
+        self.time, self.step, self.rate = time, step, rate
         self.diagnostics = dict(diagnostics)
         self._history.append((now, time))
         while len(self._history) > 2 and self._history[1][0] < now - _WINDOW:
@@ -140,7 +141,7 @@ class Progress:
         """Where the run is, in one line of plain text."""
         parts = [f"{100 * self.fraction:5.1f} %", f"t = {self.simulated(self.time)}", f"step {self.step}"]
         if math.isfinite(self.rate):
-            parts.append(metric(self.rate, "cells/s"))
+            parts.append(metric(self.rate, self.units[1]))
         if math.isfinite(self.remaining):
             parts.append(f"ETA {duration(self.remaining)}")
         parts.extend(f"{name} {value}" for name, value in self.shown_diagnostics())
@@ -201,7 +202,7 @@ def _block(progress: Progress) -> Table:
         ("step", str(progress.step)),
     ]
     if math.isfinite(progress.rate):
-        figures.append(("speed", metric(progress.rate, "cells/s")))
+        figures.append(("speed", metric(progress.rate, progress.units[1])))
     block = Table.grid()
     block.add_row(Text.assemble((progress.title, "bold"), "   ", (duration(progress.elapsed), "dim")))
     block.add_row(line)

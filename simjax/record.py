@@ -24,7 +24,7 @@ from simjax.config.folders import config_yaml, default_yaml
 from simjax.core.status import OK, reasons
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import replaced, require_free_space
-from simjax.io.grid_output import GridWriter
+from simjax.io.frame_output import FrameWriter
 from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.progress import Progress
@@ -73,14 +73,14 @@ class Record:
         self._write_provenance()
         self.display = None
         if progress:
-            self.display = Progress(config.title or config.experiment_name, config.time.end, self._cells)
+            size = programs.size * (programs.members or 1)
+            self.display = Progress(
+                config.title or config.experiment_name, config.time.end, size, units=programs.units,
+                time_units=programs.time_units,
+            )  # fmt: skip
             self.display.start()
         for note in self.notes:
             self.tell(note)
-
-    @property
-    def _cells(self) -> int:
-        return self.programs.grid.cells * (self.programs.members or 1)
 
     def _note_tail(self) -> None:
         """Say where a frame's last step is shorter than time.dt."""
@@ -96,7 +96,7 @@ class Record:
                 f"time.end={self.config.time.end:g}."
             )
 
-    def _open_writer(self, keep_until_step: int | None) -> GridWriter:
+    def _open_writer(self, keep_until_step: int | None) -> FrameWriter:
         programs, config = self.programs, self.config
         attributes = {
             "simjax_version": versions()["simjax"],
@@ -109,17 +109,10 @@ class Record:
             "simjax_run_id": self.folder.name,
             **git_state(),
         }
-        shapes = jax.eval_shape(
-            programs.observe(),
-            programs.values,
-            programs.files,
-            *programs.template(),
-            jax.ShapeDtypeStruct((), programs.dtype),
-        )
-        writer = GridWriter(
-            self.folder, programs.grid, programs.outputs, members=programs.members, parameters=programs.parameters,
-            diagnostics=sorted(shapes[1]), attributes=attributes, title=config.title or config.experiment_name,
-            dtype=programs.dtype, keep_until_step=keep_until_step, rounding_bits=config.output.rounding_bits,
+        writer = programs.open_writer(
+            self.folder, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
+            title=config.title or config.experiment_name, keep_until_step=keep_until_step,
+            rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
         kept = self.config.checkpoint.keep * programs.state_bytes() * self.config.mesh.devices * (programs.members or 1)
         require_free_space(self.folder, writer.frame_bytes * (self.plan.total + 1 - self.plan.origin.frame) + kept)
@@ -201,7 +194,7 @@ class Record:
         if self.display is not None:
             # Of an ensemble, the least favourable member that is still going.
             worst = {name: float(np.nanmax(d)) for name, d in self.latest.items() if not np.all(np.isnan(d))}
-            self.display.update(frame.time, frame.step, pace.rate, worst)
+            self.display.update(frame.time, frame.step, pace.rate, self.programs.shown(worst))
 
     def _log_metrics(self, frame: _Frame) -> None:
         line: dict[str, Any] = {"time": frame.time, "step": frame.step}
@@ -307,7 +300,8 @@ class Record:
                     verdicts=judge(self.config, self.programs, dataset, self.statuses),
                     config_yaml=config_yaml(self.config), defaults_yaml=default_yaml(), command=command_line(),
                     resume_command=self._resume_command(), versions=versions(), device=device_name(),
-                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, cell_updates_per_second=pace.rate,
+                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
+                    units=self.programs.units,
                     steps=self.steps, run_id=self.folder.name, started=self._began, outcome=outcome, notes=self.notes,
                 )  # fmt: skip
                 write_report(self.folder, dataset, report)
@@ -324,7 +318,9 @@ class Record:
             if self.config.output.report:
                 lines.append(f"  report  {self.folder / 'report.html'}")
             lines.append(f"  open    simjax.open_run({str(self.folder)!r})")
-            lines.append(f"          ParaView: {self.folder / 'fields.m0000.vtkhdf'}")
+            sidecars = sorted(self.folder.glob("*.vtkhdf"))
+            if sidecars:
+                lines.append(f"          ParaView: {sidecars[0]}")
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome

@@ -65,7 +65,8 @@ class Rollout:
         self.config = config
         self.checkpoint: Checkpoint = checkpoint
         self.dtype = jnp.dtype(config.precision)
-        self.grid = Grid(config.grid.shape, config.grid.lower, config.grid.upper)
+        grid = config.grid_of_fields()
+        self.grid = Grid(grid.shape, grid.lower, grid.upper)
         sizes = {name: getattr(config.mesh, name) for name in AXES} if sizes is None else sizes
         self.mesh = make_mesh(sizes)
         several = config.steps_per_exchange

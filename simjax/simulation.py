@@ -19,12 +19,12 @@ from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
 from simjax.config.schema import AUTO
 from simjax.core.errors import ConfigurationError, NumericalError
-from simjax.core.status import OK, reasons
+from simjax.core.status import ESCAPED, OK, reasons
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
 from simjax.pacing import Pace
-from simjax.programs import Programs
+from simjax.programs import Programs, programs_for
 from simjax.record import Record
 from simjax.runtime import StopSignals, set_up_jax
 from simjax.stepping import Schedule
@@ -77,7 +77,7 @@ class Simulation:
         """
         config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
         set_up_jax(config)
-        programs = Programs(config)
+        programs = programs_for(config)
         with StopSignals() as signals:
             run = _Run(config, programs, signals, progress)
             folder = find_resumable(config)
@@ -114,6 +114,7 @@ class _Run:
     def prepare(self) -> None:
         """Everything that can be refused before a file is written: initial fields, the time step."""
         self.state, self.clock = self.programs.start()
+        self.notes = list(self.programs.notes)
         limit = self.programs.stable_dt(self.state)
         dt, largest = self.config.time.dt, limit * self.programs.integrator.courant_limit
         if dt is not None and dt > largest:
@@ -147,7 +148,7 @@ class _Run:
 
         self.notes += check_same_simulation(folder, self.config)
         checkpoints = Checkpoints(folder / "checkpoints", self.config.checkpoint.keep)
-        restored = checkpoints.latest(self.programs.template())
+        restored = checkpoints.latest(lambda meta: self.programs.template(meta.get("room", {})))
         checkpoints.close()
         if restored is None:
             raise ConfigurationError(
@@ -257,11 +258,13 @@ class _Run:
         schedule = self.plan.schedule_of(frame)
         until = jnp.asarray(frame + 1, jnp.int32)
         if schedule.dt is not None:
-            for steps in self.pace.pieces(schedule, self.substeps):
-                if reason():
-                    return False
-                self._call(schedule, steps, until)
-                self.substeps += steps
+            while self.substeps < schedule.steps:
+                for steps in self.pace.pieces(schedule, self.substeps):
+                    if reason():
+                        return False
+                    if not self._call(schedule, steps, until):  # there is more room now, and pieces may be others
+                        break
+                    self.substeps += steps
             self.step += schedule.steps
             self.substeps = 0
             return True
@@ -274,19 +277,41 @@ class _Run:
                 self.step = int(np.max(np.asarray(self.clock.step)))
                 return True
 
-    def _call(self, schedule: Schedule, steps: int, until) -> None:
+    def _call(self, schedule: Schedule, steps: int, until) -> bool:
+        """Whether the steps were dispatched, rather than found to need more room."""
         program = self.programs.advance(schedule, steps)
         with self.pace.timed(program):
-            self.state, self.clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
+            state, clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
+        if self._regrown(clock.status):
+            return False
+        self.state, self.clock = state, clock
         self.pace.dispatched(steps)
+        return True
+
+    def _regrown(self, status) -> bool:
+        """Whether there was too little room for what has the status; now there is more, and it is to be done again."""
+        bits = self.programs.missing_room(status)
+        if not bits:
+            return False
+        try:
+            self.state, told = self.programs.regrow(bits, self.state)
+        except NumericalError as error:
+            self._checkpoint()
+            self.record.fail(str(error), self.pace, wall.monotonic() - self.started)
+            raise
+        self.record.tell(told)
+        return True
 
     def _observe(self, frames: int) -> None:
         """Look at the state after `frames` frames. While the device goes on, the frame before is written."""
         time = self.plan.time_after(frames)
-        program = self.programs.observe()
-        with self.pace.timed(program):
-            at = jnp.asarray(time, self.programs.dtype)
-            observed = program(self.programs.values, self.programs.files, self.state, self.clock, at)
+        at = jnp.asarray(time, self.programs.dtype)
+        while True:
+            program = self.programs.observe()
+            with self.pace.timed(program):
+                *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
+            if not self._regrown(status):
+                break
         self.record.add(time, self.step, observed, self.clock, self.pace)
 
     def _checkpoint(self) -> None:
@@ -300,6 +325,7 @@ class _Run:
             "origin_frame": self.plan.origin.frame,
             "interval": self.plan.schedule.interval,
             "halvings": self.halvings,
+            "room": self.programs.room(),
             "steps_per_exchange": exchanges.kept(self.config, self.programs.steps_per_exchange),
         }
         self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
@@ -317,7 +343,8 @@ class _Run:
         status = int(np.atleast_1d(np.asarray(self.clock.status))[0])
         self.clock = eqx.tree_at(lambda c: c.status, self.clock, jax.tree.map(jnp.zeros_like, self.clock.status))
         self._place_clock()
-        if self.programs.members is not None or self.halvings >= self.halvings_before + RETRIES:
+        hopeless = status & ESCAPED or self.halvings >= self.halvings_before + RETRIES
+        if self.programs.members is not None or hopeless:
             self._give_up(status)
         self.halvings += 1
         # A fixed step counts the frame's time in steps: twice as many half as long.
@@ -342,8 +369,7 @@ class _Run:
         where = self.programs.first_fault(self.state, self.clock, self.plan.schedule_of(frame), self.pace.longest_call)
         message = (
             f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
-            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. "
-            "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
+            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {self.programs.advice}"
         )
         self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)

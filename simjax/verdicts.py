@@ -9,22 +9,27 @@ import numpy as np
 from simjax.config import Config
 from simjax.core.status import OK, reasons
 from simjax.io.report import Verdict
-from simjax.programs import Programs
+from simjax.programs import FieldPrograms, Programs
 
 if TYPE_CHECKING:
     import xarray
+
+ENERGY_DRIFT = 0.01
 
 
 def judge(config: Config, programs: Programs, dataset: xarray.Dataset, statuses: np.ndarray) -> list[Verdict]:
     """One verdict for each property that this model must keep; `dataset` is the finished run."""
     lost = int(np.sum(statuses != OK))
+    of_particles = config.schema.of_particles
     kept = "yes" if not lost else reasons(int(statuses[0]))
     if len(statuses) > 1:
         kept = f"{len(statuses) - lost} of {len(statuses)} members"
-    verdicts = [Verdict("Fields stayed finite", kept, "all", lost == 0)]
+    verdicts = [Verdict(f"{'Particles' if of_particles else 'Fields'} stayed finite", kept, "all", lost == 0)]
     if dataset.sizes.get("time", 0) < 1:
         return verdicts
-    if "max_divergence" in dataset:
+    if of_particles:
+        return verdicts + _of_particles(config, programs, dataset)
+    if "max_divergence" in dataset and isinstance(programs, FieldPrograms):
         verdicts.append(_divergence(programs, dataset))
     if "courant" in dataset:
         limit = programs.integrator.courant_limit
@@ -46,7 +51,38 @@ def judge(config: Config, programs: Programs, dataset: xarray.Dataset, statuses:
     return verdicts
 
 
-def _divergence(programs: Programs, dataset: xarray.Dataset) -> Verdict:
+def _of_particles(config: Config, programs: Programs, dataset: xarray.Dataset) -> list[Verdict]:
+    """None is lost; without a thermostat energy and, in a periodic box, momentum stay as they are."""
+    fewest, count = float(dataset["particles"].min()), dataset.sizes["particle"]
+    verdicts = [Verdict("Particles", f"{fewest:.0f}", f"{count}, none lost", fewest == count)]
+    box = config.box
+    if config.physics.dynamics != "nve" or dataset.sizes["time"] < 2 or box is None or box.periodic is None:
+        return verdicts
+    time, energy = dataset["time"].values, np.atleast_2d(dataset["energy"].values)
+    kinetic = float(np.nanmean(dataset["kinetic_energy"])) or 1.0
+    slopes = [np.polyfit(time, line, 1)[0] for line in energy if np.all(np.isfinite(line))]
+    drift = float(np.max(np.abs(slopes), initial=0.0)) * float(time[-1] - time[0]) / kinetic
+    verdicts.append(
+        Verdict("Energy drift", f"{100 * drift:.2g} % of the kinetic energy", "at most 1 %", drift <= ENERGY_DRIFT)
+    )
+    if all(box.periodic):
+        verdicts.append(_momentum(programs, dataset, kinetic))
+    return verdicts
+
+
+def _momentum(programs: Programs, dataset: xarray.Dataset, kinetic: float) -> Verdict:
+    """Each step rounds forces, those through the periodic sides on one side of a pair alone: at random over steps."""
+    names = [name for name in dataset.data_vars if str(name).startswith("momentum_")]
+    change = max(float(np.nanmax(np.abs(dataset[name] - dataset[name].isel(time=0)))) for name in names)
+    mass = float(dataset["mass"].sum())
+    share = change / max((2 * kinetic * mass) ** 0.5, 1e-30)
+    steps = max(1, int(dataset["step"].max()))
+    tolerance = 10 * float(np.finfo(programs.dtype).eps) * steps**0.5
+    expected = f"at most {tolerance:.1e} of that of all without their signs"
+    return Verdict("Momentum is conserved", f"changed by {share:.1e}", expected, share <= tolerance)
+
+
+def _divergence(programs: FieldPrograms, dataset: xarray.Dataset) -> Verdict:
     """Divergence is a difference of velocities over the spacing: rounding of the projection's transforms allows
     some tens of units in the last place of the largest velocity, over the smallest spacing."""
     speed = float(np.sqrt(2 * dataset["kinetic_energy"].max())) + 1e-30

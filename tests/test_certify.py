@@ -24,7 +24,8 @@ from simjax.core.errors import ConfigurationError, ResourceError
 from simjax.models.advection_diffusion import AdvectionDiffusion
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = [experiment.name for experiment in list_experiments()]
+OF_PARTICLES = ("lennard_jones",)
+NAMES = [experiment.name for experiment in list_experiments() if experiment.name not in OF_PARTICLES]
 
 
 def coarse(name):

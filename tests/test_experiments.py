@@ -9,9 +9,15 @@ from simjax.config import list_experiments, load_config
 NAMES = [experiment.name for experiment in list_experiments()]
 
 
+FEW_PARTICLES = {"lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"]}
+
+
 def small(name):
     """Overrides for two output intervals on a grid of eight cells per axis or so."""
     config = load_config(name)
+    if config.schema.of_particles:
+        every = 2 * config.time.dt
+        return [*FEW_PARTICLES[name], f"time.end={2 * every!r}", f"time.output_every={every!r}"]
     shape = [8 * (1 + axis % 2) for axis in range(len(config.grid.shape))]
     every = config.time.output_every / 16
     thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
@@ -23,7 +29,7 @@ def small(name):
 
 
 # These compile for several seconds.
-LONG = ("cavity", "kolmogorov", "layered_medium", "shock_bubble", "taylor_green_3d", "turbulence_3d")
+LONG = ("cavity", "kolmogorov", "layered_medium", "shock_bubble", "taylor_green_3d", "turbulence_3d", "lennard_jones")
 
 
 @pytest.mark.parametrize(
@@ -34,13 +40,16 @@ def test_experiment_runs_writes_and_reads_back(name, tmp_path):
     assert result.exit_code == 0
     dataset = result.ds
     config = load_config(name)
+    of_particles = config.schema.of_particles
     assert dataset.attrs["simjax_complete"] == 1 and dataset.sizes["time"] == 3
     # Files keep times in float64: exact multiples of the interval.
-    np.testing.assert_allclose(dataset.time, config.time.output_every / 16 * np.arange(3), rtol=1e-15)
+    every = 2 * config.time.dt if of_particles else config.time.output_every / 16
+    np.testing.assert_allclose(dataset.time, every * np.arange(3), rtol=1e-15)
     for variable in dataset.data_vars.values():
         assert np.all(np.isfinite(variable.values)), variable.name
     assert (result.folder / "report.html").stat().st_size < 3e6
-    for file in ("summary.png", "diagnostics.h5", "fields.m0000.vtkhdf", "provenance.json", "metrics.jsonl"):
+    sidecar = "particles.vtkhdf" if of_particles else "fields.m0000.vtkhdf"
+    for file in ("summary.png", "diagnostics.h5", sidecar, "provenance.json", "metrics.jsonl"):
         assert (result.folder / file).is_file(), file
 
 

@@ -22,8 +22,9 @@ from simjax.core.errors import ConfigurationError, InputOutputError
 from simjax.core.grid import Grid
 from simjax.core.model import Output
 from simjax.io.files import require_free_space
+from simjax.io.frame_output import segment_name
 from simjax.io.grid_layout import round_mantissa
-from simjax.io.grid_output import GridWriter, segment_name
+from simjax.io.grid_output import GridWriter
 from simjax.io.lock import LOCK_NAME, FolderLock
 from simjax.io.read import check_run, open_hdf5, open_run
 

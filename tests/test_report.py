@@ -64,7 +64,7 @@ def full_report(**changes) -> RunReport:
         "versions": {"simjax": "0.1.0", "jax": "0.10.2"},
         "device": "cpu",
         "wall_seconds": 12.0,
-        "cell_updates_per_second": 5.2e7,
+        "updates_per_second": 5.2e7,
     }
     return RunReport(**(described | changes))
 

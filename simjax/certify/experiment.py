@@ -100,7 +100,9 @@ def _shortened(config: Config, steps: int) -> tuple[Config, list[str]]:
         dt = limit if math.isfinite(limit) else time.output_every / steps
     every = steps // FRAMES * dt
     short = dataclasses.replace(plain, time=dataclasses.replace(once, end=FRAMES * every, output_every=every, dt=dt))
-    changed = [f"{steps} steps of {dt:.3g} on a grid of {' x '.join(map(str, config.grid.shape))} in float64"]
+    changed = [
+        f"{steps} steps of {dt:.3g} on a grid of {' x '.join(map(str, config.grid_of_fields().shape))} in float64"
+    ]
     if config.precision != "float64":
         changed.append(f"in place of {config.precision}")
     if config.ensemble.size > 1 or config.ensemble.vary:
@@ -208,8 +210,8 @@ def meshes_to_compare(
     present = min(jax.device_count(), devices or DEVICES)
     if present == 1:
         return (), {"one device against many": "1 device present; --devices 1 leaves this out"}, []
-    refusals = []
-    for sizes in _candidates(config.grid.shape, present):
+    refusals, shape = [], config.grid_of_fields().shape
+    for sizes in _candidates(shape, present):
         try:
             jax.eval_shape(function(sizes, REFERENCE), start)
         except ConfigurationError as error:
@@ -217,7 +219,7 @@ def meshes_to_compare(
         else:
             fewer = math.prod(sizes.values()) < min(DEVICES, devices or DEVICES)
             return (sizes,), {}, ["fewer devices are present or fit the grid than eight"] if fewer else []
-    reason = refusals[0] if refusals else f"no 2, 4 or 8 blocks divide grid.shape={list(config.grid.shape)}."
+    reason = refusals[0] if refusals else f"no 2, 4 or 8 blocks divide grid.shape={list(shape)}."
     return (), {}, [f"on one device only, as nothing else can be run: {reason}"]
 
 

@@ -44,6 +44,6 @@ def inverse_objective(posed: InverseProblem | Config, *, devices: int | None = N
         return on(tuple(mesh.items()), plan)
 
     meshes, untested, said = meshes_to_compare(plain, start, function, devices)
-    shape = " x ".join(map(str, config.grid.shape))
+    shape = " x ".join(map(str, config.grid_of_fields().shape))
     notes = (f"the loss of the inverse problem beside its guess, on a grid of {shape} in float64", *said)
     return Objective(start, function, meshes, PLANS, notes=notes, untested=untested)

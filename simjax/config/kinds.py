@@ -30,9 +30,9 @@ class Kind(Protocol):
         ...
 
 
-def entry(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "") -> Any:
-    """A dataclass field that a configuration key of this kind fills."""
-    metadata = {"kind": kind, "units": units, "about": about}
+def entry(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "", fixed: bool = False) -> Any:
+    """A dataclass field that a configuration key of this kind fills. fixed: a number that shapes depend on."""
+    metadata = {"kind": kind, "units": units, "about": about, "fixed": fixed}
     if default is REQUIRED:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -15,7 +15,8 @@ RUNGE_KUTTA = ("kutta3", "euler", "midpoint", "heun", "ssprk2", "ssprk3", "willi
 IMEX = ("ars222", "imex_euler", "ars343", "ars443")
 EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
 SPLITTING = ("leapfrog",)
-INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
+DIRECT = ("direct",)
+INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING, *DIRECT)
 
 # kind of wall -> the keys that it takes, each filled by one value or one value per component
 SCALAR_WALLS: dict[str, tuple[str, ...]] = {
@@ -69,7 +70,7 @@ class ModelSchema:
     schemes that fit, the default first. limited: whether a Courant number makes sense. forced: fields that take a
     forcing (None: all). check: sentences about a `Config` that is otherwise
     valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by
-    which its rounding is measured. falling: diagnostics that never rise.
+    which its rounding is measured. falling: diagnostics that never rise. of_particles: it has a box, not a grid.
     """
 
     name: str
@@ -86,11 +87,12 @@ class ModelSchema:
     check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
     conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()
     falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    of_particles: bool = False
 
     @property
     def modules(self) -> tuple[str, ...]:
         """Names of modules that may be in the model: what has a tendency takes a closure."""
-        return () if self.integrators == SPLITTING else ("closure",)
+        return () if self.integrators in (SPLITTING, DIRECT) else ("closure",)
 
     def field(self, name: str) -> FieldSchema:
         return next(field for field in self.fields if field.name == name)
@@ -103,11 +105,7 @@ class ModelSchema:
 
     def parameters(self) -> dict[str, Real]:
         """Physics keys that hold one number: they are open to `ensemble.vary`."""
-        return {
-            field.name: field.metadata["kind"]
-            for field in dataclasses.fields(self.physics)
-            if isinstance(field.metadata["kind"], Real)
-        }
+        return open_numbers(self.physics)
 
     def numbers(self, ndim: int) -> dict[str, Real]:
         """Real numbers of the physics by their names in formulas: parameters, and `key_x`, ... of a key per axis."""
@@ -123,3 +121,12 @@ class ModelSchema:
     def formula_names(self, ndim: int) -> tuple[str, ...]:
         """Names of the physics in formulas."""
         return tuple(self.numbers(ndim))
+
+
+def open_numbers(section: type) -> dict[str, Real]:
+    """Keys of a section that hold one number on which no shape depends."""
+    return {
+        field.name: field.metadata["kind"]
+        for field in dataclasses.fields(section)
+        if isinstance(field.metadata["kind"], Real) and not field.metadata["fixed"]
+    }

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.families import flow, gas, spectral, transport, waves
+from simjax.config.families import flow, gas, particles, spectral, transport, waves
 from simjax.config.kinds import ListOf, Real, entry
 from simjax.config.model_schema import AXES, SCALAR_WALLS, FieldSchema, ModelSchema
 
 MODELS: dict[str, ModelSchema] = {
-    schema.name: schema for family in (flow, gas, waves, spectral, transport) for schema in family.SCHEMAS
+    schema.name: schema for family in (flow, gas, waves, spectral, transport, particles) for schema in family.SCHEMAS
 }
 
 
@@ -31,7 +31,7 @@ def parameter_values(physics: Any) -> dict[str, float]:
     values: dict[str, float] = {}
     for field in dataclasses.fields(physics):
         kind, value = field.metadata["kind"], getattr(physics, field.name)
-        if isinstance(kind, Real) and value is not None:
+        if isinstance(kind, Real) and value is not None and not field.metadata["fixed"]:
             values[field.name] = value
         elif isinstance(kind, ListOf) and kind.per_axis:
             values |= {f"{field.name}_{axis}": number for axis, number in zip(AXES, value or (0.0,) * 3, strict=False)}

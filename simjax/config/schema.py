@@ -11,6 +11,8 @@ from simjax.config.inverse import InverseConfig
 from simjax.config.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, entry
 from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS
+from simjax.config.particle_sections import ArrangementConfig, BoxConfig, ParticlesConfig
+from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
 AUTO = "auto"
@@ -161,7 +163,10 @@ class EnsembleConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A valid configuration. `mapping` is the whole of it as plain values, defaults included, for files."""
+    """A valid configuration. `mapping` is the whole of it as plain values, defaults included, for files.
+
+    A model of fields has a `grid`, one of particles a `box` and `particles`; the others are None.
+    """
 
     experiment_name: str
     title: str
@@ -172,7 +177,10 @@ class Config:
     model: str
     physics: Any
     parameters: Mapping[str, float]
-    grid: GridConfig
+    grid: GridConfig | None
+    box: BoxConfig | None
+    particles: ParticlesConfig | None
+    arrangement: ArrangementConfig
     boundaries: tuple[AxisBoundary, ...]
     initial: Mapping[str, FieldSource]
     coefficients: Mapping[str, FieldSource]
@@ -201,7 +209,18 @@ class Config:
 
     @property
     def ndim(self) -> int:
-        return len(self.grid.shape)
+        if self.grid is not None:
+            return len(self.grid.shape)
+        assert self.box is not None
+        return len(self.box.upper)
+
+    def grid_of_fields(self) -> GridConfig:
+        """The grid; ConfigurationError where the model is one of particles."""
+        if self.grid is None:
+            raise ConfigurationError(
+                f"model={self.model} has particles in a box; expected a model of fields on a grid."
+            )
+        return self.grid
 
     @property
     def counts(self) -> dict[str, int]:
@@ -242,8 +261,11 @@ class Keys:
     """The keys of a configuration file, before those that depend on each other are read together."""
 
     model: str = entry(Choice(MODELS.keys()))  # a view: user models register later
-    grid: GridConfig = entry(Nested(GridConfig))
     time: TimeConfig = entry(Nested(TimeConfig))
+    grid: GridConfig | None = entry(Nested(GridConfig, optional=True), None, about="of a model of fields")
+    box: BoxConfig | None = entry(Nested(BoxConfig, optional=True), None, about="of a model of particles")
+    particles: ParticlesConfig | None = entry(Nested(ParticlesConfig, optional=True), None)
+    arrangement: ArrangementConfig = entry(Nested(ArrangementConfig), ArrangementConfig())
     experiment_name: str = entry(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
     title: str = entry(Text(), "")
     precision: str = entry(Choice(PRECISIONS), "float32")

@@ -369,5 +369,7 @@ def _leaves(path: str, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     for key, item in value.items():
         below = join(path, str(key))
         is_branch = isinstance(item, Mapping) and item and not any(name in DISTRIBUTIONS for name in item)
-        leaves += _leaves(below, item) if is_branch and below in ("physics", "parameters") else [(below, item)]
+        leaves += (
+            _leaves(below, item) if is_branch and below in ("physics", "parameters", "particles") else [(below, item)]
+        )
     return leaves

@@ -12,8 +12,9 @@ from simjax.config.inverse import InverseConfig
 from simjax.config.inverse_section import read_inverse
 from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
 from simjax.config.locate import input_folders, locate_run_folder
-from simjax.config.model_schema import AXES, ModelSchema
+from simjax.config.model_schema import AXES, ModelSchema, open_numbers
 from simjax.config.models import MODELS
+from simjax.config.particle_sections import ParticlesConfig, check_box, check_particles
 from simjax.config.problems import Problems
 from simjax.config.schema import (
     DEFAULT_COURANT,
@@ -27,6 +28,7 @@ from simjax.config.schema import (
 )
 from simjax.config.sections import (
     Surroundings,
+    find_input,
     read_boundaries,
     read_closure,
     read_exact,
@@ -62,6 +64,8 @@ def validate(
     if schema is not None:
         physics = read_section(schema.physics, "physics", keys["physics"], problems)
         parameters = read_parameters(keys["parameters"] or {}, schema, problems)
+    if schema is not None:
+        _check_place(keys, mapping, schema, problems)
     if grid is not None:
         grid = _check_grid(grid, schema, physics, problems)
     if time is not None:
@@ -76,7 +80,10 @@ def validate(
             schema, ndim, names, folders or input_folders(()), problems, _count_free(schema, keys["initial"] or {})
         )
         found |= _read_sections(keys, around)
-        found["inverse"] = read_inverse(keys, found, around)
+        if schema.of_particles:
+            found["particles"] = _locate_particles(keys["particles"], around)
+        else:
+            found["inverse"] = read_inverse(keys, found, around)
         _check_output_fields(keys["output"], around)
     if grid is not None and keys["mesh"] is not None:
         _check_mesh(grid.shape, keys["mesh"], problems)
@@ -132,6 +139,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]
         else:
             values[name] = field.default
     values["model"] = MODELS.get(values["model"]) if values["model"] else None
+    values["box"] = None if values["box"] is None else check_box(values["box"], problems)
     return values
 
 
@@ -152,9 +160,10 @@ def _is_nested(field: dataclasses.Field) -> bool:
 
 
 def _count_axes(mapping: Mapping[str, Any]) -> int | None:
-    """The number of axes, also of a grid with mistakes, so that walls and fields are checked anyhow."""
-    grid = mapping.get("grid")
+    """The number of axes, also of a grid or box with mistakes, so that walls and fields are checked anyhow."""
+    grid, box = mapping.get("grid"), mapping.get("box")
     shape = grid.get("shape") if isinstance(grid, Mapping) else None
+    shape = box.get("upper") if isinstance(box, Mapping) else shape
     return len(shape) if isinstance(shape, (list, tuple)) and 1 <= len(shape) <= 3 else None
 
 
@@ -163,6 +172,39 @@ def _count_free(schema: ModelSchema, initial: Mapping[str, Any]) -> dict[str, in
     given = {field.name: initial[field.name] for field in schema.fields if field.free and field.name in initial}
     listed = {name: value.get("variable") if isinstance(value, Mapping) else value for name, value in given.items()}
     return {name: len(value) if isinstance(value, (list, tuple)) else 1 for name, value in listed.items()}
+
+
+def _check_place(keys: Mapping[str, Any], given: Mapping[str, Any], schema: ModelSchema, problems: Problems) -> None:
+    """A model of fields has a grid, one of particles a box with particles in it."""
+    wanted, other = ("box", "particles"), ("grid",)
+    if not schema.of_particles:
+        wanted, other = other, wanted
+    for name in wanted:
+        if keys[name] is None and given.get(name) is None:
+            problems.say(name, f"{name} is missing: model={schema.name} needs it")
+    for name in other:
+        if keys[name] is not None:
+            problems.say(name, f"{name}: model={schema.name} has none; write {name}: null, and see {wanted[0]}")
+    if schema.of_particles and keys["boundaries"]:
+        problems.say("boundaries", f"boundaries: model={schema.name} has none; write box.periodic, one value per axis")
+    if schema.of_particles and keys["inverse"] is not None:
+        problems.say("inverse", f"inverse: expected a model of fields, model={schema.name} has particles; leave it out")
+    if schema.of_particles and keys["particles"] is not None and keys["box"] is not None:
+        for path, sentence in check_particles(keys["particles"], len(keys["box"].upper)):
+            problems.say(path, sentence)
+
+
+def _locate_particles(particles: ParticlesConfig | None, around: Surroundings) -> ParticlesConfig | None:
+    """The section with the whole path of its file."""
+    if particles is None or particles.file is None:
+        return particles
+    found = find_input(particles.file, around.folders)
+    if found is None:
+        looked = ", ".join(str(folder) for folder in around.folders)
+        path = "particles.file"
+        around.problems.say(path, f"{path} = {particles.file!r}: no such file (looked below {looked})")
+        return None
+    return dataclasses.replace(particles, file=str(found))
 
 
 def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: Problems) -> GridConfig | None:
@@ -211,7 +253,7 @@ def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: Problems
 
 def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, Any]:
     return {
-        "boundaries": read_boundaries(keys["boundaries"] or {}, around),
+        "boundaries": () if around.schema.of_particles else read_boundaries(keys["boundaries"] or {}, around),
         "initial": read_fields("initial", keys["initial"] or {}, around.schema.fields, around),
         "coefficients": read_fields("coefficients", keys["coefficients"] or {}, around.schema.coefficients, around),
         "forcing": read_forcing(keys["forcing"] or {}, around),
@@ -249,6 +291,8 @@ def _read_ensemble(
 ) -> EnsembleConfig | None:
     ranges: dict[str, Real] = {f"physics.{name}": kind for name, kind in schema.parameters().items()}
     ranges |= {f"parameters.{name}": Real(formula=True) for name in parameters}
+    if schema.of_particles:
+        ranges |= {f"particles.{name}": kind for name, kind in open_numbers(ParticlesConfig).items()}
     vary = read_variations(keys.vary or {}, keys.size, ranges, problems)
     if keys.batch is not None and keys.batch > keys.size:
         problems.add("ensemble.batch", keys.batch, f"at most ensemble.size={keys.size}")

@@ -16,6 +16,7 @@ from simjax.core.errors import ConfigurationError
 from simjax.io import scene
 from simjax.io.animation_stage import LineStage, PlaneStage
 from simjax.io.files import replaced
+from simjax.io.particle_stage import ParticleStage
 from simjax.io.webp import animated_webp, frame_durations
 
 if TYPE_CHECKING:
@@ -41,16 +42,14 @@ def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_li
     `path` ends in .webp, or in .mp4 where ffmpeg is there (ConfigurationError otherwise). The colour scale is
     fixed over the whole run, at most 150 evenly spaced frames are shown, and a WebP file is encoded more
     coarsely until it stays below `size_limit` bytes. A line in 1-D, the plane in 2-D, the mid-plane across z
-    in 3-D, up to four members of an ensemble side by side.
+    in 3-D, up to four members of an ensemble side by side. Particles as spheres or discs.
     """
-    drawable = scene.scalars(dataset)
     count = dataset.sizes.get("time", 0)
-    if not drawable or count == 0:
-        return None
     stride = -(-count // _MOST_FRAMES)
-    frames = sorted({*range(0, count, stride), count - 1})
-    make = LineStage if len(drawable[0].axes) == 1 else PlaneStage
-    stage = make(drawable[0], frames, title or str(dataset.attrs.get("title", "")))
+    frames = sorted({*range(0, count, stride), count - 1}) if count else []
+    stage = _stage(dataset, frames, title or str(dataset.attrs.get("title", "")))
+    if stage is None:
+        return None
     if path.suffix == ".mp4":
         _write_mp4(stage.draw, len(frames), path)
         return path
@@ -58,6 +57,18 @@ def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_li
     with replaced(path) as temporary:
         temporary.write_bytes(encoded)
     return path
+
+
+def _stage(dataset: xr.Dataset, frames: list[int], title: str) -> LineStage | PlaneStage | ParticleStage | None:
+    """What draws the frames of this run; None where there is nothing to show."""
+    if not frames:
+        return None
+    if "particle" in dataset.sizes:
+        return ParticleStage(dataset, frames, title) if "position" in dataset else None
+    drawable = scene.scalars(dataset)
+    if not drawable:
+        return None
+    return (LineStage if len(drawable[0].axes) == 1 else PlaneStage)(drawable[0], frames, title)
 
 
 def encode_webp(draw: Callable[[int], Image.Image], count: int, size_limit: int) -> bytes:

@@ -97,18 +97,22 @@ class Checkpoints:
             shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
 
     def latest(self, template) -> Restored | None:
-        """The newest whole checkpoint, on the shardings of `template`, a pytree of jax.ShapeDtypeStruct.
+        """The newest whole checkpoint, on the shardings of `template`: a pytree of jax.ShapeDtypeStruct.
 
+        Where shapes depend on the checkpoint, `template` is a function of its meta that returns one.
         None where nothing was ever saved; CheckpointError where none of what was saved can be used.
         """
         self.wait()
         skipped: list[str] = []
         for path in reversed(list_checkpoints(self.folder)):
-            problem = verify_checkpoint(path) or _mismatch(path, template)
+            problem = verify_checkpoint(path)
             if problem is None:
                 manifest = json.loads((path / MANIFEST_NAME).read_text())
+                wanted = template(manifest["meta"]) if callable(template) else template
+                problem = _mismatch(manifest["leaves"], wanted)
+            if problem is None:
                 try:
-                    return Restored(manifest["step"], self._restore(path, template), manifest["meta"], skipped)
+                    return Restored(manifest["step"], self._restore(path, wanted), manifest["meta"], skipped)
                 except Exception as error:  # whatever orbax makes of a folder it cannot read
                     problem = f"orbax cannot read it ({type(error).__name__}: {error})"
             skipped.append(f"checkpoint {path.name} is skipped: {problem}")
@@ -225,9 +229,8 @@ def _signature(leaf) -> dict:
     return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
-def _mismatch(path: Path, template) -> str | None:
+def _mismatch(saved: dict, template) -> str | None:
     """How the leaves of a checkpoint differ from the template's; orbax would cast them without a word."""
-    saved = json.loads((path / MANIFEST_NAME).read_text())["leaves"]
     wanted = {name: _signature(leaf) for name, leaf in _named_leaves(template).items()}
     for name in (*saved, *wanted):
         if saved.get(name) != wanted.get(name):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from simjax.io import scene
 from simjax.io.figure_rows import FULL_WIDTH, CurveRow, LineRow, Panel, PanelRow, ScatterRow
 from simjax.io.labels import quantity
+from simjax.io.particle_figure import particle_rows
 from simjax.io.scene import Scalar
 from simjax.io.sheet import LARGE, MUTED, Sheet
 
@@ -35,8 +36,8 @@ def write_summary(dataset: xr.Dataset, path: Path, *, title: str = "", subtitle:
 
     One dimension: profiles and their space-time diagram. Two: the main scalar at up to four times, and the
     speed. Three: mid-planes, each titled with its position. Ensembles: members at the last time, and the
-    last diagnostics against each parameter that varies. Below: the diagnostics over time. Values that are
-    not finite are left grey or blank.
+    last diagnostics against each parameter that varies. Below: the diagnostics over time. Particles: pictures at
+    up to four times, energies, temperature, speeds. Values that are not finite are left grey or blank.
     """
     named = {"title": title or str(dataset.attrs.get("title", "")), "subtitle": subtitle or describe(dataset)}
     return write_rows(_rows(dataset), path, **named, otherwise="No output frame was written.")
@@ -87,12 +88,14 @@ def _height(strip: Sequence[Row]) -> float:
 
 
 def describe(dataset: xr.Dataset) -> str:
-    """One line: cells, members, frames, and the time reached."""
+    """One line: cells or particles, members, frames, and the time reached."""
     instants = scene.times(dataset)
     if instants.size == 0:
         return ""
     parts = []
-    drawable = scene.scalars(dataset)
+    drawable = [] if "particle" in dataset.sizes else scene.scalars(dataset)
+    if "particle" in dataset.sizes:
+        parts.append(f"{dataset.sizes['particle']:,} particles".replace(",", " "))
     if drawable:
         counts = [str(drawable[0].coordinate(axis).size) for axis in reversed(drawable[0].axes)]
         parts.append(" × ".join(counts) + " cells")
@@ -107,6 +110,8 @@ def _rows(dataset: xr.Dataset) -> list[Row]:
     """What the picture consists of, from the top."""
     if dataset.sizes.get("time", 0) == 0:
         return []
+    if "particle" in dataset.sizes:
+        return particle_rows(dataset)
     rows: list[Row] = []
     drawable = scene.scalars(dataset)
     if drawable and len(drawable[0].axes) == 1:

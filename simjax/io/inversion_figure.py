@@ -15,7 +15,8 @@ from simjax.io import scene
 from simjax.io.animation import write_animation
 from simjax.io.figure import COLUMN_GAP, Row, draw_row, write_rows
 from simjax.io.figure_rows import BAR_ROOM, FULL_WIDTH, PANEL_GAP, Panel, PanelRow
-from simjax.io.grid_layout import Variable, space_coordinates
+from simjax.io.frame_layout import Variable
+from simjax.io.grid_layout import space_coordinates
 from simjax.io.inversion_output import (
     FieldResult,
     InstrumentResult,

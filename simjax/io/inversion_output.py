@@ -14,7 +14,8 @@ from simjax.core.errors import InputOutputError
 from simjax.core.grid import AXES
 from simjax.core.model import Output
 from simjax.io.files import new_hdf5, replaced
-from simjax.io.grid_layout import Variable, cf_attributes, field_variable, space_coordinates, write_variables
+from simjax.io.frame_layout import Variable, cf_attributes, write_variables
+from simjax.io.grid_layout import field_variable, space_coordinates
 
 if TYPE_CHECKING:
     from simjax.core.grid import Grid

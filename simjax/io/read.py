@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -12,7 +13,10 @@ import xarray
 
 from simjax.core.errors import InputOutputError
 from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
-from simjax.io.grid_output import DIAGNOSTICS_NAME, FIELDS_NAME, segment_name
+from simjax.io.frame_output import DIAGNOSTICS_NAME, segment_name
+from simjax.io.grid_output import FIELDS_NAME
+from simjax.io.h5md import TRAJECTORY
+from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.vtkhdf import SIDECAR_PATTERN
 
 
@@ -30,17 +34,77 @@ def open_hdf5(path: Path) -> Iterator[h5py.File]:
 
 
 def open_run(folder: Path) -> xarray.Dataset:
-    """The fields, diagnostics and parameters of a run, read on demand; also while the run goes on.
+    """The fields or particles, diagnostics and parameters of a run, read on demand; also while the run goes on.
 
-    Dimensions are ([member,] time, z, y, x). Raises InputOutputError where a segment is missing or damaged,
-    which HDF5 itself would show as NaN.
+    Dimensions are ([member,] time, z, y, x) or ([member,] time, particle, space). Raises InputOutputError where a
+    segment is missing or damaged, which HDF5 itself would show as NaN.
     """
-    master = Path(folder) / FIELDS_NAME
+    master = _master_of(Path(folder))
     problems = _field_problems(master)
     if problems:
         raise InputOutputError("; ".join(problems))
+    if master.name == MASTER_NAME:
+        return _open_h5md(master)
     dataset = xarray.open_dataset(master, engine="h5netcdf")
     return dataset.set_coords(["step", *(name for name in dataset.data_vars if _is_parameter(dataset[name]))])
+
+
+def _master_of(folder: Path) -> Path:
+    """The file that shows all frames of a run."""
+    there = [folder / name for name in (MASTER_NAME, ENSEMBLE_NAME) if (folder / name).is_file()]
+    return there[0] if there else folder / FIELDS_NAME
+
+
+def _open_h5md(master: Path) -> xarray.Dataset:
+    """Particles and observables of an H5MD file as one dataset."""
+    with h5py.File(master, "r") as file:
+        groups = {}
+        for parent in (TRAJECTORY, "observables"):
+            inside = _members(file, parent)
+            groups |= {n: f"{parent}/{n}" for n, g in inside.items() if isinstance(g, h5py.Group) and n != "box"}
+        attributes = {name: _plain_attribute(value) for name, value in file.attrs.items()}
+        parameters = {name: np.asarray(value)[()] for name, value in _members(file, "parameters").items()}
+        fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", "mass")}
+    opened = {name: xarray.open_dataset(master, engine="h5netcdf", group=group) for name, group in groups.items()}
+    dataset = xarray.Dataset(
+        {
+            name: part["value"].rename(_own_names(part["value"])).reset_coords(drop=True)
+            for name, part in opened.items()
+        },
+        attrs=attributes,
+    )
+    status = parameters.pop("status", None)
+    coordinates = {
+        "time": ("time", fixed["time"], {"long_name": "time", "units": "1"}),
+        "step": ("time", fixed["step"]),
+        "particle": ("particle", fixed["id"]),
+        "species": ("particle", fixed["species"]),
+        "mass": ("particle", fixed["mass"]),
+    }
+    dataset = dataset.assign_coords(coordinates | parameters)
+    if status is not None:
+        dataset["status"] = status
+
+    def close() -> None:
+        for part in opened.values():
+            part.close()
+
+    dataset.set_close(close)
+    return dataset
+
+
+def _members(file: h5py.File, name: str) -> dict[str, Any]:
+    """What is in a group, if it is there."""
+    group = file.get(name)
+    return dict(group.items()) if isinstance(group, h5py.Group) else {}
+
+
+def _own_names(variable: xarray.DataArray) -> dict[str, str]:
+    return {"id": "particle"} if "id" in variable.dims else {}
+
+
+def _plain_attribute(value):
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _is_parameter(variable: xarray.DataArray) -> bool:
@@ -53,8 +117,11 @@ def check_run(folder: Path) -> list[str]:
     Covers the fields and their segments, the diagnostics, the sidecars, and the checksums of the checkpoints.
     """
     folder = Path(folder)
-    problems = _field_problems(folder / FIELDS_NAME)
-    for path in (folder / DIAGNOSTICS_NAME, *sorted(folder.glob(SIDECAR_PATTERN))):
+    problems = _field_problems(_master_of(folder))
+    sidecars = {
+        path for pattern in (SIDECAR_PATTERN, "particles*.vtkhdf", "particles.m*.h5md") for path in folder.glob(pattern)
+    }
+    for path in (folder / DIAGNOSTICS_NAME, *sorted(sidecars)):
         try:
             with open_hdf5(path):
                 pass
@@ -69,7 +136,7 @@ def check_run(folder: Path) -> list[str]:
 
 def _field_problems(master: Path) -> list[str]:
     if not master.is_file():
-        return [f"{master.parent} holds no run; expected a folder with {FIELDS_NAME}"]
+        return [f"{master.parent} holds no run; expected a folder with {FIELDS_NAME} or {MASTER_NAME}"]
     try:
         with open_hdf5(master) as file:
             if "simjax_segments" not in file.attrs:
@@ -81,15 +148,16 @@ def _field_problems(master: Path) -> list[str]:
 
 def _segment_problems(master: Path, file: h5py.File) -> list[str]:
     """Compares the segments that are there with the frames that the master says they hold."""
-    steps = np.asarray(file["step"])
+    is_h5md, stem = TRAJECTORY in file, "fields" if master.name == FIELDS_NAME else "particles"
+    steps = np.asarray(file[f"{TRAJECTORY}/step" if is_h5md else "step"])
     start, problems = 0, []
     count = int(np.asarray(file.attrs["simjax_segments"]))
     frames = _mapped_frames(file)
     if len(frames) != count:
         return [f"{master} refers to {len(frames)} segments; expected {count}"]
     for index in range(count):
-        path = master.parent / segment_name(index)
-        expected = steps[start : start + frames.get(segment_name(index), 0)]
+        path = master.parent / segment_name(index, stem)
+        expected = steps[start : start + frames.get(segment_name(index, stem), 0)]
         start += len(expected)
         with h5py.File(path, "r") as segment:
             # A segment may have grown since the master was written; it begins with the same frames.
@@ -102,12 +170,17 @@ def _segment_problems(master: Path, file: h5py.File) -> list[str]:
 
 def _mapped_frames(file: h5py.File) -> dict[str, int]:
     """Frames that each segment gives to the first virtual variable; all variables are mapped alike."""
-    for dataset in file.values():
-        if isinstance(dataset, h5py.Dataset) and dataset.is_virtual:
-            axis = 1 if "member" in file else 0
-            sources = dataset.virtual_sources()
-            return {s.file_name: s.src_space.get_select_bounds()[1][axis] + 1 for s in sources}
-    return {}
+    found: dict[str, int] = {}
+
+    def look(_, dataset) -> bool | None:
+        if not isinstance(dataset, h5py.Dataset) or not dataset.is_virtual:
+            return None
+        axis = 1 if "member" in file else 0
+        found.update({s.file_name: s.src_space.get_select_bounds()[1][axis] + 1 for s in dataset.virtual_sources()})
+        return True  # enough
+
+    file.visititems(look)
+    return found
 
 
 def _refuse_outside(path: Path, root: Path, visited: set[Path]) -> None:

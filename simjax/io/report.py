@@ -36,8 +36,9 @@ class Verdict:
 class RunReport:
     """What the report says beside the fields; empty or NaN where it is not known.
 
-    `outcome` is a short sentence such as "completed" or "stopped by SIGTERM at t = 3.2 s, resumable";
-    `notes` are sentences the user should not miss, such as a shortened last step or a regridded field.
+    `units` are of what is counted and of the speed; `outcome` is a short sentence such as "completed" or "stopped by
+    SIGTERM at t = 3.2 s, resumable"; `notes` are sentences the user should not miss, such as a shortened last step or a
+    regridded field.
     """
 
     title: str
@@ -51,7 +52,8 @@ class RunReport:
     device: str = ""
     wall_seconds: float = math.nan
     compile_seconds: float = math.nan
-    cell_updates_per_second: float = math.nan
+    updates_per_second: float = math.nan
+    units: tuple[str, str] = ("cells", "cells/s")
     steps: int | None = None
     run_id: str = ""
     started: str = ""
@@ -91,9 +93,9 @@ def _header(dataset: xr.Dataset, report: RunReport) -> str:
         text = f"{failed} of {checks} failed" if failed else f"{'all ' if count > 1 else ''}{checks} passed"
         badges.append((text[:1].upper() + text[1:], "bad" if failed else "good"))
     facts = {
-        "Fields": describe(dataset),
+        "Particles" if "particle" in dataset.sizes else "Fields": describe(dataset),
         "Steps": "" if report.steps is None else f"{report.steps:,}".replace(",", " "),
-        "Speed": _known(report.cell_updates_per_second, metric(report.cell_updates_per_second, "cells/s")),
+        "Speed": _known(report.updates_per_second, metric(report.updates_per_second, report.units[1])),
         "Wall time": _known(report.wall_seconds, duration(report.wall_seconds)),
         "Compilation": _known(report.compile_seconds, duration(report.compile_seconds)),
         "Device": report.device,
@@ -139,11 +141,15 @@ def _again(folder: Path, report: RunReport) -> str:
     """How to run it again, go on with it, and open what it wrote."""
     sidecars = sorted(path.name for path in folder.glob("*.vtkhdf"))
     blocks = [("Run it again", report.command), ("Resume it", report.resume_command)]
-    fields = folder / "fields.h5"
+    fields, trajectory = folder / "fields.h5", folder / "particles.h5md"
+    opening = ("Open it with simjax", f"import simjax as sj\n\nds = sj.open_run({str(folder)!r})")
     if fields.is_file():
-        blocks.append(("Open it with simjax", f"import simjax as sj\n\nds = sj.open_run({str(folder)!r})"))
-        opening = f'xr.open_dataset({str(fields)!r}, engine="h5netcdf")'
-        blocks.append(("Open it with xarray", f"import xarray as xr\n\nds = {opening}"))
+        reading = f'xr.open_dataset({str(fields)!r}, engine="h5netcdf")'
+        blocks += [opening, ("Open it with xarray", f"import xarray as xr\n\nds = {reading}")]
+    elif trajectory.is_file():
+        names = f"{str(folder / 'topology.xyz')!r}, {str(trajectory)!r}"
+        reading = f"mda.Universe({names}, convert_units=False)"
+        blocks += [opening, ("Open it with MDAnalysis", f"import MDAnalysis as mda\n\nuniverse = {reading}")]
     if sidecars:
         blocks.append(("Open it in ParaView", shlex.join(["paraview", str(folder / sidecars[0])])))
     shown = page.code_blocks(blocks)

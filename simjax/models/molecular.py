@@ -192,9 +192,10 @@ class MolecularDynamics(DirectModel):
         """Energies, momentum, and temperature and pressure with Boltzmann's constant one.
 
         temperature: 2 K / (ndim N - ndim), as the total momentum is fixed. pressure_ab: (sum of m v_a v_b + virial_ab)
-        / volume; pressure: a third (in three dimensions) of its trace.
+        / volume; pressure: a third (in three dimensions) of its trace. status: bits of `core.status`, where there was
+        too little room to measure.
         """
-        state, arrangement, _ = self.arrange(state, params)
+        state, arrangement, status = self.arrange(state, params)
         system = self.system(state, params, arrangement)
         found = system.interactions(state)
         ndim, count = self.cells.ndim, counted(self.cells, state.ids)
@@ -219,6 +220,7 @@ class MolecularDynamics(DirectModel):
             **{f"pressure_{a}{b}": pressure[i, j] for i, a in enumerate(names) for j, b in enumerate(names) if i <= j},
             **{f"momentum_{a}": p for a, p in zip(names, self._sums(momentum), strict=True)},
             "particles": count,
+            "status": status,
             **self.dynamics.diagnostics(system, state, params.dynamics, kinetic + potential),
         }
 

@@ -1,0 +1,144 @@
+"""Models of particles from a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from simjax.builders.formulas import Values
+from simjax.config import Config
+from simjax.models import molecular
+from simjax.models.potentials import ForceShifted, LennardJones, PairPotential, Shifted
+from simjax.particles.arrangement import Skin
+from simjax.particles.cells import Cells, cells_for
+from simjax.particles.neighbours import GROUP
+
+SKIN = 0.12  # of the cutoff
+SPARE_ROWS = 1.3  # of the mean number of partners
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """What the shapes of a run of particles depend on. cells: per axis; capacity: of one; rows: of a list of partners;
+    steps: between two arrangements."""
+
+    cells: tuple[int, ...]
+    capacity: int
+    rows: int
+    steps: int
+
+
+POTENTIALS: dict[str, Callable[[Any, Values], tuple[PairPotential, Any]]] = {
+    "lennard_jones": lambda physics, values: (LennardJones(), (values["epsilon"], values["sigma"])),
+}
+"""Name -> `(physics, values)` -> (potential, its parameters)."""
+ENDINGS: dict[str, Callable[..., PairPotential]] = {
+    "shifted": Shifted, "force_shifted": ForceShifted,
+}  # fmt: skip
+
+
+def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, values: Values):
+    physics, particles = config.physics, config.particles
+    assert particles is not None
+    potential, parameters = POTENTIALS[physics.potential](physics, values)
+    if physics.mode != "truncated":
+        potential = ENDINGS[physics.mode](potential=potential, cutoff=physics.cutoff)
+    mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
+    # Its domain is a property, which the checker of types takes for a field.
+    model = molecular.MolecularDynamics(  # pyright: ignore[reportCallIssue]
+        cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps
+    )
+    return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)))
+
+
+BUILDERS: dict[str, Callable] = {"molecular_dynamics": _molecular_dynamics}
+"""Model name -> `(config, cells, skin, steps per arrangement, values)` -> (model, params)."""
+
+
+def skin_length(config: Config) -> float:
+    """The length by which listed pairs may be further apart than the cutoff."""
+    return config.arrangement.skin if config.arrangement.skin is not None else SKIN * config.physics.cutoff
+
+
+def skin_of(config: Config, room: Room) -> Skin:
+    """How particles are arranged in this room."""
+    return Skin(config.physics.cutoff, skin_length(config), room.rows)
+
+
+def first_room(config: Config, position: np.ndarray, temperature: float, blocks: Sequence[int]) -> Room:
+    """Room for particles that start at `position` `(ndim, particles)`, if they stay about as dense.
+
+    Raises:
+        ConfigurationError: the box, or a device's block of it, is thinner than the reach of the particles.
+    """
+    box, given = config.box, config.arrangement
+    assert box is not None and box.lower is not None and box.periodic is not None
+    reach = config.physics.cutoff + skin_length(config)
+    grid = cells_for(box.lower, box.upper, reach, box.periodic, blocks)
+    count, ndim = position.shape[1], len(box.lower)
+    index = [
+        np.floor((x - a) / h).astype(int) % n
+        for x, a, h, n in zip(position, box.lower, grid.spacing, grid.shape, strict=True)
+    ]
+    inside = np.bincount(np.ravel_multi_index(tuple(index), grid.shape), minlength=grid.cells)
+    mean = count / grid.cells
+    fullest = max(float(inside.max()), mean + 3 * math.sqrt(mean))
+    ball = {2: math.pi * reach**2, 3: 4 / 3 * math.pi * reach**3}[ndim]
+    partners = count / float(np.prod(grid.lengths)) * ball
+    rows = min(count, math.ceil(SPARE_ROWS * partners + 8))
+    rows = rows if given.rows is None else given.rows
+    capacity = fullest + 1 if given.capacity is None else max(given.capacity, int(inside.max()))
+    steps = _steps(config, count, temperature) if given.steps is None else given.steps
+    return Room(tuple(grid.shape), multiple(capacity), rows, steps)
+
+
+def multiple(capacity: float) -> int:
+    """The least number of slots not below `capacity` that the loops over cells can take."""
+    return GROUP * math.ceil(capacity / GROUP)
+
+
+def _steps(config: Config, count: int, temperature: float) -> int:
+    """Steps in which the fastest particle goes half the skin, of those that divide a frame."""
+    time = config.time
+    assert time.dt is not None
+    lightest = min(config.physics.mass)
+    # The largest of so many normal speeds.
+    fastest = math.sqrt(temperature / lightest) * math.sqrt(2 * math.log(count + 1) + config.ndim)
+    # Even particles at rest are pushed.
+    allowed = skin_length(config) / 2 / (max(fastest, 1e-3) * time.dt)
+    frame = max(1, math.ceil(min(time.output_every, max(time.end, time.dt)) / time.dt * (1 - 1e-12)))
+    return divisor(frame, allowed)
+
+
+def divisor(whole: int, most: float) -> int:
+    """The largest divisor of `whole` up to `most`, unless it is less than half of that; at least 1."""
+    most = max(1, min(whole, math.floor(most)))
+    found = max(d for d in range(1, most + 1) if whole % d == 0)
+    return found if 2 * found > most else most
+
+
+def start_velocity(config: Config, values: Values, mass: Array, member: Array | int) -> Array:
+    """Velocities `(ndim, particles)` at random, of no total momentum and exactly the temperature.
+
+    mass: `(particles,)`. A particle's velocity follows from the seed, the member and its number alone.
+    """
+    dtype, count, ndim = mass.dtype, mass.shape[0], config.ndim
+    key = jax.random.key(config.seed)
+    if config.ensemble.noise == "per_member":
+        key = jax.random.fold_in(key, member)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count, dtype=jnp.int32))
+    normal = jax.vmap(lambda key: jax.random.normal(key, (ndim,), dtype))(keys).T
+    velocity = normal / jnp.sqrt(mass)[None]
+    velocity = velocity - (jnp.sum(mass[None] * velocity, axis=1) / jnp.sum(mass))[:, None]
+    twice = jnp.sum(mass[None] * velocity**2)
+    freedom = ndim * (count - 1)
+    wanted = values["start_temperature"] * freedom
+    scale = jnp.sqrt(wanted / jnp.where(twice > 0, twice, jnp.ones_like(twice)))
+    return velocity * jnp.where(wanted > 0, scale, jnp.zeros_like(scale))

@@ -1,0 +1,137 @@
+"""Where particles start: lattices, places at random, files."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simjax.config import Config
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES
+
+# Lattice -> (edges of its unit cell, places in the cell in units of its edges).
+FACE_CENTRED = [[0.25, 0.25, 0.25], [0.75, 0.75, 0.25], [0.75, 0.25, 0.75], [0.25, 0.75, 0.75]]
+CELLS: dict[str, tuple[tuple[float, ...], np.ndarray]] = {
+    "sc": ((1.0, 1.0, 1.0), np.full((1, 3), 0.5)),
+    "fcc": (
+        (1.0, 1.0, 1.0),
+        np.array(FACE_CENTRED),
+    ),
+    "square": ((1.0, 1.0), np.full((1, 2), 0.5)),
+    "hexagonal": ((1.0, math.sqrt(3.0)), np.array([[0.25, 0.25], [0.75, 0.75]])),
+}
+DISTANCE = 0.8  # of random places, in mean distances: a quarter of the volume in spheres, where places are found fast
+ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class Start:
+    """Particles before anything moves: position `(ndim, particles)`, species int32, velocity where a file gives it."""
+
+    position: np.ndarray
+    species: np.ndarray
+    velocity: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        return self.position.shape[1]
+
+
+def place(config: Config) -> Start:
+    """The particles of the section `particles`, float64.
+
+    Raises:
+        ConfigurationError: they do not fit, or the file holds what cannot be used.
+    """
+    particles, box = config.particles, config.box
+    assert particles is not None and box is not None and box.lower is not None
+    lower, upper = np.asarray(box.lower), np.asarray(box.upper)
+    if particles.file is not None:
+        from simjax.io.particle_files import read_particles
+
+        found = read_particles(particles.file, config.ndim)
+        position, velocity = found["position"], found.get("velocity")
+        _check_inside(config, position)
+        species = found.get("species")
+        if species is None:
+            species = _species(position.shape[1], particles.fractions, config.seed)
+        elif species.size and not 0 <= species.min() <= species.max() < len(particles.fractions):
+            raise ConfigurationError(
+                f"particles.file={particles.file}: species from {species.min()} to {species.max()}; expected 0 to "
+                f"{len(particles.fractions) - 1}, one less than the entries of particles.fractions."
+            )
+        return Start(position, species.astype(np.int32), velocity)
+    volume = float(np.prod(upper - lower))
+    if particles.placement == "random":
+        count = particles.count or max(1, round((particles.density or 0.0) * volume))
+        position = _at_random(config, count, lower, upper)
+    else:
+        position = _lattice(particles.placement, particles.count, particles.density, lower, upper)
+    return Start(position, _species(position.shape[1], particles.fractions, config.seed))
+
+
+def _check_inside(config: Config, position: np.ndarray) -> None:
+    box = config.box
+    assert box is not None and box.lower is not None and box.periodic is not None
+    for axis, periodic in enumerate(box.periodic):
+        x = position[axis]
+        outside = np.flatnonzero((x < box.lower[axis]) | (x >= box.upper[axis]))
+        if not periodic and outside.size:
+            raise ConfigurationError(
+                f"particles.file: particle {outside[0]} at {AXES[axis]}={x[outside[0]]:g} ({outside.size} such) is "
+                f"outside the box from {box.lower[axis]:g} to {box.upper[axis]:g}; use a larger box."
+            )
+
+
+def _species(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:
+    """As many of every species as its share says, in an order at random."""
+    ends = np.rint(np.cumsum(fractions) * count).astype(int)
+    species = np.searchsorted(ends, np.arange(count), side="right").astype(np.int32)
+    return species if len(fractions) == 1 else np.random.default_rng(seed).permutation(species)
+
+
+def _lattice(name: str, count: int | None, density: float | None, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """A lattice that fills the box: all its places for a density, `count` of them with evenly spread vacancies."""
+    edges, basis = np.asarray(CELLS[name][0]), CELLS[name][1]
+    lengths = upper - lower
+    wanted = count if count is not None else (density or 0.0) * float(np.prod(lengths))
+    constant = (len(basis) * float(np.prod(lengths / edges)) / wanted) ** (1 / len(lengths))
+    ideal = lengths / (edges * constant)
+    candidates = [sorted({max(1, math.floor(n + 1e-9)), max(1, math.ceil(n - 1e-9))}) for n in ideal]
+    shapes = [np.asarray(shape) for shape in itertools.product(*candidates)]
+    enough = [shape for shape in shapes if count is None or len(basis) * np.prod(shape) >= count]
+    shape = min(enough, key=lambda shape: abs(len(basis) * np.prod(shape) - wanted))
+    corners = np.stack(np.meshgrid(*(np.arange(n) for n in shape), indexing="ij"), -1).reshape(-1, 1, len(shape))
+    places = ((corners + basis) / shape * lengths + lower).reshape(-1, len(shape))
+    if count is not None and count < len(places):
+        places = places[np.arange(count) * len(places) // count]
+    return places.T
+
+
+def _at_random(config: Config, count: int, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Places at random, none nearer to another than the least distance; those that are too near are drawn again."""
+    from simjax.builders.nearness import too_near
+
+    particles, box = config.particles, config.box
+    assert particles is not None and box is not None and box.periodic is not None
+    lengths, ndim = upper - lower, len(lower)
+    mean = (float(np.prod(lengths)) / count) ** (1 / ndim)
+    distance = DISTANCE * mean if particles.distance is None else particles.distance
+    rng = np.random.default_rng(config.seed)
+    position = rng.random((count, ndim)) * lengths
+    for _ in range(ROUNDS if distance > 0 else 0):
+        again = too_near(position, lengths, box.periodic, distance)
+        if not again.any():
+            break
+        position[again] = rng.random((int(again.sum()), ndim)) * lengths
+    else:
+        if distance > 0:
+            raise ConfigurationError(
+                f"particles: no places were found for {count} at random with {distance:g} between them; write a "
+                "smaller particles.distance, or a lattice as particles.placement."
+            )
+    return (position + lower).T

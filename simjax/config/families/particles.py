@@ -1,0 +1,41 @@
+"""Physics keys of models of particles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simjax.config.kinds import Choice, ListOf, Real, entry
+from simjax.config.model_schema import DIRECT, ModelSchema
+from simjax.config.particle_sections import check_beside
+
+
+@dataclass(frozen=True)
+class MolecularDynamicsPhysics:
+    """m_i d^2 x_i/dt^2 = -dU/dx_i, U a sum over pairs nearer than the cutoff."""
+
+    potential: str = entry(Choice(("lennard_jones",)), "lennard_jones")
+    epsilon: float = entry(Real(low=0.0), 1.0, about="depth of the potential, an energy")
+    sigma: float = entry(Real(above=0.0), 1.0, about="distance at which it vanishes, a length")
+    mode: str = entry(
+        Choice(("truncated", "shifted", "force_shifted")), "truncated", about="what stays continuous at the cutoff"
+    )
+    cutoff: float = entry(Real(above=0.0), 2.5, about="a length", fixed=True)
+    dynamics: str = entry(Choice(("nve",)), "nve", about="nve: velocity Verlet at constant energy")
+    mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
+
+
+SCHEMAS: tuple[ModelSchema, ...] = (
+    ModelSchema(
+        "molecular_dynamics",
+        MolecularDynamicsPhysics,
+        fields=(),
+        walls={},
+        diagnosed=lambda ndim: ("position", "velocity", "image"),
+        least_axes=2,
+        integrators=DIRECT,
+        limited=False,
+        forced=(),
+        check=check_beside,
+        of_particles=True,
+    ),
+)

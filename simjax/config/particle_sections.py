@@ -1,0 +1,116 @@
+"""Sections of models of particles: the box, where particles start, and how they are kept sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from simjax.config.kinds import Choice, Flag, Integer, ListOf, Real, Text, entry
+from simjax.config.model_schema import AXES
+from simjax.config.problems import Problems
+
+LATTICES = {"fcc": 3, "sc": 3, "square": 2, "hexagonal": 2}
+"""Lattice -> the dimensions of the space it fills."""
+PLACEMENTS = (*LATTICES, "random", "file")
+
+
+@dataclass(frozen=True)
+class BoxConfig:
+    """The section `box`: where particles are."""
+
+    upper: tuple[float, ...] = entry(ListOf(Real(formula=True), 2, 3, noun="numbers, one per axis"))
+    lower: tuple[float, ...] | None = entry(
+        ListOf(Real(formula=True), 2, 3, optional=True, noun="numbers, one per axis"), None, about="null: zero"
+    )
+    periodic: tuple[bool, ...] | None = entry(
+        ListOf(Flag(), 2, 3, optional=True, noun="values, one per axis"), None, about="null: every axis"
+    )
+
+
+@dataclass(frozen=True)
+class ParticlesConfig:
+    """The section `particles`: how many there are, where they start, and how fast.
+
+    Exactly one of `count`, `density` (number of particles per volume) and `file` is given.
+    """
+
+    placement: str = entry(Choice(PLACEMENTS), "random")
+    count: int | None = entry(Integer(1, 2**30, optional=True), None)
+    density: float | None = entry(
+        Real(above=0.0, optional=True, formula=True), None, about="number per volume", fixed=True
+    )
+    distance: float | None = entry(
+        Real(low=0.0, optional=True), None, about="least distance of random places; null: 0.8 of the mean", fixed=True
+    )
+    file: str | None = entry(Text(optional=True, described="an .npz or .h5md file"), None)
+    fractions: tuple[float, ...] = entry(
+        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,), about="shares of the species"
+    )
+    temperature: float = entry(Real(low=0.0, formula=True), 0.0, about="in units of energy")
+
+
+@dataclass(frozen=True)
+class ArrangementConfig:
+    """The section `arrangement`: how particles are kept sorted. What is null is chosen, and grows where too small."""
+
+    skin: float | None = entry(Real(above=0.0, optional=True), None, about="null: 0.12 of the cutoff")
+    steps: int | None = entry(Integer(1, optional=True), None, about="steps between two arrangements")
+    capacity: int | None = entry(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
+    rows: int | None = entry(Integer(0, 2**20, optional=True), None, about="partners in a list; 0: no list")
+
+
+def check_box(box: BoxConfig, problems: Problems) -> BoxConfig | None:
+    """The box with every default filled in; None after telling what is wrong with it."""
+    ndim, before = len(box.upper), len(problems)
+    lower = box.lower if box.lower is not None else (0.0,) * ndim
+    periodic = box.periodic if box.periodic is not None else (True,) * ndim
+    for name, values in (("lower", lower), ("periodic", periodic)):
+        if len(values) != ndim:
+            problems.add(f"box.{name}", list(values), f"{ndim} value(s), one per axis of box.upper={list(box.upper)}")
+    if len(problems) == before:
+        for axis, (a, b) in enumerate(zip(lower, box.upper, strict=True)):
+            if b <= a:
+                problems.add(f"box.upper[{axis}]", b, f"a number above box.lower[{axis}]={a:g}")
+    return BoxConfig(box.upper, lower, periodic) if len(problems) == before else None
+
+
+def check_particles(particles: ParticlesConfig, ndim: int) -> Iterator[tuple[str, str]]:
+    """Sentences about keys that do not go together, each with its key path."""
+    given = [name for name in ("count", "density", "file") if getattr(particles, name) is not None]
+    if len(given) != 1:
+        came = " and ".join(f"particles.{name}" for name in given) or "none of them"
+        yield "particles.count", f"particles: expected one of count, density and file, {came} came"
+    if (particles.file is not None) != (particles.placement == "file"):
+        yield "particles.placement", "particles.placement = 'file' and particles.file go together; write both or none"
+    fills = LATTICES.get(particles.placement, ndim)
+    if fills != ndim:
+        here = [name for name, dimensions in LATTICES.items() if dimensions == ndim]
+        yield (
+            "particles.placement",
+            f"particles.placement = {particles.placement!r}: a lattice of {fills} axes, the box has {ndim}; "
+            f"write {' or '.join(here)}, or random",
+        )
+    if abs(sum(particles.fractions) - 1) > 1e-9:
+        total = f"{sum(particles.fractions):g}"
+        yield (
+            "particles.fractions",
+            f"particles.fractions = {list(particles.fractions)}: expected a sum of 1, not {total}",
+        )
+
+
+def check_beside(config: Any) -> Iterator[tuple[str, str]]:
+    """What a model of particles does not go with, and lists that have one entry per species."""
+    if config.steps_per_exchange:
+        yield (
+            "steps_per_exchange",
+            f"steps_per_exchange = {config.steps_per_exchange}: expected 0 for model={config.model}, whose particles "
+            "move together for arrangement.steps steps",
+        )
+    mass, species = config.physics.mass, len(config.particles.fractions)
+    if len(mass) not in (1, species):
+        yield "physics.mass", f"physics.mass = {list(mass)}: expected 1 or {species} number(s), one per species"
+    for axis, name in enumerate(AXES):
+        devices = getattr(config.mesh, name)
+        if axis >= config.ndim and devices > 1:
+            yield f"mesh.{name}", f"mesh.{name} = {devices}: expected 1, the box has no axis {name}"

@@ -1,0 +1,221 @@
+"""Which variables a file of frames holds, and how they are laid down in HDF5.
+
+One description serves the three kinds of file: a segment (some frames), the consolidated file (all frames),
+and the virtual master (all frames, kept in the segments). Every one of them is NetCDF-4 with CF attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from simjax.core.errors import ConfigurationError
+from simjax.io.files import new_hdf5
+
+CONVENTIONS = "CF-1.11"
+CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One dataset: its dimensions in the file, its attributes, its values unless they come by frames."""
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: np.dtype
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    values: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class FrameLayout:
+    """The variables of a run: `fixed` ones are known beforehand, `framed` ones have a value per frame."""
+
+    sizes: Mapping[str, int]
+    fixed: tuple[Variable, ...]
+    framed: tuple[Variable, ...]
+    time_units: str
+    rounding_bits: int | None
+
+    def shape(self, variable: Variable, frames: int) -> tuple[int, ...]:
+        return tuple(frames if dim == "time" else self.sizes[dim] for dim in variable.dims)
+
+    def frame_bytes(self) -> int:
+        """Bytes that one output time adds to the files."""
+        return sum(int(np.prod(self.shape(v, 1), dtype=np.int64)) * v.dtype.itemsize for v in self.framed)
+
+
+def frame_layout(
+    fixed: Sequence[Variable], framed: Sequence[Variable], time_units: str, rounding_bits: int | None = None
+) -> FrameLayout:
+    """A layout of variables; ConfigurationError where two have one name."""
+    names = ["time", "step", "status", *(v.name for v in (*fixed, *framed))]
+    for name in names:
+        if names.count(name) > 1 or not name or "/" in name:
+            raise ConfigurationError(
+                f"the output has {names.count(name)} variables named {name!r}; expected names that differ "
+                "from one another and from the coordinates, without '/': rename one."
+            )
+    sizes = {v.name: v.values.shape[0] for v in fixed if v.values is not None and v.dims == (v.name,)}
+    return FrameLayout(sizes, tuple(fixed), tuple(framed), time_units, rounding_bits)
+
+
+def diagnostic_variables(names: Sequence[str], leading: tuple[str, ...], parameters: Iterable[str]) -> list[Variable]:
+    """Numbers recorded at every output time."""
+    attributes = coordinates_attribute(parameters)
+    return [Variable(n, (*leading, "time"), np.dtype("f8"), {"long_name": n, **attributes}) for n in names]
+
+
+def member_coordinate(members: int | None) -> list[Variable]:
+    """The members of an ensemble, if it is one."""
+    if members is None:
+        return []
+    attributes = {"standard_name": "realization", "long_name": "ensemble member", "axis": "E", "units": "1"}
+    return [Variable("member", ("member",), np.dtype("i4"), attributes, np.arange(members, dtype="i4"))]
+
+
+def parameter_variable(name: str, value, members: int | None) -> Variable:
+    """A number, or one per member."""
+    values = np.asarray(value, dtype="f8")
+    if values.shape not in ((), (members,)):
+        raise ConfigurationError(
+            f"parameter {name!r} has shape {values.shape}; expected one number, or one for each of the "
+            f"{members} members."
+        )
+    dims = ("member",) if values.ndim else ()
+    return Variable(name, dims, values.dtype, {"long_name": name, "units": "1"}, values)
+
+
+def coordinates_attribute(parameters: Iterable[str]) -> dict[str, str]:
+    """Names the parameters, so that readers take them as coordinates."""
+    names = " ".join(parameters)
+    return {"coordinates": names} if names else {}
+
+
+def write_plain(
+    path: Path,
+    layout: FrameLayout,
+    attributes: Mapping[str, object],
+    steps: Sequence[int],
+    times: Sequence[float],
+    pieces: Iterable[tuple[int, int, Mapping[str, np.ndarray]]],
+) -> None:
+    """Writes a file that holds its own values; a piece is (first frame, frames, name -> values)."""
+    with new_hdf5(path) as file:
+        _write_common(file, layout, attributes, steps, times)
+        datasets = {}
+        for variable in layout.framed:
+            shape = layout.shape(variable, len(steps))
+            compression = _compression(variable, shape, layout.rounding_bits)
+            datasets[variable.name] = file.create_dataset(
+                variable.name, shape, variable.dtype, track_order=True, **compression
+            )
+            _describe(file, datasets[variable.name], variable)
+        fill(datasets, layout, pieces)
+
+
+def fill(datasets: Mapping[str, h5py.Dataset], layout: FrameLayout, pieces: Iterable[tuple[int, int, Mapping]]) -> None:
+    """Writes frames into datasets by name; a piece is (first frame, frames, name -> values)."""
+    for start, frames, values in pieces:
+        for variable in layout.framed:
+            frame_range = frame_selection(variable, start, frames)
+            datasets[variable.name][frame_range] = values[variable.name][frame_selection(variable, 0, frames)]
+
+
+def write_virtual(
+    path: Path,
+    layout: FrameLayout,
+    attributes: Mapping[str, object],
+    steps: Sequence[int],
+    times: Sequence[float],
+    sources: Sequence[tuple[str, int]],
+) -> None:
+    """Writes a master whose framed variables lie in other files; a source is (relative path, frames)."""
+    with new_hdf5(path) as file:
+        _write_common(file, layout, attributes, steps, times)
+        for variable in layout.framed:
+            _describe(file, over_segments(file, variable.name, layout, variable, len(steps), sources), variable)
+
+
+def over_segments(
+    parent: h5py.Group,
+    name: str,
+    layout: FrameLayout,
+    variable: Variable,
+    total: int,
+    sources: Sequence[tuple[str, int]],
+) -> h5py.Dataset:
+    """`parent[name]`: all `total` frames of a variable that lies in segments; a source is (relative path, frames)."""
+    virtual = h5py.VirtualLayout(layout.shape(variable, total), variable.dtype)
+    start = 0
+    for source, frames in sources:
+        whole = h5py.VirtualSource(source, variable.name, layout.shape(variable, frames))
+        # Selected explicitly: "all" would mean all that the file holds once it has grown.
+        virtual[frame_selection(variable, start, frames)] = whole[frame_selection(variable, 0, frames)]
+        start += frames
+    # NaN is what a missing segment reads as; open_run refuses such a folder before anyone reads it.
+    missing = np.nan if variable.dtype.kind == "f" else 0
+    return parent.create_virtual_dataset(name, virtual, fillvalue=missing)
+
+
+def _write_common(file: h5py.File, layout: FrameLayout, attributes, steps, times) -> None:
+    time_attributes = {"standard_name": "time", "long_name": "time", "axis": "T", "units": layout.time_units}
+    step_attributes = {"long_name": "time steps since the start", "units": "1"}
+    variables = (
+        Variable("time", ("time",), np.dtype("f8"), time_attributes, np.asarray(times, dtype="f8")),
+        Variable("step", ("time",), np.dtype("i8"), step_attributes, np.asarray(steps, dtype="i8")),
+        *layout.fixed,
+    )
+    write_variables(file, attributes, variables)
+
+
+def cf_attributes(title: str) -> dict[str, str]:
+    """The root attributes that CF wants of every file."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {
+        "Conventions": CONVENTIONS,
+        "title": title,
+        "source": "simjax",
+        "history": f"{now} written by simjax",
+        "institution": "",
+        "references": "",
+    }
+
+
+def write_variables(file: h5py.File, attributes: Mapping[str, object], variables: Sequence[Variable]) -> None:
+    """Writes root attributes and variables with their values; every dimension is one of the variables."""
+    for name, value in attributes.items():
+        file.attrs[name] = value
+    for variable in sorted(variables, key=lambda v: v.dims != (v.name,)):  # scales before what is attached to them
+        dataset = file.create_dataset(variable.name, data=variable.values, dtype=variable.dtype, track_order=True)
+        if variable.dims == (variable.name,):
+            dataset.make_scale(variable.name)
+        _describe(file, dataset, variable)
+
+
+def _describe(file: h5py.File, dataset: h5py.Dataset, variable: Variable) -> None:
+    for name, value in variable.attributes.items():
+        dataset.attrs[name] = value
+    if variable.dims != (variable.name,):
+        for position, dim in enumerate(variable.dims):
+            dataset.dims[position].attach_scale(file[dim])
+
+
+def frame_selection(variable: Variable, start: int, frames: int) -> tuple[slice, ...]:
+    """The index that selects `frames` frames from `start` on in a variable with a time axis."""
+    return (*(slice(None),) * variable.dims.index("time"), slice(start, start + frames))
+
+
+def _compression(variable: Variable, shape: tuple[int, ...], rounding_bits: int | None) -> dict:
+    """Fields rounded on request are gzipped, one frame of one member a chunk, thinner where that is large."""
+    spatial = shape[variable.dims.index("time") + 1 :]
+    if rounding_bits is None or not spatial or 0 in shape:
+        return {}
+    plane = int(np.prod(spatial[1:], dtype=np.int64)) * variable.dtype.itemsize
+    chunk = (min(spatial[0], max(1, CHUNK_BYTES // plane)), *spatial[1:])
+    return {"chunks": (1,) * (len(shape) - len(spatial)) + chunk, "compression": "gzip", "shuffle": True}

@@ -1,0 +1,350 @@
+"""Writes the frames of a run so that only the open segment is lost, whatever happens to the process."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from simjax.core.errors import InputOutputError
+from simjax.io.files import remove_temporaries, replaced
+from simjax.io.frame_layout import FrameLayout, Variable, cf_attributes, frame_selection, write_plain, write_virtual
+
+DIAGNOSTICS_NAME = "diagnostics.h5"
+SEGMENT_FOLDER = "data"
+CONSOLIDATE_BYTES = 2_000_000_000
+PENDING_WRITES = 2
+# Segments grow with the run beyond this many, so that a virtual dataset stays under 2000 mappings to 600 GB.
+MANY_SEGMENTS = 500
+
+
+def segment_name(index: int, stem: str = "fields") -> str:
+    """The path of a segment, relative to the run's folder."""
+    return f"{SEGMENT_FOLDER}/{stem}.p00000.s{index:06d}.h5"
+
+
+class FrameWriter(abc.ABC):
+    """Writes frames of arrays and diagnostics from a thread of its own.
+
+    Frames gather in memory until they fill a segment (`segment_bytes`); a segment is written to a temporary
+    name, synchronised and renamed, and once full never touched again. `commit` writes the frames gathered so
+    far as the last segment, which later grows: it is replaced, in one step, by a file that begins with the
+    same frames. The master file and `diagnostics.h5` refer to the segments by relative paths and are replaced the
+    same way, after the segments they name. So at any instant the files on disk are whole and agree.
+
+    `keep_until_step` resumes in a folder that holds frames: those after that step are dropped (-1 drops all).
+    `fields[name]` is (frames, [member,] ...) and is written as `to_file` says; `diagnostics[name]` is
+    (frames, [member]). A failure in the thread raises InputOutputError at the next call.
+
+    Args:
+        folder: of the run.
+        master_name: of the file that shows all frames.
+        stem: what names of segments begin with.
+        layout: the variables.
+        attributes: of the root of every file.
+    """
+
+    def __init__(
+        self, folder: Path, master_name: str, stem: str, layout: FrameLayout, attributes: Mapping[str, Any],
+        *, keep_until_step: int | None, segment_bytes: int = 64 << 20,
+    ):  # fmt: skip
+        self.folder = Path(folder)
+        self.master_name, self._stem = master_name, stem
+        self._layout, self._attributes = layout, attributes
+        self._segment_bytes = segment_bytes
+        self._sealed: list[int] = []  # frames of each full segment
+        self._tail: list[dict[str, np.ndarray]] = []  # frames of the segment being filled
+        self._tail_on_disk = 0  # of them, those its file holds
+        self._tail_stale = False  # its file holds frames that were dropped
+        self._steps: list[int] = []
+        self._times: list[float] = []
+        self._pending: deque[Future] = deque()
+        self._failure: Exception | None = None
+        try:
+            self._open_folder(keep_until_step)
+        except OSError as error:
+            if isinstance(error, InputOutputError):
+                raise
+            raise InputOutputError(
+                f"{self.folder} cannot be written ({error}); set output.folder to another."
+            ) from error
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="simjax-output")
+
+    # -- what fields and particles do in their own way
+
+    @abc.abstractmethod
+    def to_file(self, variable: Variable, given: np.ndarray | None, frames: int) -> np.ndarray:
+        """An array as it is given, in the order and precision of the file; InputOutputError where it does not fit."""
+
+    @abc.abstractmethod
+    def write_sidecars(self) -> None:
+        """What other programs open, beside the master."""
+
+    @abc.abstractmethod
+    def remove_sidecars(self) -> None:
+        """Those of an earlier end of the run."""
+
+    def write_whole(self, path: Path, attributes: Mapping, steps, times, pieces: Iterable) -> None:
+        """A master that holds its own values; a piece is (first frame, frames, name -> values)."""
+        write_plain(path, self._layout, attributes, steps, times, pieces)
+
+    def write_master(self, path: Path, attributes: Mapping, steps, times, sources: Sequence[tuple[str, int]]) -> None:
+        """A master over segments."""
+        write_virtual(path, self._layout, attributes, steps, times, sources)
+
+    def within(self, file: h5py.File, name: str) -> str:
+        """The path of a variable in a segment or a master."""
+        return name
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes that one output time adds to the files."""
+        return self._layout.frame_bytes()
+
+    def write(self, step, time, fields: Mapping, diagnostics: Mapping) -> None:
+        """Enqueues frames; waits while two earlier calls are still being written."""
+        for array in (*fields.values(), *diagnostics.values()):
+            if hasattr(array, "copy_to_host_async"):
+                array.copy_to_host_async()
+        self._wait(PENDING_WRITES - 1)
+        self._submit(self._append, step, time, dict(fields), dict(diagnostics))
+
+    def commit(self) -> None:
+        """Returns when every frame written so far is in a closed segment and in the master."""
+        self._submit(self._flush)
+        self._wait(0)
+
+    def close(self, complete: bool, statuses=None) -> None:
+        """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.
+
+        A complete run below 2 GB becomes one plain master. Sidecars are written in any case.
+        """
+        try:
+            self._submit(self._finish, complete, statuses)
+            self._wait(0)
+        finally:
+            self._thread.shutdown()
+
+    # -- the caller's side of the queue
+
+    def _submit(self, task: Callable, *arguments) -> None:
+        self._pending.append(self._thread.submit(self._attempt, task, *arguments))
+
+    def _wait(self, pending: int) -> None:
+        while len(self._pending) > pending or (self._pending and self._pending[0].done()):
+            self._pending.popleft().result()
+
+    # -- the writer's thread
+
+    def _attempt(self, task: Callable, *arguments) -> None:
+        """Runs a task; after one has failed none runs again, lest frames go missing in the middle."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            task(*arguments)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _append(self, step, time, fields: Mapping, diagnostics: Mapping) -> None:
+        steps, times = np.atleast_1d(np.asarray(step)), np.atleast_1d(np.asarray(time))
+        given = {**fields, **diagnostics}
+        arrays = {}
+        for variable in self._layout.framed:
+            values = given.get(variable.name)
+            arrays[variable.name] = self.to_file(variable, None if values is None else np.asarray(values), len(steps))
+        sealed = len(self._sealed)
+        for index, (frame_step, frame_time) in enumerate(zip(steps, times, strict=True)):
+            self._append_frame(int(frame_step), float(frame_time), self._frame(arrays, index))
+        if len(self._sealed) > sealed:
+            self._write_masters(complete=False)
+
+    def _frame(self, arrays: Mapping, index: int) -> dict[str, np.ndarray]:
+        return {v.name: arrays[v.name][frame_selection(v, index, 1)] for v in self._layout.framed}
+
+    def _append_frame(self, step: int, time: float, frame: dict[str, np.ndarray]) -> None:
+        self._steps.append(step)
+        self._times.append(time)
+        self._tail.append(frame)
+        limit = max(self._segment_bytes, self.frame_bytes * len(self._steps) // MANY_SEGMENTS)
+        if self.frame_bytes * len(self._tail) >= limit:
+            self._write_tail()
+            self._sealed.append(len(self._tail))
+            self._tail, self._tail_on_disk = [], 0
+
+    def _flush(self) -> None:
+        if self._write_tail():
+            self._write_masters(complete=False)
+
+    def _write_tail(self) -> bool:
+        """Writes the gathered frames as the last segment, unless its file already holds just them."""
+        count = len(self._tail)
+        if count == self._tail_on_disk and not self._tail_stale:
+            return False
+        first = len(self._steps) - count
+        with replaced(self.folder / segment_name(len(self._sealed), self._stem)) as path:
+            pieces = ((i, 1, frame) for i, frame in enumerate(self._tail))
+            write_plain(path, self._layout, self._attributes, self._steps[first:], self._times[first:], pieces)
+        self._tail_on_disk, self._tail_stale = count, False
+        return True
+
+    def _write_masters(self, complete: bool) -> None:
+        counts = [*self._sealed, *([self._tail_on_disk] if self._tail_on_disk else [])]
+        sources = [(segment_name(index, self._stem), frames) for index, frames in enumerate(counts)]
+        attributes = {**self._attributes, "simjax_segments": len(counts), "simjax_complete": int(complete)}
+        steps, times = self._steps[: sum(counts)], self._times[: sum(counts)]  # without those gathered since
+        with replaced(self.folder / self.master_name) as path:
+            if sources:
+                self.write_master(path, attributes, steps, times, sources)
+            else:
+                self.write_whole(path, attributes, [], [], [])
+        with replaced(self.folder / DIAGNOSTICS_NAME) as path:
+            if sources:
+                write_virtual(path, self._diagnostics_layout(), attributes, steps, times, sources)
+            else:
+                write_plain(path, self._diagnostics_layout(), attributes, [], [], [])
+
+    def _diagnostics_layout(self) -> FrameLayout:
+        """The same run without fields and without space."""
+        spaceless = {"member", "time"}
+        fixed = tuple(v for v in self._layout.fixed if spaceless.issuperset(v.dims))
+        framed = tuple(v for v in self._layout.framed if spaceless.issuperset(v.dims))
+        return replace(self._layout, fixed=fixed, framed=framed)
+
+    def _finish(self, complete: bool, statuses) -> None:
+        if statuses is not None:
+            self._layout = replace(self._layout, fixed=(*self._layout.fixed, self._status(statuses)))
+        self._flush()
+        small = self.frame_bytes * len(self._steps) < CONSOLIDATE_BYTES
+        if complete and small:
+            self._consolidate()
+        else:
+            self._write_masters(complete)
+        if self._steps:
+            self.write_sidecars()
+
+    def _status(self, statuses) -> Variable:
+        values = np.asarray(statuses, dtype="i4")
+        dims = ("member",) if values.ndim else ()
+        attributes = {"long_name": "status bits at the end; 0 where nothing went wrong", "units": "1"}
+        return Variable("status", dims, values.dtype, attributes, values)
+
+    def _consolidate(self) -> None:
+        """Copies the segments into one plain file, then removes them."""
+        attributes = {**self._attributes, "simjax_segments": 0, "simjax_complete": 1}
+        count = len(self._sealed) + bool(self._tail_on_disk)
+        segments = [self.folder / segment_name(index, self._stem) for index in range(count)]
+        with replaced(self.folder / self.master_name) as path:
+            self.write_whole(path, attributes, self._steps, self._times, _pieces(segments))
+        with replaced(self.folder / DIAGNOSTICS_NAME) as path:
+            write_plain(
+                path, self._diagnostics_layout(), attributes, self._steps, self._times, _pieces(segments)
+            )  # fmt: skip
+        for segment in reversed(segments):
+            segment.unlink()
+        data = self.folder / SEGMENT_FOLDER
+        if not any(data.iterdir()):
+            data.rmdir()
+
+    # -- a folder that already holds frames
+
+    def _open_folder(self, keep_until_step: int | None) -> None:
+        data = self.folder / SEGMENT_FOLDER
+        data.mkdir(parents=True, exist_ok=True)
+        for folder in (self.folder, data):
+            remove_temporaries(folder)
+        master = self.folder / self.master_name
+        segment = re.compile(rf"{self._stem}\.p00000\.s(\d{{6,}})\.h5")
+        found = sorted((int(m[1]), p) for p in data.iterdir() if (m := segment.fullmatch(p.name)))
+        if keep_until_step is None:
+            if found or master.exists():
+                raise InputOutputError(
+                    f"{self.folder} already holds the frames of a run; expected an empty folder: set "
+                    f"output.folder to another one, or go on with that run by resume={self.folder}."
+                )
+            return
+        if master.exists() and _is_plain(master):
+            # Segments beside a plain file are left from a consolidation, or a resume, that was cut short.
+            for frame in self._read_frames(master, keep_until_step):
+                self._append_frame(*frame)
+            self._write_tail()
+        else:
+            self._keep_segments([index for index, _ in found], keep_until_step)
+        self._write_masters(complete=False)
+        self.remove_sidecars()
+        for index, path in reversed(found):  # the last first: what remains is always a beginning of the run
+            if index >= len(self._sealed) + bool(self._tail_on_disk):
+                path.unlink()
+
+    def _keep_segments(self, indices: Sequence[int], keep_until_step: int) -> None:
+        """Takes full segments as they are; loads the last that has a frame to keep, to fill it further."""
+        kept: list[tuple[Path, np.ndarray, np.ndarray]] = []
+        for index in range(len(indices)):
+            path = self.folder / segment_name(index, self._stem)
+            try:
+                with h5py.File(path, "r") as file:
+                    steps, times = np.asarray(file["step"]), np.asarray(file["time"])
+            except OSError as error:
+                raise InputOutputError(
+                    f"{path} is missing or damaged ({error}); bring it back, or run again in another folder."
+                ) from error
+            keep = steps <= keep_until_step
+            if keep.any():
+                kept.append((path, steps[keep], times[keep]))
+            if not keep.all():
+                break
+        for _, steps, times in kept[:-1]:
+            self._sealed.append(len(steps))
+            self._steps += steps.tolist()
+            self._times += times.tolist()
+        for step, time, frame in self._read_frames(kept[-1][0], keep_until_step) if kept else ():
+            self._steps.append(step)
+            self._times.append(time)
+            self._tail.append(frame)
+        # Frames to be dropped stay in the file until more are written: the master names only the kept ones.
+        self._tail_on_disk, self._tail_stale = len(self._tail), True
+
+    def _read_frames(self, path: Path, keep_until_step: int) -> Iterator[tuple[int, float, dict[str, np.ndarray]]]:
+        with h5py.File(path, "r") as file:
+            steps, times = (np.asarray(file[self.within(file, name)]) for name in ("step", "time"))
+            datasets = {}
+            for variable in self._layout.framed:
+                expected = (self._layout.shape(variable, len(steps)), variable.dtype)
+                dataset = file.get(self.within(file, variable.name))
+                found = (dataset.shape, dataset.dtype) if isinstance(dataset, h5py.Dataset) else "missing"
+                if found != expected:
+                    raise InputOutputError(
+                        f"{path}: {variable.name!r} is {found} where this run writes {expected}; resume with "
+                        "the grid, ensemble, precision and output of before, or write to another folder."
+                    )
+                datasets[variable.name] = dataset
+            for index in range(int(np.count_nonzero(steps <= keep_until_step))):
+                yield int(steps[index]), float(times[index]), self._frame(datasets, index)
+
+
+def _is_plain(master: Path) -> bool:
+    with h5py.File(master, "r") as file:
+        return int(np.asarray(file.attrs["simjax_segments"])) == 0
+
+
+def _pieces(segments: Sequence[Path]) -> Iterator[tuple[int, int, Mapping]]:
+    start = 0
+    for segment in segments:
+        with h5py.File(segment, "r") as file:
+            frames = len(np.asarray(file["step"]))
+            yield start, frames, file
+            start += frames
+
+
+def root_attributes(attributes: Mapping[str, Any], title: str, dtype: np.dtype, layout: str) -> dict[str, Any]:
+    """The root attributes of every file of a run."""
+    state = {"simjax_layout": layout, "simjax_segments": 0, "simjax_complete": 0}
+    return {**cf_attributes(title), "simjax_dtype": dtype.name, **attributes, **state}

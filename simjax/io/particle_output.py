@@ -1,0 +1,147 @@
+"""Writes the particles of a run in the layout "simjax particles/1": H5MD, and what ParaView opens beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from simjax.core.errors import InputOutputError
+from simjax.io import h5md
+from simjax.io.files import replaced
+from simjax.io.frame_layout import (
+    FrameLayout,
+    Variable,
+    coordinates_attribute,
+    diagnostic_variables,
+    frame_layout,
+    member_coordinate,
+    parameter_variable,
+    write_plain,
+    write_virtual,
+)
+from simjax.io.frame_output import FrameWriter, root_attributes
+from simjax.io.vtkhdf_particles import write_points
+
+LAYOUT = "simjax particles/1"
+MASTER_NAME, ENSEMBLE_NAME, TOPOLOGY_NAME = "particles.h5md", "ensemble.h5", "topology.xyz"
+SIDECAR_PATTERNS = ("particles*.vtkhdf", "particles.m*.h5md", TOPOLOGY_NAME)
+# Names that stand for species where nothing else is known.
+ELEMENTS = ("Ar", "Kr", "Xe", "Ne", "He", "Rn")
+
+
+class ParticleWriter(FrameWriter):
+    """Writes frames of particles: `fields[name]` is (frames, [member,] axes, particles), written as
+    ([member,] time, particle, space) with zeros along the third axis of a plane.
+
+    One member makes `particles.h5md`; an ensemble `ensemble.h5` with an H5MD file for each member over it.
+    """
+
+    def __init__(
+        self, folder: Path, *, lower: Sequence[float], upper: Sequence[float], periodic: Sequence[bool],
+        names: Sequence[str], species: np.ndarray, mass: np.ndarray, members: int | None,
+        parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], attributes: Mapping[str, str | int],
+        title: str, dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None,
+        keep_until_step: int | None = None, segment_bytes: int = 64 << 20,
+    ):  # fmt: skip
+        missing = h5md.AXES - len(lower)  # a plane is a box without thickness
+        self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
+        self._members, self._species = members, species
+        layout = build_layout(
+            names, species, mass, members=members, parameters=parameters, diagnostics=diagnostics,
+            dtype=np.dtype(dtype), rounding_bits=rounding_bits,
+        )  # fmt: skip
+        root = root_attributes(attributes, title, np.dtype(dtype), LAYOUT)
+        root |= {"simjax_box_lower": np.asarray(lower), "simjax_box_upper": np.asarray(upper)}
+        master = MASTER_NAME if members is None else ENSEMBLE_NAME
+        super().__init__(
+            folder, master, "particles", layout, root, keep_until_step=keep_until_step, segment_bytes=segment_bytes
+        )
+
+    def to_file(self, variable, given, frames):
+        shape = self._layout.shape(variable, frames)
+        if not h5md.per_particle(variable):
+            expected = shape[::-1]
+        else:
+            axes = given.shape[-2] if given is not None and given.ndim >= 2 else 0
+            expected = (frames, *shape[: variable.dims.index("time")], axes, shape[-2])
+        if given is None or given.shape != expected:
+            found = "nothing" if given is None else f"shape {given.shape}"
+            raise InputOutputError(f"output {variable.name!r}: expected shape {expected}, got {found}.")
+        values = np.moveaxis(given, 0, variable.dims.index("time"))
+        if h5md.per_particle(variable):
+            values = np.swapaxes(values, -1, -2)
+            values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, h5md.AXES - values.shape[-1])])
+        return np.ascontiguousarray(values, dtype=variable.dtype)
+
+    def within(self, file, name):
+        is_h5md = "h5md" in file
+        return h5md.place_of(file, self._layout, name) if is_h5md else name
+
+    def write_whole(self, path, attributes, steps, times, pieces):
+        if self._members is None:
+            h5md.write_whole(path, self._layout, self._box, attributes, steps, times, pieces)
+        else:
+            write_plain(path, self._layout, attributes, steps, times, pieces)
+
+    def write_master(self, path, attributes, steps, times, sources):
+        if self._members is None:
+            h5md.write_over_segments(path, self._layout, self._box, attributes, steps, times, sources)
+        else:
+            write_virtual(path, self._layout, attributes, steps, times, sources)
+
+    def write_sidecars(self):
+        with replaced(self.folder / TOPOLOGY_NAME) as path:
+            path.write_text(_topology(self._species), encoding="ascii")
+        for member in (None,) if self._members is None else range(self._members):
+            stem = "particles" if member is None else f"particles.m{member:04d}"
+            if member is not None:
+                with replaced(self.folder / f"{stem}.h5md") as path:
+                    h5md.write_member(
+                        path, self._layout, self._box, self._attributes, self._steps, self._times, ENSEMBLE_NAME, member
+                    )
+            with replaced(self.folder / f"{stem}.vtkhdf") as path:
+                write_points(path, self._layout, self.master_name, self.within, self._times, member)
+
+    def remove_sidecars(self):
+        for pattern in SIDECAR_PATTERNS:
+            for path in self.folder.glob(pattern):
+                path.unlink()
+
+
+def build_layout(
+    names: Sequence[str], species: np.ndarray, mass: np.ndarray, *, members: int | None,
+    parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], dtype: np.dtype, rounding_bits: int | None,
+) -> FrameLayout:  # fmt: skip
+    """The variables of a run of particles: per particle ([member,] time, particle, space), diagnostics by time."""
+    leading = () if members is None else ("member",)
+    number = np.arange(len(species), dtype="i8")
+    fixed = [
+        *member_coordinate(members),
+        Variable("particle", ("particle",), np.dtype("i8"), {"long_name": "number of the particle"}, number),
+        Variable("space", ("space",), np.dtype("i4"), {"long_name": "axis of space"}, np.arange(3, dtype="i4")),
+        Variable("species", ("particle",), np.dtype("i4"), {"long_name": "species"}, species.astype("i4")),
+        Variable("mass", ("particle",), np.dtype("f4"), {"long_name": "mass"}, mass.astype("f4")),
+        *(parameter_variable(name, value, members) for name, value in parameters.items()),
+    ]
+    about = {"image": "how often it has gone round the box"}
+    framed = [
+        Variable(
+            name,
+            (*leading, "time", "particle", "space"),
+            np.dtype("i4") if name == "image" else dtype,
+            {"long_name": about.get(name, name), **coordinates_attribute(parameters)},
+        )  # fmt: skip
+        for name in names
+    ]
+    framed += diagnostic_variables(diagnostics, leading, parameters)
+    return frame_layout(fixed, framed, "1", rounding_bits)
+
+
+def _topology(species: np.ndarray) -> str:
+    """The particles as an XYZ file with an element for each species, which stands for it alone."""
+    names = [ELEMENTS[s % len(ELEMENTS)] for s in species.tolist()]
+    lines = "".join(f"{name} 0 0 0\n" for name in names)
+    return f"{len(names)}\nelements stand for species; positions are in the H5MD file\n{lines}"

@@ -1,0 +1,76 @@
+"""What ParaView opens of a run of particles: points over time, without a second copy of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from simjax.io.files import new_hdf5
+from simjax.io.frame_layout import FrameLayout, Variable
+
+POSITION = "position"
+VERTEX = 1  # of VTK's cell types
+
+
+def write_points(
+    path: Path, layout: FrameLayout, master: str, within: Callable[[h5py.File, str], str], times: Sequence[float],
+    member: int | None,
+) -> None:  # fmt: skip
+    """A VTKHDF 2.0 UnstructuredGrid: one vertex per particle, the same at all times, whose points move.
+
+    Arrays are virtual datasets over the file `master` of the run, named by a relative path; `within` tells where.
+    Reference: VTK file formats, "VTKHDF file format", version 2.0.
+    """
+    count, frames = layout.sizes["particle"], len(times)
+    per_particle = {v.name: v for v in layout.framed if "particle" in v.dims}
+    with h5py.File(path.with_name(master), "r") as file:
+        places = {name: within(file, name) for name in per_particle}
+    with new_hdf5(path) as file:
+        root = file.create_group("VTKHDF", track_order=True)
+        root.attrs["Version"] = np.array([2, 0], dtype="i8")
+        root.attrs.create("Type", np.bytes_("UnstructuredGrid"))  # fixed-length ASCII: the reader takes nothing else
+        for name in ("NumberOfPoints", "NumberOfCells", "NumberOfConnectivityIds"):
+            root[name] = np.array([count], "i8")
+        root["Connectivity"] = np.arange(count, dtype="i8")
+        root["Offsets"] = np.arange(count + 1, dtype="i8")
+        root["Types"] = np.full(count, VERTEX, "u1")
+        points, steps = root.create_group("PointData", track_order=True), _write_steps(root, times, count)
+        for name, variable in per_particle.items():
+            parent, own = (root, "Points") if name == POSITION else (points, name)
+            _write_array(parent, own, layout, variable, master, places[name], frames, member)
+            if name != POSITION:
+                steps[f"PointDataOffsets/{name}"] = np.arange(frames, dtype="i8") * count
+        for variable in layout.fixed:
+            if variable.dims == ("particle",) and variable.values is not None:
+                points[variable.name] = variable.values
+                steps[f"PointDataOffsets/{variable.name}"] = np.zeros(frames, "i8")
+
+
+def _write_steps(root: h5py.Group, times: Sequence[float], count: int) -> h5py.Group:
+    frames = len(times)
+    steps = root.create_group("Steps", track_order=True)
+    steps.attrs["NSteps"] = frames
+    steps["Values"] = np.asarray(times, "f8")
+    steps["NumberOfParts"] = np.ones(frames, "i8")
+    steps["PointOffsets"] = np.arange(frames, dtype="i8") * count
+    # There is one part, whose vertices are the same at all times.
+    steps["PartOffsets"] = np.zeros(frames, "i8")
+    for name in ("CellOffsets", "ConnectivityIdOffsets"):
+        steps[name] = np.zeros((frames, 1), "i8")
+    return steps
+
+
+def _write_array(
+    parent: h5py.Group, name: str, layout: FrameLayout, variable: Variable, master: str, place: str, frames: int,
+    member: int | None,
+) -> None:  # fmt: skip
+    """All frames of a variable one after the other, `(frames * particles, 3)`."""
+    shape = layout.shape(variable, frames)
+    source = h5py.VirtualSource(master, place, shape)
+    virtual = h5py.VirtualLayout((frames * shape[-2], shape[-1]), variable.dtype)
+    virtual[...] = source if member is None else source[member]
+    missing = np.nan if variable.dtype.kind == "f" else 0
+    parent.create_virtual_dataset(name, virtual, fillvalue=missing)

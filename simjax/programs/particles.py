@@ -1,0 +1,288 @@
+"""The compiled functions of a run of particles, and the room that they need."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.builders.particles import (
+    BUILDERS,
+    Room,
+    divisor,
+    first_room,
+    multiple,
+    skin_of,
+    start_velocity,
+)
+from simjax.builders.placement import place
+from simjax.config import Config
+from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.core.grid import AXES, Grid
+from simjax.core.status import CELL_FULL, ESCAPED, LIST_FULL, OK, SKIN_PASSED
+from simjax.core.varying import vary_like
+from simjax.io.particle_output import ParticleWriter
+from simjax.parallel import decompose
+from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
+from simjax.programs.common import Programs
+from simjax.stepping import Clock, Schedule
+
+GROWTH = 1.5
+MOST_GROWTHS = 12
+
+
+class ParticlePrograms(Programs):
+    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
+
+    units, time_units = ("particles", "atom-steps/s"), "1"
+    seconds = (1e-6, 1e-9)
+    regrows = True
+    advice = "Try a smaller time.dt, or another start: a lattice, or a larger particles.distance."
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        assert config.particles is not None
+        self.start_of = place(config)
+        self.size = self.start_of.count
+        chosen = config.output.fields
+        self.names = tuple(n for n in config.variables() if chosen is None or n in chosen)
+        temperature = float(np.max(self.parameters["start_temperature"]))
+        self._growths = 0
+        self._first_energy: float | None = None
+        self.notes = []
+        blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
+        self._make(first_room(config, self.start_of.position, temperature, blocks))
+        given = config.arrangement.capacity
+        if given is not None and self._room.capacity > multiple(given):
+            self.notes.append(f"A cell starts with more than {given} particles and can hold {self._room.capacity} now.")
+        self._check_memory("fewer particles")
+        self.values = self._place_values()
+        arrays = {"position": self.start_of.position, "velocity": self.start_of.velocity}
+        files = {name: u.astype(self.dtype) for name, u in arrays.items() if u is not None}
+        files["species"] = self.start_of.species
+        self._file_specs = jax.tree.map(lambda _: PartitionSpec(), files)
+        self.files = self._place(files, self._file_specs)
+
+    def _make(self, room: Room) -> None:
+        """All that follows from the room; programs compiled for another are forgotten."""
+        box = self.config.box
+        assert box is not None and box.lower is not None and box.periodic is not None
+        self._room = room
+        self.skin = skin_of(self.config, room)
+        self.domain = decompose(Grid(room.cells, box.lower, box.upper), self.mesh, overlap=self.config.mesh.overlap)
+        self.cells = Cells(self.domain, room.capacity, box.periodic)
+        self._member = jax.eval_shape(self._member_state)
+        model, params = self._model(self.cells, {name: jnp.zeros((), self.dtype) for name in self.parameters})
+        self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
+        self._observe, self._advance = None, {}
+
+    def _member_state(self):
+        """One member's whole state; only its shapes and dtypes are ever asked for."""
+        values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
+        cells = Cells(self.domain.unsplit(), self._room.capacity, self.cells.periodic)
+        position = jnp.zeros((cells.ndim, self.size), self.dtype)
+        species = jnp.zeros((self.size,), jnp.int32)
+        model, params = self._model(cells, values)
+        return model.state_from(position, position, species, params)[0]
+
+    def _model(self, cells: Cells, values):
+        return BUILDERS[self.config.model](self.config, cells, self.skin, self._room.steps, values)
+
+    def build(self, values, files, steps_per_exchange=0):
+        return self._model(self.cells, values)
+
+    @property
+    def steps_together(self) -> int:
+        return self._room.steps
+
+    # ------------------------------------------------------------------ beginning and end of a piece
+
+    def start(self):
+        while True:
+            state, lost = self._begin()(self.values, self.files, self._place_members())
+            lost, status = int(np.max(np.asarray(lost))), 0
+            clock = self._zero_clock()
+            if not lost:
+                status = self.observe()(self.values, self.files, state, clock, jnp.zeros((), self.dtype))[2]
+            bits = CELL_FULL if lost else self.missing_room(np.asarray(status))
+            if not bits:
+                break
+            self.notes.append(self._grow(bits))
+        self._check_initial(state)
+        return state, clock
+
+    def _begin(self) -> Callable:
+        def begin(values, files, member):
+            model, params = self.build(values, files)
+            species = files["species"]
+            velocity = files.get("velocity")
+            if velocity is None:
+                velocity = start_velocity(self.config, values, params.mass[species], member)
+            return model.state_from(files["position"], velocity, species, params)
+
+        specs = (self._one, self._file_specs, self._one)
+        return self._compile(begin, (0, None, 0), specs, (self.state_specs, self._one))
+
+    def _check_initial(self, state) -> None:
+        found = self._not_finite(state)
+        if found:
+            number, what = found
+            raise ConfigurationError(
+                f"particles: the {what} of particle {number} is not finite at the start; two particles may stand at "
+                "the same place: check the file, or write particles.placement=random."
+            )
+
+    def observe(self):
+        if self._observe is None:
+            kept = self.names
+
+            def look(values, files, state, clock, t):
+                model, params = self.build(vary_like(values, state), files)
+                diagnostics = model.diagnostics(t, state, params)
+                status = diagnostics.pop("status")
+                good = clock.status == OK
+                arrays = {name: u for name, u in self._arrays(state).items() if name in kept}
+                real = {name: u.astype(self.dtype) for name, u in diagnostics.items()}
+                # A frozen member has neither at this time.
+                arrays, diagnostics = jax.tree.map(
+                    lambda u: jnp.where(good, u, jnp.nan if jnp.issubdtype(u.dtype, jnp.inexact) else 0), (arrays, real)
+                )
+                return arrays, diagnostics, jnp.where(good, status, 0)
+
+            specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+            self._observe = self._compile(look, (0, None, 0, 0, None), specs, self._one)
+        return self._observe
+
+    def _arrays(self, state) -> dict[str, Array]:
+        """Per-particle arrays `(ndim, particles)` by number, on every device; positions within the box."""
+        grid, dtype = self.cells.domain.grid, state.position.dtype
+        axes = (grid.ndim, *(1,) * (grid.ndim + 1))
+        lengths = jnp.asarray(grid.lengths, dtype).reshape(axes)
+        from_side = self.cells.absolute(state.position) - jnp.asarray(grid.lower, dtype).reshape(axes)
+        round_ = jnp.floor(from_side / lengths)
+        round_ = jnp.where(jnp.asarray(self.cells.periodic).reshape(axes), round_, jnp.zeros_like(round_))
+        position = from_side - round_ * lengths + jnp.asarray(grid.lower, dtype).reshape(axes)
+        image = state.image + round_.astype(jnp.int32)
+        arrays = {"position": position, "velocity": state.velocity, "image": image}
+        return {name: unpack(self.cells, state.ids, u, self.size) for name, u in arrays.items()}
+
+    def open_writer(self, folder: Path, **options: Any) -> ParticleWriter:
+        box, start, particles = self.config.box, self.start_of, self.config.particles
+        assert box is not None and box.lower is not None and box.periodic is not None and particles is not None
+        mass = np.broadcast_to(np.asarray(self.config.physics.mass), len(particles.fractions))
+        return ParticleWriter(
+            folder, lower=box.lower, upper=box.upper, periodic=box.periodic, names=self.names, species=start.species,
+            mass=mass[start.species], members=self.members, parameters=self.parameters, dtype=self.dtype, **options,
+        )  # fmt: skip
+
+    def shown(self, diagnostics):
+        energy, kinetic = diagnostics.get("energy", math.nan), diagnostics.get("kinetic_energy", 0.0)
+        if self._first_energy is None:
+            self._first_energy = energy
+        drift = (energy - self._first_energy) / kinetic if kinetic > 0 else 0.0
+        return {"temperature": diagnostics.get("temperature", math.nan), "energy_drift": drift}
+
+    # ------------------------------------------------------------------ room
+
+    def room(self) -> Mapping[str, Any]:
+        return {**dataclasses.asdict(self._room), "cells": list(self._room.cells)}
+
+    def template(self, room):
+        wanted = Room(tuple(room["cells"]), room["capacity"], room["rows"], room["steps"])
+        if wanted != self._room:
+            self._make(wanted)
+        return super().template(room)
+
+    def missing_room(self, status):
+        growable = CELL_FULL | LIST_FULL | (SKIN_PASSED if self._room.steps > 1 else 0)
+        bits = 0
+        for one in np.atleast_1d(np.asarray(status)).tolist():
+            bits |= one if one & ~growable == 0 else 0
+        return bits
+
+    def regrow(self, bits, state):
+        before = self._room.capacity
+        told = self._grow(bits)
+        return (state if self._room.capacity == before else self._enlarged(state)), told
+
+    def _grow(self, bits: int) -> str:
+        """New programs with more of what the bits say was too little, and a sentence."""
+        room, told = self._room, []
+        if bits & CELL_FULL:
+            capacity = multiple(GROWTH * room.capacity)
+            told.append(f"a cell was full with {room.capacity} particles and can hold {capacity} now")
+            room = dataclasses.replace(room, capacity=capacity)
+        if bits & LIST_FULL:
+            rows = math.ceil(GROWTH * room.rows)
+            told.append(f"a particle had more than {room.rows} partners and can have {rows} now")
+            room = dataclasses.replace(room, rows=rows)
+        if bits & SKIN_PASSED:
+            steps = divisor(room.steps, room.steps // 2)
+            told.append(f"particles went too far in {room.steps} steps and are arranged anew after {steps} now")
+            room = dataclasses.replace(room, steps=steps)
+        sentence = "; ".join(told)
+        if self._growths >= MOST_GROWTHS:
+            raise NumericalError(
+                f"{sentence[:1].upper()}{sentence[1:]}: this is the {MOST_GROWTHS + 1}th time, and a run gives up "
+                "then; particles gather in one place or fly apart. Try a smaller time.dt or another start."
+            )
+        self._growths += 1
+        self._make(room)
+        return f"{sentence[:1].upper()}{sentence[1:]}; the steps since are done again."
+
+    def _enlarged(self, state):
+        """The state with as many slots in a cell as there are now, all new ones empty."""
+        lead = 0 if self.members is None else 1
+        ndim, capacity = self.cells.ndim, self._room.capacity
+
+        def more(path, leaf):
+            values = np.asarray(leaf)
+            if values.ndim - lead < ndim + 1:
+                return values
+            empty = EMPTY if jax.tree_util.keystr(path).endswith(".ids") else 0
+            return enlarged(values, ndim, capacity, empty)
+
+        return self._place(jax.tree_util.tree_map_with_path(more, state), self.state_specs)
+
+    # ------------------------------------------------------------------ faults
+
+    def _not_finite(self, state) -> tuple[int, str] | None:
+        """The first particle of which something is not finite, and what."""
+        ids = np.asarray(state.ids)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            wrong = ~np.isfinite(np.asarray(leaf))
+            if wrong.ndim >= ids.ndim and wrong.any():
+                where = tuple(np.argwhere(wrong)[0][-(self.cells.ndim + 1) :])
+                return int(ids.reshape(-1, *ids.shape[-self.cells.ndim - 1 :])[0][where]), path[-1].name
+        return None
+
+    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+        single = self._single_step(schedule)
+        for _ in range(steps):
+            before = state
+            state, clock = single(self.values, self.files, state, clock, jnp.asarray(2**30, jnp.int32))
+            step = int(np.max(np.asarray(clock.step)))
+            if np.any(np.asarray(clock.status) & ESCAPED):
+                return f"{self._escaped(before, state)}, step {step - 1}"
+            found = self._not_finite(state)
+            if found:
+                return f"the {found[1]} of particle {found[0]} is not finite, step {step}"
+        return "particles in steps of which none went wrong alone"
+
+    def _escaped(self, before, state) -> str:
+        ids, left = np.asarray(before.ids), np.asarray(state.ids)
+        gone = np.setdiff1d(ids[ids >= 0], left[left >= 0])
+        number = int(gone[0])
+        i = np.argwhere(ids == number)[0]
+        cell = i[-self.cells.ndim :]
+        within = np.asarray(before.position)[(..., *i[-self.cells.ndim - 1 :])].reshape(-1, self.cells.ndim)[0]
+        grid = self.domain.grid
+        place = np.asarray(grid.lower) + (cell + 0.5) * np.asarray(grid.spacing) + within
+        where = ", ".join(f"{axis}={x:.6g}" for axis, x in zip(AXES, place, strict=False))
+        return f"particle {number} at {where}"
