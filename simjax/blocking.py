@@ -19,7 +19,7 @@ from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.ghosts import Sides, assembled, strip
 from simjax.core.grid import LOWER, UPPER
-from simjax.core.model import Model
+from simjax.core.model import GridModel, Model
 from simjax.core.tile import Tile, Unbounded
 from simjax.integrators.integrator import Integrator
 from simjax.kernels.call import bound, shape_of
@@ -47,7 +47,7 @@ class Blocked:
         rest: what of both is no array; constants_tree, state_tree: how constants and the state are arranged.
     """
 
-    model: Model
+    model: GridModel
     integrator: Integrator
     traced: TracedSteps
     constants: list[Array]
@@ -179,7 +179,7 @@ class Blocked:
         ]
 
 
-def blocked(model: Model, integrator: Integrator, params, prepared, state, count: int, real) -> Blocked:
+def blocked(model: GridModel, integrator: Integrator, params, prepared, state, count: int, real) -> Blocked:
     """`count` steps of a simulation between two exchanges; `real` is the type of times.
 
     Raises:

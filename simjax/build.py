@@ -34,7 +34,7 @@ from simjax.core.boundary import (
 )
 from simjax.core.domain import Domain
 from simjax.core.grid import Grid
-from simjax.core.model import Model
+from simjax.core.model import GridModel
 from simjax.formula import Formula
 from simjax.models.absorbing import Absorbing, FreeSurface
 from simjax.models.centered import CenteredModel
@@ -99,7 +99,7 @@ Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
 """Section ("initial", "coefficients") -> field -> components that came from files: whole, or this block's part."""
 
 
-def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[Model, Any]:
+def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[GridModel, Any]:
     """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics.
 
     files: `Files`, and perhaps a section "modules" with a closure in the place of the configuration's.
@@ -108,7 +108,7 @@ def build_model(config: Config, domain: Domain, values: Values, files: Mapping[s
     return _assemble(config, domain, values, coefficients, files.get("modules", {}).get("closure"))
 
 
-def describe_model(config: Config, domain: Domain) -> tuple[Model, Any]:
+def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
     """`build_model` with shapes and dtypes in place of arrays: what it writes and how it is cut, without computing."""
     dtype = jnp.dtype(config.precision)
 
@@ -125,7 +125,7 @@ def describe_model(config: Config, domain: Domain) -> tuple[Model, Any]:
 
 def _assemble(
     config: Config, domain: Domain, values: Values, coefficients, closure: Closure | None = None
-) -> tuple[Model, Any]:
+) -> tuple[GridModel, Any]:
     sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
     model, params = BUILDERS[config.model](config, domain, sides, values, coefficients)
     closure = closure_of(config, values) if closure is None else closure
@@ -223,7 +223,7 @@ def _plain_values(config: Config) -> dict[str, float]:
 
 def initial_state(
     config: Config,
-    model: Model,
+    model: GridModel,
     params,
     values: Values,
     member,
@@ -239,7 +239,7 @@ def initial_state(
 
 
 def initial_fields(
-    config: Config, model: Model, values: Values, member, files: Mapping[str, tuple[Array, ...]], dtype
+    config: Config, model: GridModel, values: Values, member, files: Mapping[str, tuple[Array, ...]], dtype
 ) -> dict[str, tuple[Array, ...]]:
     """This block's initial fields as they are given, components by field.
 
@@ -271,7 +271,7 @@ def _noise(config: Config, domain: Domain, coordinates: tuple[Array, ...], membe
     return noise
 
 
-def exact_errors(config: Config, model: Model, fields: Mapping[str, Array], values: Values, t) -> dict[str, Array]:
+def exact_errors(config: Config, model: GridModel, fields: Mapping[str, Array], values: Values, t) -> dict[str, Array]:
     """Relative root-mean-square errors against the `exact` formulas, by `error_<variable>`."""
     errors = {}
     offsets = {output.name: output.offset for output in model.outputs()}

@@ -23,7 +23,7 @@ from simjax.config.schema import EnsembleConfig, MeshConfig
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
-from simjax.core.model import Model
+from simjax.core.model import GridModel
 from simjax.core.status import OK
 from simjax.parallel import distribute
 from simjax.rollout import SECTIONS, Rollout
@@ -127,7 +127,7 @@ def _sizes(rollout: Rollout) -> dict[str, float]:
     """The largest root mean square of every observed field (all its components) from the start to the end, by path."""
     variables = _observed(rollout)
 
-    def squares(model: Model, t, state, params) -> dict[str, Array]:
+    def squares(model: GridModel, t, state, params) -> dict[str, Array]:
         found, domain = model.observe(t, state, params), model.domain
         return {name: domain.mean(found[name] ** 2) for name in variables if name in found}
 
@@ -164,7 +164,7 @@ def _function(rollout: Rollout, sizes: Mapping[str, float]) -> Callable[[Unknown
     variables = _observed(rollout)
     specs = rollout.field_specs()
 
-    def measure(model: Model, t, state, params) -> Array:
+    def measure(model: GridModel, t, state, params) -> Array:
         found, domain = model.observe(t, state, params), model.domain
         total = jnp.zeros((), rollout.dtype)
         for number, name in enumerate(sorted(variables.keys() & found.keys())):

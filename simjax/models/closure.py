@@ -11,7 +11,7 @@ from jax import Array
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
-from simjax.core.model import ExplicitModel, GridModel, Model, SemiImplicitModel, SemilinearModel
+from simjax.core.model import ExplicitModel, GridModel, SemiImplicitModel, SemilinearModel
 from simjax.core.varying import match_varying
 from simjax.ops.difference import shift_by
 
@@ -39,7 +39,7 @@ class Closed(eqx.Module):
     weights: Any
 
 
-def with_closure(model: Model, params, closure: Closure) -> tuple[Model, Closed]:
+def with_closure(model: GridModel, params, closure: Closure) -> tuple[GridModel, Closed]:
     """The model with the tendency of `closure` added, and its parameters.
 
     Of a semi-implicit model the closure belongs to the explicit part.
@@ -188,7 +188,7 @@ class SemilinearWithClosure(_SemiImplicitWithClosure, SemilinearModel):
         return self.model.linear(params.own)
 
 
-def _variables(model: Model, field: str, count: int) -> tuple[str, ...]:
+def _variables(model: GridModel, field: str, count: int) -> tuple[str, ...]:
     """The variables that hold the components of an initial field later in the run."""
     components = {o.component: o.name for o in model.outputs() if o.vector == field}
     if components:

@@ -123,6 +123,7 @@ class MolecularDynamics(DirectModel):
         state, found, fault = self.skin.arrange(self.cells, state)
         if self.bonds is None:
             return state, LinkedArrangement(found.neighbours, found.position, None), fault
+        assert state.links is not None
         slots, lost = self.bonds.find(self.cells, state.position, state.ids, state.links)
         neighbours = found.neighbours
         if self.bonds.exclude:
@@ -169,6 +170,7 @@ class MolecularDynamics(DirectModel):
         """Energy, force and virial of every particle, as `Interaction.evaluate`."""
         scale = self.dynamics.scale(state)
         if scale is not None:
+            assert isinstance(self.potential, PairPotential)
             pairs = Pairs(self.cells, state.position, state.ids, self.skin.reach, arrangement.neighbours)
             dilated = Dilated(self.potential, self.skin.cutoff)
             return dilated.evaluate(pairs, state.species, (params.potential, scale))
