@@ -52,7 +52,7 @@ def model_on(mesh, bonds: Bonds, rows=0, blocks=()):
     soft = ForceShifted(UserPotential(lambda r, here, there, height: height * jnp.exp(-4 * r * r)), CUTOFF)
     grid = cells_for((0.0,) * 3, LENGTHS, CUTOFF + SKIN, (True,) * 3, blocks)
     cells = Cells(decompose(grid, mesh), 16, (True,) * 3)
-    return MolecularDynamics(cells, Skin(CUTOFF, SKIN, rows), soft, 5, bonds)
+    return MolecularDynamics(cells, Skin(CUTOFF, SKIN, rows), soft, 5, bonds=bonds)
 
 
 def apart(x, i, j):
