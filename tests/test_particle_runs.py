@@ -178,3 +178,12 @@ def test_configuration_read_again_is_the_same():
 
     config = load_config("lennard_jones")
     assert validate(yaml.safe_load(config_yaml(config))) == config
+
+
+@pytest.mark.slow
+def test_a_thermostat_keeps_its_temperature(tmp_path):
+    """Ten frames, some correlation times 1 / (2 friction) apart, of 765 degrees of freedom: within four deviations."""
+    settings = ["physics.dynamics=langevin", "physics.bath_temperature=2", "physics.friction=10"]
+    dataset = particles(run(tmp_path, *settings, "time.end=2", "output.report=false"))
+    deviation = 2 * (2 / (3 * 255)) ** 0.5 / 10**0.5
+    assert abs(float(dataset["temperature"][-10:].mean()) - 2) < 4 * deviation

@@ -15,7 +15,10 @@ from jax import Array
 from simjax.builders.formulas import Values
 from simjax.config import Config
 from simjax.models import molecular
+from simjax.models.dynamics import Dynamics, VelocityVerlet
 from simjax.models.potentials import ForceShifted, LennardJones, PairPotential, Shifted
+from simjax.models.stochastic import BathParams, Langevin
+from simjax.models.thermostats import NoseHooverChain, ThermostatParams
 from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for
 from simjax.particles.neighbours import GROUP
@@ -27,11 +30,12 @@ SPARE_ROWS = 1.3  # of the mean number of partners
 @dataclasses.dataclass(frozen=True)
 class Room:
     """What the shapes of a run of particles depend on. cells: per axis; capacity: of one; rows: of a list of partners;
-    steps: between two arrangements."""
+    columns: particles of a device; steps: between two arrangements."""
 
     cells: tuple[int, ...]
     capacity: int
     rows: int
+    columns: int
     steps: int
 
 
@@ -44,18 +48,38 @@ ENDINGS: dict[str, Callable[..., PairPotential]] = {
 }  # fmt: skip
 
 
+def _newton(config: Config, values: Values) -> tuple[Dynamics, Any]:
+    return VelocityVerlet(), None
+
+
+def _langevin(config: Config, values: Values) -> tuple[Dynamics, Any]:
+    seed = jnp.asarray(config.seed, jnp.int32)
+    return Langevin(), BathParams(values["bath_temperature"], values["friction"], seed)
+
+
+def _nose_hoover(config: Config, values: Values) -> tuple[Dynamics, Any]:
+    return NoseHooverChain(), ThermostatParams(values["bath_temperature"], values["period"])
+
+
+DYNAMICS: dict[str, Callable[[Config, Values], tuple[Dynamics, Any]]] = {
+    "nve": _newton, "langevin": _langevin, "nose_hoover": _nose_hoover,
+}  # fmt: skip
+"""Name -> `(config, values)` -> (dynamics, its parameters)."""
+
+
 def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, values: Values):
     physics, particles = config.physics, config.particles
     assert particles is not None
     potential, parameters = POTENTIALS[physics.potential](physics, values)
     if physics.mode != "truncated":
         potential = ENDINGS[physics.mode](potential=potential, cutoff=physics.cutoff)
+    dynamics, moved_by = DYNAMICS[physics.dynamics](config, values)
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
     # Its domain is a property, which the checker of types takes for a field.
     model = molecular.MolecularDynamics(  # pyright: ignore[reportCallIssue]
-        cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps
+        cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps, dynamics=dynamics
     )
-    return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)))
+    return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)), moved_by)
 
 
 BUILDERS: dict[str, Callable] = {"molecular_dynamics": _molecular_dynamics}
@@ -69,7 +93,7 @@ def skin_length(config: Config) -> float:
 
 def skin_of(config: Config, room: Room) -> Skin:
     """How particles are arranged in this room."""
-    return Skin(config.physics.cutoff, skin_length(config), room.rows)
+    return Skin(config.physics.cutoff, skin_length(config), room.rows, room.columns)
 
 
 def first_room(config: Config, position: np.ndarray, temperature: float, blocks: Sequence[int]) -> Room:
@@ -96,7 +120,15 @@ def first_room(config: Config, position: np.ndarray, temperature: float, blocks:
     rows = rows if given.rows is None else given.rows
     capacity = fullest + 1 if given.capacity is None else max(given.capacity, int(inside.max()))
     steps = _steps(config, count, temperature) if given.steps is None else given.steps
-    return Room(tuple(grid.shape), multiple(capacity), rows, steps)
+    return Room(tuple(grid.shape), multiple(capacity), rows, _columns(inside.reshape(grid.shape), blocks, count), steps)
+
+
+def _columns(inside: np.ndarray, blocks: Sequence[int], count: int) -> int:
+    """Particles that a device has at most, of `count` with `inside` in each cell: a tenth and some chance more."""
+    cut = [size for n, k in zip(inside.shape, blocks, strict=True) for size in (k, n // k)]
+    of_blocks = inside.reshape(cut).sum(axis=tuple(range(1, len(cut), 2)))
+    most = float(of_blocks.max())
+    return min(count, math.ceil(1.1 * most + 3 * math.sqrt(most)))
 
 
 def multiple(capacity: float) -> int:

@@ -25,7 +25,7 @@ from simjax.builders.placement import place
 from simjax.config import Config
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.grid import AXES, Grid
-from simjax.core.status import CELL_FULL, ESCAPED, LIST_FULL, OK, SKIN_PASSED
+from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, OK, SKIN_PASSED
 from simjax.core.varying import vary_like
 from simjax.io.particle_output import ParticleWriter
 from simjax.parallel import decompose
@@ -52,7 +52,10 @@ class ParticlePrograms(Programs):
         self.size = self.start_of.count
         chosen = config.output.fields
         self.names = tuple(n for n in config.variables() if chosen is None or n in chosen)
-        temperature = float(np.max(self.parameters["start_temperature"]))
+        baths = (
+            ("start_temperature",) if config.physics.dynamics == "nve" else ("start_temperature", "bath_temperature")
+        )
+        temperature = max(float(np.max(self.parameters[name])) for name in baths)
         self._growths = 0
         self._first_energy: float | None = None
         self.notes = []
@@ -194,13 +197,13 @@ class ParticlePrograms(Programs):
         return {**dataclasses.asdict(self._room), "cells": list(self._room.cells)}
 
     def template(self, room):
-        wanted = Room(tuple(room["cells"]), room["capacity"], room["rows"], room["steps"])
+        wanted = Room(**{**room, "cells": tuple(room["cells"])})
         if wanted != self._room:
             self._make(wanted)
         return super().template(room)
 
     def missing_room(self, status):
-        growable = CELL_FULL | LIST_FULL | (SKIN_PASSED if self._room.steps > 1 else 0)
+        growable = CELL_FULL | LIST_FULL | BLOCK_FULL | (SKIN_PASSED if self._room.steps > 1 else 0)
         bits = 0
         for one in np.atleast_1d(np.asarray(status)).tolist():
             bits |= one if one & ~growable == 0 else 0
@@ -222,6 +225,10 @@ class ParticlePrograms(Programs):
             rows = math.ceil(GROWTH * room.rows)
             told.append(f"a particle had more than {room.rows} partners and can have {rows} now")
             room = dataclasses.replace(room, rows=rows)
+        if bits & BLOCK_FULL:
+            columns = min(self.size, math.ceil(GROWTH * room.columns))
+            told.append(f"a device had more than {room.columns} particles and can have {columns} now")
+            room = dataclasses.replace(room, columns=columns)
         if bits & SKIN_PASSED:
             steps = divisor(room.steps, room.steps // 2)
             told.append(f"particles went too far in {room.steps} steps and are arranged anew after {steps} now")
