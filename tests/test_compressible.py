@@ -246,8 +246,7 @@ def test_entropy_waves_in_one_dimension_are_of_second_order():
     "kind, ndim, sizes",
     [
         *(pytest.param(kind, 2, (16, 32), marks=pytest.mark.slow) for kind in ("acoustic", "entropy", "shear")),
-        *(pytest.param(kind, 3, (12, 24), marks=pytest.mark.long) for kind in ("acoustic", "entropy")),
-        pytest.param("shear", 3, (12, 24), marks=pytest.mark.slow),
+        *(pytest.param(kind, 3, (12, 24), marks=pytest.mark.long) for kind in ("acoustic", "entropy", "shear")),
     ],
 )
 def test_oblique_waves_are_of_fifth_order(kind, ndim, sizes):

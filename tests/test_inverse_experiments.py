@@ -9,8 +9,6 @@ from simjax.config import load_config
 from simjax.inversion.problem import InverseProblem
 from simjax.inversion.search import Search
 
-pytestmark = pytest.mark.slow
-
 
 def searched(name, folder, *overrides):
     config = load_config(name, overrides=[f"output.root={folder}", "output.report=false", *overrides])
@@ -29,6 +27,7 @@ def covers(answer, path):
     return low <= float(answer.truth[path]) <= high
 
 
+@pytest.mark.slow
 def test_viscosity_and_initial_vorticity_from_noisy_snapshots(tmp_path):
     answer = searched("inverse_vorticity", tmp_path)
     # Noise of 2 % in each of 20 000 values leaves the viscosity uncertain by less than 1 %.
@@ -40,6 +39,7 @@ def test_viscosity_and_initial_vorticity_from_noisy_snapshots(tmp_path):
     assert answer.residual == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_source_from_point_sensors(tmp_path):
     answer = searched("inverse_source", tmp_path)
     for path, (low, high) in answer.intervals.items():
@@ -49,6 +49,7 @@ def test_a_source_from_point_sensors(tmp_path):
         assert half < 0.02 * truth, path
 
 
+@pytest.mark.slow
 def test_a_body_from_the_echoes_at_the_surface(tmp_path):
     answer = searched("inverse_waveform", tmp_path)
     # Half a wavelength at the highest frequency with any energy, 8 / s, is 0.06: edges are that wide, and the ring of
@@ -57,6 +58,7 @@ def test_a_body_from_the_echoes_at_the_surface(tmp_path):
     assert answer.residual == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.long
 def test_currents_that_unmix_a_dye(tmp_path):
     overrides = [f"output.root={tmp_path}"]
     problem = InverseProblem(load_config("inverse_unmixing", overrides=overrides))
@@ -78,6 +80,7 @@ def test_currents_that_unmix_a_dye(tmp_path):
     assert sum(float(current) ** 2 for current in answer.estimate.values()) < 1.5 * 2 * 0.25**2
 
 
+@pytest.mark.slow
 def test_multiple_shooting_beats_single_shooting(tmp_path):
     multiple = searched("inverse_chaos", tmp_path)
     single = searched("inverse_chaos", tmp_path, "inverse.shooting.windows=1")
@@ -86,6 +89,7 @@ def test_multiple_shooting_beats_single_shooting(tmp_path):
     assert error(single, "initial.u") > 4 * error(multiple, "initial.u")
 
 
+@pytest.mark.slow
 def test_a_reaction_learned_from_noisy_snapshots(tmp_path):
     answer = searched("inverse_closure", tmp_path)
     seen = np.linspace(0.0, 1.0, 101)
