@@ -152,7 +152,7 @@ def test_all_steps_of_a_block_are_one_kernel_where_it_is_thick_enough(monkeypatc
 def test_steps_of_a_block_stay_together_wherever_a_run_is_cut(affordable):
     pace = Pace.__new__(Pace)
     pace.step_seconds = TARGET_SECONDS / affordable
-    pace.programs = cast(Programs, types.SimpleNamespace(steps_per_exchange=4))
+    pace.programs = cast(Programs, types.SimpleNamespace(steps_together=4))
     schedule = Schedule(1.0, dt=1 / 30)
     whole = list(pace.pieces(schedule))
     assert sum(whole) == 30 and whole[-1] == 2 and all(n % 4 == 0 for n in whole[:-1])

@@ -15,7 +15,7 @@ from test_inversion import BASE, SENSORS, SNAPSHOT, evaluated, searched
 import simjax as sj
 from simjax.build import build_model, initial_state, named_values
 from simjax.config import MODELS, validate
-from simjax.config.model_schema import SPLITTING
+from simjax.config.model_schema import DIRECT, SPLITTING
 from simjax.core.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.inversion.problem import InverseProblem
@@ -151,7 +151,8 @@ def test_a_closure_is_the_explicit_part(name):
 
 def test_every_model_with_a_tendency_takes_one_and_no_other():
     for name, schema in MODELS.items():
-        assert schema.modules == (() if schema.integrators == SPLITTING else ("closure",)), name
+        moved = schema.integrators in (SPLITTING, DIRECT)
+        assert schema.modules == (() if moved else ("closure",)), name
     domain = sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0)))
     config = validate({"model": "acoustic", **SMALL})
     with pytest.raises(ConfigurationError, match="a model with a tendency to add to; Acoustic advances in two"):

@@ -173,6 +173,7 @@ def dimers(model, state, params):
     }
 
 
+@pytest.mark.slow
 def test_langevin_has_the_temperature():
     """Pairs on springs on a line, at a step of 0.9 over their frequency, where BAOAB's averages are known exactly."""
     kinds = np.repeat(np.arange(DIMERS), 2)
@@ -222,6 +223,7 @@ def test_random_numbers_belong_to_particles():
     assert np.allclose(drawn(ids, 7, jnp.float32), there, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_brownian_particles_diffuse():
     temperature, friction, dt, side = 0.3, 3.0, 0.01, 64
     position, length = square_lattice(side, 1.0)
@@ -244,6 +246,7 @@ def test_brownian_particles_diffuse():
 # ---------------------------------------------------------------------- Nose-Hoover chain
 
 
+@pytest.mark.slow
 def test_nose_hoover_chain():
     experiment, position, velocity = fluid(NoseHooverChain(), frames=40)
     temperature = 0.9

@@ -84,6 +84,7 @@ def plain(charges):
     return found, int(lost), np.asarray(slope)
 
 
+@pytest.mark.slow
 def test_plain_sum_is_that_of_another_splitting(charges, plain):
     found, lost, _ = plain
     assert lost == 0
@@ -92,6 +93,7 @@ def test_plain_sum_is_that_of_another_splitting(charges, plain):
     assert np.abs(found["force"] - charges[4]).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_forces_are_the_slope_of_the_energy(plain):
     found, _, slope = plain
     force = np.asarray(found["force"])
@@ -100,6 +102,7 @@ def test_forces_are_the_slope_of_the_energy(plain):
     assert np.abs(force.sum(axis=1)).max() < 1e-12 * np.abs(force).sum()
 
 
+@pytest.mark.slow
 def test_virial_is_the_slope_of_the_energy_in_a_strain(charges, plain):
     position, charge, lengths, energy, _ = charges
     virial = np.asarray(plain[0]["virial"]).sum(axis=-1)

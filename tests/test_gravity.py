@@ -127,6 +127,7 @@ def test_three_bodies_on_one_curve(orbit):
 # ---------------------------------------------------------------------- periodic boxes
 
 
+@pytest.mark.slow
 def test_two_bodies_in_a_periodic_box():
     """P3M against Ewald's sum, over near and far separations."""
     cells = Cells(Domain(Grid((2, 2, 2))), 8, (True,) * 3)

@@ -84,6 +84,7 @@ def test_silicon_in_its_lattice():
     np.testing.assert_allclose(virial / 64, 0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_everything_is_that_of_all_triples():
     """Energy, forces, virial, and slopes of the energy as derivatives of pair sums, to some hundred roundings."""
     position, params = diamond(0.1), StillingerWeberParams.silicon(1.3, 0.98)

@@ -138,7 +138,14 @@ def _directions(particles, arguments):
     return (jnp.where(there[None], along[0], 0), jnp.where(there[None], along[1], 0), along[2])
 
 
-@pytest.mark.parametrize("name, listed", [("1-D", False), ("2-D open", True), ("3-D thin", True)])
+@pytest.mark.parametrize(
+    "name, listed",
+    [
+        ("2-D open", True),
+        pytest.param("1-D", False, marks=pytest.mark.slow),
+        pytest.param("3-D thin", True, marks=pytest.mark.slow),
+    ],
+)
 def test_derivatives_of_pair_sums(name, listed):
     """Reverse mode agrees with forward mode to rounding, and both with a difference to its truncation, h^2.
 
@@ -157,6 +164,7 @@ def test_derivatives_of_pair_sums(name, listed):
     assert abs((value(h) - value(-h)) / (2 * h) - slope) < 1e-6 * (1 + abs(slope))
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_pair_sums():
     """A Hessian is symmetric, and the same by list and by cells."""
     particles = _Set("1-D")

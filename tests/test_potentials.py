@@ -242,6 +242,7 @@ def test_a_mixture_is_that_of_all_pairs(mixture):
     np.testing.assert_allclose(jnp.sum(found["force"], axis=1), 0, atol=1e-12 * scale)
 
 
+@pytest.mark.slow
 def test_gradients_of_tables(mixture):
     """A table counts by the mean with its transpose: the gradient is symmetric, and that of the loop over all pairs."""
     _, slopes, (*_, expected) = mixture
@@ -251,6 +252,7 @@ def test_gradients_of_tables(mixture):
         np.testing.assert_allclose(slope, slope.T, rtol=0, atol=1e-15 * scale)
 
 
+@pytest.mark.slow
 def test_a_network_is_a_potential():
     """Its forces are slopes of its energy, and gradients of a loss of forces with respect to weights are right."""
     lengths = (5.0, 7.5)

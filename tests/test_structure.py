@@ -78,6 +78,7 @@ def test_distances_are_those_of_all_pairs(ideal_gas):
     assert np.allclose(smooth, kernel / (pairs * 4 * np.pi * (RADII**2 + WIDTH**2 / 9) / LENGTH**3), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_distances_on_several_devices(ideal_gas):
     position, (sharp, smooth) = ideal_gas
     other = distributions(make_mesh({"x": 2, "y": 2, "z": 2}))(jnp.asarray(position))
@@ -95,6 +96,7 @@ def test_partners_in_a_lattice():
     assert np.array_equal(found, [0, 12, 6, 24, 12])
 
 
+@pytest.mark.slow
 def test_smooth_distribution_is_differentiable():
     cells = cells_of(6.0, 2.0, 16, ndim=2)
     generator = np.random.default_rng(0)
