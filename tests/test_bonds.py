@@ -215,7 +215,7 @@ def trajectory(mesh_sizes):
     return run.lower(*arguments).compile(QUICK)(*arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_chains_keep_energy_momentum_and_bonds_on_any_devices():
     """Energy is compared from the first frame on: before the first step no forces are known."""
     one = trajectory(())

@@ -302,7 +302,7 @@ def ideal_gas():
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_volume_of_an_ideal_gas(ideal_gas):
     """p(V) = V^N exp(-P V / kT): a gamma distribution of mean (N + 1) kT / P and variance (N + 1) (kT / P)^2."""
     pressure = (GAS + 1) / 64
@@ -318,7 +318,7 @@ def test_volume_of_an_ideal_gas(ideal_gas):
     assert abs(volume.var() / variance - 1) < 4 * np.sqrt(2 / n)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_box_that_shrinks_too_far_is_seen(ideal_gas):
     # Cells of 2 for a cutoff of 0.5: too small at a quarter of the length, a sixteenth of the volume.
     volume, status = ideal_gas(40 * (GAS + 1) / 64, 4)
@@ -376,13 +376,18 @@ def decomposed(dynamics, params, mesh, ndim, steps=20):
     return jax.tree.map(np.asarray, program(jnp.asarray(position), jnp.asarray(velocity), with_params(LJ, params)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dynamics", "params", "ndim"),
     [
-        pytest.param(Langevin(), bath(1.2, 2.0, 4), 3, id="langevin"),
-        pytest.param(NoseHooverChain(), ThermostatParams(ONE, 0.2 * ONE), 2, id="nose_hoover"),
-        pytest.param(StochasticCellRescaling(), PressureParams(bath(), ONE, 0.02 * ONE, ONE), 2, id="pressure"),
+        pytest.param(Langevin(), bath(1.2, 2.0, 4), 3, id="langevin", marks=pytest.mark.slow),
+        pytest.param(NoseHooverChain(), ThermostatParams(ONE, 0.2 * ONE), 2, id="nose_hoover", marks=pytest.mark.slow),
+        pytest.param(
+            StochasticCellRescaling(),
+            PressureParams(bath(), ONE, 0.02 * ONE, ONE),
+            2,
+            id="pressure",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_decompositions_move_alike(dynamics, params, ndim):

@@ -135,7 +135,7 @@ def mesh_errors(charges, finer, assignment):
     return math.sqrt(np.mean(wrong**2)) / scale, *off
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mesh_forces_converge(charges):
     """The mesh's error is that of alpha h, and less with a smoother assignment."""
     # alpha h = 0.69 and 0.34. Errors measured with a third more: 2.3e-2, 1.9e-3 and 4.0e-4 of the forces, 4.9e-3,
@@ -150,7 +150,7 @@ def test_mesh_forces_converge(charges):
             assert error < most
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_energy_of_molten_salt_is_kept():
     """Charged Lennard-Jones particles that move."""
     side, per_side = 6.0, 4

@@ -304,9 +304,24 @@ def alone(name):
     return measured(name, {})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sizes", [{"x": 4, "y": 2}, {"x": 2, "y": 2, "z": 2}], ids=["4x2", "2x2x2"])
-@pytest.mark.parametrize("name", ATTRACTIONS)
+each_attraction = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "direct" else pytest.mark.long) for n in ATTRACTIONS]
+)
+
+
+def on_devices():
+    """Each attraction cut in two ways; with the long ones all but the cheapest."""
+    return [
+        pytest.param(
+            name, sizes, id=f"{name} {'x'.join(str(n) for n in sizes.values())}",
+            marks=pytest.mark.slow if name == "direct" and len(sizes) == 2 else pytest.mark.long,
+        )
+        for name in ATTRACTIONS
+        for sizes in ({"x": 4, "y": 2}, {"x": 2, "y": 2, "z": 2})
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "sizes"), on_devices())
 def test_devices_find_what_one_finds(name, sizes):
     (value, end), slopes = alone(name)[1]
     (other, other_end), other_slopes = measured(name, sizes)[1]
@@ -319,8 +334,7 @@ def test_devices_find_what_one_finds(name, sizes):
         assert np.abs(a - b).max() < 1e-9 * np.abs(a).max()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ATTRACTIONS)
+@each_attraction
 def test_gradients_are_slopes(name):
     """In positions, velocities, masses, the constant of gravitation and the softening, against central differences."""
     run, (_, slopes) = alone(name)
@@ -337,8 +351,7 @@ def test_gradients_are_slopes(name):
     assert abs((at(1) - at(-1)) / (2 * epsilon) - along) < 1e-6 * abs(along)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ATTRACTIONS)
+@each_attraction
 def test_momentum_is_kept(name):
     """All forces are opposite and equal, those through the mesh too."""
     (_, end), _ = alone(name)[1]

@@ -102,7 +102,7 @@ def test_everything_is_that_of_all_triples():
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-11 * float(jnp.max(jnp.abs(other))))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_devices_give_the_same():
     given = jnp.asarray(diamond(0.1)), StillingerWeberParams.silicon(1.3, 0.98)
     one, many = program(())(*given), program((("x", 2), ("y", 2), ("z", 2)))(*given)

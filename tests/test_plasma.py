@@ -199,9 +199,14 @@ def test_conservation():
     assert float(end["energy"]) == pytest.approx(float(begin["energy"]), rel=1e-2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("shape", "cut"), [((8, 16), {"x": 2, "y": 4}), ((8,), {"x": 4}), ((4, 4, 8), {"x": 2, "y": 2, "z": 2})], ids=str
+    ("shape", "cut"),
+    [
+        pytest.param((8, 16), {"x": 2, "y": 4}, marks=pytest.mark.long),
+        pytest.param((8,), {"x": 4}, marks=pytest.mark.slow),
+        pytest.param((4, 4, 8), {"x": 2, "y": 2, "z": 2}, marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_decomposed_runs_agree(shape, cut):
     """Trajectories, the field energy and its derivative in the velocities' amplitude."""

@@ -98,7 +98,7 @@ def alone():
     return differentiated(stirring(), (number(0.8), number(0.02)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_decomposed_run_and_its_gradients_equal_those_on_one_device():
     (loss, (place, velocity, status, lost)), gradients = alone()
     assert int(status) == 0 and int(lost) == 0
@@ -114,7 +114,7 @@ def test_a_decomposed_run_and_its_gradients_equal_those_on_one_device():
     np.testing.assert_allclose(gradients_4x2, gradients, rtol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_members_equal_solo_runs_and_slopes_are_gradients():
     """Members that are two small steps apart on either side give the derivative as well."""
     step = 1e-5
