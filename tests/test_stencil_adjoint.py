@@ -181,7 +181,7 @@ def test_reads_become_no_arrays_of_their_own():
     [
         pytest.param(c, id=c.name, marks=pytest.mark.slow if "implicit" in c.name or c.grid.ndim == 3 else [])
         for c in CASES
-        if not c.name.startswith(("gas", "spectral", "semilinear"))
+        if not c.name.startswith(("gas", "spectral", "semilinear", "particles"))
     ],
 )
 def test_every_model_is_transposed_as_a_stencil(case, monkeypatch):
