@@ -75,6 +75,7 @@ def triples(position, reach):
     return energy
 
 
+@pytest.mark.slow
 def test_silicon_in_its_lattice():
     """Four bonds of energy -epsilon, half each: -2 epsilon. A and B are given to ten digits."""
     (energy, force, virial, lost), _ = program(())(jnp.asarray(diamond(0)), StillingerWeberParams.silicon(2.0))

@@ -148,6 +148,7 @@ def test_particles_too_far_away_are_not_lost_in_silence():
     assert np.isfinite(mesh.deposit(position, ids.at[2, 1].set(-1), jnp.ones((8, 4)))).all()
 
 
+@pytest.mark.slow
 def test_derivatives():
     """First and second derivatives in positions, charges and fields against differences, where weights are smooth."""
     mesh = ParticleMesh(Cells(Domain(Grid((4, 3), None, (4.0, 3.0))), 8, (True, True)), 1, "tsc", (0.0, 0.0))
