@@ -68,8 +68,8 @@ WITH_ALL_PLANS = (
 
 
 def each_experiment():
-    """All but the one above; with the long ones the dearest, whose equations `sod` has too."""
-    marks = {"shock_bubble": pytest.mark.long}
+    """All but the one above; with the long ones the dearest, whose equations `sod` and `dye` have too."""
+    marks = {"shock_bubble": pytest.mark.long, "inverse_unmixing": pytest.mark.long}
     return [pytest.param(name, marks=marks.get(name, pytest.mark.slow)) for name in NAMES if name != "dye"]
 
 

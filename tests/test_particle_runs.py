@@ -31,6 +31,7 @@ def whole(tmp_path_factory):
     return run(tmp_path_factory.mktemp("whole"), "output.report=true")
 
 
+@pytest.mark.slow
 def test_files_open_in_other_programs(whole):
     folder, dataset = whole.folder, particles(whole)
     assert dict(dataset.sizes) == {"time": 3, "particle": 256, "space": 3}
@@ -50,6 +51,7 @@ def test_files_open_in_other_programs(whole):
 
 
 @pytest.mark.filterwarnings("ignore")  # of MDAnalysis' own dependencies
+@pytest.mark.slow
 def test_trajectory_opens_in_mdanalysis(whole):
     import MDAnalysis
 
@@ -62,6 +64,7 @@ def test_trajectory_opens_in_mdanalysis(whole):
     assert universe.trajectory.ts.data["energy"] == float(dataset["energy"][2])
 
 
+@pytest.mark.slow
 def test_points_open_in_vtk(whole):
     from vtkmodules.util.numpy_support import vtk_to_numpy
     from vtkmodules.vtkIOHDF import vtkHDFReader

@@ -190,6 +190,7 @@ def test_the_stable_step_is_the_least_of_three():
     np.testing.assert_allclose(limit(fluid(viscosity=0.0, artificial_viscosity=50.0)), 0.125 * h * 8 / (50 * 10))
 
 
+@pytest.mark.slow
 def test_in_a_tank_pressure_bears_the_fluid_in_three_dimensions():
     """Deep in a fluid at rest and along its walls, accelerations vanish; without lists of partners."""
     spacing, gravity = 0.125, number((0.0, 0.0, -1.0))

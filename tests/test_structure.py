@@ -49,6 +49,7 @@ def ideal_gas():
     return position, distributions(None)(jnp.asarray(position))
 
 
+@pytest.mark.slow
 def test_distances_of_an_ideal_gas(ideal_gas):
     _, (sharp, smooth) = ideal_gas
     pairs = COUNT * (COUNT - 1) / 2
