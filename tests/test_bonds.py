@@ -23,6 +23,9 @@ from simjax.particles.links import ends_of, partners_of
 from simjax.particles.neighbours import neighbours_within, own_slot
 from simjax.stepping import Schedule, simulate
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 LENGTHS = (6.4, 6.4, 3.4)
 BEADS, CHAINS = 6, 12
 CUTOFF, SKIN, LONGEST = 1.1, 0.45, 1.5

@@ -68,9 +68,9 @@ WITH_ALL_PLANS = (
 
 
 def each_experiment():
-    """All but the one above; with the long ones the dearest, whose equations `sod` and `dye` have too."""
-    marks = {"shock_bubble": pytest.mark.long, "inverse_unmixing": pytest.mark.long}
-    return [pytest.param(name, marks=marks.get(name, pytest.mark.slow)) for name in NAMES if name != "dye"]
+    """All but the one above; with the slow ones those with every plan, one of each family of equations."""
+    chosen = [(name, pytest.mark.slow if name in WITH_ALL_PLANS else pytest.mark.long) for name in NAMES]
+    return [pytest.param(name, marks=mark) for name, mark in chosen if name != "dye"]
 
 
 @pytest.mark.parametrize("name", each_experiment())

@@ -24,6 +24,9 @@ from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
 from simjax.stepping import Schedule, simulate
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 ONE = jnp.asarray(1.0)
 LJ = (ONE, ONE)
 

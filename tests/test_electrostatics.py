@@ -21,6 +21,9 @@ from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, pack, unpack
 from simjax.particles.pairs import Pairs
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 REPLICATED = PartitionSpec()
 
 
@@ -84,7 +87,7 @@ def plain(charges):
     return found, int(lost), np.asarray(slope)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plain_sum_is_that_of_another_splitting(charges, plain):
     found, lost, _ = plain
     assert lost == 0
@@ -93,7 +96,7 @@ def test_plain_sum_is_that_of_another_splitting(charges, plain):
     assert np.abs(found["force"] - charges[4]).max() < 1e-8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_forces_are_the_slope_of_the_energy(plain):
     found, _, slope = plain
     force = np.asarray(found["force"])

@@ -27,6 +27,9 @@ from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, unpack
 from simjax.stepping import Schedule, simulate
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "orbits.json").read_text())
 REPLICATED = PartitionSpec()
 
@@ -127,7 +130,7 @@ def test_three_bodies_on_one_curve(orbit):
 # ---------------------------------------------------------------------- periodic boxes
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_bodies_in_a_periodic_box():
     """P3M against Ewald's sum, over near and far separations."""
     cells = Cells(Domain(Grid((2, 2, 2))), 8, (True,) * 3)

@@ -16,6 +16,9 @@ from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, cells_for, pack, unpack
 from simjax.particles.pairs import Pairs
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 CUTOFF = 1.8
 # The nearest neighbours, sqrt(3) / 4 of a lattice constant away, are where the pair energy is least: 2^(1/6) sigma.
 CONSTANT = 2 ** (1 / 6) * 4 / np.sqrt(3)
@@ -85,7 +88,7 @@ def test_silicon_in_its_lattice():
     np.testing.assert_allclose(virial / 64, 0, atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_everything_is_that_of_all_triples():
     """Energy, forces, virial, and slopes of the energy as derivatives of pair sums, to some hundred roundings."""
     position, params = diamond(0.1), StillingerWeberParams.silicon(1.3, 0.98)

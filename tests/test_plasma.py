@@ -22,6 +22,9 @@ from simjax.particles.cells import Cells, unpack
 from simjax.particles.mesh import ParticleMesh
 from simjax.stepping import Schedule, simulate
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 
 def plasma(mesh, shape, lengths, capacity, *, stray=0.5, kind="cic", finer=1):
     """A model on a box cut over a device mesh."""
@@ -204,7 +207,7 @@ def test_conservation():
     [
         pytest.param((8, 16), {"x": 2, "y": 4}, marks=pytest.mark.long),
         pytest.param((8,), {"x": 4}, marks=pytest.mark.slow),
-        pytest.param((4, 4, 8), {"x": 2, "y": 2, "z": 2}, marks=pytest.mark.slow),
+        pytest.param((4, 4, 8), {"x": 2, "y": 2, "z": 2}, marks=pytest.mark.long),
     ],
     ids=str,
 )

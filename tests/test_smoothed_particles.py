@@ -23,6 +23,9 @@ from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
 from simjax.stepping import Schedule, simulate
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 DIRECT = INTEGRATORS["direct"]
 
 
@@ -251,7 +254,7 @@ def test_a_column_at_rest_keeps_the_hydrostatic_pressure():
     assert np.max(np.abs(np.asarray(state.velocity)[:, inside])) < 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_leaves_an_open_box_is_told():
     """Walls that move out of the box."""
     beginning, model, run = column()

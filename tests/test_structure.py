@@ -16,6 +16,9 @@ from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.arrangement import Particles
 from simjax.particles.cells import Cells, cells_for, pack
 
+# In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
+pytestmark = pytest.mark.slow
+
 LENGTH, COUNT, REACH = 8.0, 1500, 2.0
 EDGES = np.linspace(0.2, REACH, 10)
 RADII, WIDTH = np.array([0.5, 1.0, 1.6]), 0.3
@@ -97,7 +100,7 @@ def test_partners_in_a_lattice():
     assert np.array_equal(found, [0, 12, 6, 24, 12])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_smooth_distribution_is_differentiable():
     cells = cells_of(6.0, 2.0, 16, ndim=2)
     generator = np.random.default_rng(0)
