@@ -23,7 +23,7 @@ class MolecularDynamicsPhysics:
     dynamics: str = entry(
         Choice(("nve", "langevin", "nose_hoover")), "nve", about="nve: at constant energy; else at constant temperature"
     )
-    bath_temperature: float = entry(Real(above=0.0), 1.0, about="of a thermostat, in units of energy", fixed=True)
+    bath_temperature: float = entry(Real(above=0.0), 1.0, about="of a thermostat, in units of energy")
     friction: float = entry(Real(above=0.0), 1.0, about="of langevin, 1/time")
     period: float = entry(Real(above=0.0), 0.5, about="in which nose_hoover responds, a time")
     mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
