@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--skin", type=float, default=0.45)
-    parser.add_argument("--every", type=int, default=10, help="steps per arrangement")
+    parser.add_argument("--every", type=int, default=5, help="steps per arrangement")
     parser.add_argument("--capacity", type=int, default=40)
     parser.add_argument("--rows", type=int, default=116)
     parser.add_argument("--float64", action="store_true")
