@@ -239,7 +239,7 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
 
     total = start(tuple(mine), here, here)
     whole = rows.shape[0] // ROWS * ROWS
-    body, total = steady_carry(lambda total: turn(total, rows[:1]), total)
+    _, total = steady_carry(lambda total: turn(total, rows[:1]), total)
     grouped = rows[:whole].reshape(-1, ROWS, rows.shape[1])
     total = lax.scan(lambda total, slots: (turn(total, slots), None), total, grouped)[0]
     return turn(total, rows[whole:]) if whole < rows.shape[0] else total
@@ -265,7 +265,7 @@ def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: C
         return total
 
     total = start(tuple(mine), here, here)
-    body, total = steady_carry(lambda total: turn(total, jnp.asarray(0, jnp.int32)), total)
+    _, total = steady_carry(lambda total: turn(total, jnp.asarray(0, jnp.int32)), total)
     numbers = jnp.arange(turns(cells), dtype=jnp.int32)
     return lax.scan(lambda total, number: (turn(total, number), None), total, numbers)[0]
 

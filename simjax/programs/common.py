@@ -117,7 +117,7 @@ class Programs(abc.ABC):
         Raises:
             NumericalError: it has grown too often.
         """
-        raise NotImplementedError
+        raise AssertionError("Programs that never miss room are never asked to regrow.")
 
     def room(self) -> Mapping[str, Any]:
         """What a checkpoint's shapes depend on beside the configuration, for JSON."""
