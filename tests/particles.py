@@ -5,9 +5,15 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from case import QUICK
 
 from simjax.core.domain import Domain
-from simjax.particles.cells import Cells, cells_for, pack
+from simjax.particles import cells as storage
+from simjax.particles.cells import Cells, cells_for
+
+# One operation at a time, each is compiled alone.
+pack = jax.jit(storage.pack, compiler_options=QUICK)
+unpack = jax.jit(storage.unpack, static_argnums=3, compiler_options=QUICK)
 
 
 def scattered(count: int, lengths, nearest: float, seed: int = 0) -> np.ndarray:
@@ -37,7 +43,7 @@ def stored(position: np.ndarray, lengths, reach: float, *, capacity: int = 16, p
     periodic = (True,) * len(lengths) if periodic is None else periodic
     grid = cells_for((0.0,) * len(lengths), lengths, reach, periodic, blocks)
     cells = Cells(Domain(grid), capacity, tuple(periodic))
-    within, ids, _, lost = jax.jit(pack)(cells, jnp.asarray(position), ())
+    within, ids, _, lost = pack(cells, jnp.asarray(position), ())
     assert int(lost) == 0
     return cells, within, ids
 

@@ -383,7 +383,7 @@ def decomposed(dynamics, params, mesh, ndim, steps=20):
     ("dynamics", "params", "ndim"),
     [
         pytest.param(Langevin(), bath(1.2, 2.0, 4), 3, id="langevin", marks=pytest.mark.slow),
-        pytest.param(NoseHooverChain(), ThermostatParams(ONE, 0.2 * ONE), 2, id="nose_hoover", marks=pytest.mark.slow),
+        pytest.param(NoseHooverChain(), ThermostatParams(ONE, 0.2 * ONE), 2, id="nose_hoover", marks=pytest.mark.long),
         pytest.param(
             StochasticCellRescaling(),
             PressureParams(bath(), ONE, 0.02 * ONE, ONE),

@@ -55,6 +55,10 @@ OF_EACH_FAMILY = (
     "advection-2d-walls", "flow-2d-walls", "gas-1d-weno", "acoustic-3d", "maxwell-2d", "spectral-vorticity-2d",
     "semilinear-kdv-1d", "burgers-1d-weno5",
 )  # fmt: skip
+# Of each family one plan that stores fewer states than steps, each plan with some.
+USUAL_PLAN = {
+    name: ("two_level", "binomial")[number % 2] for number, name in enumerate(OF_EACH_FAMILY)
+}  # fmt: skip
 CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
@@ -82,20 +86,20 @@ def some(case):
     """Marks of what is tested by all means of a few: of each family, with the slow ones, and of the cheapest always."""
     if case.name.startswith("advection") and case.grid.ndim < 3:
         return ()
-    return (pytest.mark.slow if case.name in OF_EACH_FAMILY or case in cases_flow.CASES else pytest.mark.long,)
+    return (pytest.mark.slow if case.name in OF_EACH_FAMILY else pytest.mark.long,)
 
 
 def repeating(case, layout):
     """Marks of what other layouts show already.
 
-    Overlap in three dimensions is that in two with one more axis, a gas's that of the one in 1-D. Cut otherwise, a flow
-    differs from advection in the pressure solve, which test_poisson cuts in every way, and 4x2 is 2x4 turned.
+    Overlap in three dimensions is that in two with one more axis, and one case of each family shows it. Cut otherwise,
+    a flow differs from advection in the pressure solve, which test_poisson cuts in every way, and 4x2 is 2x4 turned.
     """
     simple = case.name.startswith("advection")
-    if "overlap" in layout and (case.grid.ndim == 3 or case.name in DEAR):
-        return pytest.mark.slow if simple else pytest.mark.long
+    if "overlap" in layout and not simple and (case.grid.ndim == 3 or case.name not in OF_EACH_FAMILY):
+        return pytest.mark.long
     if layout in OTHERWISE and not simple:
-        return pytest.mark.slow if layout == "8x1" and case.name in OF_EACH_FAMILY else pytest.mark.long
+        return pytest.mark.slow if layout == "8x1" and case.name == "spectral-vorticity-2d" else pytest.mark.long
     return None
 
 
@@ -207,7 +211,8 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
 def with_kernels():
     """Every model that has stencils, as interpreted kernels: decomposed, overlapped, and in a decomposed ensemble.
 
-    In every run of the tests those of one model, with the slow ones decomposed ones of each, and the rest of two.
+    In every run of the tests those of one model, with the slow ones of each family decomposed, and the rest of one.
+    Steps of all models are compiled as kernels in test_kernel_compilation.
     """
     result = []
     for case in CASES:
@@ -215,7 +220,7 @@ def with_kernels():
             continue
         for where in ("space", "overlap", "ensemble"):
             usual = where == "space" and case.name == "advection-2d-walls"
-            slow = where == "space" or case.name in ("advection-2d-walls", "burgers-1d-weno5")
+            slow = case.name in OF_EACH_FAMILY if where == "space" else case.name == "advection-2d-walls"
             marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
             result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
     return pytest.mark.parametrize(("case", "where"), result)
@@ -233,7 +238,8 @@ def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
 def planned():
     """Every case with every plan but its own, which the tests above have, cut in space and as an ensemble cut in space.
 
-    In every run of the tests one; with the slow ones a case of each family, cut in space, from fewer states than steps.
+    In every run of the tests one; with the slow ones a few of other families, cut in space, from fewer states than
+    steps.
     """
     result = []
     for case in CASES:
@@ -243,7 +249,7 @@ def planned():
             if plan == "budget" and case in PARTICLES:  # the arrays of a case are not the state that is stored
                 continue
             for ensemble in (False, True) if case.cuts else (True,):
-                chosen = case.name in OF_EACH_FAMILY and plan in ("two_level", "binomial") and not ensemble
+                chosen = case.name in OF_EACH_FAMILY and plan == USUAL_PLAN.get(case.name) and not ensemble
                 marks = pytest.mark.slow if chosen else pytest.mark.long
                 name = f"{case.name} {plan} {'ensemble' if ensemble else 'space'}"
                 result.append(pytest.param(case, plan, ensemble, id=name, marks=() if name == CHEAP else marks))

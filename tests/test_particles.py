@@ -4,22 +4,27 @@ Sums over pairs are compared with plain loops over all pairs and their periodic 
 sums, so the bounds are some hundreds of roundings of the largest term.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from particles import scattered, separations, stored
+from case import QUICK
+from particles import pack, scattered, separations, stored, unpack
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
 from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, SKIN_PASSED
-from simjax.particles.cells import EMPTY, Cells, cells_for, counted, pack, unpack
+from simjax.particles.cells import EMPTY, Cells, cells_for, counted
 from simjax.particles.migration import rebin
 from simjax.particles.neighbours import neighbours_within, own_slot
 from simjax.particles.pairs import Pairs
 
 ROUNDING = 1e-12
+compiled = functools.partial(jax.jit, compiler_options=QUICK)
+rebinned = compiled(rebin)
 CUTOFF, SKIN, ROWS = 1.0, 0.2, 40
 # Periodic and open axes; boxes many, two and one cell wide; 1-D to 3-D.
 BOXES = {
@@ -54,8 +59,8 @@ class _Set:
             self.position, self.lengths, CUTOFF + SKIN, periodic=self.periodic, capacity=24
         )
         own = jnp.asarray(self.values), jnp.asarray(self.species)
-        self.stored = jax.jit(pack)(self.cells, jnp.asarray(self.position), own)[2]
-        listed = jax.jit(lambda within, ids: neighbours_within(self.cells, within, ids, CUTOFF + SKIN, ROWS, 128))
+        self.stored = pack(self.cells, jnp.asarray(self.position), own)[2]
+        listed = compiled(lambda within, ids: neighbours_within(self.cells, within, ids, CUTOFF + SKIN, ROWS, 128))
         self.neighbours, self.fault = listed(self.within, self.ids)
 
     def pairs(self, listed: bool, within=None) -> Pairs:
@@ -66,14 +71,22 @@ class _Set:
         return np.asarray(unpack(self.cells, self.ids, values, self.position.shape[1]))
 
 
-@pytest.fixture(scope="module", params=list(BOXES))
+@functools.cache
+def particles_in(name):
+    return _Set(name)
+
+
+USUAL = ("2-D open", "3-D thin")
+
+
+@pytest.fixture(params=[pytest.param(n, marks=() if n in USUAL else pytest.mark.slow) for n in BOXES])
 def particles(request):
-    return _Set(request.param)
+    return particles_in(request.param)
 
 
 def test_packing_and_unpacking_return_what_was_given(particles):
     """Coordinates to rounding (they are kept relative to cells), values bit for bit, ids in order."""
-    absolute = particles.ordered(particles.cells.absolute(particles.within))
+    absolute = particles.ordered(compiled(particles.cells.absolute)(particles.within))
     np.testing.assert_allclose(absolute, particles.position, rtol=0, atol=1e-14 * max(particles.lengths))
     np.testing.assert_array_equal(particles.ordered(particles.stored[0]), particles.values)
     np.testing.assert_array_equal(particles.ordered(particles.ids), np.arange(particles.position.shape[1]))
@@ -81,7 +94,7 @@ def test_packing_and_unpacking_return_what_was_given(particles):
 
 def test_lists_hold_every_near_pair_and_no_other(particles):
     first, second, _ = separations(particles.position, particles.lengths, particles.periodic, CUTOFF + SKIN)
-    flat_ids = np.asarray(particles.cells.pad(particles.ids + 1)).ravel() - 1
+    flat_ids = np.asarray(compiled(particles.cells.pad)(particles.ids + 1)).ravel() - 1
     slots, owner = np.asarray(particles.neighbours.slot), np.asarray(particles.neighbours.owner)
     ids, own = np.asarray(particles.ids).ravel(), np.asarray(own_slot(particles.cells)).ravel()
     listed = sorted(
@@ -95,10 +108,10 @@ def test_lists_hold_every_near_pair_and_no_other(particles):
 
 
 def test_lists_tell_what_does_not_fit():
-    particles = _Set("2-D")
+    particles = particles_in("2-D open")
     first, _, _ = separations(particles.position, particles.lengths, particles.periodic, CUTOFF + SKIN)
     most, count = int(np.bincount(first).max()), particles.position.shape[1]
-    make = jax.jit(neighbours_within, static_argnums=(3, 4, 5))
+    make = compiled(neighbours_within, static_argnums=(3, 4, 5))
     faults = [
         int(make(particles.cells, particles.within, particles.ids, CUTOFF + SKIN, rows, columns)[1])
         for rows, columns in ((most, count), (most - 1, count), (most, count - 1))
@@ -108,13 +121,13 @@ def test_lists_tell_what_does_not_fit():
 
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "cells"])
 def test_pair_sums_are_those_of_all_pairs(particles, listed):
-    found = jax.jit(lambda p: p.sum(well, particles.stored, particles.params))(particles.pairs(listed))
+    found = compiled(lambda p: p.sum(well, particles.stored, particles.params))(particles.pairs(listed))
     first, second, apart = separations(particles.position, particles.lengths, particles.periodic, CUTOFF)
 
     def of(which):
         return jnp.asarray(particles.values[:, which]), jnp.asarray(particles.species[which])
 
-    terms = well(tuple(jnp.asarray(apart)), of(first), of(second), particles.params)
+    terms = compiled(well)(tuple(jnp.asarray(apart)), of(first), of(second), particles.params)
     count = particles.position.shape[1]
     for mine, all_terms in zip(jax.tree.leaves(found), jax.tree.leaves(terms), strict=True):
         expected = np.bincount(first, np.asarray(all_terms), count)
@@ -151,15 +164,15 @@ def test_derivatives_of_pair_sums(name, listed):
 
     The interaction jumps at the cutoff by 0.1: the step is too small for a pair to cross it.
     """
-    particles = _Set(name)
+    particles = particles_in(name)
     loss, arguments = _loss(particles, listed)
     along = _directions(particles, arguments)
-    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))(*arguments)
+    gradient = compiled(jax.grad(loss, (0, 1, 2)))(*arguments)
     slope = sum(jnp.vdot(g, d) for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(along), strict=True))
-    forward = jax.jit(lambda a, d: jax.jvp(loss, a, d)[1])(arguments, along)
+    forward = compiled(lambda a, d: jax.jvp(loss, a, d)[1])(arguments, along)
     assert abs(slope - forward) <= 1e3 * ROUNDING * (1 + abs(slope))
     h = 1e-6
-    value = jax.jit(lambda s: loss(*jax.tree.map(lambda u, d: u + s * d, arguments, along)))
+    value = compiled(lambda s: loss(*jax.tree.map(lambda u, d: u + s * d, arguments, along)))
     # h^2 times a third derivative of order 1e3, and roundings of the loss, 1e-14, over h.
     assert abs((value(h) - value(-h)) / (2 * h) - slope) < 1e-6 * (1 + abs(slope))
 
@@ -167,7 +180,7 @@ def test_derivatives_of_pair_sums(name, listed):
 @pytest.mark.slow
 def test_second_derivatives_of_pair_sums():
     """A Hessian is symmetric, and the same by list and by cells."""
-    particles = _Set("1-D")
+    particles = particles_in("1-D")
     found = []
     for listed in (True, False):
         loss, arguments = _loss(particles, listed)
@@ -180,7 +193,7 @@ def test_second_derivatives_of_pair_sums():
 
         left, right = (
             jnp.vdot(a, b)
-            for a, b in zip((u, v), jax.jit(jax.lax.map, static_argnums=0)(products, jnp.stack([v, u])), strict=True)
+            for a, b in zip((u, v), compiled(jax.lax.map, static_argnums=0)(products, jnp.stack([v, u])), strict=True)
         )
         assert abs(left - right) < 1e3 * ROUNDING * (1 + abs(left))
         found.append(left)
@@ -203,7 +216,7 @@ def test_migration_moves_particles_and_loses_none(particles):
             push[axis] = np.where(middle, 1, -1) * np.abs(push[axis])
             stored_push = pack(cells, jnp.asarray(particles.position), jnp.asarray(push))[2]
     image = jnp.zeros(particles.within.shape, jnp.int32)
-    position, image, ids, values, fault = jax.jit(rebin)(
+    position, image, ids, values, fault = rebinned(
         cells, particles.within + stored_push, image, particles.ids, particles.stored[0]
     )
     assert int(fault) == 0
@@ -213,7 +226,7 @@ def test_migration_moves_particles_and_loses_none(particles):
     assert int(counted(cells, ids)) == count
     lengths = np.array(particles.lengths)[:, None]
     turns = np.asarray(unpack(cells, ids, image, count))
-    unwrapped = np.asarray(unpack(cells, ids, cells.absolute(position), count)) + turns * lengths
+    unwrapped = np.asarray(unpack(cells, ids, compiled(cells.absolute)(position), count)) + turns * lengths
     np.testing.assert_allclose(unwrapped, particles.position + push, rtol=0, atol=1e-13)
     np.testing.assert_array_equal(unpack(cells, ids, values, count), particles.values)
     assert np.any(np.asarray(ids) != np.asarray(particles.ids))
@@ -224,7 +237,7 @@ def test_migration_tells_what_goes_wrong():
     image = jnp.zeros(within.shape, jnp.int32)
 
     def fault(position, cells=cells, ids=ids, image=image):
-        return int(jax.jit(rebin)(cells, position, image, ids, ())[-1])
+        return int(rebinned(cells, position, image, ids, ())[-1])
 
     assert fault(within) == 0
     there = ids >= 0

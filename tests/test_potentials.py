@@ -203,11 +203,11 @@ def all_pairs(potential, position, lengths, periodic, species, params, cutoff=CU
         return jnp.sum(potential.energy(jnp.sum(r * r, axis=0), species[i], species[j], params)) / 2
 
     rest = jnp.zeros(position.shape), jnp.zeros((len(lengths),) * 2), params
-    value, slopes = jax.value_and_grad(energy, argnums=(0, 1, 2))(*rest)
+    value, slopes = jax.jit(jax.value_and_grad(energy, argnums=(0, 1, 2)), compiler_options=QUICK)(*rest)
     return value, -slopes[0], -slopes[1], slopes[2]
 
 
-@pytest.fixture(scope="module", params=list(MIXTURES))
+@pytest.fixture(scope="module", params=["2-D", pytest.param("3-D", marks=pytest.mark.slow)])
 def mixture(request):
     lengths, periodic, count = MIXTURES[request.param]
     position = scattered(count, lengths, 0.8, seed=4)

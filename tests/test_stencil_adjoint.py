@@ -107,12 +107,17 @@ USUAL = [("two fields", (1, 3), ""), ("two fields", (2, 1), "-overlap"), ("two f
          ("components", (1, 1), "-kernels"), ("components", (2, 1), ""), ("components", (3, 1), "")]  # fmt: skip
 
 
+def marks_of(case):
+    """The dearest to compile are what the others are, with more reads."""
+    name, (ndim, width), kind = case
+    dear = name == "two fields" and ndim * width > 2 and kind
+    return () if case in USUAL else pytest.mark.long if dear else pytest.mark.slow
+
+
 @pytest.mark.parametrize(
     "name, size, kind",
     [
-        pytest.param(
-            *case, id=f"{case[0]}-{case[1][0]}-{case[1][1]}{case[2]}", marks=[] if case in USUAL else pytest.mark.slow
-        )
+        pytest.param(*case, id=f"{case[0]}-{case[1][0]}-{case[1][1]}{case[2]}", marks=marks_of(case))
         for case in COMBINATIONS
     ],
 )
