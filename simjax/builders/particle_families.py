@@ -2,6 +2,10 @@
 
 from simjax.builders.particle_family import ParticleFamily
 from simjax.builders.particles import MolecularFamily
+from simjax.builders.plasma import PlasmaFamily
+from simjax.builders.smoothed import SmoothedFamily
 
-FAMILIES: dict[str, type[ParticleFamily]] = {"molecular_dynamics": MolecularFamily}
+FAMILIES: dict[str, type[ParticleFamily]] = {
+    "molecular_dynamics": MolecularFamily, "plasma": PlasmaFamily, "smoothed_particles": SmoothedFamily,
+}  # fmt: skip
 """Model name -> its family."""

@@ -6,6 +6,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -86,3 +87,12 @@ class ParticleFamily(abc.ABC):
         start = jnp.zeros((), position.dtype)
         found = [FormulaValue(formula, dict(values))(start, *position) for formula in formulas]
         return jnp.stack([jnp.broadcast_to(jnp.asarray(u, position.dtype), position.shape[1:]) for u in found])
+
+
+def standard_normals(config: Config, shape: tuple[int, int], dtype, member: Array | int) -> Array:
+    """Normal random numbers `(components, particles)`: a particle's follow from the seed, the member and its number."""
+    key = jax.random.key(config.seed)
+    if config.ensemble.noise == "per_member":
+        key = jax.random.fold_in(key, member)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(shape[1], dtype=jnp.int32))
+    return jax.vmap(lambda key: jax.random.normal(key, shape[:1], dtype))(keys).T

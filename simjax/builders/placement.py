@@ -60,7 +60,7 @@ def place(config: Config) -> Start:
         _check_inside(config, position)
         species = found.get("species")
         if species is None:
-            species = _species(position.shape[1], particles.fractions, config.seed)
+            species = species_of(position.shape[1], particles.fractions, config.seed)
         elif species.size and not 0 <= species.min() <= species.max() < len(particles.fractions):
             raise ConfigurationError(
                 f"particles.file={particles.file}: species from {species.min()} to {species.max()}; expected 0 to "
@@ -74,7 +74,7 @@ def place(config: Config) -> Start:
         position = _at_random(config, count, lower, upper)
     else:
         position = _lattice(particles.placement, particles.count, particles.density, lower, upper)
-    return Start(position, _species(position.shape[1], particles.fractions, config.seed))
+    return Start(position, species_of(position.shape[1], particles.fractions, config.seed))
 
 
 def _check_inside(config: Config, position: np.ndarray) -> None:
@@ -90,7 +90,7 @@ def _check_inside(config: Config, position: np.ndarray) -> None:
             )
 
 
-def _species(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:
+def species_of(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:
     """As many of every species as its share says, in an order at random."""
     ends = np.rint(np.cumsum(fractions) * count).astype(int)
     species = np.searchsorted(ends, np.arange(count), side="right").astype(np.int32)
