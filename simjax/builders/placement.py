@@ -138,3 +138,18 @@ def _at_random(config: Config, count: int, lower: np.ndarray, upper: np.ndarray)
                 "smaller particles.distance, or a lattice as particles.placement."
             )
     return (position + lower).T
+
+
+def evenly(count: int, ndim: int) -> np.ndarray:
+    """Points that fill a unit cube evenly, `(ndim, count)`: one axis in equal steps, the others with irrational ones.
+
+    Roberts (2018), The Unreasonable Effectiveness of Quasirandom Sequences: steps are powers of the root of
+    x^(d + 1) = x + 1.
+    """
+    others = ndim - 1
+    root = 2.0
+    for _ in range(60):
+        root = (1 + root) ** (1 / (others + 1))
+    steps = root ** -np.arange(1.0, others + 1)
+    number = np.arange(count) + 0.5
+    return np.concatenate([number[None] / max(count, 1), np.mod(number[None] * steps[:, None], 1.0)])

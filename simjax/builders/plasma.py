@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from simjax.builders.particle_family import ParticleFamily, standard_normals
-from simjax.builders.placement import Start, species_of
+from simjax.builders.placement import Start, evenly, species_of
 from simjax.builders.room import room_in, steps_in
 from simjax.config.families.plasma import PlasmaParticlesConfig, fastest, of_each
 from simjax.core.grid import CENTER, FACE, Grid
@@ -51,7 +51,7 @@ class PlasmaFamily(ParticleFamily):
         normal = np.zeros((self._components, particles.count))
         for kind in range(len(particles.fractions)):
             of_kind = species == kind
-            even = _evenly(int(of_kind.sum()), len(lower) + self._components)
+            even = evenly(int(of_kind.sum()), len(lower) + self._components)
             place[:, of_kind], normal[:, of_kind] = even[: len(lower)], ndtri(even[len(lower) :])
         return Start(lower + place * (upper - lower), species, {"normal": normal})
 
@@ -100,18 +100,3 @@ class PlasmaFamily(ParticleFamily):
         velocity = velocity.at[0].add(drift[species]).at[: len(moving)].add(moving)
         state, lost = model.state_from(place + displaced, velocity, species, params)
         return state, lost, jnp.zeros((), jnp.int32)
-
-
-def _evenly(count: int, ndim: int) -> np.ndarray:
-    """Points that fill a unit cube evenly, `(ndim, count)`: one axis in equal steps, the others with irrational ones.
-
-    Roberts (2018), The Unreasonable Effectiveness of Quasirandom Sequences: steps are powers of the root of
-    x^(d + 1) = x + 1.
-    """
-    others = ndim - 1
-    root = 2.0
-    for _ in range(60):
-        root = (1 + root) ** (1 / (others + 1))
-    steps = root ** -np.arange(1.0, others + 1)
-    number = np.arange(count) + 0.5
-    return np.concatenate([number[None] / max(count, 1), np.mod(number[None] * steps[:, None], 1.0)])

@@ -22,6 +22,7 @@ SPECIES_COLOURS = np.array([[44, 110, 178], [217, 119, 40], [46, 139, 87], [140,
 SUPERSAMPLING = 2
 WALL, WALL_COLOUR = "wall", np.array([176, 182, 190])
 PHASE_ASPECT = 1.5  # width to height of a picture of places and velocities
+SLOW = 0.01  # of the largest velocity of a run: particles at rest at the start
 PER_BIN = 8  # particles, where the room that they fill is measured
 FOG = 0.45  # of white in the colour of the furthest particle
 
@@ -132,12 +133,12 @@ def _filled(places: np.ndarray, lengths: np.ndarray, count: int) -> float:
 class Shade:
     """What the colours of particles say: `label`, and their `scale`, or colours of the species where it is None.
 
-    at_start: colours are those of the velocities along a single axis at the start, by which phases are followed.
+    at_start: the variable along a single axis at the start by which phases are followed.
     """
 
     label: str
     scale: ColourScale | None
-    at_start: bool = False
+    at_start: str | None = None
 
     def colours(self, dataset: xr.Dataset, frame: int, member: int | None) -> np.ndarray:
         """8-bit colours (particles, 3) at an output time."""
@@ -145,7 +146,7 @@ class Shade:
         if self.scale is None:
             return SPECIES_COLOURS[species % len(SPECIES_COLOURS)]
         if self.at_start:
-            return self.scale.colours(at(dataset, "velocity", 0, member)[:, 0])
+            return self.scale.colours(at(dataset, self.at_start, 0, member)[:, 0])
         colours = self.scale.colours(speeds(dataset, frame, member))
         names = species_names(dataset)
         return np.where((species == names.index(WALL))[:, None], WALL_COLOUR, colours) if WALL in names else colours
@@ -157,13 +158,24 @@ def shade_of(dataset: xr.Dataset) -> Shade:
     if "velocity" not in dataset or int(dataset["species"].max()) > fixed:
         return Shade("Species", None)
     if len(np.atleast_1d(dataset.attrs["simjax_box_lower"])) == 1:
-        start = at(dataset, "velocity", 0, None)[:, 0].astype(float)
-        return Shade("Velocity at the start", diverging_scale([start]), at_start=True)
+        return _phase_shade(dataset)
     sample = [speeds(dataset, frame, None) for frame in _sampled(dataset)]
     values = np.concatenate([s[np.isfinite(s)] for s in sample])
     limit = float(np.quantile(values, 0.995)) if values.size else 1.0
     highest = float(values.max()) if values.size else 0.0
     return Shade("Speed", ColourScale("haline", 0.0, limit or 1.0, (False, highest > 1.01 * limit)))
+
+
+def _phase_shade(dataset: xr.Dataset) -> Shade:
+    """Velocities at the start, or places where nothing moved much then."""
+    start = at(dataset, "velocity", 0, None)[:, 0].astype(float)
+    values = np.abs(start[np.isfinite(start)])
+    most = float(np.quantile(values, 0.9)) if values.size else 0.0
+    if most > SLOW * max(_largest(dataset, frame) for frame in _sampled(dataset)):
+        scale = diverging_scale([np.clip(start, -most, most)])
+        return Shade("Velocity at the start", scale, "velocity")
+    lower, upper = (float(np.atleast_1d(dataset.attrs[f"simjax_box_{side}"])[0]) for side in ("lower", "upper"))
+    return Shade("Place at the start", ColourScale("phase", lower, upper, (False, False)), "position")
 
 
 def species_names(dataset: xr.Dataset) -> list[str]:
