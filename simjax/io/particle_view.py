@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simjax.io.labels import number, title_case
-from simjax.io.scene import ColourScale, diverging_scale
+from simjax.io.scene import ColourScale, diverging_scale, spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,6 +23,7 @@ SUPERSAMPLING = 2
 WALL, WALL_COLOUR = "wall", np.array([176, 182, 190])
 PHASE_ASPECT = 1.5  # width to height of a picture of places and velocities
 SLOW = 0.01  # of the largest velocity of a run: particles at rest at the start
+FRAMES = 16  # from which the largest velocity of a run is taken
 PER_BIN = 8  # particles, where the room that they fill is measured
 FOG = 0.45  # of white in the colour of the furthest particle
 
@@ -90,10 +91,8 @@ def view_of(dataset: xr.Dataset) -> View:
 
 def _phase_plane(dataset: xr.Dataset, lower: float, upper: float) -> View:
     """Places and velocities, these stretched to a picture of a fixed shape."""
-    speed = (
-        max((_largest(dataset, frame) for frame in _sampled(dataset)), default=0.0) if "velocity" in dataset else 0.0
-    )
-    speed = 1.05 * speed or 1.0
+    frames = spread(dataset.sizes["time"], FRAMES) if "velocity" in dataset else []
+    speed = 1.05 * max((_largest(dataset, frame) for frame in frames), default=0.0) or 1.0
     stretch = (upper - lower) / PHASE_ASPECT / (2 * speed)
     ends = np.array([lower, -speed, 0.0]), np.array([upper, speed, 0.0])
     return View(*ends, np.diag([1.0, stretch, 1.0]), True, ("x", "v"))
@@ -200,6 +199,8 @@ def paint(view: View, position: np.ndarray, colours: np.ndarray, radius: float, 
     """The particles as an 8-bit picture (height, width, 3) of `size` (width, height), its upper row first."""
     width, height = (SUPERSAMPLING * side for side in size)
     finite = np.isfinite(position).all(axis=1)
+    if not view.flat:  # what has left an open box would stand on the names of its edges
+        finite &= ((position >= view.lower) & (position <= view.upper)).all(axis=1)
     seen = view.project(position[finite].astype(float))
     left, right, low, high = view.frame
     margin = 0.0 if view.flat else 1.3 * radius

@@ -256,6 +256,16 @@ class ParticlePrograms(Programs):
                 return int(ids.reshape(-1, *ids.shape[-self.cells.ndim - 1 :])[0][where]), path[-1].name
         return None
 
+    def _unphysical(self, state) -> tuple[int, str] | None:
+        """The first particle whose state means nothing, and what is wrong with it."""
+        model, params = self.build(self.values, self.files)
+        host = jax.tree.map(np.asarray, state)
+        for what, where in model.unphysical(host, params).items():
+            numbers = np.asarray(host.ids)[np.asarray(where)]
+            if numbers.size:
+                return int(numbers[0]), what
+        return None
+
     def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
         single = self._single_step(schedule)
         for _ in range(steps):
@@ -267,6 +277,9 @@ class ParticlePrograms(Programs):
             found = self._not_finite(state)
             if found:
                 return f"the {found[1]} of particle {found[0]} is not finite, step {step}"
+            meaningless = self._unphysical(state)
+            if meaningless:
+                return f"{meaningless[1]} of particle {meaningless[0]}, step {step}"
         return "particles in steps of which none went wrong alone"
 
     def _escaped(self, before, state) -> str:
