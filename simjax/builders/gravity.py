@@ -34,6 +34,10 @@ class GravityFamily(ParticleFamily):
     shown = ("kinetic_energy", "energy_drift")
 
     @property
+    def on_mesh(self):
+        return self.config.physics.forces != "direct"
+
+    @property
     def _particles(self) -> MassesConfig:
         particles = self.config.particles
         assert isinstance(particles, MassesConfig)

@@ -27,7 +27,8 @@ class ParticleFamily(abc.ABC):
 
     units: of the speed of a run. seconds: a first guess of what a step of a particle takes, on a CPU and elsewhere.
     advice: what to try where a run fails; at_start: where it does so at the start. shown: diagnostics on the display.
-    species: their names. scalars: variables with one number per particle.
+    on_mesh: whether a field on a mesh moves the particles. species: their names. scalars: variables with one number per
+    particle.
     """
 
     units: ClassVar[str] = "particle-steps/s"
@@ -35,6 +36,7 @@ class ParticleFamily(abc.ABC):
     advice: ClassVar[str] = "Try a smaller time.dt, or another start."
     at_start: ClassVar[str] = "check the formulas in initial"
     shown: ClassVar[tuple[str, ...]]
+    on_mesh: bool = False
     species: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
 

@@ -27,6 +27,7 @@ class PlasmaFamily(ParticleFamily):
 
     seconds = (1e-7, 1e-9)
     advice = "Try a smaller time.dt, or fewer physics.field_cells."
+    on_mesh = True
     shown = ("field_energy", "energy_drift")
 
     @property

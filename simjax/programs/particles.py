@@ -17,7 +17,7 @@ from simjax.builders.room import Room, divisor, multiple
 from simjax.config import Config
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.grid import AXES, Grid
-from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, OK, SKIN_PASSED
+from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
 from simjax.core.varying import vary_like
 from simjax.io.particle_output import ParticleWriter
 from simjax.parallel import decompose
@@ -191,6 +191,9 @@ class ParticlePrograms(Programs):
 
     def missing_room(self, status):
         growable = CELL_FULL | LIST_FULL | BLOCK_FULL | (SKIN_PASSED if self._room.steps > 1 else 0)
+        if self.family.on_mesh and self._room.steps > 1:
+            # What has gone too far takes nothing from the mesh: its values become those of no number.
+            status = np.where(np.asarray(status) & SKIN_PASSED, np.asarray(status) & ~NON_FINITE, status)
         bits = 0
         for one in np.atleast_1d(np.asarray(status)).tolist():
             bits |= one if one & ~growable == 0 else 0
