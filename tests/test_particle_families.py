@@ -33,10 +33,9 @@ def particles(result):
         return dataset.load()
 
 
-# Of the fluids a resumed run is in the long tests: they compile for several seconds.
+# One in every run of the tests: what is resumed and how does not depend on the family.
 RESUMED = [
-    pytest.param(name, marks=pytest.mark.long if name in ("taylor_green_sph", "two_stream") else pytest.mark.slow)
-    for name in NAMES
+    pytest.param(name, marks=pytest.mark.slow if name == "landau_damping" else pytest.mark.long) for name in NAMES
 ]
 
 

@@ -24,6 +24,7 @@ WALL, WALL_COLOUR = "wall", np.array([176, 182, 190])
 PHASE_ASPECT = 1.5  # width to height of a picture of places and velocities
 SLOW = 0.01  # of the largest velocity of a run: particles at rest at the start
 FRAMES = 16  # from which the largest velocity of a run is taken
+LEAST_FILLED = 0.3  # of a phase plane, in which thin beams soon spread
 PER_BIN = 8  # particles, where the room that they fill is measured
 FOG = 0.45  # of white in the colour of the furthest particle
 
@@ -115,7 +116,7 @@ def radius_of(dataset: xr.Dataset, view: View) -> float:
     lengths = np.array([right - left, high - low]) if view.flat else view.upper - view.lower
     count, places = dataset.sizes["particle"], view.places(dataset, 0, None)
     places = view.project(places)[:, :2] - [left, low] if view.flat else places - view.lower
-    share = _filled(places, lengths, count)
+    share = max(_filled(places, lengths, count), LEAST_FILLED if view.of_phases else 0.0)
     return SHARE * float((share * np.prod(lengths) / count) ** (1 / len(lengths)))
 
 
