@@ -16,7 +16,7 @@ from simjax.models.attraction import Attraction, DirectSummation, MeshAttraction
 from simjax.models.gravity import Gravity
 from simjax.models.periodic_sums import MeshSum, mesh_sum
 from simjax.particles.arrangement import Skin
-from simjax.particles.cells import Cells
+from simjax.particles.cells import Cells, cells_for
 
 SKIN = 0.15  # of the cutoff
 STRAY = 0.5  # mesh cells out of their cells
@@ -65,13 +65,13 @@ class GravityFamily(ParticleFamily):
             # Particles keep their slots, so none are spare.
             grid = Grid(tuple(blocks), bounds.lower, bounds.upper)
             room = room_in(config, grid, start.position, blocks, rows=0, steps=steps_in(config, math.inf, 1.0))
-            return Room(room.cells, self._fullest(grid, start), 0, room.columns, room.steps)
+            return Room(room.cells, multiple(self._fullest(grid, start)), 0, room.columns, room.steps)
         speed = MARGIN * self._speed(lengths)
         if physics.forces == "p3m":
             skin = self._skin
             return room_of_pairs(
                 config, bounds, start.position, blocks, reach=physics.cutoff + skin,
-                number_density=start.count / bounds.volume, steps=steps_in(config, skin / 2, speed),
+                number_density=self._densest(start, physics.cutoff + skin), steps=steps_in(config, skin / 2, speed),
             )  # fmt: skip
         cells = physics.field_cells
         pairs = all(n % (2 * k) == 0 for n, k in zip(cells, blocks, strict=True))
@@ -81,11 +81,17 @@ class GravityFamily(ParticleFamily):
         return room_in(config, grid, start.position, blocks, rows=0, steps=steps_in(config, way, speed))
 
     def _fullest(self, grid: Grid, start: Start) -> int:
+        """Particles in the fullest cell."""
         index = [
             np.clip(np.floor((x - a) / h).astype(int), 0, n - 1)
             for x, a, h, n in zip(start.position, grid.lower, grid.spacing, grid.shape, strict=True)
         ]
-        return multiple(int(np.bincount(np.ravel_multi_index(tuple(index), grid.shape)).max()))
+        return int(np.bincount(np.ravel_multi_index(tuple(index), grid.shape)).max())
+
+    def _densest(self, start: Start, reach: float) -> float:
+        """Number per volume in the fullest cell: masses need not fill the box."""
+        grid = cells_for(self.bounds.lower, self.bounds.upper, reach, self.bounds.periodic)
+        return self._fullest(grid, start) / grid.cell_volume
 
     def _speed(self, lengths: list[float]) -> float:
         """At which all that there is crosses the box by its gravity, and the largest of those at the start."""

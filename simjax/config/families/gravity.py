@@ -9,7 +9,7 @@ from typing import Any
 from simjax.config.families.plasma import check_field_cells
 from simjax.config.kinds import Choice, Integer, ListOf, Real, entry
 from simjax.config.model_schema import DIRECT, FieldSchema, ModelSchema
-from simjax.config.particle_sections import ParticlesSection, check_beside
+from simjax.config.particle_sections import ParticlesSection, check_beside, check_unlisted
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         if periodic == direct:
             place = f"box.periodic[{axis}]"
             yield place, f"{place} = {str(periodic).lower()}: expected the other with physics.forces={physics.forces}"
+    if not p3m:
+        yield from check_unlisted(config)
     if (physics.field_cells is None) != direct:
         wanted = "null" if direct else "cell counts, one per axis"
         yield "physics.field_cells", f"physics.field_cells: expected {wanted} with physics.forces={physics.forces}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from simjax.config.kinds import Choice, Integer, ListOf, Real, entry
 from simjax.config.model_schema import AXES, DIRECT, FieldSchema, ModelSchema
-from simjax.config.particle_sections import ParticlesSection, check_beside
+from simjax.config.particle_sections import ParticlesSection, check_beside, check_unlisted
 
 LARGEST_STEP = 0.5  # of the inverse plasma frequency
 PER_SPECIES = "numbers, one per species"
@@ -121,6 +121,7 @@ def check_field_cells(config: Any) -> Iterator[tuple[str, str]]:
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from check_beside(config)
+    yield from check_unlisted(config)
     yield from check_field_cells(config)
     species = len(config.particles.fractions)
     charge, mass = config.physics.charge, config.physics.mass
