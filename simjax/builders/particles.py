@@ -172,5 +172,7 @@ def start_velocity(config: Config, values: Values, mass: Array, member: Array | 
     twice = jnp.sum(mass[None] * velocity**2)
     freedom = ndim * (count - 1)
     wanted = values["start_temperature"] * freedom
-    scale = jnp.sqrt(wanted / jnp.where(twice > 0, twice, jnp.ones_like(twice)))
-    return velocity * jnp.where(wanted > 0, scale, jnp.zeros_like(scale))
+    warm = (wanted > 0) & (twice > 0)
+    # At rest no derivative is formed: that of the root is infinite.
+    ratio = jnp.where(warm, wanted, 1) / jnp.where(warm, twice, 1)
+    return velocity * jnp.where(warm, jnp.sqrt(ratio), 0)
