@@ -38,17 +38,14 @@ MOST_GROWTHS = 12
 
 
 class ParticlePrograms(Programs):
-    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones.
-
-    moves: "position" and "velocity" -> what is added to these at the start, `(ndim, particles)`.
-    """
+    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
 
     units, time_units = ("particles", "atom-steps/s"), "1"
     seconds = (1e-6, 1e-9)
     regrows = True
     advice = "Try a smaller time.dt, or another start: a lattice, or a larger particles.distance."
 
-    def __init__(self, config: Config, moves: Mapping[str, np.ndarray] | None = None):
+    def __init__(self, config: Config):
         super().__init__(config)
         assert config.particles is not None
         self.start_of = place(config)
@@ -70,9 +67,8 @@ class ParticlePrograms(Programs):
         self._check_memory("fewer particles")
         self.values = self._place_values()
         arrays = {"position": self.start_of.position, "velocity": self.start_of.velocity}
-        files: dict[str, Any] = {name: u.astype(self.dtype) for name, u in arrays.items() if u is not None}
+        files = {name: u.astype(self.dtype) for name, u in arrays.items() if u is not None}
         files["species"] = self.start_of.species
-        files["moves"] = {name: u.astype(self.dtype) for name, u in (moves or {}).items()}
         self._file_specs = jax.tree.map(lambda _: PartitionSpec(), files)
         self.files = self._place(files, self._file_specs)
 
@@ -120,24 +116,21 @@ class ParticlePrograms(Programs):
             bits = CELL_FULL if lost else self.missing_room(np.asarray(status))
             if not bits:
                 break
-            self.notes.append(self.grow(bits))
+            self.notes.append(self._grow(bits))
         self._check_initial(state)
         return state, clock
 
     def _begin(self) -> Callable:
-        specs = (self._one, self._file_specs, self._one)
-        return self._compile(self.initial_state, (0, None, 0), specs, (self.state_specs, self._one))
+        def begin(values, files, member):
+            model, params = self.build(values, files)
+            species = files["species"]
+            velocity = files.get("velocity")
+            if velocity is None:
+                velocity = start_velocity(self.config, values, params.mass[species], member)
+            return model.state_from(files["position"], velocity, species, params)
 
-    def initial_state(self, values, files, member):
-        """One member's state before the first step, and how many particles found no place."""
-        model, params = self.build(values, files)
-        species = files["species"]
-        velocity = files.get("velocity")
-        if velocity is None:
-            velocity = start_velocity(self.config, values, params.mass[species], member)
-        start = {"position": files["position"], "velocity": velocity}
-        start |= {name: start[name] + move for name, move in files["moves"].items()}
-        return model.state_from(**start, species=species, params=params)
+        specs = (self._one, self._file_specs, self._one)
+        return self._compile(begin, (0, None, 0), specs, (self.state_specs, self._one))
 
     def _check_initial(self, state) -> None:
         found = self._not_finite(state)
@@ -218,10 +211,10 @@ class ParticlePrograms(Programs):
 
     def regrow(self, bits, state):
         before = self._room.capacity
-        told = self.grow(bits)
+        told = self._grow(bits)
         return (state if self._room.capacity == before else self._enlarged(state)), told
 
-    def grow(self, bits: int) -> str:
+    def _grow(self, bits: int) -> str:
         """New programs with more of what the bits say was too little, and a sentence."""
         room, told = self._room, []
         if bits & CELL_FULL:
