@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from simjax.config import Config
+from simjax.config.particle_sections import ParticlesConfig
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES
 
@@ -30,11 +31,12 @@ ROUNDS = 100
 
 @dataclass(frozen=True)
 class Start:
-    """Particles before anything moves: position `(ndim, particles)`, species int32, velocity where a file gives it."""
+    """Particles before anything moves: position `(ndim, particles)`, species int32, and whatever else is known of each,
+    such as a velocity `(ndim, particles)`."""
 
     position: np.ndarray
     species: np.ndarray
-    velocity: np.ndarray | None = None
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -48,13 +50,13 @@ def place(config: Config) -> Start:
         ConfigurationError: they do not fit, or the file holds what cannot be used.
     """
     particles, box = config.particles, config.box
-    assert particles is not None and box is not None and box.lower is not None
+    assert isinstance(particles, ParticlesConfig) and box is not None and box.lower is not None
     lower, upper = np.asarray(box.lower), np.asarray(box.upper)
     if particles.file is not None:
         from simjax.io.particle_files import read_particles
 
         found = read_particles(particles.file, config.ndim)
-        position, velocity = found["position"], found.get("velocity")
+        position = found["position"]
         _check_inside(config, position)
         species = found.get("species")
         if species is None:
@@ -64,7 +66,8 @@ def place(config: Config) -> Start:
                 f"particles.file={particles.file}: species from {species.min()} to {species.max()}; expected 0 to "
                 f"{len(particles.fractions) - 1}, one less than the entries of particles.fractions."
             )
-        return Start(position, species.astype(np.int32), velocity)
+        others = {name: found[name] for name in ("velocity",) if name in found}
+        return Start(position, species.astype(np.int32), others)
     volume = float(np.prod(upper - lower))
     if particles.placement == "random":
         count = particles.count or max(1, round((particles.density or 0.0) * volume))
@@ -117,7 +120,7 @@ def _at_random(config: Config, count: int, lower: np.ndarray, upper: np.ndarray)
     from simjax.builders.nearness import too_near
 
     particles, box = config.particles, config.box
-    assert particles is not None and box is not None and box.periodic is not None
+    assert isinstance(particles, ParticlesConfig) and box is not None and box.periodic is not None
     lengths, ndim = upper - lower, len(lower)
     mean = (float(np.prod(lengths)) / count) ** (1 / ndim)
     distance = DISTANCE * mean if particles.distance is None else particles.distance

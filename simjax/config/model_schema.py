@@ -70,7 +70,10 @@ class ModelSchema:
     schemes that fit, the default first. limited: whether a Courant number makes sense. forced: fields that take a
     forcing (None: all). check: sentences about a `Config` that is otherwise
     valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by
-    which its rounding is measured. falling: diagnostics that never rise. of_particles: it has a box, not a grid.
+    which its rounding is measured. falling: diagnostics that never rise. particles: of a model of particles, which has
+    a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
+    places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to
+    rounding.
     """
 
     name: str
@@ -87,7 +90,13 @@ class ModelSchema:
     check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
     conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()
     falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
-    of_particles: bool = False
+    particles: type | None = None
+    steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
+
+    @property
+    def of_particles(self) -> bool:
+        """Whether it has a box, not a grid."""
+        return self.particles is not None
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -99,6 +108,8 @@ class ModelSchema:
 
     def variables(self, ndim: int, counts: Mapping[str, int] | None = None) -> tuple[str, ...]:
         """Everything that can be written: components of fields (`counts` of free ones), then diagnosed variables."""
+        if self.of_particles:
+            return self.diagnosed(ndim)
         counts = {} if counts is None else counts
         names = (name for field in self.fields for name in field.components(ndim, counts.get(field.name, 0)))
         return tuple(names) + self.diagnosed(ndim)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from simjax.config.kinds import Choice, Flag, Integer, ListOf, Real, Text, entry
 from simjax.config.model_schema import AXES
@@ -19,17 +20,34 @@ PLACEMENTS = (*LATTICES, "random", "file")
 class BoxConfig:
     """The section `box`: where particles are."""
 
-    upper: tuple[float, ...] = entry(ListOf(Real(formula=True), 2, 3, noun="numbers, one per axis"))
+    upper: tuple[float, ...] = entry(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"))
     lower: tuple[float, ...] | None = entry(
-        ListOf(Real(formula=True), 2, 3, optional=True, noun="numbers, one per axis"), None, about="null: zero"
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers, one per axis"), None, about="null: zero"
     )
     periodic: tuple[bool, ...] | None = entry(
-        ListOf(Flag(), 2, 3, optional=True, noun="values, one per axis"), None, about="null: every axis"
+        ListOf(Flag(), 1, 3, optional=True, noun="values, one per axis"), None, about="null: every axis"
     )
+
+
+class ParticlesSection:
+    """The section `particles` of a model: a dataclass that says where its particles start."""
+
+    @property
+    def source(self) -> str | None:
+        """The file from which they come, if they do."""
+        return None
+
+    def located(self, file: str) -> Self:
+        """The section with the whole path of its file."""
+        raise AssertionError(f"{type(self).__name__} comes from no file.")
+
+    def check(self, box: BoxConfig) -> Iterator[tuple[str, str]]:
+        """Sentences about keys that do not go together, each with its key path."""
+        yield from ()
 
 
 @dataclass(frozen=True)
-class ParticlesConfig:
+class ParticlesConfig(ParticlesSection):
     """The section `particles`: how many there are, where they start, and how fast.
 
     Exactly one of `count`, `density` (number of particles per volume) and `file` is given.
@@ -48,6 +66,39 @@ class ParticlesConfig:
         ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,), about="shares of the species"
     )
     temperature: float = entry(Real(low=0.0, formula=True), 0.0, about="in units of energy")
+
+    @property
+    def source(self):
+        return self.file
+
+    def located(self, file):
+        return dataclasses.replace(self, file=file)
+
+    def check(self, box):
+        ndim = len(box.upper)
+        given = [name for name in ("count", "density", "file") if getattr(self, name) is not None]
+        if len(given) != 1:
+            came = " and ".join(f"particles.{name}" for name in given) or "none of them"
+            yield "particles.count", f"particles: expected one of count, density and file, {came} came"
+        if (self.file is not None) != (self.placement == "file"):
+            yield (
+                "particles.placement",
+                "particles.placement = 'file' and particles.file go together; write both or none",
+            )
+        fills = LATTICES.get(self.placement, ndim)
+        if fills != ndim:
+            here = [name for name, dimensions in LATTICES.items() if dimensions == ndim]
+            yield (
+                "particles.placement",
+                f"particles.placement = {self.placement!r}: a lattice of {fills} axes, the box has {ndim}; "
+                f"write {' or '.join(here)}, or random",
+            )
+        if abs(sum(self.fractions) - 1) > 1e-9:
+            total = f"{sum(self.fractions):g}"
+            yield (
+                "particles.fractions",
+                f"particles.fractions = {list(self.fractions)}: expected a sum of 1, not {total}",
+            )
 
 
 @dataclass(frozen=True)
@@ -75,41 +126,14 @@ def check_box(box: BoxConfig, problems: Problems) -> BoxConfig | None:
     return BoxConfig(box.upper, lower, periodic) if len(problems) == before else None
 
 
-def check_particles(particles: ParticlesConfig, ndim: int) -> Iterator[tuple[str, str]]:
-    """Sentences about keys that do not go together, each with its key path."""
-    given = [name for name in ("count", "density", "file") if getattr(particles, name) is not None]
-    if len(given) != 1:
-        came = " and ".join(f"particles.{name}" for name in given) or "none of them"
-        yield "particles.count", f"particles: expected one of count, density and file, {came} came"
-    if (particles.file is not None) != (particles.placement == "file"):
-        yield "particles.placement", "particles.placement = 'file' and particles.file go together; write both or none"
-    fills = LATTICES.get(particles.placement, ndim)
-    if fills != ndim:
-        here = [name for name, dimensions in LATTICES.items() if dimensions == ndim]
-        yield (
-            "particles.placement",
-            f"particles.placement = {particles.placement!r}: a lattice of {fills} axes, the box has {ndim}; "
-            f"write {' or '.join(here)}, or random",
-        )
-    if abs(sum(particles.fractions) - 1) > 1e-9:
-        total = f"{sum(particles.fractions):g}"
-        yield (
-            "particles.fractions",
-            f"particles.fractions = {list(particles.fractions)}: expected a sum of 1, not {total}",
-        )
-
-
 def check_beside(config: Any) -> Iterator[tuple[str, str]]:
-    """What a model of particles does not go with, and lists that have one entry per species."""
+    """What a model of particles does not go with."""
     if config.steps_per_exchange:
         yield (
             "steps_per_exchange",
             f"steps_per_exchange = {config.steps_per_exchange}: expected 0 for model={config.model}, whose particles "
             "move together for arrangement.steps steps",
         )
-    mass, species = config.physics.mass, len(config.particles.fractions)
-    if len(mass) not in (1, species):
-        yield "physics.mass", f"physics.mass = {list(mass)}: expected 1 or {species} number(s), one per species"
     for axis, name in enumerate(AXES):
         devices = getattr(config.mesh, name)
         if axis >= config.ndim and devices > 1:

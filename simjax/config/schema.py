@@ -11,7 +11,7 @@ from simjax.config.inverse import InverseConfig
 from simjax.config.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, entry
 from simjax.config.model_schema import FieldSchema, ModelSchema
 from simjax.config.models import MODELS
-from simjax.config.particle_sections import ArrangementConfig, BoxConfig, ParticlesConfig
+from simjax.config.particle_sections import ArrangementConfig, BoxConfig, ParticlesSection
 from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
@@ -179,7 +179,7 @@ class Config:
     parameters: Mapping[str, float]
     grid: GridConfig | None
     box: BoxConfig | None
-    particles: ParticlesConfig | None
+    particles: ParticlesSection | None
     arrangement: ArrangementConfig
     boundaries: tuple[AxisBoundary, ...]
     initial: Mapping[str, FieldSource]
@@ -264,7 +264,7 @@ class Keys:
     time: TimeConfig = entry(Nested(TimeConfig))
     grid: GridConfig | None = entry(Nested(GridConfig, optional=True), None, about="of a model of fields")
     box: BoxConfig | None = entry(Nested(BoxConfig, optional=True), None, about="of a model of particles")
-    particles: ParticlesConfig | None = entry(Nested(ParticlesConfig, optional=True), None)
+    particles: Mapping[str, Any] | None = entry(Table("the model's keys of where particles start", optional=True), None)
     arrangement: ArrangementConfig = entry(Nested(ArrangementConfig), ArrangementConfig())
     experiment_name: str = entry(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
     title: str = entry(Text(), "")

@@ -225,13 +225,16 @@ def read_fields(
             source = None if field.default is None else (Formula(field.default),) * count
             if source is None:
                 around.problems.say(path, f"{path} is missing: expected a formula or a file")
+        elif isinstance(given, Mapping) and around.schema.of_particles:
+            around.problems.add(path, given, "formulas; particles and their velocities come from a particles.file")
+            source = None
         elif isinstance(given, Mapping):
             source = read_file_source(path, given, field, around)
         elif field.free:
             given = list(given) if isinstance(given, (list, tuple)) else [given]
             source = read_components(path, given, len(given), around, noise=True)
         else:
-            source = read_components(path, given, count, around, noise=True)
+            source = read_components(path, given, count, around, noise=not around.schema.of_particles)
         if source is not None:
             sources[field.name] = source
     return sources

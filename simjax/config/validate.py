@@ -14,7 +14,7 @@ from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section, tell
 from simjax.config.locate import input_folders, locate_run_folder
 from simjax.config.model_schema import AXES, ModelSchema, open_numbers
 from simjax.config.models import MODELS
-from simjax.config.particle_sections import ParticlesConfig, check_box, check_particles
+from simjax.config.particle_sections import ParticlesSection, check_box
 from simjax.config.problems import Problems
 from simjax.config.schema import (
     DEFAULT_COURANT,
@@ -65,7 +65,10 @@ def validate(
         physics = read_section(schema.physics, "physics", keys["physics"], problems)
         parameters = read_parameters(keys["parameters"] or {}, schema, problems)
     if schema is not None:
+        keys["particles"] = _read_particles(keys["particles"], schema, problems)
         _check_place(keys, mapping, schema, problems)
+        if keys["box"] is not None:
+            _check_axes("box.upper", keys["box"].upper, schema, physics, problems)
     if grid is not None:
         grid = _check_grid(grid, schema, physics, problems)
     if time is not None:
@@ -147,7 +150,8 @@ def _tell_unknown(key: Any, model: Any, problems: Problems) -> None:
     """A key at the top that belongs into a section, such as `viscosity` or `end`, is told where."""
     sections = {f.name: f.metadata["kind"].section for f in dataclasses.fields(Keys) if _is_nested(f)}
     if model in MODELS:
-        sections["physics"] = MODELS[model].physics
+        own = {"physics": MODELS[model].physics, "particles": MODELS[model].particles}
+        sections |= {name: section for name, section in own.items() if section is not None}
     for name, section in sections.items():
         if key in {field.name for field in dataclasses.fields(section)}:
             problems.say(str(key), f"{key}: unknown key; did you mean '{name}.{key}'?")
@@ -189,22 +193,31 @@ def _check_place(keys: Mapping[str, Any], given: Mapping[str, Any], schema: Mode
         problems.say("boundaries", f"boundaries: model={schema.name} has none; write box.periodic, one value per axis")
     if schema.of_particles and keys["inverse"] is not None:
         problems.say("inverse", f"inverse: expected a model of fields, model={schema.name} has particles; leave it out")
+    if schema.of_particles and keys["exact"]:
+        problems.say("exact", f"exact: expected a model of fields, model={schema.name} has particles; leave it out")
     if schema.of_particles and keys["particles"] is not None and keys["box"] is not None:
-        for path, sentence in check_particles(keys["particles"], len(keys["box"].upper)):
+        for path, sentence in keys["particles"].check(keys["box"]):
             problems.say(path, sentence)
 
 
-def _locate_particles(particles: ParticlesConfig | None, around: Surroundings) -> ParticlesConfig | None:
+def _read_particles(given: Mapping[str, Any] | None, schema: ModelSchema, problems: Problems) -> ParticlesSection | Any:
+    """The section as the model's own, or as it stands where the model has none."""
+    if given is None or schema.particles is None:
+        return given
+    return read_section(schema.particles, "particles", given, problems)
+
+
+def _locate_particles(particles: ParticlesSection | None, around: Surroundings) -> ParticlesSection | None:
     """The section with the whole path of its file."""
-    if particles is None or particles.file is None:
+    if particles is None or particles.source is None:
         return particles
-    found = find_input(particles.file, around.folders)
+    found = find_input(particles.source, around.folders)
     if found is None:
         looked = ", ".join(str(folder) for folder in around.folders)
         path = "particles.file"
-        around.problems.say(path, f"{path} = {particles.file!r}: no such file (looked below {looked})")
+        around.problems.say(path, f"{path} = {particles.source!r}: no such file (looked below {looked})")
         return None
-    return dataclasses.replace(particles, file=str(found))
+    return particles.located(str(found))
 
 
 def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: Problems) -> GridConfig | None:
@@ -219,15 +232,21 @@ def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, prob
         for axis, (a, b) in enumerate(zip(lower, upper, strict=True)):
             if b <= a:
                 problems.add(f"grid.upper[{axis}]", b, f"a number above grid.lower[{axis}]={a:g}")
+    _check_axes("grid.shape", grid.shape, schema, physics, problems)
+    return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
+
+
+def _check_axes(path: str, given: Sequence, schema: ModelSchema | None, physics: Any, problems: Problems) -> None:
+    """As many axes, of a grid or a box, as the model takes, and as many entries in physics keys with one per axis."""
+    ndim = len(given)
     if schema is not None and ndim < schema.least_axes:
-        problems.add("grid.shape", list(grid.shape), f"at least {schema.least_axes} axes for model={schema.name}")
+        problems.add(path, list(given), f"at least {schema.least_axes} axes for model={schema.name}")
     if schema is not None and ndim > schema.most_axes:
-        problems.add("grid.shape", list(grid.shape), f"at most {schema.most_axes} axes for model={schema.name}")
+        problems.add(path, list(given), f"at most {schema.most_axes} axes for model={schema.name}")
     for field in dataclasses.fields(physics) if physics is not None else ():
         kind, value = field.metadata["kind"], getattr(physics, field.name)
         if isinstance(kind, ListOf) and kind.per_axis and value is not None and len(value) != ndim:
-            problems.add(f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of grid.shape")
-    return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
+            problems.add(f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of {path}")
 
 
 def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: Problems) -> TimeConfig:
@@ -291,8 +310,8 @@ def _read_ensemble(
 ) -> EnsembleConfig | None:
     ranges: dict[str, Real] = {f"physics.{name}": kind for name, kind in schema.parameters().items()}
     ranges |= {f"parameters.{name}": Real(formula=True) for name in parameters}
-    if schema.of_particles:
-        ranges |= {f"particles.{name}": kind for name, kind in open_numbers(ParticlesConfig).items()}
+    if schema.particles is not None:
+        ranges |= {f"particles.{name}": kind for name, kind in open_numbers(schema.particles).items()}
     vary = read_variations(keys.vary or {}, keys.size, ranges, problems)
     if keys.batch is not None and keys.batch > keys.size:
         problems.add("ensemble.batch", keys.batch, f"at most ensemble.size={keys.size}")

@@ -129,6 +129,7 @@ def _write_fixed(trajectory: h5py.Group, layout: FrameLayout) -> None:
     for variable in fixed.values():
         if per_particle(variable) and variable.name != "particle":
             values = trajectory.create_dataset(variable.name, data=variable.values)
+            values.attrs.update(variable.attributes)
             values.dims[0].attach_scale(number)
 
 

@@ -34,7 +34,7 @@ ELEMENTS = ("Ar", "Kr", "Xe", "Ne", "He", "Rn")
 
 class ParticleWriter(FrameWriter):
     """Writes frames of particles: `fields[name]` is (frames, [member,] axes, particles), written as
-    ([member,] time, particle, space) with zeros along the third axis of a plane.
+    ([member,] time, particle, space) with zeros along the third axis of a plane; of `scalars`, without axes.
 
     One member makes `particles.h5md`; an ensemble `ensemble.h5` with an H5MD file for each member over it.
     """
@@ -42,16 +42,18 @@ class ParticleWriter(FrameWriter):
     def __init__(
         self, folder: Path, *, lower: Sequence[float], upper: Sequence[float], periodic: Sequence[bool],
         names: Sequence[str], species: np.ndarray, mass: np.ndarray, members: int | None,
-        parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], attributes: Mapping[str, str | int],
-        title: str, dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None,
-        keep_until_step: int | None = None, segment_bytes: int = 64 << 20,
+        parameters: Mapping[str, np.ndarray], scalars: Sequence[str] = (), species_names: Sequence[str] = (),
+        diagnostics: Sequence[str], attributes: Mapping[str, str | int], title: str,
+        dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None, keep_until_step: int | None = None,
+        segment_bytes: int = 64 << 20,
     ):  # fmt: skip
         missing = h5md.AXES - len(lower)  # a plane is a box without thickness
         self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
         self._members, self._species = members, species
         layout = build_layout(
-            names, species, mass, members=members, parameters=parameters, diagnostics=diagnostics,
-            dtype=np.dtype(dtype), rounding_bits=rounding_bits,
+            names, species, mass, scalars=scalars, species_names=species_names, members=members,
+            parameters=parameters, diagnostics=diagnostics, dtype=np.dtype(dtype),
+            rounding_bits=rounding_bits,
         )  # fmt: skip
         root = root_attributes(attributes, title, np.dtype(dtype), LAYOUT)
         root |= {"simjax_box_lower": np.asarray(lower), "simjax_box_upper": np.asarray(upper)}
@@ -62,8 +64,9 @@ class ParticleWriter(FrameWriter):
 
     def to_file(self, variable, given, frames):
         shape = self._layout.shape(variable, frames)
-        if not h5md.per_particle(variable):
-            expected = shape[::-1]
+        of_vectors = h5md.per_particle(variable) and "space" in variable.dims
+        if not of_vectors:
+            expected = (frames, *(size for size, dim in zip(shape, variable.dims, strict=True) if dim != "time"))
         else:
             axes = given.shape[-2] if given is not None and given.ndim >= 2 else 0
             expected = (frames, *shape[: variable.dims.index("time")], axes, shape[-2])
@@ -71,7 +74,7 @@ class ParticleWriter(FrameWriter):
             found = "nothing" if given is None else f"shape {given.shape}"
             raise InputOutputError(f"output {variable.name!r}: expected shape {expected}, got {found}.")
         values = np.moveaxis(given, 0, variable.dims.index("time"))
-        if h5md.per_particle(variable):
+        if of_vectors:
             values = np.swapaxes(values, -1, -2)
             values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, h5md.AXES - values.shape[-1])])
         return np.ascontiguousarray(values, dtype=variable.dtype)
@@ -112,7 +115,8 @@ class ParticleWriter(FrameWriter):
 
 
 def build_layout(
-    names: Sequence[str], species: np.ndarray, mass: np.ndarray, *, members: int | None,
+    names: Sequence[str], species: np.ndarray, mass: np.ndarray, *, scalars: Sequence[str],
+    species_names: Sequence[str], members: int | None,
     parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], dtype: np.dtype, rounding_bits: int | None,
 ) -> FrameLayout:  # fmt: skip
     """The variables of a run of particles: per particle ([member,] time, particle, space), diagnostics by time."""
@@ -122,7 +126,7 @@ def build_layout(
         *member_coordinate(members),
         Variable("particle", ("particle",), np.dtype("i8"), {"long_name": "number of the particle"}, number),
         Variable("space", ("space",), np.dtype("i4"), {"long_name": "axis of space"}, np.arange(3, dtype="i4")),
-        Variable("species", ("particle",), np.dtype("i4"), {"long_name": "species"}, species.astype("i4")),
+        Variable("species", ("particle",), np.dtype("i4"), _of_species(species_names), species.astype("i4")),
         Variable("mass", ("particle",), np.dtype("f4"), {"long_name": "mass"}, mass.astype("f4")),
         *(parameter_variable(name, value, members) for name, value in parameters.items()),
     ]
@@ -130,7 +134,7 @@ def build_layout(
     framed = [
         Variable(
             name,
-            (*leading, "time", "particle", "space"),
+            (*leading, "time", "particle", *(() if name in scalars else ("space",))),
             np.dtype("i4") if name == "image" else dtype,
             {"long_name": about.get(name, name), **coordinates_attribute(parameters)},
         )  # fmt: skip
@@ -138,6 +142,12 @@ def build_layout(
     ]
     framed += diagnostic_variables(diagnostics, leading, parameters)
     return frame_layout(fixed, framed, "1", rounding_bits)
+
+
+def _of_species(names: Sequence[str]) -> dict[str, object]:
+    """Attributes of the species, with their names as CF writes those of flags."""
+    flags = {"flag_values": np.arange(len(names), dtype="i4"), "flag_meanings": " ".join(names)}
+    return {"long_name": "species", **(flags if names else {})}
 
 
 def _topology(species: np.ndarray) -> str:

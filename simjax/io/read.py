@@ -19,6 +19,8 @@ from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.vtkhdf import SIDECAR_PATTERN
 
+SPECIES_NAMES = ("flag_values", "flag_meanings")
+
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
@@ -65,6 +67,7 @@ def _open_h5md(master: Path) -> xarray.Dataset:
         attributes = {name: _plain_attribute(value) for name, value in file.attrs.items()}
         parameters = {name: np.asarray(value)[()] for name, value in _members(file, "parameters").items()}
         fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", "mass")}
+        about = {name: _plain_attribute(v) for name, v in file[f"{TRAJECTORY}/species"].attrs.items()}
     opened = {name: xarray.open_dataset(master, engine="h5netcdf", group=group) for name, group in groups.items()}
     dataset = xarray.Dataset(
         {
@@ -78,7 +81,7 @@ def _open_h5md(master: Path) -> xarray.Dataset:
         "time": ("time", fixed["time"], {"long_name": "time", "units": "1"}),
         "step": ("time", fixed["step"]),
         "particle": ("particle", fixed["id"]),
-        "species": ("particle", fixed["species"]),
+        "species": ("particle", fixed["species"], {k: v for k, v in about.items() if k in SPECIES_NAMES}),
         "mass": ("particle", fixed["mass"]),
     }
     dataset = dataset.assign_coords(coordinates | parameters)

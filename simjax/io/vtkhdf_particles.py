@@ -67,10 +67,11 @@ def _write_array(
     parent: h5py.Group, name: str, layout: FrameLayout, variable: Variable, master: str, place: str, frames: int,
     member: int | None,
 ) -> None:  # fmt: skip
-    """All frames of a variable one after the other, `(frames * particles, 3)`."""
+    """All frames of a variable one after the other, `(frames * particles, 3)`, or without the last of a scalar."""
     shape = layout.shape(variable, frames)
     source = h5py.VirtualSource(master, place, shape)
-    virtual = h5py.VirtualLayout((frames * shape[-2], shape[-1]), variable.dtype)
+    space = shape[variable.dims.index("particle") + 1 :]
+    virtual = h5py.VirtualLayout((frames * layout.sizes["particle"], *space), variable.dtype)
     virtual[...] = source if member is None else source[member]
     missing = np.nan if variable.dtype.kind == "f" else 0
     parent.create_virtual_dataset(name, virtual, fillvalue=missing)

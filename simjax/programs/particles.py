@@ -12,16 +12,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.builders.particles import (
-    BUILDERS,
-    Room,
-    divisor,
-    first_room,
-    multiple,
-    skin_of,
-    start_velocity,
-)
-from simjax.builders.placement import place
+from simjax.builders.particle_families import FAMILIES
+from simjax.builders.room import Room, divisor, multiple
 from simjax.config import Config
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.grid import AXES, Grid
@@ -40,62 +32,61 @@ MOST_GROWTHS = 12
 class ParticlePrograms(Programs):
     """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
 
-    units, time_units = ("particles", "atom-steps/s"), "1"
-    seconds = (1e-6, 1e-9)
+    time_units = "1"
     regrows = True
-    advice = "Try a smaller time.dt, or another start: a lattice, or a larger particles.distance."
 
     def __init__(self, config: Config):
         super().__init__(config)
-        assert config.particles is not None
-        self.start_of = place(config)
+        self.family = FAMILIES[config.model](config)
+        self.units, self.seconds = ("particles", self.family.units), self.family.seconds
+        self.advice = self.family.advice
+        self.start_of = self.family.start()
         self.size = self.start_of.count
         chosen = config.output.fields
         self.names = tuple(n for n in config.variables() if chosen is None or n in chosen)
-        baths = (
-            ("start_temperature",) if config.physics.dynamics == "nve" else ("start_temperature", "bath_temperature")
-        )
-        temperature = max(float(np.max(self.parameters[name])) for name in baths)
         self._growths = 0
         self._first_energy: float | None = None
         self.notes = []
-        blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
-        self._make(first_room(config, self.start_of.position, temperature, blocks))
-        given = config.arrangement.capacity
-        if given is not None and self._room.capacity > multiple(given):
-            self.notes.append(f"A cell starts with more than {given} particles and can hold {self._room.capacity} now.")
-        self._check_memory("fewer particles")
-        self.values = self._place_values()
-        arrays = {"position": self.start_of.position, "velocity": self.start_of.velocity}
-        files = {name: u.astype(self.dtype) for name, u in arrays.items() if u is not None}
+        given = {"position": self.start_of.position, **self.start_of.others}
+        files = {name: np.asarray(u, self.dtype) for name, u in given.items()}
         files["species"] = self.start_of.species
         self._file_specs = jax.tree.map(lambda _: PartitionSpec(), files)
+        self._file_shapes = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), files)
+        blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
+        self._make(self.family.first_room(self.start_of, self.parameters, blocks))
+        slots = config.arrangement.capacity
+        if slots is not None and self._room.capacity > multiple(slots):
+            self.notes.append(f"A cell starts with more than {slots} particles and can hold {self._room.capacity} now.")
+        self._check_memory("fewer particles")
+        self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
 
     def _make(self, room: Room) -> None:
         """All that follows from the room; programs compiled for another are forgotten."""
-        box = self.config.box
-        assert box is not None and box.lower is not None and box.periodic is not None
+        bounds = self.family.bounds
         self._room = room
-        self.skin = skin_of(self.config, room)
-        self.domain = decompose(Grid(room.cells, box.lower, box.upper), self.mesh, overlap=self.config.mesh.overlap)
-        self.cells = Cells(self.domain, room.capacity, box.periodic)
-        self._member = jax.eval_shape(self._member_state)
+        self.domain = decompose(
+            Grid(room.cells, bounds.lower, bounds.upper), self.mesh, overlap=self.config.mesh.overlap
+        )
+        self.cells = Cells(self.domain, room.capacity, bounds.periodic)
+        self._member = self._member_state()
         model, params = self._model(self.cells, {name: jnp.zeros((), self.dtype) for name in self.parameters})
         self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
         self._observe, self._advance = None, {}
 
     def _member_state(self):
-        """One member's whole state; only its shapes and dtypes are ever asked for."""
-        values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
+        """Shapes and dtypes of one member's whole state."""
         cells = Cells(self.domain.unsplit(), self._room.capacity, self.cells.periodic)
-        position = jnp.zeros((cells.ndim, self.size), self.dtype)
-        species = jnp.zeros((self.size,), jnp.int32)
-        model, params = self._model(cells, values)
-        return model.state_from(position, position, species, params)[0]
+
+        def state(files):
+            values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
+            model, params = self._model(cells, values)
+            return self.family.state(model, params, values, files, jnp.zeros((), jnp.int32))[0]
+
+        return jax.eval_shape(state, self._file_shapes)
 
     def _model(self, cells: Cells, values):
-        return BUILDERS[self.config.model](self.config, cells, self.skin, self._room.steps, values)
+        return self.family.model(cells, self._room, values)
 
     def build(self, values, files, steps_per_exchange=0):
         return self._model(self.cells, values)
@@ -108,12 +99,12 @@ class ParticlePrograms(Programs):
 
     def start(self):
         while True:
-            state, lost = self._begin()(self.values, self.files, self._place_members())
-            lost, status = int(np.max(np.asarray(lost))), 0
-            clock = self._zero_clock()
-            if not lost:
+            state, lost, fault = self._begin()(self.values, self.files, self._place_members())
+            lost, clock = int(np.max(np.asarray(lost))), self._zero_clock()
+            bits = CELL_FULL if lost else self.missing_room(fault)
+            if not bits:
                 status = self.observe()(self.values, self.files, state, clock, jnp.zeros((), self.dtype))[2]
-            bits = CELL_FULL if lost else self.missing_room(np.asarray(status))
+                bits = self.missing_room(status)
             if not bits:
                 break
             self.notes.append(self._grow(bits))
@@ -123,22 +114,17 @@ class ParticlePrograms(Programs):
     def _begin(self) -> Callable:
         def begin(values, files, member):
             model, params = self.build(values, files)
-            species = files["species"]
-            velocity = files.get("velocity")
-            if velocity is None:
-                velocity = start_velocity(self.config, values, params.mass[species], member)
-            return model.state_from(files["position"], velocity, species, params)
+            return self.family.state(model, params, values, files, member)
 
         specs = (self._one, self._file_specs, self._one)
-        return self._compile(begin, (0, None, 0), specs, (self.state_specs, self._one))
+        return self._compile(begin, (0, None, 0), specs, (self.state_specs, self._one, self._one))
 
     def _check_initial(self, state) -> None:
         found = self._not_finite(state)
         if found:
             number, what = found
             raise ConfigurationError(
-                f"particles: the {what} of particle {number} is not finite at the start; two particles may stand at "
-                "the same place: check the file, or write particles.placement=random."
+                f"particles: the {what} of particle {number} is not finite at the start; {self.family.at_start}."
             )
 
     def observe(self):
@@ -148,9 +134,9 @@ class ParticlePrograms(Programs):
             def look(values, files, state, clock, t):
                 model, params = self.build(vary_like(values, state), files)
                 diagnostics = model.diagnostics(t, state, params)
-                status = diagnostics.pop("status")
+                status = diagnostics.pop("status", jnp.zeros((), jnp.int32))
                 good = clock.status == OK
-                arrays = {name: u for name, u in self._arrays(state).items() if name in kept}
+                arrays = {name: u for name, u in self._arrays(model, state, params).items() if name in kept}
                 real = {name: u.astype(self.dtype) for name, u in diagnostics.items()}
                 # A frozen member has neither at this time.
                 arrays, diagnostics = jax.tree.map(
@@ -162,8 +148,8 @@ class ParticlePrograms(Programs):
             self._observe = self._compile(look, (0, None, 0, 0, None), specs, self._one)
         return self._observe
 
-    def _arrays(self, state) -> dict[str, Array]:
-        """Per-particle arrays `(ndim, particles)` by number, on every device; positions within the box."""
+    def _arrays(self, model, state, params) -> dict[str, Array]:
+        """Per-particle arrays `(..., particles)` by number, on every device; positions within the box."""
         grid, dtype = self.cells.domain.grid, state.position.dtype
         axes = (grid.ndim, *(1,) * (grid.ndim + 1))
         lengths = jnp.asarray(grid.lengths, dtype).reshape(axes)
@@ -172,16 +158,16 @@ class ParticlePrograms(Programs):
         round_ = jnp.where(jnp.asarray(self.cells.periodic).reshape(axes), round_, jnp.zeros_like(round_))
         position = from_side - round_ * lengths + jnp.asarray(grid.lower, dtype).reshape(axes)
         image = state.image + round_.astype(jnp.int32)
-        arrays = {"position": position, "velocity": state.velocity, "image": image}
+        arrays = {"position": position, "image": image, **self.family.arrays(model, state, params)}
         return {name: unpack(self.cells, state.ids, u, self.size) for name, u in arrays.items()}
 
     def open_writer(self, folder: Path, **options: Any) -> ParticleWriter:
-        box, start, particles = self.config.box, self.start_of, self.config.particles
-        assert box is not None and box.lower is not None and box.periodic is not None and particles is not None
-        mass = np.broadcast_to(np.asarray(self.config.physics.mass), len(particles.fractions))
+        bounds, start = self.family.bounds, self.start_of
         return ParticleWriter(
-            folder, lower=box.lower, upper=box.upper, periodic=box.periodic, names=self.names, species=start.species,
-            mass=mass[start.species], members=self.members, parameters=self.parameters, dtype=self.dtype, **options,
+            folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=self.names,
+            scalars=self.family.scalars, species=start.species, species_names=self.family.species,
+            mass=self.family.mass(start), members=self.members, parameters=self.parameters, dtype=self.dtype,
+            **options,
         )  # fmt: skip
 
     def shown(self, diagnostics):
@@ -189,7 +175,8 @@ class ParticlePrograms(Programs):
         if self._first_energy is None:
             self._first_energy = energy
         drift = (energy - self._first_energy) / kinetic if kinetic > 0 else 0.0
-        return {"temperature": diagnostics.get("temperature", math.nan), "energy_drift": drift}
+        known = {**diagnostics, "energy_drift": drift}
+        return {name: known.get(name, math.nan) for name in self.family.shown}
 
     # ------------------------------------------------------------------ room
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from simjax.config.kinds import Choice, ListOf, Real, entry
 from simjax.config.model_schema import DIRECT, ModelSchema
-from simjax.config.particle_sections import check_beside
+from simjax.config.particle_sections import ParticlesConfig, check_beside
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,21 @@ class MolecularDynamicsPhysics:
     mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
 
 
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    """Sentences of any model of particles, and about lists that have one entry per species."""
+    yield from check_beside(config)
+    mass, species = config.physics.mass, len(config.particles.fractions)
+    if len(mass) not in (1, species):
+        yield "physics.mass", f"physics.mass = {list(mass)}: expected 1 or {species} number(s), one per species"
+
+
+def _steady(config: Any) -> tuple[str, ...]:
+    """Without a thermostat the energy, and in a periodic box the momentum."""
+    if config.physics.dynamics != "nve":
+        return ()
+    return ("energy", "momentum") if all(config.box.periodic) else ("energy",)
+
+
 SCHEMAS: tuple[ModelSchema, ...] = (
     ModelSchema(
         "molecular_dynamics",
@@ -40,7 +57,8 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         integrators=DIRECT,
         limited=False,
         forced=(),
-        check=check_beside,
-        of_particles=True,
+        check=_check,
+        particles=ParticlesConfig,
+        steady=_steady,
     ),
 )

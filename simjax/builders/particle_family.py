@@ -1,0 +1,88 @@
+"""What a family of particle models gives to a run: where they start, their room, their model, what is written."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from simjax.builders.formulas import FormulaValue, Values
+from simjax.builders.placement import Start, place
+from simjax.builders.room import Bounds, Room, bounds_of
+from simjax.config import Config
+from simjax.core.model import DirectModel
+from simjax.particles.cells import Cells
+
+Files = Mapping[str, Array]
+"""What is given of every particle, `(..., particles)`: position, species, and the family's own."""
+
+
+class ParticleFamily(abc.ABC):
+    """One family for one configuration.
+
+    units: of the speed of a run. seconds: a first guess of what a step of a particle takes, on a CPU and elsewhere.
+    advice: what to try where a run fails; at_start: where it does so at the start. shown: diagnostics on the display.
+    species: their names. scalars: variables with one number per particle.
+    """
+
+    units: ClassVar[str] = "particle-steps/s"
+    seconds: ClassVar[tuple[float, float]] = (1e-6, 1e-9)
+    advice: ClassVar[str] = "Try a smaller time.dt, or another start."
+    at_start: ClassVar[str] = "check the formulas in initial"
+    shown: ClassVar[tuple[str, ...]]
+    species: ClassVar[tuple[str, ...]] = ()
+    scalars: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, config: Config):
+        self.config = config
+
+    @property
+    def bounds(self) -> Bounds:
+        """Where particles can be."""
+        return bounds_of(self.config)
+
+    def start(self) -> Start:
+        """The particles before anything moves.
+
+        Raises:
+            ConfigurationError: they do not fit.
+        """
+        return place(self.config)
+
+    @abc.abstractmethod
+    def first_room(self, start: Start, parameters: Mapping[str, np.ndarray], blocks: Sequence[int]) -> Room:
+        """Room for particles as they start, on so many `blocks` of devices along each axis; parameters: named numbers.
+
+        Raises:
+            ConfigurationError: the box, or a device's block of it, is too thin.
+        """
+
+    @abc.abstractmethod
+    def mass(self, start: Start) -> np.ndarray:
+        """Of every particle, `(particles,)`."""
+
+    @abc.abstractmethod
+    def model(self, cells: Cells, room: Room, values: Values) -> tuple[DirectModel, Any]:
+        """The model and its parameters, with `values` (perhaps traced)."""
+
+    @abc.abstractmethod
+    def state(self, model: Any, params: Any, values: Values, files: Files, member: Array) -> tuple[Any, Array, Array]:
+        """The first state, how many particles found no place, and bits of `core.status` where there was no room."""
+
+    def arrays(self, model: Any, state: Any, params: Any) -> dict[str, Array]:
+        """What is written of a state beside positions: `(components, *cells.shape)`, or `cells.shape` of scalars."""
+        return {"velocity": state.velocity}
+
+    def formula(self, name: str, values: Values, position: Array) -> Array | None:
+        """A field of the section `initial` at places `(ndim, particles)`: `(components, particles)`; None without."""
+        formulas = self.config.initial.get(name)
+        if formulas is None:
+            return None
+        assert isinstance(formulas, tuple)
+        start = jnp.zeros((), position.dtype)
+        found = [FormulaValue(formula, dict(values))(start, *position) for formula in formulas]
+        return jnp.stack([jnp.broadcast_to(jnp.asarray(u, position.dtype), position.shape[1:]) for u in found])
