@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,6 @@ from simjax.adjoint.certificate import REFERENCE, Objective
 from simjax.adjoint.compiled import COMPILED_SOON
 from simjax.adjoint.directions import Unknowns
 from simjax.adjoint.plan import Checkpoint
-from simjax.builders.particles import skin_length
 from simjax.certify.experiment import FRAMES, PLANS, bounded, check_steps
 from simjax.certify.meshes import BLOCKS, meshes_to_compare
 from simjax.config import Config
@@ -25,26 +25,25 @@ from simjax.core.errors import NumericalError
 from simjax.core.status import CELL_FULL, OK, reasons
 from simjax.core.varying import vary_like
 from simjax.parallel import distribute
-from simjax.particles.arrangement import Particles
-from simjax.particles.cells import Cells
 from simjax.programs.particles import ParticlePrograms
 from simjax.stepping import Schedule, simulate
 
-# How far particles are moved off their start, where a lattice has forces of none: of their mean distance. And how much
-# their velocities are changed, of these; of particles at rest, so that they go that way in the run.
+# How far particles are moved off their start, where a lattice has no forces: of their mean distance. And how much their
+# velocities are changed: of their size, or where they are at rest of what leads that distance in the run.
 OFFSET, VELOCITY_OFFSET = 0.03, 0.1
 MESHES = 2
-MOVES = ("position", "velocity")
+POSITION, VELOCITY = "initial.position", "initial.velocity"
 
 
 def particle_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
     """A smooth function of the first `steps` steps of a run of particles, by its numbers and where particles start.
 
-    The function is the mean over particles of w (sqrt(1 + q^2) - 1 + 0.3 sin q), summed over two frames and over the
-    components q of displacement and velocity in units of their size; w differs from particle to particle. Beside all
-    numbers, what is added to positions and velocities at the start ("initial.position", "initial.velocity") is
-    unknown: it begins pseudo-random, off every lattice. Particles are sorted anew and their partners found in each
-    frame, with as much room as every mesh needs. Of an ensemble the base values are taken.
+    The function is the mean over particles of w (sqrt(1 + q^2) - 1 + 0.3 sin q), summed over two frames and over all
+    components q of displacement, velocity and what else the model tells of a particle, in units of their size; w
+    differs from particle to particle. Unknown are all numbers, and what is added to positions and velocities at the
+    start ("initial.position", "initial.velocity"), which begins pseudo-random, off every lattice. Particles are sorted
+    anew and their partners found at least once in a frame, with as much room as every mesh needs. Of an ensemble the
+    base values are taken.
 
     Raises:
         ConfigurationError: nothing can be differentiated so.
@@ -54,14 +53,8 @@ def particle_objective(config: Config, *, steps: int, devices: int | None = None
     short, notes = _shortened(config, steps)
     schedule = Schedule(short.time.output_every, dt=short.time.dt)
     alone = ParticlePrograms(short)
-    moves, sizes = _moves_and_sizes(alone, schedule)
-    start: Unknowns = {
-        name: np.asarray(value)
-        for name, value in alone.parameters.items()
-        # At rest the speed of particles, a root of the temperature, has no derivative.
-        if name != "start_temperature" or value > 0
-    }
-    start |= {f"initial.{name}": move for name, move in moves.items()}
+    sizes = _sizes(alone, schedule)
+    start = _start(alone, schedule, sizes)
 
     def run_of(programs: ParticlePrograms, plan: Checkpoint) -> Callable[[Unknowns], tuple[Array, Array]]:
         return _run(programs, schedule, plan, sizes)
@@ -69,7 +62,7 @@ def particle_objective(config: Config, *, steps: int, devices: int | None = None
     @functools.cache
     def programs(items: tuple[tuple[str, int], ...]) -> ParticlePrograms:
         mesh = dataclasses.replace(short.mesh, **dict(items))
-        return _with_room(ParticlePrograms(dataclasses.replace(short, mesh=mesh), moves), run_of, start)
+        return _with_room(ParticlePrograms(dataclasses.replace(short, mesh=mesh)), run_of, start)
 
     @functools.cache
     def on(items: tuple[tuple[str, int], ...], plan: Checkpoint) -> Callable[[Unknowns], Array]:
@@ -79,9 +72,9 @@ def particle_objective(config: Config, *, steps: int, devices: int | None = None
     def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
         return on(tuple(mesh.items()), plan)
 
-    blocks = _blocks(short)
+    blocks = [[n for n in BLOCKS if n <= cells] for cells in alone.domain.grid.shape]
     meshes, untested, said = meshes_to_compare(config, start, function, devices, blocks=blocks, most=MESHES)
-    notes += [f"{alone.size} particles start {OFFSET:g} of their mean distance off their places"]
+    notes += [f"{alone.size} particles start up to {OFFSET:g} of their mean distance off their places"]
     return Objective(start, function, meshes, PLANS, notes=(*notes, *said), untested=untested)
 
 
@@ -111,28 +104,37 @@ def _shortened(config: Config, steps: int) -> tuple[Config, list[str]]:
     return short, [" ".join(changed)]
 
 
-def _moves_and_sizes(
-    programs: ParticlePrograms, schedule: Schedule
-) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """What is added to positions and velocities `(ndim, particles)` at the start; and the size of a component of
-    displacement and velocity in the run."""
-    spacing = (np.prod(programs.domain.grid.lengths) / programs.size) ** (1 / programs.cells.ndim)
+def _spacing(programs: ParticlePrograms) -> float:
+    """Mean distance of particles."""
+    return float((np.prod(programs.domain.grid.lengths) / programs.size) ** (1 / programs.cells.ndim))
+
+
+def _sizes(programs: ParticlePrograms, schedule: Schedule) -> dict[str, float]:
+    """The size of a component of everything that is observed."""
+
+    def begin(values, files):
+        state = programs.initial_state(values, files, 0)[0]
+        return state.ids >= 0, _observed(programs, state, *programs.build(values, files)[::-1], files)
+
+    held, found = jax.device_get(jax.jit(begin)(programs.values, programs.files))
+    sizes = {name: float(np.sqrt(np.mean(np.stack(parts)[:, held] ** 2))) for name, parts in found.items()}
     duration = FRAMES * schedule.interval
-    speed = _speed(programs)
-    amounts = {"position": OFFSET * spacing, "velocity": VELOCITY_OFFSET * (speed or spacing / duration)}
-    moves = {
-        name: amount * np.random.default_rng(number).uniform(-1, 1, programs.start_of.position.shape)
-        for number, (name, amount) in enumerate(amounts.items())
+    speed = sizes.get("velocity", 0.0) or OFFSET * _spacing(programs) / duration
+    way = float(np.hypot(OFFSET * _spacing(programs), duration * speed))
+    return {name: size or 1.0 for name, size in sizes.items()} | {"position": way, "velocity": speed}
+
+
+def _start(programs: ParticlePrograms, schedule: Schedule, sizes: Mapping[str, float]) -> Unknowns:
+    """All numbers, and what is added to positions and velocities, `(ndim, particles)`."""
+    numbers: Unknowns = {
+        name: np.asarray(value)
+        for name, value in programs.parameters.items()
+        # At rest the speed of particles, a root of the temperature, has no derivative.
+        if name != "start_temperature" or value > 0
     }
-    velocity = np.hypot(speed, np.std(moves["velocity"]))
-    way = np.hypot(np.std(moves["position"]), duration * velocity)
-    return moves, {"position": float(way), "velocity": float(velocity)}
-
-
-def _speed(programs: ParticlePrograms) -> float:
-    """Root mean square of a component of the velocity at the start."""
-    state, _ = jax.jit(programs.initial_state)(programs.values, programs.files, 0)
-    return float(np.sqrt(np.sum(np.asarray(state.velocity) ** 2) / (programs.size * programs.cells.ndim)))
+    random, shape = np.random.default_rng(0), programs.start_of.position.shape
+    amounts = {POSITION: OFFSET * _spacing(programs), VELOCITY: VELOCITY_OFFSET * sizes["velocity"]}
+    return numbers | {name: amount * random.uniform(-1, 1, shape) for name, amount in amounts.items()}
 
 
 def _with_room(programs: ParticlePrograms, run_of: Callable, start: Unknowns) -> ParticlePrograms:
@@ -152,14 +154,6 @@ def _with_room(programs: ParticlePrograms, run_of: Callable, start: Unknowns) ->
     return programs
 
 
-def _blocks(config: Config) -> list[list[int]]:
-    """Numbers of blocks into which each axis of the box can be cut."""
-    box = config.box
-    assert box is not None and box.lower is not None
-    reach = config.physics.cutoff + skin_length(config)
-    return [[n for n in BLOCKS if n * reach <= b - a] for a, b in zip(box.lower, box.upper, strict=True)]
-
-
 # ---------------------------------------------------------------------- the function
 
 
@@ -167,43 +161,58 @@ def _run(
     programs: ParticlePrograms, schedule: Schedule, plan: Checkpoint, sizes: Mapping[str, float]
 ) -> Callable[[Unknowns], tuple[Array, Array]]:
     """The objective's function of one mesh and plan, and the status with which its run ends."""
-    fixed, files = jax.device_get((programs.values, programs.files))
+    fixed, places = jax.device_get((programs.values, programs.files))
 
-    def loss(values, moves) -> tuple[Array, Array]:
-        values = {**fixed, **values}
-        given = {**jax.tree.map(jnp.asarray, files), "moves": moves}
-        state, lost = programs.initial_state(values, given, 0)
-        model, params = programs.build(vary_like(values, state), given)
+    def loss(values, position, velocity) -> tuple[Array, Array]:
+        values, files = {**fixed, **values}, jax.tree.map(jnp.asarray, places)
+        moved = {**files, "position": files["position"] + position}
+        state, lost, fault = programs.initial_state(values, moved, 0)
+        if hasattr(state, "velocity"):
+            state = dataclasses.replace(state, velocity=state.velocity + _of_slots(state.ids, velocity))
+        model, params = programs.build(vary_like(values, state), moved)
 
         def measure(t, state, params) -> Array:
-            return _measured(programs.cells, state, given["position"], sizes)
+            return _measured(programs, _observed(programs, state, params, model, files), state.ids, sizes)
 
         trajectory = simulate(
             model, programs.integrator, params, state, schedule, frames=FRAMES, observe=measure, checkpoint=plan
         )
-        status = programs.domain.max(trajectory.clock.status) | jnp.where(lost > 0, CELL_FULL, OK)
+        status = programs.domain.max(trajectory.clock.status | fault) | jnp.where(lost > 0, CELL_FULL, OK)
         # A run that stopped on a fault is that of its last good state.
         return jnp.where(status == OK, jnp.sum(trajectory.observed), jnp.nan), status
 
-    run = distribute(loss, programs.mesh, in_specs=(PartitionSpec(), PartitionSpec()), out_specs=PartitionSpec())
+    run = distribute(loss, programs.mesh, in_specs=(PartitionSpec(),) * 3, out_specs=PartitionSpec())
 
     def function(unknowns: Unknowns) -> tuple[Array, Array]:
-        values = {name: value for name, value in unknowns.items() if "." not in name}
-        return run(values, {name: unknowns[f"initial.{name}"] for name in MOVES})
+        values = {name: value for name, value in unknowns.items() if name not in (POSITION, VELOCITY)}
+        return run(values, unknowns[POSITION], unknowns[VELOCITY])
 
     return function
 
 
-def _measured(cells: Cells, state: Particles, places: Array, sizes: Mapping[str, float]) -> Array:
-    """The mean over particles; places: `(ndim, particles)`, from where displacements count."""
-    held = state.ids >= 0
-    number = jnp.where(held, state.ids, 0)
-    lengths = jnp.asarray(cells.domain.grid.lengths, state.position.dtype).reshape(-1, *(1,) * number.ndim)
-    gone = cells.absolute(state.position) + lengths * state.image - places[:, number]
-    found = {"position": gone, "velocity": state.velocity}
-    total = jnp.zeros(number.shape, state.position.dtype)
-    for k, name in enumerate(MOVES):
-        for axis in range(cells.ndim):
-            weight = 1 + 0.3 * jnp.sin(0.7 * number + 1.7 * (cells.ndim * k + axis))
-            total += weight * bounded(found[name][axis] / sizes[name])
-    return cells.domain.sum(jnp.where(held, total, 0)) / places.shape[1]
+def _of_slots(ids: Array, values: Array) -> Array:
+    """Of `(..., particles)`, what belongs to every slot; zero at empty ones."""
+    return jnp.where(ids >= 0, values[..., jnp.where(ids >= 0, ids, 0)], 0)
+
+
+def _observed(programs: ParticlePrograms, state: Any, params, model, files) -> dict[str, list[Array]]:
+    """Name -> components, one array per slot each: how far particles went from their places, and what the model has."""
+    cells = programs.cells
+    lengths = jnp.asarray(cells.domain.grid.lengths, state.position.dtype).reshape(-1, *(1,) * state.ids.ndim)
+    gone = cells.absolute(state.position) + lengths * state.image.astype(lengths.dtype) - _of_slots(state.ids, files["position"])
+    found = {"position": gone, **programs.family.arrays(model, state, params)}
+    return {
+        name: list(u) if u.ndim > state.ids.ndim else [u]
+        for name, u in found.items()
+        if jnp.issubdtype(u.dtype, jnp.inexact)
+    }
+
+
+def _measured(programs: ParticlePrograms, found: Mapping[str, list[Array]], ids: Array, sizes) -> Array:
+    """The mean over all particles of the bounded function of what was found, in units of its size."""
+    components = [(name, u) for name in sorted(found) for u in found[name]]
+    number_of = ids.astype(components[0][1].dtype)
+    total = jnp.zeros_like(number_of)
+    for number, (name, u) in enumerate(components):
+        total += (1 + 0.3 * jnp.sin(0.7 * number_of + 1.7 * number)) * bounded(u / sizes[name])
+    return programs.domain.sum(jnp.where(ids >= 0, total, 0)) / programs.size
