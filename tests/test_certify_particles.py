@@ -51,7 +51,7 @@ def test_forward_mode_is_the_derivative(flat):
     assert abs(slope) > 1e-4 and (ahead - behind) / (2 * step) == pytest.approx(slope, rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_force_without_derivative_is_found(monkeypatch):
     evaluate = LennardJones.evaluate
 
