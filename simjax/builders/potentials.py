@@ -33,21 +33,19 @@ def _mixed(physics: Any, values: Values) -> tuple[Array, Array]:
     own = [physics.species_epsilon, physics.species_sigma]
     if own == [None, None]:
         return epsilon, sigma
-    count = len(next(ratios for ratios in own if ratios is not None))
-    alike = (np.asarray(ratios or (1.0,) * count) for ratios in own)
-    tables = zip(lorentz_berthelot(*alike), (physics.cross_epsilon, physics.cross_sigma), strict=True)
-    ratios = [jnp.asarray(_crossed(table, cross), jnp.result_type(epsilon)) for table, cross in tables]
-    return epsilon * ratios[0], sigma * ratios[1]
+    count, dtype = len(next(ratios for ratios in own if ratios is not None)), jnp.result_type(epsilon)
+    alike = [jnp.asarray(ratios or (1.0,) * count, dtype) for ratios in own]
+    epsilons, sigmas = lorentz_berthelot(*alike)
+    return epsilon * _crossed(epsilons, physics.cross_epsilon), sigma * _crossed(sigmas, physics.cross_sigma)
 
 
-def _crossed(table: Array, cross: Sequence[float] | None) -> np.ndarray:
+def _crossed(table: Array, cross: Sequence[float] | None) -> Array:
     """A symmetric table with the entries of unlike species, row by row, in the place of those of the mixing rule."""
-    result = np.array(table)
-    if cross is not None:
-        above = np.triu_indices(len(result), 1)
-        result[above] = cross
-        result.T[above] = cross
-    return result
+    if cross is None:
+        return table
+    above = np.triu_indices(len(table), 1)
+    entries = jnp.asarray(cross, table.dtype)
+    return table.at[above].set(entries).at[above[::-1]].set(entries)
 
 
 def _stillinger_weber(physics: Any, values: Values) -> tuple[Interaction, Any]:

@@ -137,7 +137,8 @@ def _sizes(programs: ParticlePrograms, schedule: Schedule) -> dict[str, float]:
 
     def begin(values, files):
         state = programs.initial_state(values, files, 0)[0]
-        return state.ids >= 0, _observed(programs, state, *programs.build(values, files)[::-1], files)
+        model, params = programs.build(values, files)
+        return state.ids >= 0, _observed(programs, state, params, model, files)
 
     held, found = jax.device_get(jax.jit(begin)(programs.values, programs.files))
     sizes = {name: float(np.sqrt(np.mean(np.stack(parts)[:, held] ** 2))) for name, parts in found.items()}
@@ -222,7 +223,11 @@ def _observed(programs: ParticlePrograms, state: Any, params, model, files) -> d
     """Name -> components, one array per slot each: how far particles went from their places, and what the model has."""
     cells = programs.cells
     lengths = jnp.asarray(cells.domain.grid.lengths, state.position.dtype).reshape(-1, *(1,) * state.ids.ndim)
-    gone = cells.absolute(state.position) + lengths * state.image.astype(lengths.dtype) - _of_slots(state.ids, files["position"])
+    gone = (
+        cells.absolute(state.position)
+        + lengths * state.image.astype(lengths.dtype)
+        - _of_slots(state.ids, files["position"])
+    )
     found = {"position": gone, **programs.family.arrays(model, state, params)}
     return {
         name: list(u) if u.ndim > state.ids.ndim else [u]

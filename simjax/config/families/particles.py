@@ -11,7 +11,6 @@ from simjax.config.kinds import Choice, Integer, ListOf, Real, entry
 from simjax.config.model_schema import DIRECT, ModelSchema
 from simjax.config.particle_sections import ParticlesConfig, check_beside
 
-
 _MIXED = {"epsilon", "sigma", "species_epsilon", "species_sigma", "cross_epsilon", "cross_sigma"}
 USED: dict[str, set[str]] = {
     "lennard_jones": _MIXED,
@@ -29,27 +28,35 @@ ENDS = {"weeks_chandler_andersen": 2 ** (1 / 6), "stillinger_weber": 1.8}
 
 @dataclass(frozen=True)
 class MolecularDynamicsPhysics:
-    """m_i d^2 x_i/dt^2 = -dU/dx_i, U a sum over pairs nearer than the cutoff. Keys that `potential` has not are refused."""
+    """m_i d^2 x_i/dt^2 = -dU/dx_i, U a sum over pairs nearer than the cutoff.
+
+    Keys that the chosen potential has not are refused.
+    """
 
     potential: str = entry(Choice(tuple(USED)), "lennard_jones")
     epsilon: float = entry(Real(low=0.0), 1.0, about="depth or scale of the potential, an energy")
     sigma: float = entry(Real(above=0.0), 1.0, about="scale of distances, a length: where lennard_jones vanishes")
     power: int = entry(Integer(1, 100), 12, about="of soft_sphere: epsilon (sigma / r)^power")
-    steepness: float = entry(Real(above=0.0), 6.0, about="a of morse: epsilon ((1 - exp(-a (r - r_0)))^2 - 1), 1/length")
+    steepness: float = entry(
+        Real(above=0.0), 6.0, about="a of morse: epsilon ((1 - exp(-a (r - r_0)))^2 - 1), 1/length"
+    )
     bond_length: float = entry(Real(above=0.0), 1.0, about="r_0 of morse, a length")
     strength: float = entry(Real(), 1.0, about="of yukawa: strength exp(-screening r) / r, energy times length")
     screening: float = entry(Real(low=0.0), 1.0, about="of yukawa, 1/length")
     tetrahedrality: float = entry(Real(low=0.0), 21.0, about="of stillinger_weber: lambda, 21 for silicon")
     species_epsilon: tuple[float, ...] | None = entry(
-        ListOf(Real(low=0.0), 1, 100, optional=True, noun="numbers, one per species"), None,
+        ListOf(Real(low=0.0), 1, 100, optional=True, noun="numbers, one per species"),
+        None,
         about="of each species with itself, in units of epsilon; null: alike",
     )
     species_sigma: tuple[float, ...] | None = entry(
-        ListOf(Real(above=0.0), 1, 100, optional=True, noun="numbers, one per species"), None,
+        ListOf(Real(above=0.0), 1, 100, optional=True, noun="numbers, one per species"),
+        None,
         about="of each species with itself, in units of sigma; null: alike",
     )
     cross_epsilon: tuple[float, ...] | None = entry(
-        ListOf(Real(low=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"), None,
+        ListOf(Real(low=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"),
+        None,
         about="of unlike species 01, 02, ..., 12, ..., in units of epsilon; null: geometric means",
     )
     cross_sigma: tuple[float, ...] | None = entry(
@@ -62,7 +69,7 @@ class MolecularDynamicsPhysics:
     cutoff: float = entry(Real(above=0.0), 2.5, about="a length", fixed=True)
     dynamics: str = entry(
         Choice(("nve", "langevin", "nose_hoover", "brownian")), "nve",
-        about="nve: at constant energy; else at constant temperature; brownian: overdamped, velocities stay as they are",
+        about="nve: at constant energy; else at constant temperature; brownian: overdamped, velocities stay",
     )  # fmt: skip
     bath_temperature: float = entry(Real(above=0.0), 1.0, about="of a thermostat, in units of energy")
     friction: float = entry(Real(above=0.0), 1.0, about="of langevin and brownian, 1/time")
@@ -100,11 +107,12 @@ def _check_potential(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, s
             f"physics.mode = {physics.mode}: expected truncated for a potential {physics.potential}, which is smooth "
             "where it ends",
         )
-    if physics.cutoff < ends * physics.sigma * (1 - 1e-9):
+    reach = ends * physics.sigma * max(*(physics.species_sigma or (1.0,)), *(physics.cross_sigma or (0.0,)))
+    if physics.cutoff < reach * (1 - 1e-9):
         yield (
             "physics.cutoff",
-            f"physics.cutoff = {physics.cutoff:g}: a potential {physics.potential} reaches {ends * physics.sigma:g} "
-            f"with sigma={physics.sigma:g}; write that or more",
+            f"physics.cutoff = {physics.cutoff:g}: a potential {physics.potential} reaches {reach:g}; write that or "
+            "more",
         )
 
 
