@@ -9,7 +9,10 @@ from simjax.config import list_experiments, load_config
 NAMES = [experiment.name for experiment in list_experiments()]
 
 
-FEW_PARTICLES = {"lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"]}
+FEW_PARTICLES = {
+    "lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"],
+    "binary_mixture": ["particles.count=120", "box.upper=[12,12]"],
+}
 
 
 def small(name):
@@ -29,7 +32,16 @@ def small(name):
 
 
 # These compile for several seconds.
-LONG = ("cavity", "kolmogorov", "layered_medium", "shock_bubble", "taylor_green_3d", "turbulence_3d", "lennard_jones")
+LONG = (
+    "cavity",
+    "kolmogorov",
+    "layered_medium",
+    "shock_bubble",
+    "taylor_green_3d",
+    "turbulence_3d",
+    "lennard_jones",
+    "binary_mixture",
+)
 
 
 @pytest.mark.parametrize(
