@@ -118,9 +118,10 @@ class _Run:
         limit = self.programs.stable_dt(self.state)
         dt, largest = self.config.time.dt, limit * self.programs.integrator.courant_limit
         if dt is not None and dt > largest:
+            others = ", or time.dt=null and time.courant=0.5" if self.config.schema.limited else ""
             raise ConfigurationError(
                 f"time.dt={dt:g} is above the stable limit {largest:.3g} of {self.config.time.integrator} for the "
-                f"initial state; write time.dt={0.5 * largest:.2g}, or time.dt=null and time.courant=0.5."
+                f"initial state; write time.dt={0.5 * largest:.2g}{others}."
             )
         self.pace.measure_step(limit)
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)

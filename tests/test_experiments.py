@@ -12,6 +12,12 @@ NAMES = [experiment.name for experiment in list_experiments()]
 FEW_PARTICLES = {
     "lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"],
     "binary_mixture": ["particles.count=120", "box.upper=[12,12]"],
+    "dam_break": ["particles.spacing=0.25"],
+    "taylor_green_sph": ["particles.spacing=0.0625"],
+    "landau_damping": ["particles.count=512", "physics.field_cells=[16]"],
+    "two_stream": ["particles.count=512", "physics.field_cells=[16]"],
+    "collapsing_sheets": ["particles.count=128", "physics.field_cells=[16]"],
+    "cold_collapse": ["particles.count=64"],
 }
 
 
@@ -33,19 +39,21 @@ def small(name):
 
 # These compile for several seconds.
 LONG = (
-    "cavity",
-    "kolmogorov",
-    "layered_medium",
-    "shock_bubble",
-    "taylor_green_3d",
-    "turbulence_3d",
-    "lennard_jones",
-    "binary_mixture",
-)
+    "cavity", "kolmogorov", "layered_medium", "shock_bubble", "taylor_green_3d", "turbulence_3d", "lennard_jones",
+    "dam_break", "landau_damping", "collapsing_sheets", "cold_collapse",
+)  # fmt: skip
+LONGER = ("taylor_green_sph", "two_stream", "binary_mixture")  # of the same models
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in NAMES]
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=[pytest.mark.slow] if name in LONG else [pytest.mark.long] if name in LONGER else [],
+        )
+        for name in NAMES
+    ],
 )
 def test_experiment_runs_writes_and_reads_back(name, tmp_path):
     result = sj.load(name, overrides=[*small(name), f"output.root={tmp_path}", "output.animation=false"]).run()

@@ -1,7 +1,15 @@
 """The families of particle models that a configuration can name."""
 
+from simjax.builders.gravity import GravityFamily
 from simjax.builders.particle_family import ParticleFamily
 from simjax.builders.particles import MolecularFamily
+from simjax.builders.plasma import PlasmaFamily
+from simjax.builders.smoothed import SmoothedFamily
 
-FAMILIES: dict[str, type[ParticleFamily]] = {"molecular_dynamics": MolecularFamily}
+FAMILIES: dict[str, type[ParticleFamily]] = {
+    "gravity": GravityFamily,
+    "molecular_dynamics": MolecularFamily,
+    "plasma": PlasmaFamily,
+    "smoothed_particles": SmoothedFamily,
+}
 """Model name -> its family."""

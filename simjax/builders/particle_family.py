@@ -6,6 +6,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -26,7 +27,8 @@ class ParticleFamily(abc.ABC):
 
     units: of the speed of a run. seconds: a first guess of what a step of a particle takes, on a CPU and elsewhere.
     advice: what to try where a run fails; at_start: where it does so at the start. shown: diagnostics on the display.
-    species: their names. scalars: variables with one number per particle.
+    on_mesh: whether a field on a mesh moves the particles. species: their names. scalars: variables with one number per
+    particle.
     """
 
     units: ClassVar[str] = "particle-steps/s"
@@ -34,6 +36,7 @@ class ParticleFamily(abc.ABC):
     advice: ClassVar[str] = "Try a smaller time.dt, or another start."
     at_start: ClassVar[str] = "check the formulas in initial"
     shown: ClassVar[tuple[str, ...]]
+    on_mesh: bool = False
     species: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
 
@@ -86,3 +89,12 @@ class ParticleFamily(abc.ABC):
         start = jnp.zeros((), position.dtype)
         found = [FormulaValue(formula, dict(values))(start, *position) for formula in formulas]
         return jnp.stack([jnp.broadcast_to(jnp.asarray(u, position.dtype), position.shape[1:]) for u in found])
+
+
+def standard_normals(config: Config, shape: tuple[int, int], dtype, member: Array | int) -> Array:
+    """Normal random numbers `(components, particles)`: a particle's follow from the seed, the member and its number."""
+    key = jax.random.key(config.seed)
+    if config.ensemble.noise == "per_member":
+        key = jax.random.fold_in(key, member)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(shape[1], dtype=jnp.int32))
+    return jax.vmap(lambda key: jax.random.normal(key, shape[:1], dtype))(keys).T

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from simjax.builders.formulas import Values
-from simjax.builders.particle_family import ParticleFamily
+from simjax.builders.particle_family import ParticleFamily, standard_normals
 from simjax.builders.potentials import build_potential
 from simjax.builders.room import room_of_pairs, steps_in
 from simjax.config import Config
@@ -120,12 +119,7 @@ def start_velocity(config: Config, values: Values, mass: Array, member: Array | 
     mass: `(particles,)`. A particle's velocity follows from the seed, the member and its number alone.
     """
     dtype, count, ndim = mass.dtype, mass.shape[0], config.ndim
-    key = jax.random.key(config.seed)
-    if config.ensemble.noise == "per_member":
-        key = jax.random.fold_in(key, member)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count, dtype=jnp.int32))
-    normal = jax.vmap(lambda key: jax.random.normal(key, (ndim,), dtype))(keys).T
-    velocity = normal / jnp.sqrt(mass)[None]
+    velocity = standard_normals(config, (ndim, count), dtype, member) / jnp.sqrt(mass)[None]
     velocity = velocity - (jnp.sum(mass[None] * velocity, axis=1) / jnp.sum(mass))[:, None]
     twice = jnp.sum(mass[None] * velocity**2)
     freedom = ndim * (count - 1)

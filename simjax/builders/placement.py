@@ -61,7 +61,7 @@ def place(config: Config) -> Start:
         _check_inside(config, position)
         species = found.get("species")
         if species is None:
-            species = _species(position.shape[1], particles.fractions, config.seed)
+            species = species_of(position.shape[1], particles.fractions, config.seed)
         elif species.size and not 0 <= species.min() <= species.max() < len(particles.fractions):
             raise ConfigurationError(
                 f"particles.file={particles.file}: species from {species.min()} to {species.max()}; expected 0 to "
@@ -75,7 +75,7 @@ def place(config: Config) -> Start:
         position = _at_random(config, count, lower, upper)
     else:
         position = _lattice(particles.placement, particles.count, particles.density, lower, upper)
-    return Start(position, _species(position.shape[1], particles.fractions, config.seed))
+    return Start(position, species_of(position.shape[1], particles.fractions, config.seed))
 
 
 def _check_inside(config: Config, position: np.ndarray) -> None:
@@ -91,7 +91,7 @@ def _check_inside(config: Config, position: np.ndarray) -> None:
             )
 
 
-def _species(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:
+def species_of(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:
     """As many of every species as its share says, in an order at random."""
     ends = np.rint(np.cumsum(fractions) * count).astype(int)
     species = np.searchsorted(ends, np.arange(count), side="right").astype(np.int32)
@@ -139,3 +139,18 @@ def _at_random(config: Config, count: int, lower: np.ndarray, upper: np.ndarray)
                 "smaller particles.distance, or a lattice as particles.placement."
             )
     return (position + lower).T
+
+
+def evenly(count: int, ndim: int) -> np.ndarray:
+    """Points that fill a unit cube evenly, `(ndim, count)`: one axis in equal steps, the others with irrational ones.
+
+    Roberts (2018), The Unreasonable Effectiveness of Quasirandom Sequences: steps are powers of the root of
+    x^(d + 1) = x + 1.
+    """
+    others = ndim - 1
+    root = 2.0
+    for _ in range(60):
+        root = (1 + root) ** (1 / (others + 1))
+    steps = root ** -np.arange(1.0, others + 1)
+    number = np.arange(count) + 0.5
+    return np.concatenate([number[None] / max(count, 1), np.mod(number[None] * steps[:, None], 1.0)])

@@ -104,8 +104,8 @@ def steps_in(config: Config, way: float, fastest: float) -> int:
     if config.arrangement.steps is not None:
         return config.arrangement.steps
     # Even particles at rest are pushed.
-    allowed = way / (max(fastest, 1e-3) * time.dt)
     frame = max(1, math.ceil(min(time.output_every, max(time.end, time.dt)) / time.dt * (1 - 1e-12)))
+    allowed = min(frame, way / (max(fastest, 1e-3) * time.dt))
     return divisor(frame, allowed)
 
 

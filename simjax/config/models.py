@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.families import flow, gas, particles, spectral, transport, waves
+from simjax.config.families import flow, gas, gravity, particles, plasma, smoothed, spectral, transport, waves
 from simjax.config.kinds import ListOf, Real, entry
 from simjax.config.model_schema import AXES, SCALAR_WALLS, FieldSchema, ModelSchema
 
 MODELS: dict[str, ModelSchema] = {
-    schema.name: schema for family in (flow, gas, waves, spectral, transport, particles) for schema in family.SCHEMAS
+    schema.name: schema
+    for family in (flow, gas, waves, spectral, transport, particles, gravity, plasma, smoothed)
+    for schema in family.SCHEMAS
 }
 
 

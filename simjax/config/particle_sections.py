@@ -105,7 +105,7 @@ class ParticlesConfig(ParticlesSection):
 class ArrangementConfig:
     """The section `arrangement`: how particles are kept sorted. What is null is chosen, and grows where too small."""
 
-    skin: float | None = entry(Real(above=0.0, optional=True), None, about="null: 0.12 of the cutoff")
+    skin: float | None = entry(Real(above=0.0, optional=True), None, about="null: a share of the cutoff")
     steps: int | None = entry(Integer(1, optional=True), None, about="steps between two arrangements")
     capacity: int | None = entry(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
     rows: int | None = entry(Integer(0, 2**20, optional=True), None, about="partners in a list; 0: no list")
@@ -138,3 +138,12 @@ def check_beside(config: Any) -> Iterator[tuple[str, str]]:
         devices = getattr(config.mesh, name)
         if axis >= config.ndim and devices > 1:
             yield f"mesh.{name}", f"mesh.{name} = {devices}: expected 1, the box has no axis {name}"
+
+
+def check_unlisted(config: Any) -> Iterator[tuple[str, str]]:
+    """Keys of lists of partners, where particles have none."""
+    for name in ("skin", "rows"):
+        value = getattr(config.arrangement, name)
+        if value is not None:
+            path = f"arrangement.{name}"
+            yield path, f"{path} = {value:g}: expected null, particles of this model have no lists of partners"

@@ -17,7 +17,6 @@ from simjax.io.particle_view import (
     SPECIES_COLOURS,
     Shade,
     View,
-    at,
     axis_marks,
     paint,
     radius_of,
@@ -34,6 +33,11 @@ if TYPE_CHECKING:
 _HEIGHT, _DOTS = 2.9, 200
 _CURVES = 2.0
 _ENERGIES = (("energy", INK), ("kinetic_energy", "#c85228"), ("potential_energy", ACCENT))
+_THERMAL = ("temperature", "energy", "potential_energy")
+_MECHANICAL = (
+    "field_energy", "kinetic_energy", "density_deviation", "front_x", "potential_energy", "energy",
+)  # fmt: skip
+_MOST_CURVES = 3
 _BINS = 40
 # Where the name of an axis stands beside the middle of its edge: away from it, on which side, turned by how much.
 _BESIDE = {"x": ((-0.04, 0.045), "center", -14), "y": ((0.04, 0.045), "center", 28), "z": ((-0.03, 0.0), "center", 90)}
@@ -44,12 +48,12 @@ def particle_rows(dataset: xr.Dataset) -> list:
     rows: list = []
     if "position" in dataset:
         rows.append(_pictures(dataset))
-    if "member" in dataset.sizes:
-        names = [n for n in ("temperature", "energy", "potential_energy") if n in dataset]
+    thermal, several = "temperature" in dataset, "member" in dataset.sizes
+    names = [n for n in (_THERMAL if thermal else _MECHANICAL) if n in dataset][:_MOST_CURVES]
+    if several and names:
         rows.extend(ScatterRow(dataset, names, key) for key in list(scene.varied_parameters(dataset))[:2])
-        rows.append(CurveRow(dataset, names))
-    else:
-        rows.append(EnergyRow(dataset))
+    if names:
+        rows.append(CurveRow(dataset, names) if several or not thermal else EnergyRow(dataset))
     return rows
 
 
@@ -91,7 +95,7 @@ class PictureRow:
 
     def _picture(self, axes: Axes, frame: int, member: int | None) -> None:
         size = (round(_DOTS * self.panel_width), round(_DOTS * self.panel_height))
-        position = at(self.dataset, "position", frame, member)
+        position = self.view.places(self.dataset, frame, member)
         colours = self.shade.colours(self.dataset, frame, member)
         picture = paint(self.view, position, colours, self.radius, size)
         extent = (0.0, float(size[0]), float(size[1]), 0.0)
@@ -106,10 +110,10 @@ def finish_view(axes: Axes, view: View, radius: float, *, beside: bool) -> None:
     """Ticks for a plane; for a box in space the names of its axes beside its edges."""
     if view.flat:
         set_ticks(axes, most=4)
-        axes.set_xlabel("x", fontsize=NORMAL, color=INK)
+        axes.set_xlabel(view.names[0], fontsize=NORMAL, color=INK)
         axes.tick_params(labelleft=beside)
         if beside:
-            axes.set_ylabel("y", fontsize=NORMAL, color=INK)
+            axes.set_ylabel(view.names[1], fontsize=NORMAL, color=INK)
         return
     for spine in axes.spines.values():
         spine.set_visible(False)
@@ -137,7 +141,7 @@ def colour_key(sheet: Sheet, shade: Shade, dataset: xr.Dataset, place: tuple[flo
         axes.set_facecolor(tuple((SPECIES_COLOURS[number % len(SPECIES_COLOURS)] / 255).tolist()))
         axes.set_xticks([])
         axes.set_yticks([])
-        sheet.text(place[0] + 0.22, place[1] + 0.24 * line, species_label(number), size=SMALL)
+        sheet.text(place[0] + 0.22, place[1] + 0.24 * line, species_label(dataset, number), size=SMALL)
 
 
 class EnergyRow:

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from simjax.io import scene
 from simjax.io.particle_figure import colour_key, finish_view
-from simjax.io.particle_view import at, paint, radius_of, shade_of, view_of
+from simjax.io.particle_view import paint, radius_of, shade_of, view_of
 from simjax.io.sheet import INK, MUTED, NORMAL, Sheet
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ParticleStage:
         frame = self.frames[index]
         inner = (self.panel[0] - 2, self.panel[1] - 2)  # one pixel is left to the frame on each side
         colours = self.shade.colours(self.dataset, frame, None)
-        painted = paint(self.view, at(self.dataset, "position", frame, None), colours, self.radius, inner)
+        painted = paint(self.view, self.view.places(self.dataset, frame, None), colours, self.radius, inner)
         place = (_LEFT + 1, _TOP + 1)
         # Where nothing is painted the surroundings stay: names of axes.
         mask = Image.fromarray(np.where(np.all(painted == 255, axis=-1), 0, 255).astype(np.uint8))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simjax.io.labels import number, title_case
-from simjax.io.scene import ColourScale
+from simjax.io.scene import ColourScale, diverging_scale, spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,17 +20,40 @@ SHARE = 0.46  # radius of a particle in mean distances
 EDGE_COLOUR = np.array([120, 128, 140])
 SPECIES_COLOURS = np.array([[44, 110, 178], [217, 119, 40], [46, 139, 87], [140, 80, 170], [190, 60, 80], [90, 90, 96]])
 SUPERSAMPLING = 2
+WALL, WALL_COLOUR = "wall", np.array([176, 182, 190])
+PHASE_ASPECT = 1.5  # width to height of a picture of places and velocities
+SLOW = 0.01  # of the largest velocity of a run: particles at rest at the start
+FRAMES = 16  # from which the largest velocity of a run is taken
+LEAST_FILLED = 0.3  # of a phase plane, in which thin beams soon spread
+PER_BIN = 8  # particles, where the room that they fill is measured
 FOG = 0.45  # of white in the colour of the furthest particle
 
 
 @dataclass(frozen=True)
 class View:
-    """How a box is looked at: `axes` (3, 3) are the directions to the right, up and towards who looks."""
+    """How a box is looked at: `axes` (3, 3) are the directions to the right, up and towards who looks.
+
+    names: of what is along the edges of a plane. A box of one axis is looked at in phase space: its plane is that of
+    places and velocities.
+    """
 
     lower: np.ndarray
     upper: np.ndarray
     axes: np.ndarray
     flat: bool
+    names: tuple[str, str] = ("x", "y")
+
+    @property
+    def of_phases(self) -> bool:
+        return self.names[1] == "v"
+
+    def places(self, dataset: xr.Dataset, frame: int, member: int | None) -> np.ndarray:
+        """Where particles are seen, (particles, 3)."""
+        position = at(dataset, "position", frame, member)
+        if not self.of_phases:
+            return position
+        velocity = at(dataset, "velocity", frame, member)[:, 0]
+        return np.stack([position[:, 0], velocity, np.zeros_like(velocity)], 1)
 
     @property
     def corners(self) -> np.ndarray:
@@ -54,8 +77,11 @@ class View:
 
 
 def view_of(dataset: xr.Dataset) -> View:
-    """A plane from above; a box of three dimensions from the front, the right and above, with z upwards."""
+    """A plane from above; a box of three dimensions from the front, the right and above, with z upwards; one of
+    a single axis with the velocities upwards."""
     lower, upper = (np.atleast_1d(dataset.attrs[f"simjax_box_{side}"]).astype(float) for side in ("lower", "upper"))
+    if len(lower) == 1:
+        return _phase_plane(dataset, float(lower[0]), float(upper[0]))
     if len(lower) == 2:
         return View(np.append(lower, 0.0), np.append(upper, 0.0), np.eye(3), True)
     sin_a, cos_a, sin_e, cos_e = np.sin(AZIMUTH), np.cos(AZIMUTH), np.sin(ELEVATION), np.cos(ELEVATION)
@@ -64,37 +90,97 @@ def view_of(dataset: xr.Dataset) -> View:
     return View(lower, upper, np.stack([right, np.cross(towards, right), towards]), False)
 
 
+def _phase_plane(dataset: xr.Dataset, lower: float, upper: float) -> View:
+    """Places and velocities, these stretched to a picture of a fixed shape."""
+    frames = spread(dataset.sizes["time"], FRAMES) if "velocity" in dataset else []
+    speed = 1.05 * max((_largest(dataset, frame) for frame in frames), default=0.0) or 1.0
+    stretch = (upper - lower) / PHASE_ASPECT / (2 * speed)
+    ends = np.array([lower, -speed, 0.0]), np.array([upper, speed, 0.0])
+    return View(*ends, np.diag([1.0, stretch, 1.0]), True, ("x", "v"))
+
+
+def _largest(dataset: xr.Dataset, frame: int) -> float:
+    values = np.abs(at(dataset, "velocity", frame, None)[:, 0])
+    return float(values.max(initial=0.0, where=np.isfinite(values)))
+
+
+def _sampled(dataset: xr.Dataset) -> list[int]:
+    """Frames that stand for all."""
+    count = dataset.sizes["time"]
+    return sorted({0, count // 2, count - 1})
+
+
 def radius_of(dataset: xr.Dataset, view: View) -> float:
-    """Radius at which particles that fill the box evenly nearly touch."""
-    lengths = (view.upper - view.lower)[: 2 if view.flat else 3]
-    return SHARE * float((np.prod(lengths) / dataset.sizes["particle"]) ** (1 / len(lengths)))
+    """Radius at which particles that fill evenly what they fill at the start nearly touch."""
+    left, right, low, high = view.frame
+    lengths = np.array([right - left, high - low]) if view.flat else view.upper - view.lower
+    count, places = dataset.sizes["particle"], view.places(dataset, 0, None)
+    places = view.project(places)[:, :2] - [left, low] if view.flat else places - view.lower
+    share = max(_filled(places, lengths, count), LEAST_FILLED if view.of_phases else 0.0)
+    return SHARE * float((share * np.prod(lengths) / count) ** (1 / len(lengths)))
+
+
+def _filled(places: np.ndarray, lengths: np.ndarray, count: int) -> float:
+    """The share of a box in which there are particles, from bins that would hold a few."""
+    size = (PER_BIN * np.prod(lengths) / count) ** (1 / len(lengths))
+    shape = np.maximum(np.floor(lengths / size).astype(int), 1)
+    found = places[np.isfinite(places).all(axis=1)]
+    index = np.clip((found / lengths * shape).astype(int), 0, shape - 1)
+    return max(len(np.unique(index, axis=0)), 1) / float(np.prod(shape))
 
 
 @dataclass(frozen=True)
 class Shade:
-    """What the colours of particles say: `label`, and their `scale`, or colours of the species where it is None."""
+    """What the colours of particles say: `label`, and their `scale`, or colours of the species where it is None.
+
+    at_start: the variable along a single axis at the start by which phases are followed.
+    """
 
     label: str
     scale: ColourScale | None
+    at_start: str | None = None
 
     def colours(self, dataset: xr.Dataset, frame: int, member: int | None) -> np.ndarray:
         """8-bit colours (particles, 3) at an output time."""
+        species = np.asarray(dataset["species"].values)
         if self.scale is None:
-            species = np.asarray(dataset["species"].values)
             return SPECIES_COLOURS[species % len(SPECIES_COLOURS)]
-        return self.scale.colours(speeds(dataset, frame, member))
+        if self.at_start:
+            return self.scale.colours(at(dataset, self.at_start, 0, member)[:, 0])
+        colours = self.scale.colours(speeds(dataset, frame, member))
+        names = species_names(dataset)
+        return np.where((species == names.index(WALL))[:, None], WALL_COLOUR, colours) if WALL in names else colours
 
 
 def shade_of(dataset: xr.Dataset) -> Shade:
-    """Species where there are several, else speed, on one scale for the whole run."""
-    if "velocity" not in dataset or int(dataset["species"].max()) > 0:
+    """Species where there are several that move, else speed, on one scale for the whole run."""
+    fixed = species_names(dataset).count(WALL)
+    if "velocity" not in dataset or int(dataset["species"].max()) > fixed:
         return Shade("Species", None)
-    count = dataset.sizes["time"]
-    sample = [speeds(dataset, frame, None) for frame in sorted({0, count // 2, count - 1})]
+    if len(np.atleast_1d(dataset.attrs["simjax_box_lower"])) == 1:
+        return _phase_shade(dataset)
+    sample = [speeds(dataset, frame, None) for frame in _sampled(dataset)]
     values = np.concatenate([s[np.isfinite(s)] for s in sample])
     limit = float(np.quantile(values, 0.995)) if values.size else 1.0
     highest = float(values.max()) if values.size else 0.0
     return Shade("Speed", ColourScale("haline", 0.0, limit or 1.0, (False, highest > 1.01 * limit)))
+
+
+def _phase_shade(dataset: xr.Dataset) -> Shade:
+    """Velocities at the start, or places where nothing moved much then."""
+    start = at(dataset, "velocity", 0, None)[:, 0].astype(float)
+    values = np.abs(start[np.isfinite(start)])
+    most = float(np.quantile(values, 0.9)) if values.size else 0.0
+    if most > SLOW * max(_largest(dataset, frame) for frame in _sampled(dataset)):
+        scale = diverging_scale([np.clip(start, -most, most)])
+        return Shade("Velocity at the start", scale, "velocity")
+    lower, upper = (float(np.atleast_1d(dataset.attrs[f"simjax_box_{side}"])[0]) for side in ("lower", "upper"))
+    return Shade("Place at the start", ColourScale("phase", lower, upper, (False, False)), "position")
+
+
+def species_names(dataset: xr.Dataset) -> list[str]:
+    """Names of the species by their numbers, where they have any."""
+    return str(dataset["species"].attrs.get("flag_meanings", "")).split()
 
 
 def speeds(dataset: xr.Dataset, frame: int, member: int | None) -> np.ndarray:
@@ -114,6 +200,8 @@ def paint(view: View, position: np.ndarray, colours: np.ndarray, radius: float, 
     """The particles as an 8-bit picture (height, width, 3) of `size` (width, height), its upper row first."""
     width, height = (SUPERSAMPLING * side for side in size)
     finite = np.isfinite(position).all(axis=1)
+    if not view.flat:  # what has left an open box would stand on the names of its edges
+        finite &= ((position >= view.lower) & (position <= view.upper)).all(axis=1)
     seen = view.project(position[finite].astype(float))
     left, right, low, high = view.frame
     margin = 0.0 if view.flat else 1.3 * radius
@@ -196,6 +284,7 @@ def axis_marks(view: View, radius: float, size: tuple[float, float]) -> list[tup
     return marks
 
 
-def species_label(number: int) -> str:
+def species_label(dataset: xr.Dataset, number: int) -> str:
     """A species in a legend."""
-    return title_case(f"species {number}")
+    names = species_names(dataset)
+    return title_case(names[number].replace("_", " ") if number < len(names) else f"species {number}")

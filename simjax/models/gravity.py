@@ -74,8 +74,10 @@ class Gravity(DirectModel):
         return jnp.asarray(jnp.inf, state.position.dtype)
 
     def diagnostics(self, t, state, params):
-        """Energies are those of peculiar motion where the background expands."""
-        state, arrangement, _ = self.arrange(state, params)
+        """Energies are those of peculiar motion where the background expands. status: bits of `core.status`, where
+        there was too little room to measure.
+        """
+        state, arrangement, status = self.arrange(state, params)
         found = self.attraction.field(self.cells, state, params, arrangement)
         a = jnp.ones((), state.mass.dtype) if self.expansion is None else self.expansion.scale_factor(t)
         mass = jnp.where(state.ids >= 0, state.mass, 0)
@@ -86,7 +88,7 @@ class Gravity(DirectModel):
             result[f"momentum_{name}"] = self.domain.sum(mass * state.velocity[axis])
         if not any(self.cells.periodic) and self.cells.ndim > 1:
             result |= self._angular_momentum(state, mass)
-        return result | {"particles": counted(self.cells, state.ids)}
+        return result | {"particles": counted(self.cells, state.ids), "status": status}
 
     def _angular_momentum(self, state: State, mass: Array) -> dict[str, Array]:
         x, v = self.cells.absolute(state.position), state.velocity

@@ -1,5 +1,7 @@
 """Electrostatic plasma of particles and the field on a mesh that they make."""
 
+import math
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -147,7 +149,7 @@ class ElectrostaticPlasma(DirectModel):
     def stable_dt(self, state, params):
         """Half a plasma period over pi: 2 / omega_p, with the mean density."""
         strength = of_species(params.charge**2 / (params.mass * params.permittivity), state.species)[0]
-        mean = self.domain.sum(jnp.where(state.ids >= 0, strength, 0)) / np.prod(self.domain.grid.lengths)
+        mean = self.domain.sum(jnp.where(state.ids >= 0, strength, 0)) / math.prod(self.domain.grid.lengths)
         return 2 / jnp.sqrt(mean)
 
     def diagnostics(self, t, state, params):

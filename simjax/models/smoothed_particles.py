@@ -91,6 +91,13 @@ class SmoothedParticles(DirectModel):
 
         Also returns how many found no place.
         """
+        state, lost, _ = self.begun(position, velocity, pressure, species, params)
+        return state, lost
+
+    def begun(
+        self, position: Array, velocity: Array, pressure: Array, species: Array, params: Params
+    ) -> tuple[State, Array, Array]:
+        """As `state_from`, with bits of `core.status` where there was too little room to arrange the particles."""
         carried = {"velocity": velocity, "density": self._density(pressure, params), "species": species}
         position, ids, carried, lost = pack(self.cells, position, carried)
         zero = jnp.zeros_like(position)
@@ -99,8 +106,8 @@ class SmoothedParticles(DirectModel):
             position, jnp.zeros(position.shape, jnp.int32), ids,
             carried["velocity"], zero, crowding, carried["density"], carried["species"],
         )  # fmt: skip
-        state, arrangement, _ = self.arrange(state, params)
-        return self._pressed(state, None, params, arrangement), lost
+        state, arrangement, fault = self.arrange(state, params)
+        return self._pressed(state, None, params, arrangement), lost, fault
 
     def arrange(self, state, params):
         return self.skin.arrange(self.cells, state)
@@ -184,6 +191,10 @@ class SmoothedParticles(DirectModel):
     def _volume(self, state: State, params: Params) -> Array:
         return params.density * self.spacing**self.cells.ndim / self._density_or_rest(state, params)
 
+    def pressure(self, state: State, params: Params) -> Array:
+        """Of every particle, `cells.shape`; zero in empty slots."""
+        return self._pressure(self._density_or_rest(state, params), params)
+
     def unphysical(self, state, params):
         return {"density <= 0": (state.ids >= 0) & (state.density <= 0)}
 
@@ -203,17 +214,29 @@ class SmoothedParticles(DirectModel):
         return jnp.minimum(jnp.minimum(limits[0], limits[1]), limits[2])
 
     def diagnostics(self, t, state, params):
-        """Of the fluid: mass, kinetic energy, and the largest deviation of the density, in parts of that at rest."""
+        """Of the fluid: mass, momentum, energy of motion and of height under gravity (unless it goes round the box),
+        the largest deviation of the density, in parts of that at rest, and how far it reaches along open axes.
+        """
         mass = params.density * self.spacing**self.cells.ndim
         fluid = _fluid(state)
-        square = jnp.where(fluid, jnp.sum(state.velocity**2, axis=0), 0)
+        velocity = jnp.where(fluid[None], state.velocity, 0)
         deviation = jnp.where(fluid, jnp.abs(state.density / params.density - 1), 0)
-        return {
-            "mass": mass * self.domain.sum(fluid.astype(state.density.dtype)),
-            "kinetic_energy": 0.5 * mass * self.domain.sum(square),
+        result = {
+            "fluid_mass": mass * self.domain.sum(fluid.astype(state.density.dtype)),
+            "kinetic_energy": 0.5 * mass * self.domain.sum(velocity**2),
             "density_deviation": self.domain.max(deviation),
             "particles": counted(self.cells, state.ids),
         }
+        place, lower = self.cells.absolute(state.position), self.domain.grid.lower
+        for axis, name in enumerate("xyz"[: self.cells.ndim]):
+            result[f"momentum_{name}"] = mass * self.domain.sum(velocity[axis])
+            if not self.cells.periodic[axis]:
+                result[f"front_{name}"] = self.domain.max(jnp.where(fluid, place[axis], lower[axis]))
+        if not any(self.cells.periodic):
+            height = -sum(g * x for g, x in zip(params.gravity, place, strict=True))
+            result["potential_energy"] = mass * self.domain.sum(jnp.where(fluid, height, 0))
+            result["energy"] = result["kinetic_energy"] + result["potential_energy"]
+        return result
 
 
 def _fluid(state: State) -> Array:

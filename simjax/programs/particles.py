@@ -17,7 +17,7 @@ from simjax.builders.room import Room, divisor, multiple
 from simjax.config import Config
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.grid import AXES, Grid
-from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, OK, SKIN_PASSED
+from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
 from simjax.core.varying import vary_like
 from simjax.io.particle_output import ParticleWriter
 from simjax.parallel import decompose
@@ -192,6 +192,9 @@ class ParticlePrograms(Programs):
 
     def missing_room(self, status):
         growable = CELL_FULL | LIST_FULL | BLOCK_FULL | (SKIN_PASSED if self._room.steps > 1 else 0)
+        if self.family.on_mesh and self._room.steps > 1:
+            # What has gone too far takes nothing from the mesh: its values become those of no number.
+            status = np.where(np.asarray(status) & SKIN_PASSED, np.asarray(status) & ~NON_FINITE, status)
         bits = 0
         for one in np.atleast_1d(np.asarray(status)).tolist():
             bits |= one if one & ~growable == 0 else 0
@@ -257,6 +260,16 @@ class ParticlePrograms(Programs):
                 return int(ids.reshape(-1, *ids.shape[-self.cells.ndim - 1 :])[0][where]), path[-1].name
         return None
 
+    def _unphysical(self, state) -> tuple[int, str] | None:
+        """The first particle whose state means nothing, and what is wrong with it."""
+        model, params = self.build(self.values, self.files)
+        host = jax.tree.map(np.asarray, state)
+        for what, where in model.unphysical(host, params).items():
+            numbers = np.asarray(host.ids)[np.asarray(where)]
+            if numbers.size:
+                return int(numbers[0]), what
+        return None
+
     def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
         single = self._single_step(schedule)
         for _ in range(steps):
@@ -268,6 +281,9 @@ class ParticlePrograms(Programs):
             found = self._not_finite(state)
             if found:
                 return f"the {found[1]} of particle {found[0]} is not finite, step {step}"
+            meaningless = self._unphysical(state)
+            if meaningless:
+                return f"{meaningless[1]} of particle {meaningless[0]}, step {step}"
         return "particles in steps of which none went wrong alone"
 
     def _escaped(self, before, state) -> str:
