@@ -15,7 +15,7 @@ from simjax.config import list_experiments, load_config
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.models.potentials import LennardJones
 
-NAMES = [e.name for e in list_experiments() if load_config(e.name).schema.of_particles]
+NAMES = [e.name for e in list_experiments() if load_config(e.name).model == "molecular_dynamics"]
 # A crystal of two axes whose box eight devices can share.
 FLAT = ["box.upper=[11.5,11.5]", "particles.placement=hexagonal", "particles.count=110"]
 

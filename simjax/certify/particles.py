@@ -114,7 +114,7 @@ def _shortened(config: Config, steps: int) -> tuple[Config, list[str]]:
         changed.append(f"in place of {config.precision}")
     if config.ensemble.size > 1 or config.ensemble.vary:
         changed.append("without the ensemble")
-    if getattr(physics, "mode", "force_shifted") != "force_shifted" and physics.potential not in ENDS:
+    if getattr(physics, "mode", "force_shifted") != "force_shifted" and getattr(physics, "potential", None) not in ENDS:
         changed.append(f"with mode=force_shifted in place of {physics.mode}, whose force has a step at the cutoff")
         physics = dataclasses.replace(physics, mode="force_shifted")
     together = max(1, of_frame // 2)
