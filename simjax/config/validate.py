@@ -64,7 +64,6 @@ def validate(
     if schema is not None:
         physics = read_section(schema.physics, "physics", keys["physics"], problems)
         parameters = read_parameters(keys["parameters"] or {}, schema, problems)
-    if schema is not None:
         keys["particles"] = _read_particles(keys["particles"], schema, problems)
         _check_place(keys, mapping, schema, problems)
         if keys["box"] is not None:

@@ -222,19 +222,19 @@ class SmoothedParticles(DirectModel):
         velocity = jnp.where(fluid[None], state.velocity, 0)
         deviation = jnp.where(fluid, jnp.abs(state.density / params.density - 1), 0)
         result = {
-            "fluid_mass": mass * self.domain.sum(fluid.astype(state.density.dtype)),
-            "kinetic_energy": 0.5 * mass * self.domain.sum(velocity**2),
+            "fluid_mass": self.domain.sum(mass * fluid.astype(state.density.dtype)),
+            "kinetic_energy": self.domain.sum(0.5 * mass * velocity**2),
             "density_deviation": self.domain.max(deviation),
             "particles": counted(self.cells, state.ids),
         }
         place, lower = self.cells.absolute(state.position), self.domain.grid.lower
         for axis, name in enumerate("xyz"[: self.cells.ndim]):
-            result[f"momentum_{name}"] = mass * self.domain.sum(velocity[axis])
+            result[f"momentum_{name}"] = self.domain.sum(mass * velocity[axis])
             if not self.cells.periodic[axis]:
                 result[f"front_{name}"] = self.domain.max(jnp.where(fluid, place[axis], lower[axis]))
         if not any(self.cells.periodic):
             height = -sum(g * x for g, x in zip(params.gravity, place, strict=True))
-            result["potential_energy"] = mass * self.domain.sum(jnp.where(fluid, height, 0))
+            result["potential_energy"] = self.domain.sum(jnp.where(fluid, mass * height, 0))
             result["energy"] = result["kinetic_energy"] + result["potential_energy"]
         return result
 
