@@ -24,8 +24,7 @@ from simjax.core.errors import ConfigurationError, ResourceError
 from simjax.models.advection_diffusion import AdvectionDiffusion
 
 ROOT = Path(__file__).resolve().parent.parent
-OF_PARTICLES = ("lennard_jones",)
-NAMES = [experiment.name for experiment in list_experiments() if experiment.name not in OF_PARTICLES]
+NAMES = [name for name in (e.name for e in list_experiments()) if not load_config(name).schema.of_particles]
 
 
 def coarse(name):

@@ -11,6 +11,7 @@ NAMES = [experiment.name for experiment in list_experiments()]
 
 FEW_PARTICLES = {
     "lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"],
+    "binary_mixture": ["particles.count=120", "box.upper=[12,12]"],
     "dam_break": ["particles.spacing=0.25"],
     "taylor_green_sph": ["particles.spacing=0.0625"],
     "landau_damping": ["particles.count=512", "physics.field_cells=[16]"],
@@ -41,7 +42,7 @@ LONG = (
     "cavity", "kolmogorov", "layered_medium", "shock_bubble", "taylor_green_3d", "turbulence_3d", "lennard_jones",
     "dam_break", "landau_damping", "collapsing_sheets", "cold_collapse",
 )  # fmt: skip
-LONGER = ("taylor_green_sph", "two_stream")  # of the same models
+LONGER = ("taylor_green_sph", "two_stream", "binary_mixture")  # of the same models
 
 
 @pytest.mark.parametrize(

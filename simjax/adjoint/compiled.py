@@ -16,7 +16,7 @@ Variant = tuple[Mapping[str, int], Checkpoint]
 
 # Machine code that is not optimised computes the same derivative and is there sooner; without the fusion emitters that
 # jax 0.10 has on a CPU, up to fifteen times as soon.
-_OPTIONS: Any = {"xla_backend_optimization_level": 0} | (
+COMPILED_SOON: Any = {"xla_backend_optimization_level": 0} | (
     {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
 )
 
@@ -36,7 +36,7 @@ class Programs:
         function = on(*self.variants[0])
         traced |= {"value": jax.jit(function).lower(start)} | _forward(function, start)
         with ThreadPoolExecutor() as pool:
-            compiling = {name: pool.submit(program.compile, _OPTIONS) for name, program in traced.items()}
+            compiling = {name: pool.submit(program.compile, COMPILED_SOON) for name, program in traced.items()}
             self._programs = {name: program.result() for name, program in compiling.items()}
 
     def gradient(self, unknowns: Unknowns, variant: Variant) -> tuple[float, Unknowns]:

@@ -12,35 +12,34 @@ from jax import Array
 
 from simjax.builders.formulas import Values
 from simjax.builders.particle_family import ParticleFamily, standard_normals
+from simjax.builders.potentials import build_potential
 from simjax.builders.room import room_of_pairs, steps_in
 from simjax.config import Config
 from simjax.config.particle_sections import ParticlesConfig
 from simjax.models import molecular
 from simjax.models.dynamics import Dynamics, VelocityVerlet
-from simjax.models.potentials import ForceShifted, LennardJones, PairPotential, Shifted
-from simjax.models.stochastic import BathParams, Langevin
+from simjax.models.stochastic import BathParams, Brownian, Langevin
 from simjax.models.thermostats import NoseHooverChain, ThermostatParams
 from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells
 
 SKIN = 0.12  # of the cutoff
 
-POTENTIALS: dict[str, Callable[[Any, Values], tuple[PairPotential, Any]]] = {
-    "lennard_jones": lambda physics, values: (LennardJones(), (values["epsilon"], values["sigma"])),
-}
-"""Name -> `(physics, values)` -> (potential, its parameters)."""
-ENDINGS: dict[str, Callable[..., PairPotential]] = {
-    "shifted": Shifted, "force_shifted": ForceShifted,
-}  # fmt: skip
-
 
 def _newton(config: Config, values: Values) -> tuple[Dynamics, Any]:
     return VelocityVerlet(), None
 
 
+def _bath(config: Config, values: Values) -> BathParams:
+    return BathParams(values["bath_temperature"], values["friction"], jnp.asarray(config.seed, jnp.int32))
+
+
 def _langevin(config: Config, values: Values) -> tuple[Dynamics, Any]:
-    seed = jnp.asarray(config.seed, jnp.int32)
-    return Langevin(), BathParams(values["bath_temperature"], values["friction"], seed)
+    return Langevin(), _bath(config, values)
+
+
+def _brownian(config: Config, values: Values) -> tuple[Dynamics, Any]:
+    return Brownian(), _bath(config, values)
 
 
 def _nose_hoover(config: Config, values: Values) -> tuple[Dynamics, Any]:
@@ -48,7 +47,7 @@ def _nose_hoover(config: Config, values: Values) -> tuple[Dynamics, Any]:
 
 
 DYNAMICS: dict[str, Callable[[Config, Values], tuple[Dynamics, Any]]] = {
-    "nve": _newton, "langevin": _langevin, "nose_hoover": _nose_hoover,
+    "nve": _newton, "langevin": _langevin, "nose_hoover": _nose_hoover, "brownian": _brownian,
 }  # fmt: skip
 """Name -> `(config, values)` -> (dynamics, its parameters)."""
 
@@ -56,9 +55,7 @@ DYNAMICS: dict[str, Callable[[Config, Values], tuple[Dynamics, Any]]] = {
 def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, values: Values):
     physics, particles = config.physics, config.particles
     assert isinstance(particles, ParticlesConfig)
-    potential, parameters = POTENTIALS[physics.potential](physics, values)
-    if physics.mode != "truncated":
-        potential = ENDINGS[physics.mode](potential=potential, cutoff=physics.cutoff)
+    potential, parameters = build_potential(physics, values)
     dynamics, moved_by = DYNAMICS[physics.dynamics](config, values)
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
     # Its domain is a property, which the checker of types takes for a field.
@@ -127,5 +124,7 @@ def start_velocity(config: Config, values: Values, mass: Array, member: Array | 
     twice = jnp.sum(mass[None] * velocity**2)
     freedom = ndim * (count - 1)
     wanted = values["start_temperature"] * freedom
-    scale = jnp.sqrt(wanted / jnp.where(twice > 0, twice, jnp.ones_like(twice)))
-    return velocity * jnp.where(wanted > 0, scale, jnp.zeros_like(scale))
+    warm = (wanted > 0) & (twice > 0)
+    # At rest no derivative is formed: that of the root is infinite.
+    ratio = jnp.where(warm, wanted, 1) / jnp.where(warm, twice, 1)
+    return velocity * jnp.where(warm, jnp.sqrt(ratio), 0)

@@ -22,6 +22,7 @@ CELLS: dict[str, tuple[tuple[float, ...], np.ndarray]] = {
         (1.0, 1.0, 1.0),
         np.array(FACE_CENTRED),
     ),
+    "diamond": ((1.0, 1.0, 1.0), np.concatenate([FACE_CENTRED, np.add(FACE_CENTRED, 0.25) % 1])),
     "square": ((1.0, 1.0), np.full((1, 2), 0.5)),
     "hexagonal": ((1.0, math.sqrt(3.0)), np.array([[0.25, 0.25], [0.75, 0.75]])),
 }

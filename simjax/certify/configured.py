@@ -7,8 +7,10 @@ import dataclasses
 from typing import Any
 
 from simjax.adjoint.certificate import Objective
-from simjax.certify.experiment import DEVICES, experiment_objective
+from simjax.certify.experiment import experiment_objective
 from simjax.certify.inverse import inverse_objective
+from simjax.certify.meshes import DEVICES
+from simjax.certify.particles import particle_objective
 from simjax.config import Config
 from simjax.config.schema import MeshConfig
 from simjax.core.errors import ConfigurationError, ResourceError
@@ -43,4 +45,5 @@ def objective_of(config: Config, *, steps: int, devices: int | None = None) -> O
     """The objective that a configuration stands for: the loss of its section `inverse`, else a function of its run."""
     if config.inverse is not None:
         return inverse_objective(config, devices=devices)
-    return experiment_objective(config, steps=steps, devices=devices)
+    of_run = particle_objective if config.schema.of_particles else experiment_objective
+    return of_run(config, steps=steps, devices=devices)

@@ -13,7 +13,8 @@ from jax import Array
 from simjax.adjoint.certificate import REFERENCE, Objective
 from simjax.adjoint.directions import Unknowns
 from simjax.adjoint.plan import Checkpoint
-from simjax.certify.experiment import PLANS, meshes_to_compare
+from simjax.certify.experiment import PLANS
+from simjax.certify.meshes import blocks_of_grid, meshes_to_compare
 from simjax.config import Config
 from simjax.inverse.gradient_descent import scattered
 from simjax.inversion.problem import InverseProblem
@@ -43,7 +44,8 @@ def inverse_objective(posed: InverseProblem | Config, *, devices: int | None = N
     def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
         return on(tuple(mesh.items()), plan)
 
-    meshes, untested, said = meshes_to_compare(plain, start, function, devices)
+    blocks = blocks_of_grid(plain)
+    meshes, untested, said = meshes_to_compare(plain, start, function, devices, blocks=blocks)
     shape = " x ".join(map(str, config.grid_of_fields().shape))
     notes = (f"the loss of the inverse problem beside its guess, on a grid of {shape} in float64", *said)
     return Objective(start, function, meshes, PLANS, notes=notes, untested=untested)

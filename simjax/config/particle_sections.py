@@ -11,7 +11,7 @@ from simjax.config.kinds import Choice, Flag, Integer, ListOf, Real, Text, entry
 from simjax.config.model_schema import AXES
 from simjax.config.problems import Problems
 
-LATTICES = {"fcc": 3, "sc": 3, "square": 2, "hexagonal": 2}
+LATTICES = {"fcc": 3, "sc": 3, "diamond": 3, "square": 2, "hexagonal": 2}
 """Lattice -> the dimensions of the space it fills."""
 PLACEMENTS = (*LATTICES, "random", "file")
 

@@ -107,17 +107,18 @@ class ParticlePrograms(Programs):
                 bits = self.missing_room(status)
             if not bits:
                 break
-            self.notes.append(self._grow(bits))
+            self.notes.append(self.grow(bits))
         self._check_initial(state)
         return state, clock
 
     def _begin(self) -> Callable:
-        def begin(values, files, member):
-            model, params = self.build(values, files)
-            return self.family.state(model, params, values, files, member)
-
         specs = (self._one, self._file_specs, self._one)
-        return self._compile(begin, (0, None, 0), specs, (self.state_specs, self._one, self._one))
+        return self._compile(self.initial_state, (0, None, 0), specs, (self.state_specs, self._one, self._one))
+
+    def initial_state(self, values, files, member):
+        """One member's state before the first step, how many particles found no place, and bits of `core.status`."""
+        model, params = self.build(values, files)
+        return self.family.state(model, params, values, files, member)
 
     def _check_initial(self, state) -> None:
         found = self._not_finite(state)
@@ -201,10 +202,10 @@ class ParticlePrograms(Programs):
 
     def regrow(self, bits, state):
         before = self._room.capacity
-        told = self._grow(bits)
+        told = self.grow(bits)
         return (state if self._room.capacity == before else self._enlarged(state)), told
 
-    def _grow(self, bits: int) -> str:
+    def grow(self, bits: int) -> str:
         """New programs with more of what the bits say was too little, and a sentence."""
         room, told = self._room, []
         if bits & CELL_FULL:

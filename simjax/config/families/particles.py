@@ -2,31 +2,77 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.config.kinds import Choice, ListOf, Real, entry
+from simjax.config.kinds import Choice, Integer, ListOf, Real, entry
 from simjax.config.model_schema import DIRECT, ModelSchema
 from simjax.config.particle_sections import ParticlesConfig, check_beside
+
+_MIXED = {"epsilon", "sigma", "species_epsilon", "species_sigma", "cross_epsilon", "cross_sigma"}
+USED: dict[str, set[str]] = {
+    "lennard_jones": _MIXED,
+    "weeks_chandler_andersen": _MIXED,
+    "soft_sphere": _MIXED | {"power"},
+    "morse": {"epsilon", "steepness", "bond_length"},
+    "yukawa": {"strength", "screening"},
+    "stillinger_weber": {"epsilon", "sigma", "tetrahedrality"},
+}
+"""Potential -> the keys that it has."""
+OF_POTENTIALS = set[str]().union(*USED.values())
+ENDS = {"weeks_chandler_andersen": 2 ** (1 / 6), "stillinger_weber": 1.8}
+"""Potential that ends smoothly by itself -> where, in units of sigma."""
 
 
 @dataclass(frozen=True)
 class MolecularDynamicsPhysics:
-    """m_i d^2 x_i/dt^2 = -dU/dx_i, U a sum over pairs nearer than the cutoff."""
+    """m_i d^2 x_i/dt^2 = -dU/dx_i, U a sum over pairs nearer than the cutoff.
 
-    potential: str = entry(Choice(("lennard_jones",)), "lennard_jones")
-    epsilon: float = entry(Real(low=0.0), 1.0, about="depth of the potential, an energy")
-    sigma: float = entry(Real(above=0.0), 1.0, about="distance at which it vanishes, a length")
+    Keys that the chosen potential has not are refused.
+    """
+
+    potential: str = entry(Choice(tuple(USED)), "lennard_jones")
+    epsilon: float = entry(Real(low=0.0), 1.0, about="depth or scale of the potential, an energy")
+    sigma: float = entry(Real(above=0.0), 1.0, about="scale of distances, a length: where lennard_jones vanishes")
+    power: int = entry(Integer(1, 100), 12, about="of soft_sphere: epsilon (sigma / r)^power")
+    steepness: float = entry(
+        Real(above=0.0), 6.0, about="a of morse: epsilon ((1 - exp(-a (r - r_0)))^2 - 1), 1/length"
+    )
+    bond_length: float = entry(Real(above=0.0), 1.0, about="r_0 of morse, a length")
+    strength: float = entry(Real(), 1.0, about="of yukawa: strength exp(-screening r) / r, energy times length")
+    screening: float = entry(Real(low=0.0), 1.0, about="of yukawa, 1/length")
+    tetrahedrality: float = entry(Real(low=0.0), 21.0, about="of stillinger_weber: lambda, 21 for silicon")
+    species_epsilon: tuple[float, ...] | None = entry(
+        ListOf(Real(low=0.0), 1, 100, optional=True, noun="numbers, one per species"),
+        None,
+        about="of each species with itself, in units of epsilon; null: alike",
+    )
+    species_sigma: tuple[float, ...] | None = entry(
+        ListOf(Real(above=0.0), 1, 100, optional=True, noun="numbers, one per species"),
+        None,
+        about="of each species with itself, in units of sigma; null: alike",
+    )
+    cross_epsilon: tuple[float, ...] | None = entry(
+        ListOf(Real(low=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"),
+        None,
+        about="of unlike species 01, 02, ..., 12, ..., in units of epsilon; null: geometric means",
+    )
+    cross_sigma: tuple[float, ...] | None = entry(
+        ListOf(Real(above=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"), None,
+        about="of unlike species, in units of sigma; null: means",
+    )  # fmt: skip
     mode: str = entry(
         Choice(("truncated", "shifted", "force_shifted")), "truncated", about="what stays continuous at the cutoff"
     )
     cutoff: float = entry(Real(above=0.0), 2.5, about="a length", fixed=True)
     dynamics: str = entry(
-        Choice(("nve", "langevin", "nose_hoover")), "nve", about="nve: at constant energy; else at constant temperature"
-    )
+        Choice(("nve", "langevin", "nose_hoover", "brownian")), "nve",
+        about="nve: at constant energy; else at constant temperature; brownian: overdamped, velocities stay",
+    )  # fmt: skip
     bath_temperature: float = entry(Real(above=0.0), 1.0, about="of a thermostat, in units of energy")
-    friction: float = entry(Real(above=0.0), 1.0, about="of langevin, 1/time")
+    friction: float = entry(Real(above=0.0), 1.0, about="of langevin and brownian, 1/time")
     period: float = entry(Real(above=0.0), 0.5, about="in which nose_hoover responds, a time")
     mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
 
@@ -37,6 +83,61 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     mass, species = config.physics.mass, len(config.particles.fractions)
     if len(mass) not in (1, species):
         yield "physics.mass", f"physics.mass = {list(mass)}: expected 1 or {species} number(s), one per species"
+    yield from _check_potential(config.physics)
+    yield from _check_mixture(config.physics, species)
+
+
+def _check_potential(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, str]]:
+    """Keys of other potentials than the chosen one, and a cutoff that does not suit it."""
+    used = USED[physics.potential]
+    for field in dataclasses.fields(physics):
+        value = getattr(physics, field.name)
+        if field.name in OF_POTENTIALS - used and value != field.default:
+            yield (
+                f"physics.{field.name}",
+                f"physics.{field.name} = {list(value) if isinstance(value, tuple) else value}: a potential "
+                f"{physics.potential} has no such number, but {', '.join(sorted(used))}; leave it out",
+            )
+    ends = ENDS.get(physics.potential)
+    if ends is None:
+        return
+    if physics.mode != "truncated":
+        yield (
+            "physics.mode",
+            f"physics.mode = {physics.mode}: expected truncated for a potential {physics.potential}, which is smooth "
+            "where it ends",
+        )
+    reach = ends * physics.sigma * max(*(physics.species_sigma or (1.0,)), *(physics.cross_sigma or (0.0,)))
+    if physics.cutoff < reach * (1 - 1e-9):
+        yield (
+            "physics.cutoff",
+            f"physics.cutoff = {physics.cutoff:g}: a potential {physics.potential} reaches {reach:g}; write that or "
+            "more",
+        )
+
+
+def _check_mixture(physics: MolecularDynamicsPhysics, species: int) -> Iterator[tuple[str, str]]:
+    """Lists of as many entries as there are species, or pairs of them."""
+    pairs = species * (species - 1) // 2
+    mixed = physics.species_epsilon is not None or physics.species_sigma is not None
+    for name, count in (("species", species), ("cross", pairs)):
+        for of in ("epsilon", "sigma"):
+            value = getattr(physics, f"{name}_{of}")
+            if value is None:
+                continue
+            if len(value) != count:
+                what = "species" if name == "species" else "pair of species"
+                yield (
+                    f"physics.{name}_{of}",
+                    f"physics.{name}_{of} = {list(value)}: expected {count} number(s), one per {what} of "
+                    "particles.fractions",
+                )
+            elif name == "cross" and not mixed:
+                yield (
+                    f"physics.{name}_{of}",
+                    f"physics.{name}_{of} = {list(value)}: expected with physics.species_{of}; write "
+                    f"species_{of}={[1.0] * species} for species that are alike",
+                )
 
 
 def _steady(config: Any) -> tuple[str, ...]:

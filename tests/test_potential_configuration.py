@@ -1,0 +1,120 @@
+"""Potentials, mixtures and dynamics that a configuration names."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simjax.build import named_values
+from simjax.builders.particles import DYNAMICS
+from simjax.builders.placement import place
+from simjax.builders.potentials import POTENTIALS, build_potential
+from simjax.config import load_config
+from simjax.config.families.particles import USED
+from simjax.core.errors import ConfigurationError
+from simjax.models.potentials import LennardJones
+from simjax.models.stochastic import Brownian
+
+MIXED = ["particles.fractions=[0.8,0.2]"]
+
+
+def energy(*overrides, r=1.2, here=0, there=0):
+    """Energy of a pair at distance r of two species."""
+    config = load_config("lennard_jones", [*MIXED, *overrides])
+    values = {name: jnp.asarray(value) for name, value in named_values(config).items()}
+    pair = jnp.asarray([here, there], jnp.int32)
+
+    @jax.jit
+    def of_pair(values):
+        potential, parameters = build_potential(config.physics, values)
+        return potential.energy(jnp.asarray(r * r), pair[0], pair[1], parameters)
+
+    return float(of_pair(values))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], 4 * (1.2**-12 - 1.2**-6)),
+        (["physics.potential=weeks_chandler_andersen", "physics.sigma=1.1"],
+         4 * ((1.1 / 1.2) ** 12 - (1.1 / 1.2) ** 6) + 1),
+        (["physics.potential=soft_sphere", "physics.power=9", "physics.epsilon=2"], 2 * 1.2**-9),
+        (["physics.potential=morse", "physics.steepness=5", "physics.bond_length=1.1"], (1 - math.exp(-0.5)) ** 2 - 1),
+        (["physics.potential=yukawa", "physics.strength=3", "physics.screening=2"], 3 * math.exp(-2.4) / 1.2),
+    ],
+)  # fmt: skip
+def test_energies_of_pairs(overrides, expected):
+    # A few roundings in float64, powers of twelve of the distance among them.
+    assert energy(*overrides) == pytest.approx(expected, rel=1e-13)
+
+
+def test_mixtures():
+    # Kob and Andersen's liquid: the unlike pair is neither rule's.
+    liquid = ["physics.species_epsilon=[1,0.5]", "physics.species_sigma=[1,0.88]"]
+    crossed = [*liquid, "physics.cross_epsilon=[1.5]", "physics.cross_sigma=[0.8]", "physics.epsilon=2"]
+
+    def expected(epsilon, sigma):
+        return 4 * epsilon * ((sigma / 1.2) ** 12 - (sigma / 1.2) ** 6)
+
+    for here, there, epsilon, sigma in ((0, 0, 2, 1), (0, 1, 3, 0.8), (1, 0, 3, 0.8), (1, 1, 1, 0.88)):
+        assert energy(*crossed, here=here, there=there) == pytest.approx(expected(epsilon, sigma), rel=1e-13)
+    # Otherwise Lorentz's and Berthelot's.
+    assert energy(*liquid, here=1) == pytest.approx(expected(math.sqrt(0.5), 0.94), rel=1e-13)
+
+
+def test_every_potential_has_keys_and_a_builder():
+    assert USED.keys() == POTENTIALS.keys()
+
+
+def test_brownian_motion():
+    config = load_config("lennard_jones", ["physics.dynamics=brownian", "seed=3"])
+    dynamics, bath = DYNAMICS["brownian"](config, {"bath_temperature": jnp.asarray(0.5), "friction": jnp.asarray(2.0)})
+    assert isinstance(dynamics, Brownian) and (float(bath.temperature), float(bath.friction), int(bath.seed)) == (
+        0.5, 2.0, 3,
+    )  # fmt: skip
+
+
+def test_a_diamond_has_four_partners():
+    config = load_config("lennard_jones", ["particles.placement=diamond", "particles.count=64", "box.upper=[8,8,8]"])
+    apart = (x := place(config).position)[:, :, None] - x[:, None]
+    apart -= 8 * np.round(apart / 8)
+    square = np.sum(apart**2, axis=0)
+    # Two cells of 4 along each axis; neighbours are a quarter of a diagonal apart, (sqrt(3) a / 4)^2 = 3.
+    near = np.isclose(square, 3.0)
+    assert np.all(near.sum(axis=0) == 4) and np.all((square > 2.9) | np.eye(64, dtype=bool))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["physics.power=9"], "physics.power = 9: a potential lennard_jones has no such number"),
+        (["physics.potential=yukawa", "physics.sigma=2"], "physics.sigma = 2.0: a potential yukawa has no such"),
+        (["physics.potential=stillinger_weber", "physics.mode=shifted"], "physics.mode = shifted: expected truncated"),
+        (["physics.potential=stillinger_weber", "physics.sigma=2"], "physics.cutoff = 2.5: .* reaches 3.6"),
+        (["physics.potential=weeks_chandler_andersen", "physics.species_sigma=[1,3]"], "reaches 3.36739"),
+        (["physics.species_epsilon=[1]"], "physics.species_epsilon = .1.0.: expected 2 number"),
+        (["physics.species_sigma=[1,1]", "physics.cross_epsilon=[1,2,3]"], "expected 1 number.s., one per pair of"),
+        (["physics.cross_sigma=[1]"], "expected with physics.species_sigma; write species_sigma=.1.0, 1.0. for"),
+    ],
+)
+def test_what_does_not_go_together_is_told(overrides, said):
+    with pytest.raises(ConfigurationError, match=said):
+        load_config("lennard_jones", [*MIXED, *overrides])
+
+
+def test_numbers_of_a_mixture_have_gradients():
+    config = load_config("lennard_jones", [*MIXED, "physics.species_sigma=[1,0.88]"])
+    values = {name: jnp.asarray(value) for name, value in named_values(config).items()}
+
+    def total(epsilon, sigma):
+        potential, parameters = build_potential(config.physics, {**values, "epsilon": epsilon, "sigma": sigma})
+        assert isinstance(potential, LennardJones)
+        return potential.energy(jnp.asarray(1.44), jnp.asarray(0, jnp.int32), jnp.asarray(1, jnp.int32), parameters)
+
+    by_epsilon, by_sigma = jax.grad(total, (0, 1))(values["epsilon"], values["sigma"])
+    scaled = 0.94 / 1.2
+    # Exact but for roundings of powers of twelve.
+    assert float(by_epsilon) == pytest.approx(4 * (scaled**12 - scaled**6), rel=1e-13)
+    assert float(by_sigma) == pytest.approx(4 * (12 * scaled**12 - 6 * scaled**6), rel=1e-13)
