@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from simjax.clock import Clock, Schedule
@@ -22,6 +23,8 @@ from simjax.integrators.table import INTEGRATORS
 from simjax.models.interactions import squared
 from simjax.models.molecular import MolecularDynamics, Params
 from simjax.models.potentials import PairPotential
+from simjax.models.structure import smooth_radial_distribution
+from simjax.particles.pairs import Pairs
 from simjax.stepping import Trajectory, simulate
 
 
@@ -81,6 +84,29 @@ def pair_energies(model: MolecularDynamics, params: Params, samples: Samples) ->
 
     # All frames at once: a pair sum holds a few numbers per particle.
     return jax.vmap(energy)(samples.state, samples.arrangement)
+
+
+def radial_distributions(model: MolecularDynamics, samples: Samples, radii: np.ndarray, width: float) -> Array:
+    """g of every frame at `radii`, as `smooth_radial_distribution` tells it: `(frames, radii)`.
+
+    radii: up to the cutoff and the skin of the model, less `width`.
+
+    Raises:
+        ConfigurationError: as `smooth_radial_distribution`, or radii reach beyond the pairs that frames list.
+    """
+    reach = model.skin.reach
+    if np.max(radii) + width > reach:
+        raise ConfigurationError(
+            f"radii and width reach to {np.max(radii) + width:g}: expected at most {reach:g}, the cutoff and the skin of "
+            "the samples; use smaller radii or a larger skin."
+        )
+
+    def one(state, arrangement):
+        # Frames stand where their pairs were listed, so nothing within the skin is missing.
+        pairs = Pairs(model.cells, state.position, state.ids, reach, arrangement.neighbours)
+        return smooth_radial_distribution(model.cells, state, radii, width, pairs)
+
+    return jax.vmap(one)(samples.state, samples.arrangement)
 
 
 def frame_weights(energy: Array, reference: Array, temperature: Array | float) -> Array:
