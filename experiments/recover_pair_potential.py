@@ -25,6 +25,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from simjax.clock import Clock, Schedule
 from simjax.core.domain import Domain
@@ -33,6 +34,7 @@ from simjax.inverse.gauss_newton import GaussNewton
 from simjax.inverse.laplace import NORMAL_95, deviations_of_numbers
 from simjax.inverse.least_squares import Evaluation, LeastSquares
 from simjax.inverse.noise import GaussianNoise
+from simjax.inverse.optimise import minimise
 from simjax.inverse.reweighting import (
     Samples,
     effective_samples,
@@ -97,11 +99,11 @@ def _scaled(r):
 
 
 def network() -> Unknown:
-    """A layer of sixteen beside a repulsive core, which alone acts where particles never are and nothing is observed.
+    """A layer of twelve beside a repulsive core, which alone acts where particles never are and nothing is observed.
 
     Without the core the network may attract at distances that it has not seen, and a run with it collapses.
     """
-    layers = eqx.nn.MLP(1, 1, 16, 1, activation=jnp.tanh, key=jax.random.key(0), dtype=jnp.float64)
+    layers = eqx.nn.MLP(1, 1, 12, 1, activation=jnp.tanh, key=jax.random.key(0), dtype=jnp.float64)
     last = layers.layers[-1]
     layers = eqx.tree_at(lambda net: net.layers[-1], layers, jax.tree.map(jnp.zeros_like, last))
     module = eqx.nn.Sequential([eqx.nn.Lambda(_scaled), layers])
@@ -196,9 +198,9 @@ def trajectory_problem(unknown: Unknown, starts: Motion, measured: Motion, noise
 def motions(model: MolecularDynamics, params: Params, starts: Motion):
     """The motion in every window, and what went wrong in any."""
     schedule = Schedule(WINDOW, dt=DT)
-    found, status = jax.vmap(lambda start: follow(model, params, start, jnp.asarray(SPECIES), schedule, frames=WINDOW_FRAMES))(
-        starts
-    )
+    found, status = jax.vmap(
+        lambda start: follow(model, params, start, jnp.asarray(SPECIES), schedule, frames=WINDOW_FRAMES)
+    )(starts)
     return found, jax.lax.reduce(status, jnp.zeros((), status.dtype), jax.lax.bitwise_or, (0,))
 
 
@@ -252,12 +254,27 @@ def mean_and_deviation(radial: jax.Array) -> tuple[jax.Array, jax.Array]:
     return blocks.mean(axis=0), jnp.maximum(blocks.std(axis=0, ddof=1) / 10**0.5, 2e-3)
 
 
+def of_mean_force(unknown: Unknown, mean: jax.Array):
+    """The latent whose potential is closest to -kT ln g, that of mean force: the usual first guess from g(r)."""
+    seen = mean > 0.05
+    target = -TEMPERATURE * jnp.log(jnp.where(seen, mean, 1))
+
+    def loss(latent):
+        here = jnp.zeros(RADII.shape, jnp.int32)
+        energy = unknown.potential.energy(jnp.asarray(RADII) ** 2, here, here, unknown.params(latent))
+        prior = sum(jnp.sum(r * r) for r in jax.tree.leaves(unknown.prior(latent)))
+        return jnp.sum(jnp.where(seen, energy - target, 0) ** 2) + 1e-3 * prior
+
+    return jax.jit(lambda latent: minimise(loss, latent, optax.lbfgs(), iterations=200).unknowns)(unknown.guess)
+
+
 def from_radial_distribution(unknown: Unknown, measured_radial, frames: int, seed: int, samplings: int):
     """The latent found from g(r), and standard deviations of its numbers."""
     mean, deviation = mean_and_deviation(measured_radial)
     # The frames of the search are as uncertain as those of the measurement.
     measured = mean, 2**0.5 * deviation
-    sampler, solver, latent = Sampler(unknown.potential, frames, seed + 1), GaussNewton(), unknown.guess
+    sampler, solver = Sampler(unknown.potential, frames, seed + 1), GaussNewton(cg_iterations=10)
+    latent = unknown.guess
     step, problem = eqx.filter_jit(solver.step), None
     for number in range(samplings):
         samples, radial = sampler.draw(unknown.params(latent))
@@ -266,7 +283,7 @@ def from_radial_distribution(unknown: Unknown, measured_radial, frames: int, see
             problem = radial_problem(unknown, sampler.model, *given)
             counting = eqx.filter_jit(_counting)
         problem = eqx.tree_at(lambda p: p.given, problem, given)
-        iterate = search(problem, step, solver, latent, 8)
+        iterate = search(problem, step, solver, latent, 4)
         before, latent = latent, iterate.latent
         whitened = (radial.mean(axis=0) - mean) / measured[1]
         share = float(counting(problem, unknown.params(latent), sampler.model)) / frames
@@ -339,7 +356,9 @@ def recover(observed: str, sought: str, frames: int = 400, seed: int = 0, pictur
     if observed == "trajectories":
         latent, deviations = from_trajectories(unknown, samples, seed, 60 if sought == "network" else 15)
     else:
-        samplings = 25 if sought == "network" else 12
+        samplings = 8 if sought == "network" else 12
+        if sought == "network":
+            unknown = unknown._replace(guess=of_mean_force(unknown, measured.mean(axis=0)))
         latent, deviations = from_radial_distribution(unknown, measured, frames, seed, samplings)
     _, radial = Sampler(unknown.potential, frames, seed + 2).draw(unknown.params(latent))
     means = measured.mean(axis=0), radial.mean(axis=0)

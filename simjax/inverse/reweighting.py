@@ -97,8 +97,8 @@ def radial_distributions(model: MolecularDynamics, samples: Samples, radii: np.n
     reach = model.skin.reach
     if np.max(radii) + width > reach:
         raise ConfigurationError(
-            f"radii and width reach to {np.max(radii) + width:g}: expected at most {reach:g}, the cutoff and the skin of "
-            "the samples; use smaller radii or a larger skin."
+            f"radii and width reach to {np.max(radii) + width:g}: expected at most {reach:g}, the cutoff and the skin "
+            "of the samples; use smaller radii or a larger skin."
         )
 
     def one(state, arrangement):
