@@ -289,7 +289,8 @@ def from_radial_distribution(unknown: Unknown, measured_radial, frames: int, see
         share = float(counting(problem, unknown.params(latent), sampler.model)) / frames
         print(
             f"sampling {number + 1}: chi^2 of g(r) per radius {float(jnp.mean(whitened**2)):8.2f}, "
-            f"{share:.0%} of the frames count after the search, moved by {distance(before, latent):.3g}"
+            f"{share:.0%} of the frames count after the search, moved by {distance(before, latent):.3g}, "
+            f"{shown(latent)}"
         )
     names = list(START) if isinstance(latent, dict) else []
     return latent, eqx.filter_jit(deviations_of_numbers)(problem, latent, names)
@@ -299,6 +300,13 @@ def _counting(problem: LeastSquares, potential_params, model: MolecularDynamics)
     samples = problem.given[0]
     energy = pair_energies(model, with_bath(potential_params), samples)
     return effective_samples(frame_weights(energy, samples.energy, TEMPERATURE))
+
+
+def shown(latent) -> str:
+    """Numbers in words, a network by the size of its weights."""
+    if isinstance(latent, dict):
+        return ", ".join(f"{name} {float(jnp.exp(value)):.4f}" for name, value in latent.items())
+    return f"weights {distance(latent, jax.tree.map(jnp.zeros_like, latent)):.3g}"
 
 
 def distance(a, b) -> float:
