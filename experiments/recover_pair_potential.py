@@ -270,7 +270,7 @@ def of_mean_force(unknown: Unknown, mean: jax.Array):
 
 
 def from_radial_distribution(unknown: Unknown, sampler: Sampler, measured_radial: jax.Array, samplings: int):
-    """The latent found from g(r), and standard deviations of its numbers."""
+    """The latent found from g(r), without standard deviations."""
     mean, deviation = mean_and_deviation(measured_radial)
     # The frames of the search are as uncertain as those of the measurement.
     measured = mean, 2**0.5 * deviation
@@ -292,8 +292,8 @@ def from_radial_distribution(unknown: Unknown, sampler: Sampler, measured_radial
             f"{share:.0%} of the frames count after the search, moved by {distance(before, latent):.3g}, "
             f"{shown(latent)}"
         )
-    names = list(START) if isinstance(latent, dict) else []
-    return latent, eqx.filter_jit(deviations_of_numbers)(problem, latent, names)
+    # No intervals: g at neighbouring radii errs together, and those that took radii as independent were too narrow.
+    return latent, {}
 
 
 def _counting(problem: LeastSquares, potential_params, model: MolecularDynamics):
@@ -325,12 +325,13 @@ def energy_at(unknown: Unknown, latent, r: np.ndarray) -> np.ndarray:
 def report(unknown: Unknown, latent, deviations, true_radial, radial) -> dict[str, float]:
     """Prints what was found, and returns the errors."""
     errors = {}
-    for name in deviations:
-        found, width = float(jnp.exp(latent[name])), NORMAL_95 * float(deviations[name])
+    for name in latent if isinstance(latent, dict) else ():
+        found = float(jnp.exp(latent[name]))
         errors[name] = found - TRUTH[name]
+        within = f" +- {found * NORMAL_95 * float(deviations[name]):.6f} (95 %)" if name in deviations else ""
         print(
-            f"{name:8s} truth {TRUTH[name]:.6f}  start {START[name]:.6f}  found {found:.6f} +- {found * width:.6f} "
-            f"(95 %)  error {errors[name]:+.2e}"
+            f"{name:8s} truth {TRUTH[name]:.6f}  start {START[name]:.6f}  found {found:.6f}{within}  "
+            f"error {errors[name]:+.2e}"
         )
     r = np.linspace(0.95, CUTOFF, 200)
     true = two_numbers()
