@@ -16,6 +16,7 @@ ESCAPED = 128
 BLOCK_FULL = 256
 BOX_SHRUNK = 512
 BOND_LOST = 1024
+FEW_SAMPLES = 2048
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
@@ -28,6 +29,7 @@ REASONS = {
     SKIN_PASSED: "particles moved further between two arrangements than the skin allows",
     ESCAPED: "a particle left the box through a side that is not periodic",
     BOND_LOST: "a bond became longer than it may be, or one of its particles was gone",
+    FEW_SAMPLES: "parameters went so far from those of a sampling run that few of its frames count",
     BOX_SHRUNK: "the box became so small that the cutoff passed what the cells were made for (cutoff and skin)",
 }
 

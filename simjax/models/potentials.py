@@ -1,6 +1,7 @@
 """Potentials between pairs of particles: each an energy of their distance, from which all else follows."""
 
 import abc
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -68,6 +69,16 @@ class DistancePotential(PairPotential):
 
     def energy(self, square, here, there, params):
         return self.at(jnp.sqrt(square), here, there, params)
+
+
+class Sum(PairPotential):
+    """U = sum of the energies of `potentials`. params: a tuple, those of each."""
+
+    potentials: tuple[PairPotential, ...]
+
+    def energy(self, square, here, there, params):
+        terms = zip(self.potentials, params, strict=True)
+        return functools.reduce(jnp.add, [one.energy(square, here, there, its) for one, its in terms])
 
 
 class _Ending(PairPotential):

@@ -10,6 +10,7 @@ from jax import Array, lax
 from simjax.core.errors import ConfigurationError
 from simjax.particles.arrangement import Particles, Skin
 from simjax.particles.cells import Cells, counted
+from simjax.particles.pairs import Pairs
 
 TOGETHER = 8
 """Distances that one pass over all pairs looks at."""
@@ -44,14 +45,17 @@ def radial_distribution(cells: Cells, particles: Particles, edges: np.ndarray) -
     return partners_within(cells, particles, edges) / _expected(cells, particles, shells)
 
 
-def smooth_radial_distribution(cells: Cells, particles: Particles, radii: np.ndarray, width: float) -> Array:
+def smooth_radial_distribution(
+    cells: Cells, particles: Particles, radii: np.ndarray, width: float, pairs: Pairs | None = None
+) -> Array:
     """g at `radii`, each a mean over distances |r - r_k| < width: differentiable in positions, for inverse problems.
 
     Pairs count by the kernel K(u) = 35/32 (1 - u^2)^3 / width of u = (r - r_k) / width, over the integral of the same
     kernel with independent particles, which is exact: 2, 2 pi r_k or 4 pi (r_k^2 + width^2 / 9) in 1, 2 or 3
     dimensions times (N - 1) / V.
 
-    radii: distances from `width` to the length of a cell less `width`.
+    radii: distances from `width` to the length of a cell less `width`. pairs: those at least as near as radii and width
+    reach, where they are listed already; else they are looked for.
 
     Raises:
         ConfigurationError: a kernel reaches below zero or further than a cell, or the box is not periodic.
@@ -63,7 +67,7 @@ def smooth_radial_distribution(cells: Cells, particles: Particles, radii: np.nda
     points = np.stack([radii, np.full(radii.shape, width)])
     reach = float(radii.max() + width)
     dtype = particles.position.dtype
-    found = _pair_sums(cells, particles, _near_radius, jnp.asarray(points, dtype), reach)
+    found = _pair_sums(cells, particles, _near_radius, jnp.asarray(points, dtype), reach, pairs)
     return found / _expected(cells, particles, surface)
 
 
@@ -78,13 +82,16 @@ def _near_radius(square: Array, point: Array) -> Array:
     return 35 / 32 * jnp.where(u * u < 1, 1 - u * u, 0) ** 3 / point[1]
 
 
-def _pair_sums(cells: Cells, particles: Particles, weight: Callable, points: Array, reach: float) -> Array:
+def _pair_sums(
+    cells: Cells, particles: Particles, weight: Callable, points: Array, reach: float, pairs: Pairs | None = None
+) -> Array:
     """Mean over particles of the sum over partners of `weight(square of distance, points[:, k])`, for each k."""
-    # Of the state only this takes part, so that a state of any model does.
-    bare = Particles(particles.position, particles.image, particles.ids)
-    skin = Skin(float(reach), 0.0)
-    bare, arrangement, _ = skin.arrange(cells, bare)
-    pairs = skin.pairs(cells, bare, arrangement)
+    if pairs is None:
+        # Of the state only this takes part, so that a state of any model does.
+        bare = Particles(particles.position, particles.image, particles.ids)
+        skin = Skin(float(reach), 0.0)
+        bare, arrangement, _ = skin.arrange(cells, bare)
+        pairs = skin.pairs(cells, bare, arrangement)
 
     def pair(separation, here, there, group):
         square = sum((x * x for x in separation[1:]), separation[0] * separation[0])
@@ -94,7 +101,7 @@ def _pair_sums(cells: Cells, particles: Particles, weight: Callable, points: Arr
     padded = jnp.pad(points, ((0, 0), (0, -count % TOGETHER)), mode="edge")
     groups = jnp.moveaxis(padded.reshape(points.shape[0], -1, TOGETHER), 1, 0)
     _, sums = lax.scan(lambda _, group: (None, jnp.stack(_totals(pairs.sum(pair, (), group)))), None, groups)
-    number = counted(cells, bare.ids).astype(sums.dtype)
+    number = counted(cells, pairs.ids).astype(sums.dtype)
     return cells.domain.total(sums.reshape(-1)[:count]) / number
 
 
