@@ -89,13 +89,13 @@ def test_forces_in_a_periodic_box(forces, tmp_path):
 REFUSED = {
     "dam_break": [
         (["box.upper=[4.1,2.0]"], "box.upper\\[0\\]: expected a length that is a multiple of particles.spacing=0.25"),
-        (["particles.fluid=[1.0,3.0]"], "particles.fluid\\[1\\] = 3: expected at most 2"),
+        (["particles.fluid=[1.0,4.0]"], "particles.fluid\\[1\\] = 4: expected at most 3"),
         (["box.periodic=[true,false]"], "box.periodic\\[0\\] = true: expected false, a tank has walls"),
         (["physics.gravity=[1.0,-1.0]"], "expected zeros but for the last axis"),
         (["physics.gravity=[-1.0]"], "2 number\\(s\\), one per axis of box.upper"),
         (["physics.kernel=quintic_spline"], "reaches 4.5 spacings, walls are 4 thick; write at most 1.33"),
         (["physics.transport=true"], "expected a flow without a free surface"),
-        (["particles.lid=true"], "particles.headroom = 1: expected 0"),
+        (["particles.headroom=1.0"], "particles.headroom = 1: expected 0"),
         (["particles.count=100"], "particles.count: unknown key"),
         (["initial.pressure={file: a.nc, variable: p}"], "particles and their velocities come from a particles.file"),
         (["+exact.density=1.0"], "exact: expected a model of fields"),
