@@ -1,5 +1,6 @@
 """Time stepping: nested scans that reverse mode can afford."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -239,6 +240,7 @@ def simulate(
         state, clock = carry
         return None if observe is None else observe(time_of(clock, schedule), state, params)
 
+    @functools.partial(jax.jit, inline=True)  # traced once, for its types and for its use
     def frame(carry, _=None):
         state, clock = carry
         until = clock.frame + 1

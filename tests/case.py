@@ -28,6 +28,8 @@ PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes
     {EMITTERS: True} if OLD else {}
 )
 QUICK = PLAIN | ({EMITTERS: False} if OLD else {})
+# As programs of users are compiled; conftest.py asks for less.
+OPTIMISED = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ if jax.__version_info__ < (0, 11):
     # The tests compile for longer than they run: without these emitters, by a quarter less. Tests of the command line
     # and of restarts, in processes of their own, run what users run.
     FLAGS += " --xla_cpu_use_fusion_emitters=false"
-# Nor are small programs worth cutting up among the compiler's threads: that takes a fifth of its time.
+# Nor are small programs worth cutting up among the compiler's threads: that takes a fifth of its time. Machine code as
+# it comes spares another quarter; what optimised code does is asked of `case.OPTIMISED`, and of processes as above.
 FLAGS += " --xla_cpu_parallel_codegen_split_count=1"
+FLAGS += " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 
 jax.config.update("jax_enable_x64", True)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from case import PLAIN, QUICK
+from case import OPTIMISED, PLAIN, QUICK
 from cases import CASES
 from jax.sharding import PartitionSpec
 
@@ -356,7 +356,7 @@ def test_explicit_model_is_bitwise_equal_on_every_layout(case, layout):
 def test_optimised_explicit_model_is_equal_to_rounding(case):
     layout = next(iter(LAYOUTS[case.grid.ndim]))
     mesh = make_mesh(LAYOUTS[case.grid.ndim][layout][0])
-    found = forward(case, decompose(case.grid, mesh), mesh)
-    expected = forward(case, Domain(case.grid), None)
+    found = forward(case, decompose(case.grid, mesh), mesh, compiler_options=OPTIMISED)
+    expected = forward(case, Domain(case.grid), None, compiler_options=OPTIMISED)
     # Four to six steps of values of order one, a rounding or two each.
     np.testing.assert_allclose(found, expected, rtol=0, atol=20 * np.finfo(float).eps)

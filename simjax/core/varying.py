@@ -75,6 +75,8 @@ def steady_carry(body, carry):
     """
     # Traced once for its types and for its use, in loops within loops; `inline` leaves no trace of it in the program.
     body = jax.jit(body, inline=True)
+    if not jax.sharding.get_abstract_mesh().manual_axes:  # outside `shard_map` nothing varies
+        return body, carry
     out = jax.eval_shape(body, carry)
     carry = match_varying(carry, out)
     return lambda c: match_varying(body(c), carry), carry

@@ -6,6 +6,7 @@ between devices the cotangents travel as ghost particles do.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -229,12 +230,14 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
     here, mine = jax.tree.map(inner, padded), inner(coordinates)
     everywhere, positions = jax.tree.map(flat, padded), flat(coordinates)
 
+    @functools.partial(jax.jit, inline=True)  # traced once for all rows
+    def row(total, slot):
+        there, theirs = jax.tree.map(lambda u: u.at[..., slot].get(mode="promise_in_bounds"), (everywhere, positions))
+        return look(total, here, there, mine, theirs, slot != own)
+
     def turn(total, slots):
         for slot in slots:
-            there, theirs = jax.tree.map(
-                lambda u, slot=slot: u.at[..., slot].get(mode="promise_in_bounds"), (everywhere, positions)
-            )
-            total = look(total, here, there, mine, theirs, slot != own)
+            total = row(total, slot)
         return total
 
     total = start(tuple(mine), here, here)
@@ -252,16 +255,14 @@ def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: C
     flat = jnp.arange(occupied.size, dtype=jnp.int32).reshape(occupied.shape)
     here, mine, filled = jax.tree.map(lambda u: interior(cells, u), (padded, coordinates, occupied))
 
-    def whole(u, like):
-        return jnp.broadcast_to(u, (*u.shape[: u.ndim - len(cells.shape)], *cells.shape))
+    @functools.partial(jax.jit, inline=True)  # traced once for all slots of a group
+    def one(total, there, theirs, there_filled, slot):
+        return look(total, here, there, mine, theirs, filled & there_filled & (slot != own))
 
     def turn(total, number):
         group = jax.tree.map(lambda u: nearby(cells, u, number), (padded, coordinates, occupied, flat))
         for k in range(GROUP):
-            one = jax.tree.map(lambda u, k=k: _slot_of(cells, u, k), group)
-            there, theirs, there_filled, slot = one
-            candidate = filled & there_filled & (slot != own)
-            total = look(total, here, there, mine, theirs, candidate)
+            total = one(total, *jax.tree.map(lambda u, k=k: _slot_of(cells, u, k), group))
         return total
 
     total = start(tuple(mine), here, here)

@@ -1,0 +1,112 @@
+"""A liquid whose particles pass between devices: the same particles in the same slots, and the same gradients."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from case import QUICK
+from ensembles import EACH, ShiftedForce, at_rest, lattice
+from jax.sharding import PartitionSpec
+
+from simjax.core.status import OK
+from simjax.integrators.table import INTEGRATORS
+from simjax.models.molecular import MolecularDynamics, Params
+from simjax.models.motion import unwrapped
+from simjax.parallel import decompose, distribute, make_mesh
+from simjax.particles.arrangement import Skin
+from simjax.particles.cells import Cells, cells_for, unpack
+from simjax.stepping import Schedule, simulate
+
+CUTOFF, SKIN, DT = 2.5, 0.4, 0.005
+BLOCKS = (4, 4, 2)  # of the grid of cells, whatever the mesh
+MESHES = {"2x2x2": {"x": 2, "y": 2, "z": 2}, "4x2": {"x": 4, "y": 2}}
+
+
+class Liquid:
+    """2048 particles of a melting crystal on a mesh; `run(positions, velocities, params)` takes `steps` steps."""
+
+    def __init__(self, sizes, steps: int, capacity: int = 48):
+        self.position, self.length = lattice(8, 0.8442)
+        self.velocity = at_rest(np.random.default_rng(0).normal(size=self.position.shape), 2.0)
+        self.count, self.steps = self.position.shape[1], steps
+        self.mesh = make_mesh(sizes)
+        grid = cells_for((0,) * 3, (self.length,) * 3, CUTOFF + SKIN, (True,) * 3, BLOCKS)
+        self.cells = Cells(decompose(grid, self.mesh), capacity, (True,) * 3)
+        # Rows for the partners of the crystal and of the liquid, and some more.
+        self.model = MolecularDynamics(self.cells, Skin(CUTOFF, SKIN, 116), ShiftedForce(), EACH)
+        self.params = Params((jnp.asarray(1.0), jnp.asarray(1.0)), jnp.ones(1))
+
+    def run(self, position, velocity, params):
+        species = jnp.zeros((self.count,), jnp.int32)
+        state, lost = self.model.state_from(position, velocity, species, params)
+        schedule = Schedule(interval=DT * self.steps, dt=DT)
+        end = simulate(self.model, INTEGRATORS["direct"], params, state, schedule, frames=1)
+        where = unpack(self.cells, end.state.ids, unwrapped(self.cells, end.state), self.count)
+        moving = unpack(self.cells, end.state.ids, end.state.velocity, self.count)
+        image = unpack(self.cells, end.state.ids, end.state.image, self.count)
+        return (where, moving, image), end.state.ids, end.clock.status + lost
+
+    def distributed(self, fn, out_specs):
+        return distribute(fn, self.mesh, in_specs=(PartitionSpec(),) * 3, out_specs=out_specs)
+
+    @property
+    def given(self):
+        return jnp.asarray(self.position), jnp.asarray(self.velocity), self.params
+
+
+@functools.cache
+def end_of(mesh: str | None):
+    """Positions, velocities and images by number, and the ids in all slots, after 200 steps."""
+    liquid = Liquid(MESHES[mesh] if mesh else {}, 200)
+    ids = liquid.cells.domain.spec(4)
+    program = liquid.distributed(liquid.run, (PartitionSpec(), ids, PartitionSpec()))
+    particles, slots, status = jax.tree.map(np.asarray, jax.jit(program)(*liquid.given))
+    assert status == OK
+    return particles, slots
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", MESHES)
+def test_two_hundred_steps_are_those_of_one_device(mesh):
+    """Bit for bit in which particle is in which slot and how often it went round; to rounding in where it is there."""
+    (where, velocity, image), slots = end_of(mesh)
+    (where_one, velocity_one, image_one), slots_one = end_of(None)
+    np.testing.assert_array_equal(slots, slots_one)
+    np.testing.assert_array_equal(image, image_one)
+    # Sums in another order round to 1e-15 of forces of 100, which chaos makes e^3 as large within one unit of time.
+    assert np.abs(where - where_one).max() < 1e-11
+    assert np.abs(velocity - velocity_one).max() < 1e-10
+    # Of those in another device's block than at the start there are hundreds.
+    liquid = Liquid({}, 0)
+    blocks = np.array([MESHES[mesh].get(axis, 1) for axis in "xyz"])[:, None]
+    before, after = (np.floor(np.mod(x, liquid.length) / liquid.length * blocks) for x in (liquid.position, where))
+    assert np.any(before != after, axis=0).sum() > 200
+
+
+@functools.cache
+def slopes_of(mesh: str | None):
+    """Gradient of a function of the positions after ten steps, arranged twice: in starts and the two parameters."""
+    liquid = Liquid(MESHES[mesh] if mesh else {}, 2 * EACH)
+    weights = np.random.default_rng(3).normal(size=liquid.position.shape)
+
+    def loss(position, velocity, potential):
+        params = Params(potential, liquid.params.mass)
+        (where, moving, _), _, status = liquid.run(position, velocity, params)
+        value = jnp.sum(jnp.asarray(weights) * (jnp.sin(where) + moving)) / liquid.count
+        return jnp.where(status == OK, value, jnp.nan)
+
+    run = liquid.distributed(loss, PartitionSpec())
+    position, velocity, params = liquid.given
+    slopes = jax.jit(jax.grad(run, (0, 1, 2)), compiler_options=QUICK)
+    # Off the lattice, where forces cancel.
+    start = position + 0.05 * np.random.default_rng(4).normal(size=position.shape)
+    return jax.tree.map(np.asarray, slopes(start, velocity, params.potential))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mesh", MESHES)
+def test_gradients_of_a_liquid_are_those_of_one_device(mesh):
+    for found, expected in zip(jax.tree.leaves(slopes_of(mesh)), jax.tree.leaves(slopes_of(None)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
