@@ -1,6 +1,5 @@
 """Time stepping: nested scans that reverse mode can afford."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -240,8 +239,7 @@ def simulate(
         state, clock = carry
         return None if observe is None else observe(time_of(clock, schedule), state, params)
 
-    @functools.partial(jax.jit, inline=True)  # traced once, for its types and for its use
-    def frame(carry, _=None):
+    def one(carry, _=None):
         state, clock = carry
         until = clock.frame + 1
         state, clock = advance(
@@ -251,6 +249,7 @@ def simulate(
         carry = state, _note_unfinished(clock, until)
         return carry, look(carry)
 
+    frame: Callable = jax.jit(one, inline=True)  # traced once, for its types and for its use
     _, begin = steady_carry(lambda carry: frame(carry)[0], (state, start))
     if chosen.policy == "reverse":
         (state, end), observed = _reversed_run(

@@ -25,7 +25,7 @@ MESHES = {"2x2x2": {"x": 2, "y": 2, "z": 2}, "4x2": {"x": 4, "y": 2}}
 
 
 class Liquid:
-    """2048 particles of a melting, moving crystal on a mesh; `run(positions, velocities, params)` takes `steps` steps."""
+    """2048 particles of a melting, moving crystal on a mesh: `run(positions, velocities, params)` for some steps."""
 
     def __init__(self, sizes, steps: int, capacity: int = 48):
         self.position, self.length = lattice(8, 0.8442)
