@@ -1,10 +1,11 @@
 """Small valid configurations for tests to change."""
 
 import copy
+import re
 
 import pytest
 
-from simjax.config import validate
+from simjax.config import list_experiments, validate
 from simjax.core.errors import ConfigurationError
 
 FLOW = {
@@ -38,3 +39,9 @@ def refusal(mapping, **options):
         validate(mapping, **options)
     assert refused.value.exit_code == 2
     return str(refused.value)
+
+
+def models():
+    """The model of every experiment, from its file: to compose them all takes seconds of whoever collects tests."""
+    named = {each.name: re.search(r"^model: (\w+)", each.file.read_text(), re.MULTILINE) for each in list_experiments()}
+    return {name: model[1] if model else FLOW["model"] for name, model in named.items()}

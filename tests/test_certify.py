@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import configurations
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,13 +19,14 @@ from simjax.adjoint.certificate import Certificate, Check, Objective
 from simjax.certify import STEPS, certify
 from simjax.certify.configured import prepared_objective
 from simjax.certify.experiment import experiment_objective
-from simjax.config import list_experiments, load_config
+from simjax.config import load_config
+from simjax.config.models import MODELS
 from simjax.core import domain
 from simjax.core.errors import ConfigurationError, ResourceError
 from simjax.models.advection_diffusion import AdvectionDiffusion
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = [name for name in (e.name for e in list_experiments()) if not load_config(name).schema.of_particles]
+NAMES = [name for name, model in configurations.models().items() if not MODELS[model].of_particles]
 
 
 def coarse(name):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import configurations
 import jax
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from simjax.build import named_values
 from simjax.certify import STEPS, certify
 from simjax.certify.configured import prepared_objective
 from simjax.certify.particles import MOST, particle_objective
-from simjax.config import list_experiments, load_config
+from simjax.config import load_config
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.models.potentials import LennardJones
 
-NAMES = [e.name for e in list_experiments() if load_config(e.name).model == "molecular_dynamics"]
+NAMES = [name for name, model in configurations.models().items() if model == "molecular_dynamics"]
 # A crystal of two axes whose box eight devices can share.
 FLAT = ["box.upper=[11.5,11.5]", "particles.placement=hexagonal", "particles.count=110"]
 
