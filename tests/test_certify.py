@@ -87,6 +87,7 @@ def test_every_experiment_passes(name):
     jax.clear_caches()
 
 
+@pytest.mark.slow
 def test_a_term_without_derivative_is_found(monkeypatch):
     tendency = AdvectionDiffusion.rhs
 
@@ -247,6 +248,7 @@ def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
     assert min(durations) < 1.0
 
 
+@pytest.mark.slow
 def test_the_command_makes_its_devices_and_prints_a_table(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
     command = [

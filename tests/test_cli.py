@@ -226,6 +226,7 @@ def test_a_bug_shows_its_traceback(monkeypatch):
 # ---- the real thing
 
 
+@pytest.mark.slow
 def test_a_run_from_a_folder_with_spaces(tmp_path):
     folder = tmp_path / "työ ja muut"
     folder.mkdir()

@@ -163,7 +163,7 @@ def tendency_error(scheme, n):
     "scheme",
     [
         pytest.param(WENO, id="characteristic"),
-        pytest.param(Scheme("weno5", "primitive", "rusanov"), id="primitive", marks=pytest.mark.slow),
+        pytest.param(Scheme("weno5", "primitive", "rusanov"), id="primitive", marks=pytest.mark.long),
     ],
 )
 def test_tendencies_of_a_vortex_are_of_fifth_order(scheme):
@@ -265,7 +265,7 @@ def rough(model, scalars=0, params=IDEAL):
     return start(model, density, velocity, pressure, rng.uniform(size=(scalars, *shape)), params)
 
 
-@pytest.mark.parametrize("ndim, scheme", [(1, SIMPLE), (2, WENO), (3, SIMPLE)])
+@pytest.mark.parametrize("ndim, scheme", [(1, SIMPLE), (2, WENO), pytest.param(3, SIMPLE, marks=pytest.mark.slow)])
 def test_periodic_totals_stay(ndim, scheme):
     model = gas((24, 8, 6)[:ndim], [PERIODIC] * ndim, scheme, scalars=1)
     first = rough(model, 1)
@@ -463,7 +463,9 @@ def steps_of(model, params, state, steps, courant=0.5):
     return jax.lax.scan(step, (zero, state), None, length=steps)[0]
 
 
-@pytest.mark.parametrize("scheme, dtype", [(WENO, np.float32), (WENO, np.float64), (SIMPLE, np.float32)])
+@pytest.mark.parametrize(
+    "scheme, dtype", [(WENO, np.float32), pytest.param(WENO, np.float64, marks=pytest.mark.slow), (SIMPLE, np.float32)]
+)
 def test_extremes_stay_positive(scheme, dtype):
     model = gas((100,), [OPEN], scheme)
     params = Params(jnp.asarray(1.4, dtype))

@@ -1,16 +1,21 @@
 """Configurations: typed and complete when valid; every mistake refused, all of them at once."""
 
+import functools
+
 import numpy as np
 import pytest
 import yaml
 from configurations import DYE, FLOW, changed, refusal
 
 from simjax.build import describe_model
-from simjax.config import MODELS, list_experiments, load_config, model_schema, validate
+from simjax.config import MODELS, list_experiments, model_schema, validate
+from simjax.config import load_config as compose_and_validate
 from simjax.config.folders import config_yaml
 from simjax.core.domain import Domain
 from simjax.core.grid import Grid
 from simjax.integrators import table
+
+load_config = functools.cache(compose_and_validate)
 
 
 def test_defaults_are_filled_in():

@@ -7,7 +7,6 @@ of the undecomposed program; they differ only by the order of sums, so the bound
 import dataclasses
 import functools
 
-import cases_flow
 import cases_particles
 import jax
 import jax.numpy as jnp
@@ -64,17 +63,18 @@ EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startsw
 
 
 # Compiled for every layout and differentiated, all cases take half an hour. In every run of the tests are those in 1-D
-# and 2-D, but the dear ones of a family that has a cheap one: of the later families the first layout and the
-# observations at most. The rest is with the slow ones.
+# and 2-D, but the dear ones of a family that has a cheap one: the first layout and the observations. The rest is with
+# the slow ones.
 DEAR = (
     "gas-1d-atmosphere", "gas-2d-walls", "acoustic-2d", "particles-water-2d", "particles-plasma-2d",
-    "particles-stars-2d",
+    "particles-stars-2d", "passive-scalar-2d-walls", "spectral-vorticity-2d", "semilinear-gray-scott-2d",
+    "transport-2d-implicit",
 )  # fmt: skip
 
 
 def marked(case, usual):
     """Marks of a test of `case` that is, or is not, among the `usual` ones."""
-    usual = case.grid.ndim < 3 and case.name not in DEAR and (usual or case in cases_flow.CASES)
+    usual = usual and case.grid.ndim < 3 and case.name not in DEAR
     return () if usual else (pytest.mark.slow,)
 
 

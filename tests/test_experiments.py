@@ -37,24 +37,24 @@ def small(name):
     return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]
 
 
-# These compile for several seconds.
-LONG = (
-    "cavity", "kolmogorov", "layered_medium", "shock_bubble", "taylor_green_3d", "turbulence_3d", "lennard_jones",
-    "dam_break", "landau_damping", "collapsing_sheets", "cold_collapse",
+# In every run of the tests one experiment of each family, the cheapest.
+USUAL = (
+    "fluid", "sod", "dye", "from_file", "burgers", "turbulence_2d", "allen_cahn", "solitons", "condensate",
+    "double_slit",
 )  # fmt: skip
-LONGER = ("taylor_green_sph", "two_stream", "binary_mixture")  # of the same models
+# The same models as others, started otherwise. What is sought in an inverse problem is in test_inverse_experiments.
+LONGER = (
+    "taylor_green_sph", "two_stream", "binary_mixture", "kolmogorov", "taylor_green", "viscous_burgers",
+    "zabusky_kruskal", "swift_hohenberg", "shear_layer",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[pytest.mark.slow] if name in LONG else [pytest.mark.long] if name in LONGER else [],
-        )
-        for name in NAMES
-    ],
-)
+def marks(name):
+    longer = name in LONGER or name.startswith("inverse_")
+    return [] if name in USUAL else [pytest.mark.long if longer else pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
 def test_experiment_runs_writes_and_reads_back(name, tmp_path):
     result = sj.load(name, overrides=[*small(name), f"output.root={tmp_path}", "output.animation=false"]).run()
     assert result.exit_code == 0

@@ -195,9 +195,10 @@ def only(direction, name):
 
 
 def each(problems):
-    """In three dimensions the equations are those of two with one more axis."""
+    """In three dimensions the equations are those of two with one more axis, and one flow shows them at all times."""
+    slow = ("box", "cavity, every step", "flow by Courant number")
     return pytest.mark.parametrize(
-        "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "box" else []) for name in problems]
+        "name", [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in problems]
     )
 
 
@@ -235,7 +236,7 @@ def test_forward_and_reverse_agree(name):
     assert abs(float(forward(name)) - dot(gradient, direction)) < 1e-12 * scale
 
 
-@pytest.mark.parametrize("name", ["transport", "cavity, every step"])
+@pytest.mark.parametrize("name", ["transport", pytest.param("cavity, every step", marks=pytest.mark.slow)])
 def test_derivatives_pass_through_exchanges(name):
     problem, sizes = ALL[name], (("x", 2), ("y", 4))
     value, gradient = compiled(jax.value_and_grad(problem.loss(sizes)))(problem.start())

@@ -266,7 +266,7 @@ LAYOUTS = {
 @pytest.mark.parametrize(
     ("shape", "sizes"),
     [
-        pytest.param(shape, sizes, marks=[pytest.mark.slow] if len(shape) == 3 else [])
+        pytest.param(shape, sizes, marks=[pytest.mark.slow] if len(shape) == 3 or len(sizes) == 1 else [])
         for shape, meshes in LAYOUTS.items()
         for sizes in meshes
     ],

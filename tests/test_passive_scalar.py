@@ -80,7 +80,9 @@ class Carried:
 
 # With limiters of second order but at extremes, whose part of the mean error falls faster or slower with the number of
 # cells that they take.
-@pytest.mark.parametrize("scheme, least, most", [("central", 1.9, 2.1), ("van_leer", 1.65, 2.5)])
+@pytest.mark.parametrize(
+    "scheme, least, most", [pytest.param("central", 1.9, 2.1, marks=pytest.mark.slow), ("van_leer", 1.65, 2.5)]
+)
 def test_second_order_in_a_flow_that_moves(scheme, least, most):
     end = 0.5
 
@@ -107,6 +109,7 @@ def test_second_order_in_a_flow_that_moves(scheme, least, most):
     assert fine < 4e-3
 
 
+@pytest.mark.slow
 def test_at_schmidt_number_one_the_scalar_moves_as_a_third_component_of_velocity():
     """In a flow that is the same along z, w obeys the scalar's equation with viscosity for diffusivity."""
     grid = Grid((12, 8, 2))
@@ -152,6 +155,7 @@ def test_limited_schemes_keep_to_the_range_of_the_start():
     assert beyond["central"] > 0.05  # the test sees what it looks for
 
 
+@pytest.mark.slow
 def test_diffusivity_limits_the_step():
     """At steps of the limit of kutta3, with D far above the viscosity, the variance falls to what diffusion leaves."""
     model = PassiveScalar(Domain(Grid((16, 12))), BOX, "central")

@@ -14,8 +14,9 @@ README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-# The last example differentiates a decomposed run, which compiles for twenty seconds and more.
-@pytest.mark.parametrize("number", [*range(len(EXAMPLES) - 1), pytest.param(len(EXAMPLES) - 1, marks=pytest.mark.slow)])
+# Each starts Python and compiles what it runs, the last one the gradient of a decomposed run.
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_python_example_runs(number, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
     done = subprocess.run(

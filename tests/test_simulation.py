@@ -48,7 +48,7 @@ def test_ensemble_member_is_the_same_alone(tmp_path, together):
     [
         pytest.param(["mesh.ensemble=2", "mesh.x=2", "mesh.y=2"], id="mesh", marks=pytest.mark.slow),
         pytest.param(["mesh.ensemble=2", "mesh.y=2"], id="small mesh"),
-        pytest.param(["ensemble.batch=3"], id="batches"),
+        pytest.param(["ensemble.batch=3"], id="batches", marks=pytest.mark.slow),
     ],
 )
 def test_ensemble_on_a_mesh_and_in_batches(tmp_path, together, overrides):
