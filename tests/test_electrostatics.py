@@ -192,8 +192,14 @@ def test_energy_of_molten_salt_is_kept():
     assert np.abs(energy - first).max() / at.shape[1] < 3.5e-4
 
 
-@pytest.mark.slow
-def test_devices_find_what_one_finds(charges):
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param({"x": 4, "y": 2}, marks=pytest.mark.slow, id="4x2"),
+        pytest.param({"x": 2, "y": 2, "z": 2}, marks=pytest.mark.long, id="2x2x2"),
+    ],
+)
+def test_devices_find_what_one_finds(charges, sizes):
     """Both sums, and gradients of the energy and the forces in positions, charges and the constant."""
     position, charge, lengths, _, _ = charges
     species = np.arange(charge.size) % 5
@@ -215,11 +221,9 @@ def test_devices_find_what_one_finds(charges):
         on_devices = distribute(run, mesh, in_specs=(REPLICATED,) * 2, out_specs=REPLICATED)
         return jax.jit(jax.value_and_grad(on_devices, (0, 1), has_aux=True))(position, by_species)
 
-    one = measured({})
-    for sizes in ({"x": 4, "y": 2}, {"x": 2, "y": 2, "z": 2}):
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(measured(sizes)), strict=True):
-            # Sums over devices in another order: rounding.
-            assert np.abs(a - b).max() <= 1e-11 * np.abs(a).max()
+    for a, b in zip(jax.tree.leaves(measured({})), jax.tree.leaves(measured(sizes)), strict=True):
+        # Sums over devices in another order: rounding.
+        assert np.abs(a - b).max() <= 1e-11 * np.abs(a).max()
 
 
 def test_boxes_that_do_not_repeat_are_refused():

@@ -50,54 +50,60 @@ PLANS = {
     "none": "none", "every_step": "every_step", "two_level": "two_level", "binomial": Binomial(2), "budget": None,
     "reverse": "reverse",
 }  # fmt: skip
-OF_EACH_FAMILY = (
-    "advection-2d-walls", "flow-2d-walls", "gas-1d-weno", "acoustic-3d", "maxwell-2d", "spectral-vorticity-2d",
-    "semilinear-kdv-1d", "burgers-1d-weno5",
-)  # fmt: skip
-# Of each family one plan that stores fewer states than steps, each plan with some.
-USUAL_PLAN = {
-    name: ("two_level", "binomial")[number % 2] for number, name in enumerate(OF_EACH_FAMILY)
-}  # fmt: skip
+# With the slow ones, of each family a few of what does not depend on the equations; the cheapest, advection, has all.
+SLOW = {
+    "ensemble": ("flow-2d-walls", "semilinear-kdv-1d"),
+    "partitioned": ("maxwell-2d", "spectral-vorticity-2d"),
+    "kernels": ("advection-2d-walls", "flow-2d-walls", "acoustic-3d"),
+    "overlap": ("acoustic-3d", "burgers-1d-weno5"),
+    "two_level": ("acoustic-1d",),
+    "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
+}
 CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
 # Compiled for every layout and differentiated, all cases take half an hour. In every run of the tests are those in 1-D
 # and 2-D, but the dear ones of a family that has a cheap one: the first layout and the observations. The rest is with
-# the slow ones.
+# the slow ones, but of gases and implicit transport in 3-D and in an atmosphere.
 DEAR = (
     "gas-1d-atmosphere", "gas-2d-walls", "acoustic-2d", "particles-water-2d", "particles-plasma-2d",
     "particles-stars-2d", "passive-scalar-2d-walls", "spectral-vorticity-2d", "semilinear-gray-scott-2d",
     "transport-2d-implicit",
 )  # fmt: skip
+LONG = ("gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere")
 
 
 def marked(case, usual):
     """Marks of a test of `case` that is, or is not, among the `usual` ones."""
     usual = usual and case.grid.ndim < 3 and case.name not in DEAR
-    return () if usual else (pytest.mark.slow,)
+    return () if usual else (pytest.mark.long if case.name in LONG else pytest.mark.slow,)
 
 
 def each(cases, marks):
     return pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case), id=case.name) for case in cases])
 
 
-def some(case):
-    """Marks of what is tested by all means of a few: of each family, with the slow ones, and of the cheapest always."""
-    if case.name.startswith("advection") and case.grid.ndim < 3:
-        return ()
-    return (pytest.mark.slow if case.name in OF_EACH_FAMILY else pytest.mark.long,)
+def some(what):
+    """Marks of what is tested of a few with the slow ones, and of the cheapest always."""
+
+    def marks(case):
+        if case.name.startswith("advection") and case.grid.ndim < 3:
+            return ()
+        return (pytest.mark.slow if case.name in SLOW[what] else pytest.mark.long,)
+
+    return marks
 
 
 def repeating(case, layout):
     """Marks of what other layouts show already.
 
-    Overlap in three dimensions is that in two with one more axis, and one case of each family shows it. Cut otherwise,
-    a flow differs from advection in the pressure solve, which test_poisson cuts in every way, and 4x2 is 2x4 turned.
+    Overlap is in the exchange, whatever the equations, and a few cases show it. Cut otherwise, a flow differs from
+    advection in the pressure solve, which test_poisson cuts in every way, and 4x2 is 2x4 turned.
     """
     simple = case.name.startswith("advection")
-    if "overlap" in layout and not simple and (case.grid.ndim == 3 or case.name not in OF_EACH_FAMILY):
-        return pytest.mark.long
+    if "overlap" in layout and not simple:
+        return pytest.mark.slow if case.name in SLOW["overlap"] else pytest.mark.long
     if layout in OTHERWISE and not simple:
         return pytest.mark.slow if layout == "8x1" and case.name == "spectral-vorticity-2d" else pytest.mark.long
     return None
@@ -110,7 +116,8 @@ def named(pairs):
         [
             pytest.param(
                 case, layout, id=f"{case.name} {layout}",
-                marks=repeating(case, layout) or marked(case, usual=layout == first[case.grid.ndim]),
+                marks=repeating(case, layout)
+                or marked(case, usual=layout == first[case.grid.ndim] or case.name == "advection-2d-walls"),
             )
             for case, layout in pairs
         ],
@@ -203,7 +210,7 @@ def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout
     assert_decomposed_run_is_the_same(case, *LAYOUTS[case.grid.ndim][layout], case.checkpoint)
 
 
-@each(CASES, some)
+@each(CASES, some("ensemble"))
 def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
     assert_each_member_is_the_same(case, case.checkpoint)
 
@@ -211,7 +218,7 @@ def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
 def with_kernels():
     """Every model that has stencils, as interpreted kernels: decomposed, overlapped, and in a decomposed ensemble.
 
-    In every run of the tests those of one model, with the slow ones of each family decomposed, and the rest of one.
+    In every run of the tests those of one model, with the slow ones of a few decomposed, and the rest of one.
     Steps of all models are compiled as kernels in test_kernel_compilation.
     """
     result = []
@@ -220,7 +227,7 @@ def with_kernels():
             continue
         for where in ("space", "overlap", "ensemble"):
             usual = where == "space" and case.name == "advection-2d-walls"
-            slow = case.name in OF_EACH_FAMILY if where == "space" else case.name == "advection-2d-walls"
+            slow = case.name in SLOW["kernels"][: None if where == "space" else 1]
             marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
             result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
     return pytest.mark.parametrize(("case", "where"), result)
@@ -249,7 +256,7 @@ def planned():
             if plan == "budget" and case in PARTICLES:  # the arrays of a case are not the state that is stored
                 continue
             for ensemble in (False, True) if case.cuts else (True,):
-                chosen = case.name in OF_EACH_FAMILY and plan == USUAL_PLAN.get(case.name) and not ensemble
+                chosen = case.name in SLOW.get(plan, ()) and not ensemble
                 marks = pytest.mark.slow if chosen else pytest.mark.long
                 name = f"{case.name} {plan} {'ensemble' if ensemble else 'space'}"
                 result.append(pytest.param(case, plan, ensemble, id=name, marks=() if name == CHEAP else marks))
@@ -284,7 +291,7 @@ def test_gradients_are_the_same_with_every_plan(case, plan, ensemble):
         assert_decomposed_run_is_the_same(case, layout, overlap, checkpoint)
 
 
-@each([case for case in CUT if case.partitioned != ()], some)
+@each([case for case in CUT if case.partitioned != ()], some("partitioned"))
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
     mesh = make_mesh(dict(case.partitioned or ()) or PARTITIONED[case.grid.ndim])

@@ -49,7 +49,7 @@ def test_a_source_from_point_sensors(tmp_path):
         assert half < 0.02 * truth, path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_body_from_the_echoes_at_the_surface(tmp_path):
     answer = searched("inverse_waveform", tmp_path)
     # Half a wavelength at the highest frequency with any energy, 8 / s, is 0.06: edges are that wide, and the ring of
@@ -89,7 +89,7 @@ def test_multiple_shooting_beats_single_shooting(tmp_path):
     assert error(single, "initial.u") > 4 * error(multiple, "initial.u")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reaction_learned_from_noisy_snapshots(tmp_path):
     answer = searched("inverse_closure", tmp_path)
     seen = np.linspace(0.0, 1.0, 101)

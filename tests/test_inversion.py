@@ -215,7 +215,7 @@ def test_a_killed_search_goes_on_exactly_and_on_another_mesh(solver, folder, mon
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * float(np.abs(b).max()))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_growing_horizons_end_where_the_whole_run_does(folder):
     solver = {"name": "gauss_newton", "iterations": 8}
     staged = searched(config(NUMBERS, [SENSORS], solver=solver, horizons=[0.1, 0.4], output=folder))
