@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
+import os
 import re
 import shutil
 import statistics
@@ -20,6 +22,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 from measure import compile_timed, environment, rounded, time_alternately
 from peer import Peer
 
@@ -29,6 +32,7 @@ from simjax.integrators.table import INTEGRATORS
 from simjax.models.dynamics import VelocityVerlet
 from simjax.models.molecular import MolecularDynamics, Params
 from simjax.models.potentials import LennardJones
+from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
 from simjax.stepping import Clock, Schedule, advance
@@ -50,23 +54,35 @@ def melt(cells_per_side: int) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 class Liquid:
-    """simjax's run of one melt: `run()` takes `steps` steps."""
+    """simjax's run of one melt: `run()` takes `steps` steps. The box is cut along x, a block for each device."""
 
-    def __init__(self, cells_per_side: int, dtype, steps: int, skin: float, every: int, capacity: int, rows: int):
+    def __init__(
+        self, cells_per_side: int, dtype, steps: int, skin: float, every: int, capacity: int, rows: int, devices: int
+    ):
         position, velocity, box = melt(cells_per_side)
         self.count, self.steps, self.box = len(position), steps, box
-        grid = cells_for((0.0,) * 3, (box,) * 3, CUTOFF + skin, (True,) * 3)
-        self.cells = Cells(Domain(grid), capacity, (True,) * 3)
-        arrangement = Skin(CUTOFF, skin, rows, self.count)
-        self.model = MolecularDynamics(
-            self.cells, arrangement, LennardJones(), steps_per_arrangement=every, dynamics=VelocityVerlet()
-        )
+        grid = cells_for((0.0,) * 3, (box,) * 3, CUTOFF + skin, (True,) * 3, (devices, 1, 1))
+        mesh = make_mesh({"x": devices})
+        # Density varies from block to block by less than a tenth.
+        arrangement = Skin(CUTOFF, skin, rows, self.count if devices == 1 else self.count * 11 // (10 * devices))
+
+        def model(domain: Domain) -> MolecularDynamics:
+            cells = Cells(domain, capacity, (True,) * 3)
+            return MolecularDynamics(
+                cells, arrangement, LennardJones(), steps_per_arrangement=every, dynamics=VelocityVerlet()
+            )
+
+        self.model, whole = model(decompose(grid, mesh)), model(Domain(grid))
+        self.cells = whole.cells
         one = jnp.ones((), dtype)
         params = Params((one, one), jnp.ones((1,), dtype))
         schedule = Schedule(interval=steps * DT, dt=DT)
 
-        def begin(position, velocity):
-            return self.model.state_from(position, velocity, jnp.zeros((self.count,), jnp.int32), params)
+        def begin(position, velocity, of=self.model):
+            return of.state_from(position, velocity, jnp.zeros((self.count,), jnp.int32), params)
+
+        def measure(state):
+            return self.model.diagnostics(0.0, state, params)
 
         def forward(state, clock):
             until = clock.frame + 1
@@ -75,13 +91,23 @@ class Liquid:
             )  # fmt: skip
 
         given = jnp.asarray(position.T, dtype), jnp.asarray(velocity.T, dtype)
-        self.state, lost = jax.jit(begin)(*given)
+        everywhere = PartitionSpec()
+        of_state, _ = self.model.partition_specs(
+            jax.eval_shape(functools.partial(begin, of=whole), *given)[0], params
+        )  # fmt: skip
+
+        def on_devices(function, inputs, outputs):
+            return distribute(function, mesh, in_specs=inputs, out_specs=outputs)
+
+        start = on_devices(begin, (everywhere, everywhere), (of_state, everywhere))
+        self.state, lost = jax.jit(start)(*given)
         assert int(lost) == 0
         self.clock = Clock.zero(jnp.dtype(dtype))
-        found = jax.jit(self.model.diagnostics)(0.0, self.state, params)
+        found = jax.jit(on_devices(measure, (of_state,), everywhere))(self.state)
         self.potential_energy = float(found["potential_energy"]) / self.count
+        whole_run = on_devices(forward, (of_state, everywhere), (of_state, everywhere))
         self.program, self.compile_seconds = compile_timed(
-            jax.jit(forward, donate_argnums=0), self.state, self.clock
+            jax.jit(whole_run, donate_argnums=0), self.state, self.clock
         )  # fmt: skip
         self.memory = self.program.memory_analysis()
 
@@ -153,7 +179,8 @@ def jax_md(python: str | None, cells_per_side: int, steps: int) -> Iterator[Peer
 
 def row(cells_per_side: int, steps: int, repeats: int, python: str | None, dtype, arguments) -> dict[str, object]:
     liquid = Liquid(
-        cells_per_side, dtype, steps, arguments.skin, arguments.every, arguments.capacity, arguments.rows
+        cells_per_side, dtype, steps, arguments.skin, arguments.every, arguments.capacity, arguments.rows,
+        arguments.devices,
     )  # fmt: skip
     with jax_md(python, cells_per_side, steps) as peer:
         calls = {"simjax": liquid.run} | ({"jax_md": peer.run} if peer else {})
@@ -162,6 +189,7 @@ def row(cells_per_side: int, steps: int, repeats: int, python: str | None, dtype
         result: dict[str, object] = {
             "particles": liquid.count,
             "dtype": str(jnp.dtype(dtype)),
+            "devices": arguments.devices,
             "atom_steps_per_s": {name: rounded(rate) for name, rate in rates.items()},
             "atom_steps_per_s_best": rounded(liquid.count * steps / min(seconds["simjax"])),
             "useful_pairs": rounded(liquid.useful()),
@@ -190,12 +218,17 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--skin", type=float, default=0.45)
-    parser.add_argument("--every", type=int, default=5, help="steps per arrangement")
-    parser.add_argument("--capacity", type=int, default=40)
-    parser.add_argument("--rows", type=int, default=116)
+    parser.add_argument("--skin", type=float, default=0.3)
+    parser.add_argument("--every", type=int, default=4, help="steps per arrangement")
+    parser.add_argument("--capacity", type=int, default=48)
+    parser.add_argument("--rows", type=int, default=100)
+    parser.add_argument("--devices", type=int, default=len(os.sched_getaffinity(0)), help="one per core, each a block")
     parser.add_argument("--float64", action="store_true")
     arguments = parser.parse_args()
+    given = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{given} --xla_force_host_platform_device_count={arguments.devices}"
+    jax.devices()
+    os.environ["XLA_FLAGS"] = given  # peers begin as they would by themselves
     if arguments.float64:
         jax.config.update("jax_enable_x64", True)
     dtype = jnp.float64 if arguments.float64 else jnp.float32
