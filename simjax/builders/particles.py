@@ -60,8 +60,9 @@ def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, va
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
     # Its domain is a property, which the checker of types takes for a field.
     model = molecular.MolecularDynamics(  # pyright: ignore[reportCallIssue]
-        cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps, dynamics=dynamics
-    )
+        cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps, dynamics=dynamics,
+        reflecting=physics.walls == "reflecting",
+    )  # fmt: skip
     return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)), moved_by)
 
 

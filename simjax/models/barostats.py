@@ -55,8 +55,8 @@ class StochasticCellRescaling(Dynamics):
 
     def step(self, system, number, dt, state, params):
         half = 0.5 * dt / state.ensemble.scale
-        state = drift(kick(system, state, 0.5 * dt), half)
-        state = drift(thermalised(system, number, dt, state, params.bath), half)
+        state = drift(system, kick(system, state, 0.5 * dt), half)
+        state = drift(system, thermalised(system, number, dt, state, params.bath), half)
         state = self._rescaled(system, number, dt, state, params)
         found = system.interactions(state)
         box = Box(state.ensemble.scale, _virial(system, state, found))

@@ -17,12 +17,14 @@ class System:
     """What moves.
 
     cells: the grid of cells. mass: of every slot, `(1, *cells.shape)`. interactions: from a state to energy, force and
-    virial of every particle, as `models.interactions.Interaction.evaluate`.
+    virial of every particle, as `models.interactions.Interaction.evaluate`. reflecting: whether axes that do not close
+    on themselves end in walls that throw particles back.
     """
 
     cells: Cells
     mass: Array
     interactions: Callable[[Any], dict[str, Any]]
+    reflecting: bool = False
 
     def sum(self, state, values: Array) -> Array:
         """Sum over all particles of `values`, `cells.shape`."""
@@ -81,7 +83,7 @@ class VelocityVerlet(Dynamics):
 
 def move(system: System, state, dt: Array) -> Any:
     """One step of velocity Verlet."""
-    state = drift(kick(system, state, 0.5 * dt), dt)
+    state = drift(system, kick(system, state, 0.5 * dt), dt)
     return kick(system, with_forces(system, state), 0.5 * dt)
 
 
@@ -90,9 +92,32 @@ def kick(system: System, state, dt: Array) -> Any:
     return dataclasses.replace(state, velocity=state.velocity + dt * state.force / system.mass)
 
 
-def drift(state, dt: Array) -> Any:
+def drift(system: System, state, dt: Array) -> Any:
     """Positions changed by the present velocities for `dt`."""
-    return dataclasses.replace(state, position=state.position + dt * state.velocity)
+    position, velocity = displaced(system, state, dt * state.velocity)
+    return dataclasses.replace(state, position=position, velocity=velocity)
+
+
+def displaced(system: System, state, way: Array) -> tuple[Array, Array]:
+    """Positions after `way`, `(ndim, *cells.shape)`, and velocities: mirrored at reflecting walls."""
+    position, velocity = state.position + way, state.velocity
+    if not system.reflecting:
+        return position, velocity
+    both = [
+        (x, v) if periodic else _mirrored(system.cells, axis, x, v)
+        for axis, (periodic, x, v) in enumerate(zip(system.cells.periodic, position, velocity, strict=True))
+    ]
+    position, velocity = (jnp.stack(components) for components in zip(*both, strict=True))
+    return position, velocity
+
+
+def _mirrored(cells: Cells, axis: int, x: Array, v: Array) -> tuple[Array, Array]:
+    lower, upper = cells.walls(axis, x.dtype)
+    below, above = x < lower, x > upper
+    x = jnp.where(below, 2 * lower - x, jnp.where(above, 2 * upper - x, x))
+    # What stands on the upper wall itself would be counted to the cell beyond.
+    x = jnp.minimum(x, upper - float(4 * jnp.finfo(x.dtype).eps) * cells.domain.grid.spacing[axis])
+    return x, jnp.where(below | above, -v, v)
 
 
 def with_forces(system: System, state) -> Any:

@@ -61,7 +61,9 @@ class MolecularDynamics(DirectModel):
 
     U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges
     with all their images. `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would
-    give in a medium without structure. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
+    give in a medium without structure. `reflecting`: along axes that do not close on themselves the box ends in smooth
+    walls, where the velocity across changes its sign; without them, a particle that leaves is an error. Allen and
+    Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
     cells: Cells
@@ -72,6 +74,7 @@ class MolecularDynamics(DirectModel):
     bonds: Bonds | None = None
     electrostatics: Electrostatics | None = None
     tail_corrections: bool = eqx.field(static=True, default=False)
+    reflecting: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         if self.tail_corrections and not isinstance(self.potential, PairPotential):
@@ -85,6 +88,11 @@ class MolecularDynamics(DirectModel):
             raise ConfigurationError(
                 f"{type(self.dynamics).__name__}: expected a potential of pairs alone, {what} came; write a dynamics "
                 "at constant volume."
+            )
+        if self.dynamics.changes_scale and self.reflecting:
+            raise ConfigurationError(
+                f"{type(self.dynamics).__name__}: expected a periodic box, reflecting=True came; write a dynamics at "
+                "constant volume."
             )
         if self.bonds is not None:
             self.bonds.check(self.cells, self.skin)
@@ -164,7 +172,7 @@ class MolecularDynamics(DirectModel):
         def interactions(state):
             return self._interactions(state, params, arrangement)
 
-        return System(self.cells, _mass(params, state.species), interactions)
+        return System(self.cells, _mass(params, state.species), interactions, self.reflecting)
 
     def _interactions(self, state: State, params: Params, arrangement: LinkedArrangement) -> dict[str, Array]:
         """Energy, force and virial of every particle, as `Interaction.evaluate`."""

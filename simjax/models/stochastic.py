@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.models.dynamics import Dynamics, System, drift, kick, with_forces
+from simjax.models.dynamics import Dynamics, System, displaced, drift, kick, with_forces
 
 
 class BathParams(eqx.Module):
@@ -29,8 +29,8 @@ class Langevin(Dynamics):
     """
 
     def step(self, system, number, dt, state, params):
-        state = drift(kick(system, state, 0.5 * dt), 0.5 * dt)
-        state = drift(thermalised(system, number, dt, state, params), 0.5 * dt)
+        state = drift(system, kick(system, state, 0.5 * dt), 0.5 * dt)
+        state = drift(system, thermalised(system, number, dt, state, params), 0.5 * dt)
         return kick(system, with_forces(system, state), 0.5 * dt)
 
 
@@ -44,7 +44,7 @@ class Brownian(Dynamics):
     def step(self, system, number, dt, state, params):
         mobility = 1 / (system.mass * params.friction)
         way = jnp.sqrt(2 * dt * params.temperature * mobility) * normal_by_id(params.seed, number, state)
-        position = state.position + dt * mobility * state.force + way
+        position, _ = displaced(system, state, dt * mobility * state.force + way)
         return with_forces(system, dataclasses.replace(state, position=position))
 
 

@@ -75,6 +75,10 @@ class MolecularDynamicsPhysics:
     friction: float = entry(Real(above=0.0), 1.0, about="of langevin and brownian, 1/time")
     period: float = entry(Real(above=0.0), 0.5, about="in which nose_hoover responds, a time")
     mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
+    walls: str = entry(
+        Choice(("open", "reflecting")), "open",
+        about="of axes that are not periodic; open: a particle that leaves is an error",
+    )  # fmt: skip
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
@@ -83,6 +87,11 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     mass, species = config.physics.mass, len(config.particles.fractions)
     if len(mass) not in (1, species):
         yield "physics.mass", f"physics.mass = {list(mass)}: expected 1 or {species} number(s), one per species"
+    if config.physics.walls == "reflecting" and all(config.box.periodic):
+        yield (
+            "physics.walls",
+            "physics.walls = reflecting: expected an axis that is not periodic; write box.periodic with false for it",
+        )
     yield from _check_potential(config.physics)
     yield from _check_mixture(config.physics, species)
 
