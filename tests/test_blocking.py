@@ -40,7 +40,7 @@ OF_STENCILS = {case.name: case for case in (*CASES, SOUND)}
 # Of three steps of a frame, two come in one block and the last, which is shorter, by itself. Those that are limited by
 # the Courant number come one by one. On blocks of these sizes, as many as reach no further than the neighbour.
 MESHES = {1: {"x": 2}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "y": 2, "z": 2}}
-USUAL = ("advection-1d pallas", "advection-3d-walls xla", "transport-1d-walls xla")
+USUAL = ("advection-1d pallas", "advection-3d-walls xla")
 NAMES = (
     "advection-1d", "advection-2d-periodic", "advection-2d-walls", "advection-3d-walls", "gas-1d-weno",
     "gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic", "transport-1d-walls", "burgers-1d-weno5",

@@ -66,6 +66,7 @@ def test_every_kind_of_run_is_drawn_without_a_warning(name, tmp_path):
     assert not list(tmp_path.glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_in_threads(tmp_path):
     datasets = [flows.taylor_green(16, 2), flows.advected_pulse(32, 3), flows.taylor_green_3d(8, 1)]
 

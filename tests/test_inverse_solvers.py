@@ -68,6 +68,7 @@ def test_finds_the_minimum_of_a_linear_problem(solver, iterations, tolerance):
     assert int(iterate.iteration) == iterations
 
 
+@pytest.mark.slow
 def test_ensemble_kalman_draws_from_the_posterior():
     """Mean and spread of the members, to the error of 2000 draws: 1 / sqrt(2000) of a deviation, four times that."""
     solver, members = EnsembleKalman(2000), 2000

@@ -63,7 +63,7 @@ INSTRUMENTS = [
 @pytest.mark.parametrize(
     "shooting",
     [
-        pytest.param({"windows": 1}, id="one piece"),
+        pytest.param({"windows": 1}, id="one piece", marks=pytest.mark.long),
         pytest.param({"windows": 2, "weight": 10.0}, id="two pieces", marks=pytest.mark.slow),
     ],
 )

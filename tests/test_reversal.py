@@ -135,7 +135,8 @@ def test_gradients_are_those_of_stored_states(kind):
     assert_same(found, expected, 1e-13)
 
 
-@WAVES
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["acoustic", pytest.param("maxwell", marks=pytest.mark.long)])
 def test_gradients_do_not_depend_on_the_decomposition(kind):
     params, state = parameters(kind), initial(kind)
     found = differentiated(kind, "reverse", (("x", 2), ("y", 4)))(params, state)

@@ -99,6 +99,7 @@ def compiled(program, *arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_stored_states_live_in_host_memory():
     """Those of three members: all arrays of fifty states are in memory space 5, the host's, and none on the device."""
     text = compiled(GRADIENT)

@@ -1,5 +1,6 @@
 """Particles change cells: a cell looks at its neighbours and takes over those that are inside it now."""
 
+import math
 from typing import Any
 
 import jax
@@ -91,13 +92,14 @@ def _along(cells: Cells, axis: int, move: Array, position: Array, image: Array, 
     chosen = jnp.concatenate([taken[k] for k in order], axis=0)
     source, filled, total = _compacted(chosen, cells.capacity)
     slot_axis = -cells.ndim - 1
+    cell = jnp.arange(math.prod(cells.domain.block_shape), dtype=jnp.int32).reshape(cells.domain.block_shape)
+    where = source * cell.size + cell
 
     def moved(lower, mine, upper, empty=0):
         sides = (lower, mine, upper)
         joined = jnp.concatenate([sides[k] for k in order], axis=slot_axis)
-        lead = joined.ndim + slot_axis
-        where = jnp.broadcast_to(source.reshape((1,) * lead + source.shape), (*joined.shape[:lead], *source.shape))
-        picked = jnp.take_along_axis(joined, where, axis=slot_axis, mode="promise_in_bounds")
+        flat = joined.reshape(*joined.shape[:slot_axis], -1)
+        picked = flat.at[..., where].get(mode="promise_in_bounds")
         return jnp.where(filled, picked, jnp.asarray(empty, joined.dtype))
 
     new = [moved(*sides, EMPTY if k == 2 else 0) for k, sides in enumerate(zip(below, own, above, strict=True))]
