@@ -92,8 +92,8 @@ def _along(cells: Cells, axis: int, move: Array, position: Array, image: Array, 
     chosen = jnp.concatenate([taken[k] for k in order], axis=0)
     source, filled, total = _compacted(chosen, cells.capacity)
     slot_axis = -cells.ndim - 1
-    cell = jnp.arange(math.prod(cells.domain.block_shape), dtype=jnp.int32).reshape(cells.domain.block_shape)
-    where = source * cell.size + cell
+    size = math.prod(cells.domain.block_shape)
+    where = source * size + jnp.arange(size, dtype=jnp.int32).reshape(1, *cells.domain.block_shape)
 
     def moved(lower, mine, upper, empty=0):
         sides = (lower, mine, upper)
