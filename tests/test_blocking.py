@@ -52,7 +52,8 @@ DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic")
 def marks(name, implementation):
     if f"{name} {implementation}" in USUAL:
         return ()
-    return pytest.mark.long if name in DEAR or (name, implementation) == ("gas-1d-weno", "pallas") else pytest.mark.slow
+    dear = name in DEAR or implementation == "pallas" and not name.startswith("advection")
+    return pytest.mark.long if dear else pytest.mark.slow
 
 
 blocks = pytest.mark.parametrize(

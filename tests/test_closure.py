@@ -255,7 +255,7 @@ def test_a_network_of_the_configuration_begins_as_nothing():
     assert [leaf.shape for leaf in jax.tree.leaves(latent)] == [(4, 9), (3, 4), (1, 3), (4,), (3,), (1,)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_for_weights_goes_on_exactly_and_on_another_mesh(tmp_path):
     def config(iterations, **changes):
         solver = {"name": "adam", "iterations": iterations, "tolerance": 0.0}

@@ -432,7 +432,7 @@ def test_derivatives_of_totals_through_shocks_are_exact():
     assert float(slopes[1]) == pytest.approx(1.25, rel=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivative_of_the_pressure_between_the_waves():
     values, slopes = sod_derivatives()
     # The plateau is flat but for the tails of contact and shock.

@@ -27,7 +27,7 @@ def covers(answer, path):
     return low <= float(answer.truth[path]) <= high
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_viscosity_and_initial_vorticity_from_noisy_snapshots(tmp_path):
     answer = searched("inverse_vorticity", tmp_path)
     # Noise of 2 % in each of 20 000 values leaves the viscosity uncertain by less than 1 %.

@@ -73,7 +73,7 @@ def test_residuals_and_gradients_do_not_depend_on_the_decomposition():
         np.testing.assert_allclose(cut[path], whole, rtol=0, atol=bound, err_msg=jax.tree_util.keystr(path))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_experiments_determine_what_one_does_not(tmp_path):
     output = {"root": str(tmp_path)}
     solver = {"name": "gauss_newton", "iterations": 8}
@@ -101,7 +101,7 @@ def test_two_experiments_determine_what_one_does_not(tmp_path):
     assert "<h2>Experiments</h2>" in page and "along_x_0_concentration" in page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_over_several_goes_on_exactly(tmp_path):
     def config(iterations):
         solver = {"name": "adam", "iterations": iterations, "tolerance": 0.0}
