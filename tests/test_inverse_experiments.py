@@ -80,7 +80,7 @@ def test_currents_that_unmix_a_dye(tmp_path):
     assert sum(float(current) ** 2 for current in answer.estimate.values()) < 1.5 * 2 * 0.25**2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_multiple_shooting_beats_single_shooting(tmp_path):
     multiple = searched("inverse_chaos", tmp_path)
     single = searched("inverse_chaos", tmp_path, "inverse.shooting.windows=1")

@@ -166,7 +166,9 @@ def test_momentum_is_conserved_to_rounding(vortices):
 
 def test_mass_is_exact_and_energy_is_lost(vortices):
     (_, before), (_, after) = vortices
-    assert float(before["fluid_mass"]) == float(after["fluid_mass"]) == 196 * (1 / 14) ** 2
+    assert float(before["fluid_mass"]) == float(after["fluid_mass"])
+    # A sum of 196 numbers.
+    assert float(after["fluid_mass"]) == pytest.approx(196 * (1 / 14) ** 2, rel=196 * np.finfo(float).eps)
     assert int(after["particles"]) == 196
     assert float(after["kinetic_energy"]) < float(before["kinetic_energy"])
     # Pressure differences of u^2 / c^2 = 1 %, and the scatter of particles.

@@ -215,7 +215,7 @@ def test_open_sides_let_a_pulse_out_and_the_inflow_in():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "order"), [("weno5", 4), ("mc", 1.7)])
+@pytest.mark.parametrize(("scheme", "order"), [pytest.param("weno5", 4, marks=pytest.mark.long), ("mc", 1.7)])
 def test_a_swirl_that_turns_back_restores_what_it_deformed(scheme, order):
     """LeVeque (1996), SIAM J. Numer. Anal. 33, 627: the velocity times cos(pi t / T), back at T."""
 
