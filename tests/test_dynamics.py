@@ -150,7 +150,7 @@ def test_verlet_oscillates_at_its_own_frequency():
 
 @pytest.mark.long
 def test_verlet_energy_stays_for_long():
-    position, length = lattice(5, 0.8442)
+    position, length = lattice(4, 0.8442)
     velocity = at_rest(np.random.default_rng(1).normal(size=position.shape), 1.44)
     fluid = Experiment(length, 3, 2.5, 0.3, ShiftedForce(), VelocityVerlet(), rows=112, capacity=48, frames=20)
     energy = fluid.run(position, velocity, with_params(LJ), 0.002, 1000)[0]["energy"] / position.shape[1]

@@ -107,8 +107,9 @@ def slopes_of(mesh: str | None):
     return jax.tree.map(np.asarray, slopes(start, velocity, params.potential))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize(
+    "mesh", [pytest.param("2x2x2", marks=pytest.mark.long), pytest.param("4x2", marks=pytest.mark.slow)]
+)
 def test_gradients_of_a_liquid_are_those_of_one_device(mesh):
     for found, expected in zip(jax.tree.leaves(slopes_of(mesh)), jax.tree.leaves(slopes_of(None)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
