@@ -197,7 +197,7 @@ def trajectory(mesh_sizes):
     bond, angle, _ = KINDS["harmonic, angle"]
     mesh = make_mesh(dict(mesh_sizes))
     model = model_on(mesh, Bonds(bond, angle, LONGEST, SKIN), blocks=(2, 2, 2))
-    params = Params(ONE, jnp.ones(1), ((100 * ONE, 0.95 * ONE), (3 * ONE, 2.0 * ONE)))
+    params = Params(ONE, jnp.ones(1), bonds=((100 * ONE, 0.95 * ONE), (3 * ONE, 2.0 * ONE)))
     schedule = Schedule(interval=0.04, dt=0.002)
 
     def run(position, velocity, links, params):
