@@ -164,10 +164,10 @@ def test_energy_of_molten_salt_is_kept():
     velocity -= velocity.mean(axis=1, keepdims=True)
     cells = box((2, 2, 2), (side,) * 3, 24)
     charges = Charges(jnp.asarray([1.0, -1.0]), jnp.asarray(2.0))
-    params = molecular.Params((jnp.asarray(0.01), jnp.asarray(1.2)), jnp.ones(2), charges)
+    params = molecular.Params((jnp.asarray(0.01), jnp.asarray(1.2)), jnp.ones(2), charges=charges)
     skin = Skin(2.6, 0.4)
     model = molecular.MolecularDynamics(
-        cells, skin, LennardJones(), 5, Electrostatics(mesh_sum(2.6, 1e-4, 8, "pcs", stray=0.6))
+        cells, skin, LennardJones(), 5, electrostatics=Electrostatics(mesh_sum(2.6, 1e-4, 8, "pcs", stray=0.6))
     )
 
     @jax.jit
