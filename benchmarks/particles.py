@@ -64,7 +64,7 @@ class Liquid:
         grid = cells_for((0.0,) * 3, (box,) * 3, CUTOFF + skin, (True,) * 3, (devices, 1, 1))
         mesh = make_mesh({"x": devices})
         # Density varies from block to block by less than a tenth.
-        arrangement = Skin(CUTOFF, skin, rows, self.count if devices == 1 else self.count * 11 // (10 * devices))
+        arrangement = Skin(CUTOFF, skin, rows, min(self.count, self.count * 11 // (10 * devices)))
 
         def model(domain: Domain) -> MolecularDynamics:
             cells = Cells(domain, capacity, (True,) * 3)

@@ -62,7 +62,7 @@ def test_an_experiment_passes():
     }  # fmt: skip
 
 
-# Of every family of equations one; some with every plan, the others with one.
+# Of every family of equations one, but gases, whose scheme burgers has; one of them with every plan.
 OF_EACH_FAMILY = (
     "burgers", "cavity", "double_slit", "gray_scott", "inverse_source", "layered_medium", "turbulence_2d",
 )  # fmt: skip
@@ -70,7 +70,7 @@ WITH_ALL_PLANS = ("gray_scott",)
 
 
 def each_experiment():
-    """All but the one above; with the slow ones one of each family of equations."""
+    """All but the one above; with the slow ones one of each family of equations but gases."""
     chosen = [(name, pytest.mark.slow if name in OF_EACH_FAMILY else pytest.mark.long) for name in NAMES]
     return [pytest.param(name, marks=mark) for name, mark in chosen if name != "dye"]
 

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import yaml
-from configurations import DYE, FLOW, changed, refusal
+from configurations import DYE, FLOW, changed, models, refusal
 
 from simjax.build import describe_model
 from simjax.config import MODELS, list_experiments, model_schema, validate
@@ -84,6 +84,7 @@ def test_every_model_has_an_experiment_and_writes_what_the_registry_says():
     for experiment in list_experiments():
         config = load_config(experiment.name)
         shown.add(config.model)
+        assert models()[experiment.name] == config.model
         if config.schema.of_particles:
             continue
         model, _ = describe_model(config, Domain(Grid(config.grid.shape, config.grid.lower, config.grid.upper)))

@@ -50,11 +50,11 @@ PLANS = {
     "none": "none", "every_step": "every_step", "two_level": "two_level", "binomial": Binomial(2), "budget": None,
     "reverse": "reverse",
 }  # fmt: skip
-# With the slow ones, of each family a few of what does not depend on the equations; the cheapest, advection, has all.
+# With the slow ones, a few cases of what hardly depends on the equations; the others are long.
 SLOW = {
     "ensemble": ("flow-2d-walls", "semilinear-kdv-1d"),
     "partitioned": ("maxwell-2d", "spectral-vorticity-2d"),
-    "kernels": ("advection-2d-walls", "flow-2d-walls", "acoustic-3d"),
+    "kernels": ("flow-2d-walls", "acoustic-3d"),
     "overlap": ("acoustic-3d", "burgers-1d-weno5"),
     "two_level": ("acoustic-1d",),
     "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
@@ -226,8 +226,8 @@ def with_kernels():
         if case.name.startswith(("spectral", "semilinear", "particles")):
             continue
         for where in ("space", "overlap", "ensemble"):
-            usual = where == "space" and case.name == "advection-2d-walls"
-            slow = case.name in SLOW["kernels"][: None if where == "space" else 1]
+            simple, in_space = case.name == "advection-2d-walls", where == "space"
+            usual, slow = simple and in_space, simple or in_space and case.name in SLOW["kernels"]
             marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
             result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
     return pytest.mark.parametrize(("case", "where"), result)

@@ -136,7 +136,7 @@ def test_gradients_are_those_of_stored_states(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["acoustic", pytest.param("maxwell", marks=pytest.mark.long)])
+@WAVES
 def test_gradients_do_not_depend_on_the_decomposition(kind):
     params, state = parameters(kind), initial(kind)
     found = differentiated(kind, "reverse", (("x", 2), ("y", 4)))(params, state)

@@ -17,7 +17,7 @@ from simjax.builders.room import room_of_pairs, steps_in
 from simjax.config import Config
 from simjax.config.particle_sections import ParticlesConfig
 from simjax.models import molecular
-from simjax.models.dynamics import Dynamics, VelocityVerlet
+from simjax.models.dynamics import Dynamics, VelocityVerlet, fixed_momenta
 from simjax.models.stochastic import BathParams, Brownian, Langevin
 from simjax.models.thermostats import NoseHooverChain, ThermostatParams
 from simjax.particles.arrangement import Skin
@@ -108,23 +108,24 @@ class MolecularFamily(ParticleFamily):
     def state(self, model, params, values, files, member):
         species, velocity = files["species"], files.get("velocity")
         if velocity is None:
-            velocity = start_velocity(self.config, values, params.mass[species], member)
+            fixed = fixed_momenta(model.cells, model.reflecting)
+            velocity = start_velocity(self.config, values, params.mass[species], member, fixed)
         state, lost = model.state_from(files["position"], velocity, species, params)
         # Its diagnostics tell where there is too little room for pairs.
         return state, lost, jnp.zeros((), jnp.int32)
 
 
-def start_velocity(config: Config, values: Values, mass: Array, member: Array | int) -> Array:
+def start_velocity(config: Config, values: Values, mass: Array, member: Array | int, fixed: int) -> Array:
     """Velocities `(ndim, particles)` at random, of no total momentum and exactly the temperature.
 
-    mass: `(particles,)`. A particle's velocity follows from the seed, the member and its number alone.
+    mass: `(particles,)`. fixed: along how many axes the total momentum stays, as `fixed_momenta`. A particle's velocity
+    follows from the seed, the member and its number alone.
     """
     dtype, count, ndim = mass.dtype, mass.shape[0], config.ndim
     velocity = standard_normals(config, (ndim, count), dtype, member) / jnp.sqrt(mass)[None]
     velocity = velocity - (jnp.sum(mass[None] * velocity, axis=1) / jnp.sum(mass))[:, None]
     twice = jnp.sum(mass[None] * velocity**2)
-    freedom = ndim * (count - 1)
-    wanted = values["start_temperature"] * freedom
+    wanted = values["start_temperature"] * (ndim * count - fixed)
     warm = (wanted > 0) & (twice > 0)
     # At rest no derivative is formed: that of the root is infinite.
     ratio = jnp.where(warm, wanted, 1) / jnp.where(warm, twice, 1)

@@ -42,6 +42,15 @@ class System:
         """How many particles there are, in the dtype of the state."""
         return counted(self.cells, state.ids).astype(state.velocity.dtype)
 
+    def freedom(self, state) -> Array:
+        """Degrees of freedom of velocities: one less for each axis along which the total momentum is fixed."""
+        return self.cells.ndim * self.count(state) - fixed_momenta(self.cells, self.reflecting)
+
+
+def fixed_momenta(cells: Cells, reflecting: bool) -> int:
+    """Along how many axes forces between particles keep the total momentum: walls do not."""
+    return sum(cells.periodic) if reflecting else cells.ndim
+
 
 class Dynamics(eqx.Module):
     """One step of the equations of motion, with one evaluation of the forces.

@@ -201,9 +201,8 @@ class MolecularDynamics(DirectModel):
     def diagnostics(self, t, state, params):
         """Energies, momentum, and temperature and pressure with Boltzmann's constant one.
 
-        temperature: 2 K / (ndim N - ndim), as the total momentum is fixed. pressure_ab: (sum of m v_a v_b + virial_ab)
-        / volume; pressure: a third (in three dimensions) of its trace. status: bits of `core.status`, where there was
-        too little room to measure.
+        temperature: 2 K over `System.freedom`. pressure_ab: (sum of m v_a v_b + virial_ab) / volume; pressure: a third
+        (in three dimensions) of its trace. status: bits of `core.status`, where there was too little room to measure.
         """
         state, arrangement, status = self.arrange(state, params)
         system = self.system(state, params, arrangement)
@@ -225,7 +224,7 @@ class MolecularDynamics(DirectModel):
             "kinetic_energy": kinetic,
             "potential_energy": potential,
             "energy": kinetic + potential,
-            "temperature": 2 * kinetic / jnp.maximum(ndim * (count - 1), 1).astype(kinetic.dtype),
+            "temperature": 2 * kinetic / jnp.maximum(system.freedom(state), 1),
             "pressure": jnp.trace(pressure) / ndim,
             **{f"pressure_{a}{b}": pressure[i, j] for i, a in enumerate(names) for j, b in enumerate(names) if i <= j},
             **{f"momentum_{a}": p for a, p in zip(names, self._sums(momentum), strict=True)},

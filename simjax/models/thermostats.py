@@ -32,7 +32,7 @@ class NoseHooverChain(Dynamics):
     Tuckerman, Tobias and Klein (1996), Mol. Phys. 87, 1117, eq. 2.2-2.5 and 4.7. Params: `ThermostatParams`.
 
     thermostats: the length of the chain. momentum_conserved: whether forces leave the total momentum as it is, which
-    then must be zero and takes one degree of freedom for each axis; not so with walls or external forces.
+    then must be zero and takes one degree of freedom for each axis but those with walls; not so with external forces.
     """
 
     thermostats: int = eqx.field(static=True, default=3)
@@ -54,8 +54,7 @@ class NoseHooverChain(Dynamics):
         return {"conserved_energy": energy + stored + heat}
 
     def _freedom(self, system: System, state) -> Array:
-        bound = 1 if self.momentum_conserved else 0
-        return system.cells.ndim * (system.count(state) - bound)
+        return system.freedom(state) if self.momentum_conserved else system.cells.ndim * system.count(state)
 
     def _inertia(self, freedom: Array, params: ThermostatParams) -> Array:
         """Q, `(thermostats,)`."""

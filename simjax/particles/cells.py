@@ -78,11 +78,15 @@ class Cells(eqx.Module):
         """Coordinates of the centres of this block's cells, one `(1, ...)` array per axis to broadcast."""
         return tuple(x[None] for x in self.domain.coordinates((CENTER,) * self.ndim, dtype))
 
+    def index(self, axis: int) -> Array:
+        """Global index along `axis` of every cell of this block, int32, to broadcast with per-particle arrays."""
+        n = self.domain.block_shape[axis]
+        shape = tuple(n if k == axis + 1 else 1 for k in range(self.ndim + 1))
+        return self.domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32).reshape(shape)
+
     def walls(self, axis: int, dtype) -> tuple[Array, Array]:
         """Where the box ends along `axis`, from the centre of each cell of this block: two arrays to broadcast."""
-        grid, n = self.domain.grid, self.domain.block_shape[axis]
-        index = self.domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32)
-        place = index.reshape(tuple(n if k == axis + 1 else 1 for k in range(self.ndim + 1))).astype(dtype)
+        grid, place = self.domain.grid, self.index(axis).astype(dtype)
         return -(place + 0.5) * grid.spacing[axis], (grid.shape[axis] - 0.5 - place) * grid.spacing[axis]
 
     def absolute(self, position: Array) -> Array:

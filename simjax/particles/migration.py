@@ -57,15 +57,8 @@ def _cells_moved(position: Array, h: float) -> Array:
     return jnp.clip(jnp.floor(known / h + 0.5), -1, 1).astype(jnp.int32)
 
 
-def _index(cells: Cells, axis: int) -> Array:
-    """Global index of every cell of the block along `axis`, shaped to broadcast against per-particle arrays."""
-    n = cells.domain.block_shape[axis]
-    shape = tuple(n if k == axis + 1 else 1 for k in range(cells.ndim + 1))
-    return cells.domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32).reshape(shape)
-
-
 def _leaves(cells: Cells, axis: int, move: Array) -> Array:
-    target = _index(cells, axis) + move
+    target = cells.index(axis) + move
     return (target < 0) | (target >= cells.domain.grid.shape[axis])
 
 
@@ -76,7 +69,7 @@ def _along(cells: Cells, axis: int, move: Array, position: Array, image: Array, 
     below, above = _from_neighbours(cells, own, axis)
     moves = [below[3], move, above[3]]
     candidates_ids = [below[2], ids, above[2]]
-    index = _index(cells, axis)
+    index = cells.index(axis)
     # What enters through a periodic side has gone round the box once more.
     below[0] = below[0].at[axis].add(-h)
     above[0] = above[0].at[axis].add(h)
