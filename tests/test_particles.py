@@ -11,12 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from case import QUICK
+from jax.sharding import PartitionSpec
 from particles import pack, scattered, separations, stored, unpack
 
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import Grid
 from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, SKIN_PASSED
+from simjax.parallel import decompose, distribute, make_mesh
+from simjax.particles import cells as storage
 from simjax.particles.cells import EMPTY, Cells, cells_for, counted
 from simjax.particles.migration import rebin
 from simjax.particles.neighbours import neighbours_within, own_slot
@@ -175,6 +178,62 @@ def test_derivatives_of_pair_sums(name, listed):
     value = compiled(lambda s: loss(*jax.tree.map(lambda u, d: u + s * d, arguments, along)))
     # h^2 times a third derivative of order 1e3, and roundings of the loss, 1e-14, over h.
     assert abs((value(h) - value(-h)) / (2 * h) - slope) < 1e-6 * (1 + abs(slope))
+
+
+def spring(separation, here, there, params):
+    """What two particles give each other up to a sign: an energy and a force."""
+    square = sum(x * x for x in separation)
+    bump = params * here[0] * there[0] * jnp.exp(-2 * square)
+    return {"energy": bump, "pull": tuple(bump * x for x in separation)}
+
+
+def _springs(name, mesh, signs):
+    """Sums by number, and gradients of a function of them in places, masses and the parameter."""
+    lengths, periodic, count = BOXES[name]
+    position = scattered(count, lengths, 0.3, seed=3)
+    mesh = make_mesh(mesh)
+    grid = cells_for((0.0,) * len(lengths), lengths, CUTOFF, periodic, [2 if x >= 2 * CUTOFF else 1 for x in lengths])
+    cells = Cells(decompose(grid, mesh), 24, periodic)
+    weights, mass = np.random.default_rng(0).normal(size=(2, count))
+
+    def evaluated(position, params):
+        within, ids, (w, m), lost = storage.pack(cells, position, (jnp.asarray(weights), jnp.asarray(mass)))
+
+        def loss(within, m, params):
+            sums = Pairs(cells, within, ids, CUTOFF).sum(spring, m[None], params, signs)
+            found = jnp.stack(jax.tree.leaves(sums))
+            return cells.domain.sum(jnp.where(ids >= 0, jnp.sum(jnp.sin(found), axis=0) * w, 0)), found
+
+        gradient, found = jax.grad(loss, (0, 1, 2), has_aux=True)(within, m, params)
+        by_number = storage.unpack(cells, ids, jnp.concatenate([found, gradient[0], gradient[1][None]]), count)
+        return by_number, gradient[2], lost
+
+    run = distribute(evaluated, mesh, in_specs=(PartitionSpec(),) * 2, out_specs=PartitionSpec())
+    by_number, of_parameter, lost = jax.device_get(run(jnp.asarray(position), jnp.asarray(0.7)))
+    assert int(lost) == 0
+    return by_number, of_parameter
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1-D",
+        pytest.param("3-D thin", marks=pytest.mark.slow),
+        pytest.param("2-D", marks=pytest.mark.long),
+        pytest.param("2-D open", marks=pytest.mark.long),
+        pytest.param("3-D", marks=pytest.mark.long),
+    ],
+)
+def test_pairs_looked_at_once_give_both_their_share(name):
+    lengths = BOXES[name][0]
+    each, slope = _springs(name, {}, None)
+    # A box of one cell along an axis is not cut there.
+    cut = {axis: 2 for axis, length in zip("xyz", lengths, strict=False) if length >= 2 * CUTOFF}
+    for mesh in ({}, cut):
+        once, its_slope = _springs(name, mesh, {"energy": 1, "pull": (-1,) * len(lengths)})
+        np.testing.assert_allclose(once, each, rtol=0, atol=ROUNDING * (1 + np.abs(each).max()))
+        assert abs(its_slope - slope) < ROUNDING * (1 + abs(slope))
+    assert np.all(np.abs(each).max(axis=1) > 0.1)
 
 
 @pytest.mark.slow

@@ -42,7 +42,9 @@ class PairPotential(Interaction):
         }
 
     def evaluate(self, pairs, species, params):
-        return per_particle(pairs.sum(self.pair, species, params))
+        ndim = pairs.cells.ndim
+        signs = {"energy": 1, "force": (-1,) * ndim, "virial": ((1,) * ndim,) * ndim}
+        return per_particle(pairs.sum(self.pair, species, params, signs))
 
     def tail(self, cutoff: Array, ndim: int, here: Array, there: Array, params: Any) -> tuple[Array, Array]:
         """What pairs of species `here` and `there` beyond the cutoff give, where particles stand anywhere alike.

@@ -60,13 +60,21 @@ def turns(cells: Cells) -> int:
 
 def nearby(cells: Cells, padded: Array, turn: Array) -> Array:
     """Padded values `(..., *padded_shape)` in one group of slots of one neighbouring cell: `(..., GROUP, *cells)`."""
+    lead = padded.shape[: padded.ndim - cells.ndim - 1]
+    return lax.dynamic_slice(padded, _start(cells, padded, turn), (*lead, GROUP, *cells.domain.block_shape))
+
+
+def added_nearby(cells: Cells, padded: Array, group: Array, turn: Array) -> Array:
+    """`padded` with a `group` added where `nearby` reads it."""
+    return lax.dynamic_update_slice(padded, nearby(cells, padded, turn) + group, _start(cells, padded, turn))
+
+
+def _start(cells: Cells, padded: Array, turn: Array) -> list[Array]:
+    """Where a group begins in a padded array."""
     per_cell = cells.capacity // GROUP
     cell = turn // per_cell
     start = [jnp.asarray(0, turn.dtype)] * (padded.ndim - cells.ndim - 1) + [(turn % per_cell) * GROUP]
-    for axis in range(cells.ndim):
-        start.append(cell // 3 ** (cells.ndim - 1 - axis) % 3)
-    lead = padded.shape[: padded.ndim - cells.ndim - 1]
-    return lax.dynamic_slice(padded, start, (*lead, GROUP, *cells.domain.block_shape))
+    return start + [cell // 3 ** (cells.ndim - 1 - axis) % 3 for axis in range(cells.ndim)]
 
 
 def placed(cells: Cells, position: Array, ids: Array) -> tuple[Array, Array]:

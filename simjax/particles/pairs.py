@@ -19,7 +19,7 @@ from jax.custom_derivatives import SymbolicZero
 from simjax.core.linear import linear_map
 from simjax.core.varying import steady_carry
 from simjax.particles.cells import Cells
-from simjax.particles.neighbours import GROUP, Neighbours, interior, nearby, own_slot, placed, turns
+from simjax.particles.neighbours import GROUP, Neighbours, added_nearby, interior, nearby, own_slot, placed, turns
 
 Pair = Callable[..., Any]
 """`pair(separation, here, there, params)` -> tree of arrays: what a particle gets from one partner.
@@ -45,13 +45,16 @@ class Pairs(eqx.Module):
     cutoff: float = eqx.field(static=True)
     neighbours: Neighbours | None = None
 
-    def sum(self, pair: Pair, values: Any = (), params: Any = ()):
+    def sum(self, pair: Pair, values: Any = (), params: Any = (), signs: Any = None):
         """Sums of `pair` over the partners of each particle.
 
         Args:
             pair: what one partner gives; differentiable in separation, floating-point values and params.
             values: tree of per-particle arrays `(..., *cells.shape)`.
             params: tree of arrays that all pairs share.
+            signs: of a pair that gives its two particles the same up to a sign, the tree that it returns with 1 or -1
+                for every array: pair(-r, there, here, params) = sign pair(r, here, there, params). Without a list, such
+                a pair is evaluated once and not for each of its particles. None: it gives them what is not related.
 
         Returns:
             The tree that `pair` returns, with arrays `(..., *cells.shape)`; zero at empty slots.
@@ -62,13 +65,13 @@ class Pairs(eqx.Module):
         @jax.custom_jvp
         def total(moving, fixed, rest):
             position, values, params = eqx.combine(moving, fixed)
-            return _sum(dataclasses.replace(rest, position=position), pair, values, params)
+            return _sum(dataclasses.replace(rest, position=position), pair, values, params, signs)
 
         def derivative(primals, tangents):
             moving, fixed, rest = primals
             directions = jax.tree.map(_unless_zero, tangents[0], is_leaf=lambda t: isinstance(t, SymbolicZero))
             position, values, params = eqx.combine(moving, fixed)
-            slopes = _Slopes(dataclasses.replace(rest, position=position), pair, values, params)
+            slopes = _Slopes(dataclasses.replace(rest, position=position), pair, values, params, signs)
             return total(*primals), linear_map(slopes.forward, slopes.transpose(directions), directions)
 
         total.defjvp(derivative, symbolic_zeros=True)
@@ -87,6 +90,7 @@ class _Slopes:
     pair: Pair
     values: Any
     params: Any
+    signs: Any
 
     def forward(self, directions):
         """The change of the sums with (position, values, params), of which those that do not change are None."""
@@ -109,7 +113,7 @@ class _Slopes:
             at += [separation] if dx_here is not None else []
             return jax.jvp(of, tuple(at), tuple(changed))[1]
 
-        return self.pairs.sum(pushed, (self.values, dx, dvalues), (self.params, dparams))
+        return self.pairs.sum(pushed, (self.values, dx, dvalues), (self.params, dparams), self.signs)
 
     def transpose(self, directions) -> Callable:
         """From cotangents of the sums to those of what changes in `directions`."""
@@ -133,7 +137,10 @@ class _Slopes:
         def pull(cotangents):
             x, values, params = None, which_values, which_params
             if moves is not None or jax.tree.leaves(which_values):
-                x, values = self.pairs.sum(pulled, (self.values, cotangents), self.params)
+                # What a pair does to the places of its particles is opposite, to their values it may be anything.
+                only_moves = self.signs is not None and not jax.tree.leaves(which_values)
+                signs = ((-1,) * self.pairs.cells.ndim, which_values) if only_moves else None
+                x, values = self.pairs.sum(pulled, (self.values, cotangents), self.params, signs)
                 x = None if x is None else jnp.stack(x)
             if jax.tree.leaves(which_params):
                 params = self._of_params(which_params, cotangents)
@@ -168,18 +175,23 @@ def _with(tree, part):
     return jax.tree.map(lambda p, leaf: leaf if p is None else p, part, tree, is_leaf=lambda p: p is None)
 
 
-def _sum(pairs: Pairs, pair: Pair, values, params):
-    def take(total, inside, separation, here, there):
+def _sum(pairs: Pairs, pair: Pair, values, params, signs):
+    def masked(inside, separation, here, there):
         found = pair(separation, here, there, params)
-        return jax.tree.map(lambda r, f: r + jnp.where(inside, f, jnp.zeros_like(f)), total, found)
+        return jax.tree.map(lambda f: jnp.where(inside, f, jnp.zeros_like(f)), found)
+
+    def take(total, inside, separation, here, there):
+        return jax.tree.map(jnp.add, total, masked(inside, separation, here, there))
 
     def start(separation, here, there):
         found = jax.eval_shape(pair, separation, here, there, params)
         shape = separation[0].shape
         return jax.tree.map(lambda f: jnp.zeros((*f.shape[: f.ndim - len(shape)], *shape), f.dtype), found)
 
-    found = _fold(pairs, take, values, start)
     neighbours = pairs.neighbours
+    if neighbours is None and signs is not None:
+        return _once(pairs, masked, values, start, signs)
+    found = _fold(pairs, take, values, start)
     if neighbours is None:
         return found
 
@@ -197,19 +209,27 @@ def _fold(pairs: Pairs, take: Callable, values, start: Callable):
     along x: nothing is singular there.
     """
     along = _over_list if pairs.neighbours is not None else _over_cells
-    cells = pairs.cells
-    coordinates, occupied = placed(cells, pairs.position, pairs.ids)
-    padded = cells.pad(values) if jax.tree.leaves(values) else values
-    limit = jnp.asarray(pairs.cutoff, coordinates.dtype)
+    coordinates, occupied, padded = _around(pairs, values)
 
     def look(total, here, there, mine, theirs, candidate):
-        apart = [a - b for a, b in zip(mine, theirs, strict=True)]
-        inside = candidate & (sum(x * x for x in apart) < limit * limit)
-        away = [limit / 2] + [jnp.zeros_like(limit)] * (len(apart) - 1)
-        separation = tuple(jnp.where(inside, x, far) for x, far in zip(apart, away, strict=True))
-        return take(total, inside, separation, here, there)
+        return take(total, *_met(pairs, mine, theirs, candidate), here, there)
 
     return along(pairs, look, (coordinates, occupied), padded, start)
+
+
+def _around(pairs: Pairs, values):
+    """Coordinates in the block, occupied slots and values, all with those of the cells around."""
+    coordinates, occupied = placed(pairs.cells, pairs.position, pairs.ids)
+    return coordinates, occupied, pairs.cells.pad(values) if jax.tree.leaves(values) else values
+
+
+def _met(pairs: Pairs, mine, theirs, candidate) -> tuple[Array, tuple[Array, ...]]:
+    """Whether a candidate is a partner, and the separation from it, as `_fold` passes them on."""
+    limit = jnp.asarray(pairs.cutoff, pairs.position.dtype)
+    apart = [a - b for a, b in zip(mine, theirs, strict=True)]
+    inside = candidate & (sum(x * x for x in apart) < limit * limit)
+    away = [limit / 2] + [jnp.zeros_like(limit)] * (len(apart) - 1)
+    return inside, tuple(jnp.where(inside, x, far) for x, far in zip(apart, away, strict=True))
 
 
 def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
@@ -250,25 +270,83 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
 
 def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
     cells = pairs.cells
-    coordinates, occupied = padded_particles
-    own = own_slot(cells)
-    flat = jnp.arange(occupied.size, dtype=jnp.int32).reshape(occupied.shape)
-    here, mine, filled = jax.tree.map(lambda u: interior(cells, u), (padded, coordinates, occupied))
+    here, mine, candidates = _candidates(cells, *padded_particles, padded)
 
     @functools.partial(jax.jit, inline=True)  # traced once for all slots of a group
-    def one(total, there, theirs, there_filled, slot):
-        return look(total, here, there, mine, theirs, filled & there_filled & (slot != own))
+    def one(total, there, theirs, candidate):
+        return look(total, here, there, mine, theirs, candidate)
 
     def turn(total, number):
-        group = jax.tree.map(lambda u: nearby(cells, u, number), (padded, coordinates, occupied, flat))
-        for k in range(GROUP):
-            total = one(total, *jax.tree.map(lambda u, k=k: _slot_of(cells, u, k), group))
+        for candidate in candidates(number):
+            total = one(total, *candidate)
         return total
 
     total = start(tuple(mine), here, here)
     _, total = steady_carry(lambda total: turn(total, jnp.asarray(0, jnp.int32)), total)
     numbers = jnp.arange(turns(cells), dtype=jnp.int32)
     return lax.scan(lambda total, number: (turn(total, number), None), total, numbers)[0]
+
+
+def _once(pairs: Pairs, masked: Callable, values, start: Callable, signs):
+    """Sums of a pair with `signs`, from particles of a cell and of half the cells around it.
+
+    What their partners get is added up in the cells around, where some are other devices', and sent there as ghost
+    values come.
+    """
+    cells = pairs.cells
+    here, mine, candidates = _candidates(cells, *_around(pairs, values))
+    over_slots = -cells.ndim - 1
+
+    @functools.partial(jax.jit, inline=True)  # traced once for all slots of a group
+    def one(there, theirs, candidate):
+        return masked(*_met(pairs, mine, theirs, candidate), here, there)
+
+    def within(total, number):
+        for candidate in candidates(number):
+            total = jax.tree.map(jnp.add, total, one(*candidate))
+        return total
+
+    def between(carry, number):
+        total, theirs = carry
+        given = []
+        for candidate in candidates(number):
+            found = one(*candidate)
+            total = jax.tree.map(jnp.add, total, found)
+            given.append(jax.tree.map(lambda f: jnp.sum(f, axis=over_slots, keepdims=True), found))
+        group = jax.tree.map(
+            lambda sign, *parts: sign * jnp.concatenate(parts, axis=over_slots), signs, *given
+        )  # fmt: skip
+        return total, jax.tree.map(lambda u, g: added_nearby(cells, u, g, number), theirs, group)
+
+    per_cell = cells.capacity // GROUP
+    own = 3**cells.ndim // 2 * per_cell
+    numbers = jnp.arange(own, turns(cells), dtype=jnp.int32)
+    total = start(tuple(mine), here, here)
+    _, total = steady_carry(lambda total: within(total, numbers[0]), total)
+    total = lax.scan(lambda total, number: (within(total, number), None), total, numbers[:per_cell])[0]
+    theirs = jax.tree.map(lambda u: jnp.zeros((*u.shape[:over_slots], *cells.padded_shape), u.dtype), total)
+    carry = total, theirs
+    _, carry = steady_carry(lambda carry: between(carry, numbers[0]), carry)
+    total, theirs = lax.scan(lambda carry, number: (between(carry, number), None), carry, numbers[per_cell:])[0]
+    (back,) = jax.linear_transpose(cells.pad, total)(theirs)
+    return jax.tree.map(jnp.add, total, back)
+
+
+def _candidates(cells: Cells, coordinates: Array, occupied: Array, padded):
+    """Values and coordinates of the block's particles; and from the number of a group, for each of its slots, the
+    values and coordinates there, and whether a particle is there that is not the same.
+    """
+    own = own_slot(cells)
+    flat = jnp.arange(occupied.size, dtype=jnp.int32).reshape(occupied.shape)
+    here, mine, filled = jax.tree.map(lambda u: interior(cells, u), (padded, coordinates, occupied))
+
+    def of(number):
+        group = jax.tree.map(lambda u: nearby(cells, u, number), (padded, coordinates, occupied, flat))
+        for k in range(GROUP):
+            there, theirs, there_filled, slot = jax.tree.map(lambda u, k=k: _slot_of(cells, u, k), group)
+            yield there, theirs, filled & there_filled & (slot != own)
+
+    return here, mine, of
 
 
 def _slot_of(cells: Cells, group: Array, k: int) -> Array:
