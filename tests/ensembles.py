@@ -74,12 +74,12 @@ class Experiment:
     """
 
     def __init__(
-        self, length, ndim, cutoff, skin, potential, dynamics, *, rows, capacity, frames=1, observe=None,
-        species=None, dtype=jnp.float64,
+        self, length, ndim, cutoff, skin, potential, dynamics, *, rows, capacity, columns=0, most=10**6, frames=1,
+        observe=None, species=None, dtype=jnp.float64,
     ):  # fmt: skip
-        grid = cells_for((0,) * ndim, (length,) * ndim, cutoff + skin, (True,) * ndim)
+        grid = cells_for((0,) * ndim, (length,) * ndim, cutoff + skin, (True,) * ndim, most=most)
         self.cells = Cells(Domain(grid), capacity, (True,) * ndim)
-        self.model = MolecularDynamics(self.cells, Skin(cutoff, skin, rows), potential, EACH, dynamics)
+        self.model = MolecularDynamics(self.cells, Skin(cutoff, skin, rows, columns), potential, EACH, dynamics)
         self.dtype, self.species, self.frames = dtype, species, frames
         self.observe = energies if observe is None else observe
         self._run = jax.jit(self._whole)
