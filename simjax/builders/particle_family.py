@@ -76,8 +76,12 @@ class ParticleFamily(abc.ABC):
     def state(self, model: Any, params: Any, values: Values, files: Files, member: Array) -> tuple[Any, Array, Array]:
         """The first state, how many particles found no place, and bits of `core.status` where there was no room."""
 
+    def seen(self, model: Any, state: Any, params: Any) -> Any:
+        """The state as it is written: everything at one time."""
+        return state
+
     def arrays(self, model: Any, state: Any, params: Any) -> dict[str, Array]:
-        """What is written of a state beside positions: `(components, *cells.shape)`, or `cells.shape` of scalars."""
+        """What is written of a `seen` state beside positions: `(components, *cells.shape)`, or `cells.shape` of scalars."""
         return {"velocity": state.velocity}
 
     def formula(self, name: str, values: Values, position: Array) -> Array | None:
