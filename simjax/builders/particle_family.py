@@ -35,7 +35,7 @@ class ParticleFamily(abc.ABC):
     seconds: ClassVar[tuple[float, float]] = (1e-6, 1e-9)
     advice: ClassVar[str] = "Try a smaller time.dt, or another start."
     at_start: ClassVar[str] = "check the formulas in initial"
-    shown: ClassVar[tuple[str, ...]]
+    shown: tuple[str, ...]
     on_mesh: bool = False
     species: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
@@ -81,7 +81,7 @@ class ParticleFamily(abc.ABC):
         return state
 
     def arrays(self, model: Any, state: Any, params: Any) -> dict[str, Array]:
-        """What is written of a `seen` state beside positions: `(components, *cells.shape)`, or `cells.shape` of scalars."""
+        """Written of a `seen` state beside positions: `(components, *cells.shape)`; of scalars `cells.shape`."""
         return {"velocity": state.velocity}
 
     def formula(self, name: str, values: Values, position: Array) -> Array | None:

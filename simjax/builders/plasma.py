@@ -10,10 +10,10 @@ import numpy as np
 from jax import Array
 from scipy.special import ndtri
 
+from simjax.builders.formulas import Values
 from simjax.builders.particle_family import Files, ParticleFamily, standard_normals
 from simjax.builders.placement import Start, evenly, species_of
 from simjax.builders.room import room_in, steps_in
-from simjax.builders.formulas import Values
 from simjax.config.families.plasma import ChargedParticlesConfig, PlasmaParticlesConfig, fastest, of_each
 from simjax.core.grid import CENTER, FACE, Grid
 from simjax.models.particle_in_cell import ElectrostaticPlasma, Params

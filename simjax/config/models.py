@@ -24,7 +24,16 @@ from simjax.config.model_schema import AXES, SCALAR_WALLS, FieldSchema, ModelSch
 MODELS: dict[str, ModelSchema] = {
     schema.name: schema
     for family in (
-        flow, gas, waves, spectral, transport, particles, gravity, plasma, electromagnetic_plasma, smoothed,
+        flow,
+        gas,
+        waves,
+        spectral,
+        transport,
+        particles,
+        gravity,
+        plasma,
+        electromagnetic_plasma,
+        smoothed,
     )
     for schema in family.SCHEMAS
 }
