@@ -18,6 +18,8 @@ FEW_PARTICLES = {
     "two_stream": ["particles.count=512", "physics.field_cells=[16]"],
     "collapsing_sheets": ["particles.count=128", "physics.field_cells=[16]"],
     "cold_collapse": ["particles.count=64"],
+    "weibel": ["particles.count=512", "physics.field_cells=[8,8]"],
+    "zeldovich": ["particles.count=128", "physics.field_cells=[16]"],
 }
 
 
@@ -41,9 +43,11 @@ def small(name):
 USUAL = (
     "fluid", "dye", "from_file", "burgers", "allen_cahn", "solitons", "condensate", "double_slit",
 )  # fmt: skip
-# The same models as others, started otherwise. What is sought in an inverse problem is in test_inverse_experiments.
+# The same models as others, started otherwise, or run by test_particle_families as well. What is sought in an inverse
+# problem is in test_inverse_experiments.
 LONGER = (
     "taylor_green_sph", "two_stream", "binary_mixture", "kolmogorov", "taylor_green", "zabusky_kruskal", "shear_layer",
+    "weibel", "zeldovich",
 )  # fmt: skip
 
 

@@ -250,6 +250,9 @@ def test_scale_factors():
             found, slope = jax.value_and_grad(universe.scale_factor)(t)
             assert abs(found - a) < 1e-14 * a
             assert abs(slope**2 / (0.49 * (matter / a + (1 - matter) * a**2)) - 1) < 1e-13
+        late = FlatUniverse(0.7, matter, first=0.2)
+        assert abs(late.scale_factor(jnp.asarray(0.0)) - 0.2) < 1e-14
+        assert abs(late.time_of(0.5) - (universe.time_of(0.5) - universe.time_of(0.2))) < 1e-14
     einstein = FlatUniverse(1.0)
     t, dt = jnp.asarray(0.3), jnp.asarray(0.03)
     scale = 1.5 ** (-2 / 3)

@@ -17,6 +17,8 @@ SMALL = {
     "two_stream": (["particles.count=512", "physics.field_cells=[16]"], 0.1),
     "collapsing_sheets": (["particles.count=128", "physics.field_cells=[16]"], 0.03),
     "cold_collapse": (["particles.count=64"], 0.02),
+    "weibel": (["particles.count=512", "physics.field_cells=[8,8]"], 0.4),
+    "zeldovich": (["particles.count=128", "physics.field_cells=[16]"], 0.0055),
 }
 NAMES = list(SMALL)
 
@@ -52,7 +54,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, tmp_path):
 
 DEVICES = {
     "dam_break": "mesh.x=2", "taylor_green_sph": "mesh.y=2", "landau_damping": "mesh.x=2",
-    "cold_collapse": "mesh.z=2",
+    "cold_collapse": "mesh.z=2", "weibel": "mesh.x=2", "zeldovich": "mesh.x=2",
 }  # fmt: skip
 
 
@@ -118,6 +120,23 @@ REFUSED = {
         (["particles.radius=null"], "particles.radius and particles.placement=sphere go together"),
         (["particles.radius=2.5"], "expected at most 2, half the box"),
         (["time.dt=null"], "time.dt is missing"),
+        (["physics.hubble_rate=1.0"], "first_scale_factor and physics.hubble_rate go together"),
+        (["physics.matter_share=0.3"], "physics.matter_share = 0.3: expected 1 without physics.hubble_rate"),
+    ],
+    "weibel": [
+        (["box.upper=[12.8]"], "at least 2 axes"),
+        (["time.dt=0.3", "physics.field_cells=[32,32]"], "waves at the speed 1 need steps of at most 0.283"),
+        (["particles.drift=[[1.0,0,0],[0,0,0]]"], "particles.drift\\[0\\] = \\[1.0, 0.0, 0.0\\]: a speed of 1"),
+        (["particles.drift=[[0,0],[0,0]]"], "particles.drift\\[0\\] = .*expected a list of 3 components"),
+        (["arrangement.steps=2"], "arrangement.steps = 2: expected 1 or null"),
+        (["+initial.velocity=['0','0']"], "initial.velocity.*3"),
+        (["physics.number_density=10"], "steps of at most 0.5 of its inverse; write 0.16 or less"),
+    ],
+    "zeldovich": [
+        (["physics.total_mass=1.0"], "physics.total_mass = 1: expected 0.119366207, the mean density"),
+        (["physics.matter_share=0.3"], "physics.total_mass = 0.119366: expected 0.0358098622, the mean density"),
+        (["physics.forces=direct", "physics.field_cells=null", "box.periodic=[false]"], "fills a periodic box"),
+        (["+ensemble.vary.physics.total_mass={uniform:[0.1,0.2]}", "ensemble.size=2"], "expected one value"),
     ],
 }
 CASES = [(name, *case) for name, cases in REFUSED.items() for case in cases]
@@ -156,6 +175,43 @@ def test_a_plane_wave_collapses_as_sheets_do(tmp_path):
     exact = 0.01 * np.cosh(np.sqrt(4 * np.pi) * 0.6) * np.sin(2 * np.pi * rest)
     # Aliases of a wave of 64 cells, (1 / 64)^2 of its attraction times rate and time; density has risen to 1.4.
     assert np.abs(moved - exact).max() < 0.01 * np.abs(exact).max()
+
+
+@pytest.mark.slow
+def test_a_wave_grows_with_the_scale_factor(tmp_path):
+    """In an expanding background of matter displacements grow as a = (3 H0 age / 2)^(2/3) until sheets cross."""
+    settings = ["particles.count=128", "physics.field_cells=[64]", "time.end=0.0308", "time.output_every=0.0154"]
+    dataset = particles(run(tmp_path, "zeldovich", *settings))
+    scale = (1.5 * dataset["time"].values + 0.05**1.5) ** (2 / 3)
+    np.testing.assert_allclose(dataset["scale_factor"], scale, rtol=1e-12)
+    rest = (np.arange(128) + 0.5) / 128
+    exact = 0.1 / np.pi * scale[:, None] / 0.05 * np.sin(2 * np.pi * rest)
+    moved = (dataset["position"] + dataset["image"])[:, :, 0].values - rest
+    # Aliases of a wave of 64 cells, (1 / 64)^2 of its attraction; density has risen to 2.5 where it is highest.
+    assert np.abs(moved - exact).max() < 5e-3 * np.abs(exact).max()
+
+
+@pytest.mark.slow
+def test_currents_of_two_beams_gather_in_filaments_at_their_rate(tmp_path):
+    """Cold beams at +v and -v, waves k across them: Gamma^4 + Gamma^2 (k^2 c^2 + omega_p^2 / gamma^3) = (omega_p k v)^2
+    / gamma, from the equations of two fluids; Fried (1959), Phys. Fluids 2, 337, without his neglects."""
+    settings = ["particles.placement=quiet", "particles.count=1024", "particles.temperature=[0.0]", "time.dt=0.12"]
+    settings += ["physics.field_cells=[16,4]", "box.upper=['pi','pi/4']", "+initial.velocity=['0','0','1e-4*cos(2*x)']"]
+    dataset = particles(run(tmp_path, "weibel", *settings, "time.end=16.8", "time.output_every=0.6"))
+    v, k = 0.5, 2.0
+    gamma = 1 / np.sqrt(1 - v * v)
+    shared = k * k + gamma**-3
+    rate = np.sqrt((np.sqrt(shared**2 + 4 * (k * v) ** 2 / gamma) - shared) / 2)
+    time, energy = dataset["time"].values, dataset["magnetic_energy"].values
+    window = time > 11.9  # the wave of light that starts with it is then a thirtieth, and all of it small
+    # Clouds as wide as a cell, 16 to a wave, weaken forces and currents by (k h)^2 / 12 = 1.3 % each.
+    assert np.polyfit(time[window], np.log(energy[window]), 1)[0] / 2 == pytest.approx(rate, rel=0.02)
+    # Written are velocities, not gamma v, and of the time of the energies: those of the kinetic to rounding.
+    factor = 1 / np.sqrt(1 - np.sum(dataset["velocity"].values ** 2, axis=-1))
+    kinetic = np.pi**2 / 4 / 1024 * np.sum(factor - 1, axis=-1)
+    np.testing.assert_allclose(dataset["kinetic_energy"], kinetic, rtol=1e-12)
+    # Gauss's law is kept but for 140 roundings of a charge density of one.
+    assert float(dataset["gauss"].max()) < 1e-13
 
 
 @pytest.mark.long

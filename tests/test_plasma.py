@@ -14,7 +14,7 @@ from scipy.stats import norm
 from simjax.core.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models import electromagnetic_plasma
-from simjax.models.boris import boris
+from simjax.models.boris import boosted, boris, lorentz_factor
 from simjax.models.electromagnetic_plasma import ElectromagneticPlasma
 from simjax.models.particle_in_cell import ElectrostaticPlasma, Params
 from simjax.parallel import decompose, distribute, make_mesh
@@ -146,6 +146,18 @@ def test_drift_across_both_fields(light):
     mean = np.mean(found, 0)
     # (omega dt)^2 / 4 of the drift: what half a kick before and after a turn leaves.
     np.testing.assert_allclose(mean, gamma * drift, atol=0.2 * dt**2)
+
+
+def test_velocities_add_as_those_of_relativity_do():
+    """Along a line (v + w) / (1 + v w / c^2); across it gamma of both is the product."""
+    light = jnp.asarray(2.0)
+    v, w = 1.2, -0.5
+    gamma = 1 / math.sqrt(1 - w * w / 4)
+    u = boosted(jnp.asarray([gamma * w, 0.0, 0.0]), jnp.asarray([v, 0.0, 0.0]), light)
+    np.testing.assert_allclose(u / lorentz_factor(u, light), [(v + w) / (1 + v * w / 4), 0, 0], rtol=1e-14)
+    u = boosted(jnp.asarray([0.0, gamma * w, 0.0]), jnp.asarray([v, 0.0, 0.0]), light)
+    np.testing.assert_allclose(lorentz_factor(u, light), gamma / math.sqrt(1 - v * v / 4), rtol=1e-14)
+    np.testing.assert_allclose(u[1], gamma * w, rtol=1e-14)
 
 
 def cloud(count, lengths, seed=0):

@@ -13,6 +13,7 @@ from simjax.builders.room import Room, multiple, room_in, room_of_pairs, steps_i
 from simjax.config.families.gravity import MassesConfig
 from simjax.core.grid import Grid
 from simjax.models.attraction import Attraction, DirectSummation, MeshAttraction, Params, PeriodicAttraction
+from simjax.models.expansion import FlatUniverse
 from simjax.models.gravity import Gravity
 from simjax.models.periodic_sums import MeshSum, mesh_sum
 from simjax.particles.arrangement import Skin
@@ -31,11 +32,22 @@ class GravityFamily(ParticleFamily):
     seconds = (1e-6, 1e-9)
     advice = "Try a smaller time.dt, or a larger physics.softening."
     at_start = "two particles may stand at the same place: check initial, or write physics.softening"
-    shown = ("kinetic_energy", "energy_drift")
+
+    @property
+    def shown(self):
+        expands = self.config.physics.hubble_rate is not None
+        return ("scale_factor", "kinetic_energy") if expands else ("kinetic_energy", "energy_drift")
 
     @property
     def on_mesh(self):
         return self.config.physics.forces != "direct"
+
+    @property
+    def _expansion(self) -> FlatUniverse | None:
+        physics = self.config.physics
+        if physics.hubble_rate is None:
+            return None
+        return FlatUniverse(physics.hubble_rate, physics.matter_share, physics.first_scale_factor)
 
     @property
     def _particles(self) -> MassesConfig:
@@ -94,11 +106,16 @@ class GravityFamily(ParticleFamily):
         return self._fullest(grid, start) / grid.cell_volume
 
     def _speed(self, lengths: list[float]) -> float:
-        """At which all that there is crosses the box by its gravity, and the largest of those at the start."""
+        """At which all that there is crosses the box by its gravity, and the largest of those at the start.
+
+        In an expanding background comoving, where growing waves are the fastest at the start.
+        """
         physics, particles = self.config.physics, self._particles
         density = physics.total_mass / math.prod(lengths)
         rate = math.sqrt(4 * math.pi * physics.gravitational_constant * density)
-        return 0.1 * rate * max(lengths) + particles.dispersion * math.sqrt(2 * math.log(particles.count + 1))
+        a = 1.0 if physics.first_scale_factor is None else physics.first_scale_factor
+        warm = particles.dispersion * math.sqrt(2 * math.log(particles.count + 1))
+        return 0.1 * rate * max(lengths) / math.sqrt(a) + warm / a**2
 
     @property
     def _skin(self) -> float:
@@ -110,7 +127,8 @@ class GravityFamily(ParticleFamily):
 
     def model(self, cells, room, values):
         # Its domain is a property, which the checker of types takes for a field.
-        model = Gravity(cells, self._attraction(cells, room), room.steps)  # pyright: ignore[reportCallIssue]
+        attraction = self._attraction(cells, room)
+        model = Gravity(cells, attraction, room.steps, expansion=self._expansion)  # pyright: ignore[reportCallIssue]
         return model, Params(values["gravitational_constant"], values["softening"])
 
     def _attraction(self, cells: Cells, room: Room) -> Attraction:

@@ -35,7 +35,7 @@ class ParticleFamily(abc.ABC):
     seconds: ClassVar[tuple[float, float]] = (1e-6, 1e-9)
     advice: ClassVar[str] = "Try a smaller time.dt, or another start."
     at_start: ClassVar[str] = "check the formulas in initial"
-    shown: ClassVar[tuple[str, ...]]
+    shown: tuple[str, ...]
     on_mesh: bool = False
     species: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
@@ -76,8 +76,12 @@ class ParticleFamily(abc.ABC):
     def state(self, model: Any, params: Any, values: Values, files: Files, member: Array) -> tuple[Any, Array, Array]:
         """The first state, how many particles found no place, and bits of `core.status` where there was no room."""
 
+    def seen(self, model: Any, state: Any, params: Any) -> Any:
+        """The state as it is written: everything at one time."""
+        return state
+
     def arrays(self, model: Any, state: Any, params: Any) -> dict[str, Array]:
-        """What is written of a state beside positions: `(components, *cells.shape)`, or `cells.shape` of scalars."""
+        """Written of a `seen` state beside positions: `(components, *cells.shape)`; of scalars `cells.shape`."""
         return {"velocity": state.velocity}
 
     def formula(self, name: str, values: Values, position: Array) -> Array | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import abc
 import math
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from scipy.special import ndtri
 
-from simjax.builders.particle_family import ParticleFamily, standard_normals
+from simjax.builders.formulas import Values
+from simjax.builders.particle_family import Files, ParticleFamily, standard_normals
 from simjax.builders.placement import Start, evenly, species_of
 from simjax.builders.room import room_in, steps_in
-from simjax.config.families.plasma import PlasmaParticlesConfig, fastest, of_each
+from simjax.config.families.plasma import ChargedParticlesConfig, PlasmaParticlesConfig, fastest, of_each
 from simjax.core.grid import CENTER, FACE, Grid
 from simjax.models.particle_in_cell import ElectrostaticPlasma, Params
+from simjax.particles.cells import Cells
 from simjax.particles.mesh import ParticleMesh
 
 STRAY = 0.5  # mesh cells out of their cells: costs nothing with these nodes
@@ -22,24 +26,26 @@ FEW = 8  # particles in a mesh cell, below which two along each axis share their
 MARGIN = 1.2  # of the fastest at the start, which the field makes faster
 
 
-class PlasmaFamily(ParticleFamily):
-    """Electrostatic plasmas on a periodic mesh."""
+class ChargedFamily(ParticleFamily):
+    """What plasmas on a periodic mesh have in common."""
 
-    seconds = (1e-7, 1e-9)
     advice = "Try a smaller time.dt, or fewer physics.field_cells."
     on_mesh = True
-    shown = ("field_energy", "energy_drift")
 
     @property
-    def _particles(self) -> PlasmaParticlesConfig:
+    def _particles(self) -> ChargedParticlesConfig:
         particles = self.config.particles
-        assert isinstance(particles, PlasmaParticlesConfig)
+        assert isinstance(particles, ChargedParticlesConfig)
         return particles
 
     @property
+    @abc.abstractmethod
     def _components(self) -> int:
-        """Of a velocity: a magnetic field turns it out of a plane."""
-        return self.config.ndim if self.config.physics.magnetic_field is None else 3
+        """Of a velocity."""
+
+    @abc.abstractmethod
+    def _steps(self, cell: float) -> int:
+        """Between two arrangements, with the least length of a mesh cell."""
 
     def start(self):
         particles, bounds = self._particles, self.bounds
@@ -62,42 +68,75 @@ class PlasmaFamily(ParticleFamily):
         pairs = all(n % (2 * k) == 0 for n, k in zip(cells, blocks, strict=True))
         shape = tuple(n // 2 for n in cells) if few and pairs else cells
         cell = min((b - a) / n for a, b, n in zip(bounds.lower, bounds.upper, cells, strict=True))
-        assert config.time.dt is not None
-        speed = MARGIN * fastest(config)
-        # The field is formed half a step before the places that are looked at.
-        steps = steps_in(config, STRAY * cell + 0.5 * speed * config.time.dt, speed)
-        return room_in(config, Grid(shape, bounds.lower, bounds.upper), start.position, blocks, rows=0, steps=steps)
+        grid = Grid(shape, bounds.lower, bounds.upper)
+        return room_in(config, grid, start.position, blocks, rows=0, steps=self._steps(cell))
 
     def mass(self, start):
         weight = self.config.physics.number_density * self.bounds.volume / start.count
         return weight * np.asarray(self._of_each(self.config.physics.mass))[start.species]
 
-    def _of_each(self, given: tuple[float, ...]) -> tuple[float, ...]:
+    def _of_each(self, given: tuple) -> tuple:
         return of_each(given, len(self._particles.fractions))
 
-    def model(self, cells, room, values):
+    def _finer(self, cells: Cells) -> int:
+        """Mesh cells in a cell of the particles, along each axis."""
+        return self.config.physics.field_cells[0] // cells.domain.grid.shape[0]
+
+    def _charged(self, values: Values) -> tuple[Array, Array, Array, Array | None]:
+        """Charge and mass of a particle of each species, permittivity, uniform magnetic field: parameters of models."""
         physics, dtype = self.config.physics, jnp.dtype(self.config.precision)
-        offset = (NODES[physics.assignment],) * cells.ndim
-        mesh = ParticleMesh(cells, physics.field_cells[0] // room.cells[0], physics.assignment, offset, STRAY)
         weight = values["number_density"] * (self.bounds.volume / self._particles.count)
         charge, mass = (jnp.asarray(self._of_each(u), dtype) * weight for u in (physics.charge, physics.mass))
         magnetic = None if physics.magnetic_field is None else jnp.asarray(physics.magnetic_field, dtype)
-        # Its domain is a property, which the checker of types takes for a field.
-        model = ElectrostaticPlasma(mesh, room.steps)  # pyright: ignore[reportCallIssue]
-        return model, Params(charge, mass, values["permittivity"], magnetic)
+        return charge, mass, values["permittivity"], magnetic
 
-    def state(self, model, params, values, files, member):
-        particles, species, place = self._particles, files["species"], files["position"]
-        dtype = place.dtype
+    def _warm(self, files: Files, member: Array) -> Array:
+        """Velocities of species that do not drift, `(components, particles)`."""
+        species, dtype = files["species"], files["position"].dtype
         normal = files.get("normal")
         if normal is None:
-            normal = standard_normals(self.config, (self._components, particles.count), dtype, member)
+            normal = standard_normals(self.config, (self._components, self._particles.count), dtype, member)
         mass = jnp.asarray(self._of_each(self.config.physics.mass), dtype)
-        thermal = jnp.sqrt(jnp.asarray(self._of_each(particles.temperature), dtype) / mass)
-        drift = jnp.asarray(self._of_each(particles.drift), dtype)
+        thermal = jnp.sqrt(jnp.asarray(self._of_each(self._particles.temperature), dtype) / mass)
+        return thermal[species][None] * normal
+
+    def _disturbed(self, values: Values, place: Array) -> tuple[Array, Array]:
+        """Where particles are, and what is added to their velocities, by the formulas of `initial`."""
         moving, displaced = (self.formula(name, values, place) for name in ("velocity", "displacement"))
         assert moving is not None and displaced is not None
-        velocity = thermal[species][None] * normal
+        return place + displaced, moving
+
+
+class PlasmaFamily(ChargedFamily):
+    """Electrostatic plasmas."""
+
+    seconds = (1e-7, 1e-9)
+    shown = ("field_energy", "energy_drift")
+
+    @property
+    def _components(self):
+        # A magnetic field turns it out of a plane.
+        return self.config.ndim if self.config.physics.magnetic_field is None else 3
+
+    def _steps(self, cell):
+        config, speed = self.config, MARGIN * fastest(self.config)
+        assert config.time.dt is not None
+        # The field is formed half a step before the places that are looked at.
+        return steps_in(config, STRAY * cell + 0.5 * speed * config.time.dt, speed)
+
+    def model(self, cells, room, values):
+        assignment = self.config.physics.assignment
+        mesh = ParticleMesh(cells, self._finer(cells), assignment, (NODES[assignment],) * cells.ndim, STRAY)
+        # Its domain is a property, which the checker of types takes for a field.
+        model = ElectrostaticPlasma(mesh, room.steps)  # pyright: ignore[reportCallIssue]
+        return model, Params(*self._charged(values))
+
+    def state(self, model, params, values, files, member):
+        particles, species = self._particles, files["species"]
+        assert isinstance(particles, PlasmaParticlesConfig)
+        place, moving = self._disturbed(values, files["position"])
+        drift = jnp.asarray(self._of_each(particles.drift), place.dtype)
+        velocity = self._warm(files, member)
         velocity = velocity.at[0].add(drift[species]).at[: len(moving)].add(moving)
-        state, lost = model.state_from(place + displaced, velocity, species, params)
+        state, lost = model.state_from(place, velocity, species, params)
         return state, lost, jnp.zeros((), jnp.int32)

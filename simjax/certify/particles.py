@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,6 +139,7 @@ def _sizes(programs: ParticlePrograms, schedule: Schedule) -> dict[str, float]:
     def begin(values, files):
         state = programs.initial_state(values, files, 0)[0]
         model, params = programs.build(values, files)
+        state = programs.family.seen(model, state, params)
         return state.ids >= 0, _observed(programs, state, params, model, files)
 
     held, found = jax.device_get(jax.jit(begin)(programs.values, programs.files))
@@ -149,16 +151,18 @@ def _sizes(programs: ParticlePrograms, schedule: Schedule) -> dict[str, float]:
 
 
 def _start(programs: ParticlePrograms, schedule: Schedule, sizes: Mapping[str, float]) -> Unknowns:
-    """All numbers, and what is added to positions and velocities, `(ndim, particles)`."""
+    """All numbers, and what is added to positions and velocities, `(components, particles)`."""
     numbers: Unknowns = {
         name: np.asarray(value)
         for name, value in programs.parameters.items()
         # At rest the speed of particles, a root of the temperature, has no derivative.
         if name != "start_temperature" or value > 0
     }
-    random, shape = np.random.default_rng(0), programs.start_of.position.shape
+    random, (ndim, count) = np.random.default_rng(0), programs.start_of.position.shape
+    components = getattr(programs.template(programs.room())[0], "velocity", np.zeros(ndim)).shape[0]
     amounts = {POSITION: OFFSET * _spacing(programs), VELOCITY: VELOCITY_OFFSET * sizes["velocity"]}
-    return numbers | {name: amount * random.uniform(-1, 1, shape) for name, amount in amounts.items()}
+    shapes = {POSITION: (ndim, count), VELOCITY: (components, count)}
+    return numbers | {name: amount * random.uniform(-1, 1, shapes[name]) for name, amount in amounts.items()}
 
 
 def _with_room(programs: ParticlePrograms, run_of: Callable, start: Unknowns) -> ParticlePrograms:
@@ -192,10 +196,11 @@ def _run(
         moved = {**files, "position": files["position"] + position}
         state, lost, fault = programs.initial_state(values, moved, 0)
         if hasattr(state, "velocity"):
-            state = dataclasses.replace(state, velocity=state.velocity + _of_slots(state.ids, velocity))
+            state = eqx.tree_at(lambda s: s.velocity, state, state.velocity + _of_slots(state.ids, velocity))
         model, params = programs.build(vary_like(values, state), moved)
 
         def measure(t, state, params) -> Array:
+            state = programs.family.seen(model, state, params)
             return _measured(programs, _observed(programs, state, params, model, files), state.ids, sizes)
 
         trajectory = simulate(

@@ -36,7 +36,8 @@ FLOW_WALLS: dict[str, tuple[str, ...]] = {
 class FieldSchema:
     """A field given by formulas or a file: an initial condition, or a coefficient of the equation.
 
-    A scalar has one component, a `vector` one per axis, a `free` field as many as are given. `default` is what
+    A scalar has one component, a `vector` one per axis (three if it is `whole`), a `free` field as many as are given.
+    `default` is what
     stands where it is left out; without one (None) it must be given, unless it is `optional`. Components of a
     `staggered` vector lie on the faces normal to them, everything else at cell centres (for coefficients; initial
     fields lie where the model has them).
@@ -49,12 +50,14 @@ class FieldSchema:
     staggered: bool = False
     optional: bool = False
     free: bool = False
+    whole: bool = False
 
     def components(self, ndim: int, count: int = 0) -> tuple[str, ...]:
         """Names of the variables in the file: `velocity_x`, ...; a scalar is its own; `count` of a free field."""
         if self.free:
             return tuple(f"{self.name}_{number}" for number in range(count))
-        return tuple(f"{self.name}_{axis}" for axis in AXES[:ndim]) if self.vector else (self.name,)
+        axes = AXES if self.whole else AXES[:ndim]
+        return tuple(f"{self.name}_{axis}" for axis in axes) if self.vector else (self.name,)
 
     def offset(self, ndim: int, component: int) -> tuple[float, ...]:
         """Where a coefficient's component lies in its cell."""

@@ -6,13 +6,35 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.families import flow, gas, gravity, particles, plasma, smoothed, spectral, transport, waves
+from simjax.config.families import (
+    electromagnetic_plasma,
+    flow,
+    gas,
+    gravity,
+    particles,
+    plasma,
+    smoothed,
+    spectral,
+    transport,
+    waves,
+)
 from simjax.config.kinds import ListOf, Real, entry
 from simjax.config.model_schema import AXES, SCALAR_WALLS, FieldSchema, ModelSchema
 
 MODELS: dict[str, ModelSchema] = {
     schema.name: schema
-    for family in (flow, gas, waves, spectral, transport, particles, gravity, plasma, smoothed)
+    for family in (
+        flow,
+        gas,
+        waves,
+        spectral,
+        transport,
+        particles,
+        gravity,
+        plasma,
+        electromagnetic_plasma,
+        smoothed,
+    )
     for schema in family.SCHEMAS
 }
 

@@ -35,7 +35,8 @@ _CURVES = 2.0
 _ENERGIES = (("energy", INK), ("kinetic_energy", "#c85228"), ("potential_energy", ACCENT))
 _THERMAL = ("temperature", "energy", "potential_energy")
 _MECHANICAL = (
-    "field_energy", "kinetic_energy", "density_deviation", "front_x", "potential_energy", "energy",
+    "field_energy", "magnetic_energy", "electric_energy", "kinetic_energy", "density_deviation", "front_x",
+    "potential_energy", "energy",
 )  # fmt: skip
 _MOST_CURVES = 3
 _BINS = 40

@@ -30,6 +30,13 @@ def lorentz_factor(velocity: Array, light: Array) -> Array:
     return jnp.sqrt(1 + jnp.sum(velocity**2, axis=0) / light**2)
 
 
+def boosted(velocity: Array, frame: Array, light: Array) -> Array:
+    """gamma v `(3, ...)` of what has `velocity` = gamma v in a frame that moves with `frame`, a velocity `(3, ...)`."""
+    factor = 1 / jnp.sqrt(1 - jnp.sum(frame**2, axis=0) / light**2)
+    along = jnp.sum(frame * velocity, axis=0) / light**2
+    return velocity + frame * (factor * (lorentz_factor(velocity, light) + factor / (factor + 1) * along))[None]
+
+
 def cross(a: Array, b: Array) -> Array:
     """The vector product of `(3, ...)` and `(3, ...)`."""
     return jnp.stack([a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3] for k in range(3)])

@@ -15,7 +15,7 @@ from simjax.models.maxwell import Maxwell
 from simjax.models.particle_in_cell import PlasmaParticles, of_species
 from simjax.ops.difference import shift
 from simjax.particles.arrangement import Skin
-from simjax.particles.cells import Cells, pack
+from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.currents import on_the_way, transported
 from simjax.particles.mesh import ParticleMesh
 from simjax.solvers.poisson import solve_poisson
@@ -42,6 +42,23 @@ class State(eqx.Module):
     electric: Array
     magnetic: Array
     lag: Array
+
+    @property
+    def position(self) -> Array:
+        """As of all particles, with `image`, `ids` and `velocity`."""
+        return self.particles.position
+
+    @property
+    def image(self) -> Array:
+        return self.particles.image
+
+    @property
+    def ids(self) -> Array:
+        return self.particles.ids
+
+    @property
+    def velocity(self) -> Array:
+        return self.particles.velocity
 
 
 class ElectromagneticPlasma(DirectModel):
@@ -118,7 +135,7 @@ class ElectromagneticPlasma(DirectModel):
         return self.mesh.beyond(state.particles.position, state.particles.ids) / self.mesh.stray
 
     def step(self, number, t, dt, state, params, arrangement):
-        particles, light = state.particles, _light(params)
+        particles, light = state.particles, light_speed(params)
         velocity = self._pushed(state.lag + 0.5 * dt, state, params)
         rate = velocity / lorentz_factor(velocity, light)[None]
         before, ids = particles.position, particles.ids
@@ -134,20 +151,21 @@ class ElectromagneticPlasma(DirectModel):
 
     def _pushed(self, dt, state: State, params: Params) -> Array:
         """u after `dt` in the fields of the state, whose particles are in their cells."""
-        particles = state.particles
+        particles, fields = state.particles, params.permeability * state.magnetic
 
-        def at_particles(fields: Array, offsets) -> Array:
-            found = []
-            for component, offset in zip(fields, offsets, strict=True):
-                mesh = ParticleMesh(self.cells, self.finer, "cic", offset, stray=0.0)
-                found.append(mesh.interpolate(particles.position, particles.ids, component))
-            return jnp.stack(found)
+        def at_particles(offset, *components: Array) -> Array:
+            mesh = ParticleMesh(self.cells, self.finer, "cic", offset, stray=0.0)
+            return mesh.interpolate(particles.position, particles.ids, jnp.stack(components))
 
-        magnetic = at_particles(params.permeability * state.magnetic, MAGNETIC)
+        ex, by = at_particles(ELECTRIC[0], state.electric[0], fields[1])
+        ey, bx = at_particles(ELECTRIC[1], state.electric[1], fields[0])
+        (ez,), (bz,) = at_particles(ELECTRIC[2], state.electric[2]), at_particles(MAGNETIC[2], fields[2])
+        magnetic = jnp.stack([bx, by, bz])
         if params.magnetic is not None:
             magnetic = magnetic + params.magnetic.reshape(3, 1, 1, 1)
         ratio = of_species(params.charge / params.mass, particles.species)
-        return boris(particles.velocity, at_particles(state.electric, ELECTRIC), magnetic, ratio, dt, _light(params))
+        electric = jnp.stack([ex, ey, ez])
+        return boris(particles.velocity, electric, magnetic, ratio, dt, light_speed(params))
 
     def _radiated(self, t, dt, state: State, moved: Array, params: Params) -> tuple[Array, Array]:
         """E and H a step later, where currents take `moved` from E: H half a step, E a step, H half a step."""
@@ -169,6 +187,12 @@ class ElectromagneticPlasma(DirectModel):
 
     # ------------------------------------------------------------------ what is seen of it
 
+    def synchronised(self, state: State, params: Params) -> State:
+        """The state with its particles in their cells and their velocities at the time of their positions."""
+        state = self.arrange(state, params)[0]
+        velocity = self._pushed(state.lag, state, params)
+        return eqx.tree_at(lambda s: (s.velocity, s.lag), state, (velocity, jnp.zeros_like(state.lag)))
+
     def excess(self, state: State, params: Params) -> Array:
         """div(eps E) - rho less its mean, `(*mesh.domain.block_shape)`: what Gauss's law leaves over."""
         particles = self.arrange(state, params)[0].particles
@@ -189,10 +213,10 @@ class ElectromagneticPlasma(DirectModel):
         return wave.stable_dt(None, maxwell.Params(params.permittivity, params.permeability))
 
     def diagnostics(self, t, state, params):
-        """Energies (kinetic without the rest's), momentum of particles, charge, the most that Gauss's law leaves."""
-        state = self.arrange(state, params)[0]
-        particles, light = state.particles, _light(params)
-        velocity = self._pushed(state.lag, state, params)
+        """Energies (kinetic without the rest's), momentum and number of particles, charge, the most that
+        Gauss's law leaves."""
+        state = self.synchronised(state, params)
+        particles, velocity, light = state.particles, state.velocity, light_speed(params)
         present = particles.ids >= 0
         mass = of_species(params.mass, particles.species)
         gamma = lorentz_factor(velocity, light)
@@ -209,10 +233,12 @@ class ElectromagneticPlasma(DirectModel):
             "magnetic_energy": magnetic,
             "energy": kinetic + electric + magnetic,
             "charge": self.domain.sum(jnp.where(present, of_species(params.charge, particles.species)[0], 0)),
+            "particles": counted(self.cells, particles.ids),
             "gauss": self.domain.max(jnp.abs(self.excess(state, params))),
         }
         return result | {f"momentum_{'xyz'[k]}": self.domain.sum(momentum[k]) for k in range(3)}
 
 
-def _light(params: Params) -> Array:
+def light_speed(params: Params) -> Array:
+    """c = 1 / sqrt(eps mu)."""
     return 1 / jnp.sqrt(params.permittivity * params.permeability)

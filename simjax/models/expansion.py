@@ -15,25 +15,27 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 class FlatUniverse(eqx.Module):
     """A flat universe of matter and a cosmological constant: (da/dt)^2 = H0^2 (M / a + (1 - M) a^2).
 
-    a(t) is the scale factor. Time runs from a = 0, and a = 1 where the Hubble rate is H0. With M = 1 it is Einstein and
-    de Sitter's, a = (3 H0 t / 2)^(2/3). Peebles (1980), The Large-Scale Structure of the Universe, section 13.
+    a(t) is the scale factor; a = 1 where the Hubble rate is H0. With M = 1 it is Einstein and de Sitter's, where a is
+    (3 H0 age / 2)^(2/3). Peebles (1980), The Large-Scale Structure of the Universe, section 13.
 
     hubble: H0, 1/time. matter: M, the share of matter in the density where a = 1; the mean density of the particles,
-    per comoving volume, has to be 3 H0^2 M / (8 pi G).
+    per comoving volume, has to be 3 H0^2 M / (8 pi G). first: a where time begins, t = 0.
     """
 
     hubble: float = eqx.field(static=True, default=1.0)
     matter: float = eqx.field(static=True, default=1.0)
+    first: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self):
-        if not (0 < self.matter <= 1 and self.hubble > 0):
+        if not (0 < self.matter <= 1 and self.hubble > 0 and self.first >= 0):
             raise ConfigurationError(
-                f"FlatUniverse: hubble={self.hubble:g}, matter={self.matter:g}; expected a rate above zero and a share "
-                "in (0, 1]."
+                f"FlatUniverse: hubble={self.hubble:g}, matter={self.matter:g}, first={self.first:g}; expected a rate "
+                "above zero, a share in (0, 1] and a first scale factor of at least 0."
             )
 
     def scale_factor(self, t: Array) -> Array:
         """a(t)."""
+        t = t + self._age(self.first)
         if self.matter == 1:
             return (1.5 * self.hubble * t) ** (2 / 3)
         rest = 1 - self.matter
@@ -41,6 +43,10 @@ class FlatUniverse(eqx.Module):
 
     def time_of(self, scale_factor: float) -> float:
         """When a(t) has a value, on the host."""
+        return self._age(scale_factor) - self._age(self.first)
+
+    def _age(self, scale_factor: float) -> float:
+        """Time since a = 0."""
         rest = 1 - self.matter
         if rest == 0:
             return scale_factor**1.5 / (1.5 * self.hubble)

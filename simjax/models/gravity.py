@@ -74,8 +74,8 @@ class Gravity(DirectModel):
         return jnp.asarray(jnp.inf, state.position.dtype)
 
     def diagnostics(self, t, state, params):
-        """Energies are those of peculiar motion where the background expands. status: bits of `core.status`, where
-        there was too little room to measure.
+        """Where the background expands, also the scale factor, and energies are those of peculiar motion. status: bits
+        of `core.status`, where there was too little room to measure.
         """
         state, arrangement, status = self.arrange(state, params)
         found = self.attraction.field(self.cells, state, params, arrangement)
@@ -86,6 +86,8 @@ class Gravity(DirectModel):
         result = {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}
         for axis, name in enumerate("xyz"[: self.cells.ndim]):
             result[f"momentum_{name}"] = self.domain.sum(mass * state.velocity[axis])
+        if self.expansion is not None:
+            result["scale_factor"] = a
         if not any(self.cells.periodic) and self.cells.ndim > 1:
             result |= self._angular_momentum(state, mass)
         return result | {"particles": counted(self.cells, state.ids), "status": status}

@@ -15,7 +15,7 @@ from simjax.ops.scaling import times_i
 from simjax.particles.arrangement import Particles, Skin
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.mesh import ParticleMesh
-from simjax.solvers.fourier import FourierBasis
+from simjax.solvers.fourier import MeshBasis
 
 
 class PlasmaParticles(Particles):
@@ -120,17 +120,14 @@ class ElectrostaticPlasma(DirectModel):
     def field(self, density: Array, params: Params) -> Array:
         """The electric field of a charge density on the mesh, `(ndim, *mesh.domain.block_shape)`.
 
-        E_k = -i k rho_k / (eps k^2). A line of cells is short: cut over devices it is solved whole on each.
+        E_k = -i k rho_k / (eps k^2).
         """
-        domain = self.mesh.domain
-        whole = domain.grid.ndim == 1 and domain.split[0] is not None
-        basis = FourierBasis(domain.unsplit() if whole else domain, kept=1.0)
-        spectrum = basis.forward(domain.gather(density) if whole else density)
+        basis = MeshBasis(self.mesh.domain)
+        spectrum = basis.forward(density)
         k = basis.wavenumbers(density.dtype)
         square = sum((v * v for v in k[1:]), k[0] * k[0])
         inverse = jnp.where(square == 0, 0.0, 1 / jnp.where(square == 0, 1.0, square)) / params.permittivity
-        electric = basis.inverse(jnp.stack([times_i(-v * inverse, spectrum) for v in k]))
-        return domain.scatter(electric) if whole else electric
+        return basis.inverse(jnp.stack([times_i(-v * inverse, spectrum) for v in k]))
 
     # ------------------------------------------------------------------ what is seen of it
 

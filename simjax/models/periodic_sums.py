@@ -18,7 +18,7 @@ from simjax.ops.scaling import scaled, times_i
 from simjax.particles.cells import Cells
 from simjax.particles.mesh import SHAPES, ParticleMesh
 from simjax.particles.pairs import Pairs
-from simjax.solvers.fourier import FourierBasis
+from simjax.solvers.fourier import FourierBasis, MeshBasis
 
 ORDERS = {"ngp": 1, "cic": 2, "tsc": 3, "pcs": 4}
 """Name of an assignment -> p, where its Fourier transform is sinc^p along each axis."""
@@ -154,14 +154,14 @@ class MeshSum(FarField):
     def _potential(self, cells: Cells, position: Array, ids: Array, charge: Array):
         """The mesh, its waves, and their phi_k."""
         mesh = self.mesh(cells)
-        basis = FourierBasis(mesh.domain, kept=1.0)
+        basis = MeshBasis(mesh.domain)
         density = mesh.deposit(position, ids, charge) / mesh.domain.grid.cell_volume
         k = basis.wavenumbers(position.dtype)
         return mesh, basis, k, scaled(self._influence(basis, k), basis.forward(density))
 
     def own(self, cells, dtype):
         """On the average over places in a mesh cell: 1 / V sum of influence times the sum of U^2 over aliases."""
-        basis = FourierBasis(self.mesh(cells).domain, kept=1.0)
+        basis = MeshBasis(self.mesh(cells).domain)
         k = basis.wavenumbers(dtype)
         terms = self._influence(basis, k) * basis.weights(dtype)
         for one, h in zip(k, basis.domain.grid.spacing, strict=True):

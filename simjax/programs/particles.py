@@ -151,6 +151,7 @@ class ParticlePrograms(Programs):
 
     def _arrays(self, model, state, params) -> dict[str, Array]:
         """Per-particle arrays `(..., particles)` by number, on every device; positions within the box."""
+        state = self.family.seen(model, state, params)
         grid, dtype = self.cells.domain.grid, state.position.dtype
         axes = (grid.ndim, *(1,) * (grid.ndim + 1))
         lengths = jnp.asarray(grid.lengths, dtype).reshape(axes)
@@ -236,26 +237,31 @@ class ParticlePrograms(Programs):
 
     def _enlarged(self, state):
         """The state with as many slots in a cell as there are now, all new ones empty."""
-        lead = 0 if self.members is None else 1
-        ndim, capacity = self.cells.ndim, self._room.capacity
+        ndim, capacity, slots = self.cells.ndim, self._room.capacity, self._slots(state)
 
         def more(path, leaf):
             values = np.asarray(leaf)
-            if values.ndim - lead < ndim + 1:
+            if not slots(values):
                 return values
             empty = EMPTY if jax.tree_util.keystr(path).endswith(".ids") else 0
             return enlarged(values, ndim, capacity, empty)
 
         return self._place(jax.tree_util.tree_map_with_path(more, state), self.state_specs)
 
+    def _slots(self, state) -> Callable[[np.ndarray], bool]:
+        """Whether an array of the state has one entry per slot, not per cell of a mesh."""
+        # A mesh has components where cells have slots: never as many, since slots come in groups.
+        last = self.cells.ndim + 1
+        return lambda values: values.shape[-last:] == state.ids.shape[-last:]
+
     # ------------------------------------------------------------------ faults
 
     def _not_finite(self, state) -> tuple[int, str] | None:
         """The first particle of which something is not finite, and what."""
-        ids = np.asarray(state.ids)
+        ids, slots = np.asarray(state.ids), self._slots(state)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
             wrong = ~np.isfinite(np.asarray(leaf))
-            if wrong.ndim >= ids.ndim and wrong.any():
+            if slots(wrong) and wrong.any():
                 where = tuple(np.argwhere(wrong)[0][-(self.cells.ndim + 1) :])
                 return int(ids.reshape(-1, *ids.shape[-self.cells.ndim - 1 :])[0][where]), path[-1].name
         return None

@@ -239,6 +239,21 @@ class FourierBasis:
         return _exchange(_turned(whole, -2), names, split=-2, concatenate=-1)
 
 
+class MeshBasis(FourierBasis):
+    """All waves of a mesh of particles. A line of cells is short: cut over devices it is transformed whole on each."""
+
+    def __init__(self, domain: Domain):
+        self._line = domain if domain.grid.ndim == 1 and domain.split[0] is not None else None
+        super().__init__(domain if self._line is None else domain.unsplit(), kept=1.0)
+
+    def forward(self, u: Array) -> Array:
+        return super().forward(u if self._line is None else self._line.gather(u))
+
+    def inverse(self, spectrum: Array) -> Array:
+        u = super().inverse(spectrum)
+        return u if self._line is None else self._line.scatter(u)
+
+
 def half_count(n: int, modes: int) -> int:
     """How many modes of a half axis are stored so that at least `modes` are: divisible by as many devices as can be.
 

@@ -16,8 +16,8 @@ PER_SPECIES = "numbers, one per species"
 
 
 @dataclass(frozen=True)
-class PlasmaParticlesConfig(ParticlesSection):
-    """The section `particles`: how many, of which species, how warm and how fast along x.
+class ChargedParticlesConfig(ParticlesSection):
+    """Keys of the section `particles` of every plasma: how many, of which species, how warm.
 
     quiet: evenly spread places and velocities, of sequences of low discrepancy, each species for itself; random: with
     the noise of so many particles. `initial.displacement` and `initial.velocity` come on top.
@@ -31,7 +31,6 @@ class PlasmaParticlesConfig(ParticlesSection):
     temperature: tuple[float, ...] = entry(
         ListOf(Real(low=0.0), 1, 100, noun=PER_SPECIES), (0.0,), about="an energy"
     )  # fmt: skip
-    drift: tuple[float, ...] = entry(ListOf(Real(), 1, 100, noun=PER_SPECIES), (0.0,), about="velocity along x")
 
     def check(self, box):
         assert box.periodic is not None
@@ -49,8 +48,15 @@ class PlasmaParticlesConfig(ParticlesSection):
 
 
 @dataclass(frozen=True)
-class PlasmaPhysics:
-    """dx/dt = v, m dv/dt = q (E + v x B), E = -grad phi, eps lap(phi) = -(rho - mean of rho)."""
+class PlasmaParticlesConfig(ChargedParticlesConfig):
+    """The section `particles` of an electrostatic plasma: also how fast along x."""
+
+    drift: tuple[float, ...] = entry(ListOf(Real(), 1, 100, noun=PER_SPECIES), (0.0,), about="velocity along x")
+
+
+@dataclass(frozen=True)
+class ChargedPhysics:
+    """Keys of the physics of every plasma."""
 
     field_cells: tuple[int, ...] = entry(
         ListOf(Integer(2, 2**20), 1, 3, noun="cell counts, one per axis"), about="of the mesh of the field"
@@ -64,16 +70,22 @@ class PlasmaPhysics:
     magnetic_field: tuple[float, ...] | None = entry(
         ListOf(Real(), 3, 3, optional=True, noun="components"), None, about="B, uniform; null: none"
     )
+
+
+@dataclass(frozen=True)
+class PlasmaPhysics(ChargedPhysics):
+    """dx/dt = v, m dv/dt = q (E + v x B), E = -grad phi, eps lap(phi) = -(rho - mean of rho)."""
+
     assignment: str = entry(Choice(("cic", "tsc")), "tsc", about="of charges to the mesh: a cloud in cell or smoother")
 
 
-def one_per_species(path: str, given: tuple[float, ...], species: int) -> Iterator[tuple[str, str]]:
+def one_per_species(path: str, given: tuple, species: int) -> Iterator[tuple[str, str]]:
     """A sentence about a list that has neither one entry nor as many as there are species."""
     if len(given) not in (1, species):
         yield path, f"{path} = {list(given)}: expected 1 or {species} number(s), one per species of particles.fractions"
 
 
-def of_each(given: tuple[float, ...], species: int) -> tuple[float, ...]:
+def of_each(given: tuple, species: int) -> tuple:
     """As many entries as there are species."""
     return given if len(given) == species else given * species
 
@@ -119,7 +131,8 @@ def check_field_cells(config: Any) -> Iterator[tuple[str, str]]:
             )
 
 
-def _check(config: Any) -> Iterator[tuple[str, str]]:
+def check_charged(config: Any) -> Iterator[tuple[str, str]]:
+    """What every plasma asks for: lists that fit the species, a mesh that fits the box, steps that follow its waves."""
     yield from check_beside(config)
     yield from check_unlisted(config)
     yield from check_field_cells(config)
@@ -130,8 +143,8 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         *one_per_species("physics.mass", mass, species),
     ]
     yield from uneven
-    dt, cells = config.time.dt, config.physics.field_cells
-    if uneven or len(cells) != config.ndim or dt is None:
+    dt = config.time.dt
+    if uneven or dt is None:
         return
     frequency = plasma_frequency(config)
     if frequency * dt > LARGEST_STEP:
@@ -140,6 +153,15 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
             f"time.dt = {dt:g}: a plasma of frequency {frequency:.3g} needs steps of at most {LARGEST_STEP:g} of its "
             f"inverse; write {LARGEST_STEP / frequency:.2g} or less",
         )
+
+
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    found = list(check_charged(config))
+    yield from found
+    dt, cells = config.time.dt, config.physics.field_cells
+    uneven = {"physics.charge", "physics.mass", "physics.field_cells"} & {path for path, _ in found}
+    if uneven or dt is None:
+        return
     box = config.box
     cell = min((b - a) / n for a, b, n in zip(box.lower, box.upper, cells, strict=True))
     speed = fastest(config)
