@@ -67,6 +67,16 @@ class HarmonicAngle(AnglePotential):
         return stiffness / 2 * (jnp.arccos(jnp.clip(cosine, -most, most)) - angle) ** 2
 
 
+class Bending(AnglePotential):
+    """U = stiffness (1 + cos theta), straight chains the lowest. params: stiffness, an energy.
+
+    Faller and Mueller-Plathe (2001), ChemPhysChem 2, 180.
+    """
+
+    def energy(self, cosine, params):
+        return params * (1 + cosine)
+
+
 class Links(eqx.Module):
     """Who belongs to whom, as ids that move with the particles: `particles.links.partners_of` and `ends_of`.
 
@@ -140,11 +150,13 @@ class Bonds(eqx.Module):
         self, cells: Cells, position: Array, ids: Array, species: Array, slots: LinkSlots, params: Any
     ) -> dict[str, Array]:
         """As `Interaction.evaluate`; the energy of an angle is that of its vertex."""
-        found = self._of_angles(cells, position, ids, slots.ends, params[1])
+        parts = []
         if slots.partners.shape[0]:
             pairs = Pairs(cells, position, ids, self.longest + self.skin, of_every_slot(cells, slots.partners))
-            found = jax.tree.map(jnp.add, found, self.bond.evaluate(pairs, species, params[0]))
-        return found
+            parts.append(self.bond.evaluate(pairs, species, params[0]))
+        if slots.ends.shape[0] or not parts:
+            parts.append(self._of_angles(cells, position, ids, slots.ends, params[1]))
+        return jax.tree.map(lambda *u: sum(u[1:], u[0]), *parts)
 
     def _of_angles(self, cells: Cells, position: Array, ids: Array, ends: Array, params) -> dict[str, Array]:
         own = own_slot(cells)
