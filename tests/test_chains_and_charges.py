@@ -1,6 +1,5 @@
 """Bonds and charges of molecular dynamics that a configuration names."""
 
-
 import numpy as np
 import pytest
 
@@ -58,10 +57,10 @@ def lattice_energy():
 @pytest.mark.parametrize(
     ("overrides", "energy_error", "drift"),
     [
-        # The mesh is worst in a crystal, whose places are all alike in it: measured 2 % of the energy, which is in the
-        # first frame alone. Of the kinetic energy
-        pytest.param(["mesh.x=2"], 0.04, 0.05, marks=pytest.mark.slow, id="mesh, two devices"),
-        pytest.param([], 0.04, 0.05, marks=pytest.mark.long, id="mesh, one device"),
+        # Forces of a mesh this coarse are the slope of the energy to a percent or so, and a crystal, whose places are all
+        # alike in the mesh, is off by more than the melt: measured 1.3 % of the kinetic energy.
+        pytest.param(["mesh.x=2"], 0.04, 0.03, marks=pytest.mark.slow, id="mesh, two devices"),
+        pytest.param([], 0.04, 0.03, marks=pytest.mark.long, id="mesh, one device"),
         pytest.param(
             ["physics.electrostatics=ewald", "physics.ewald_tolerance=1e-6"], 1e-5, 1e-3,
             marks=pytest.mark.long, id="ewald",
@@ -72,9 +71,9 @@ def test_molten_salt_keeps_its_energy(overrides, energy_error, drift, tmp_path):
     dataset = run("molten_salt", tmp_path, *SALT, "time.end=4", "time.output_every=0.4", *overrides)
     energy, kinetic = dataset["energy"].values, dataset["kinetic_energy"].values
     potential = float(dataset["potential_energy"][0]) / 64
-    print(potential, lattice_energy(), energy, kinetic)
     assert potential == pytest.approx(lattice_energy(), rel=energy_error)
-    assert np.abs(energy[1:] - energy[1:].mean()).max() < drift * kinetic.mean()
+    melt = energy[4:]
+    assert np.abs(melt - melt.mean()).max() < drift * kinetic.mean()
     np.testing.assert_array_equal(dataset["charge"], 1.0 - 2.0 * dataset["species"])
     # Forces of the mesh are opposite and equal, to rounding.
     assert max(np.abs(dataset[f"momentum_{a}"]).max() for a in "xyz") < 1e-12
@@ -110,7 +109,21 @@ def test_links_of_chains():
     found = np.sort(np.asarray(links.partners), axis=0)
     np.testing.assert_array_equal(found, np.sort(partners_of(12, np.array(bonds)), axis=0))
     np.testing.assert_array_equal(links.ends, ends_of(12, np.array(angles)))
-    assert chain_links(12, 3, angles=False).ends.shape == (0, 2, 12)
+    assert chain_links(12, 3, angles=False).ends is None
+
+
+@pytest.mark.slow
+def test_bonds_of_a_melt_have_their_published_length(tmp_path):
+    """sqrt(<b^2>) = 0.97: Kremer and Grest (1990), J. Chem. Phys. 92, 5057, at density 0.85 and temperature 1."""
+    small = ["box.upper=[6.175,6.175,6.175]", "particles.count=200", "arrangement.skin=0.41"]
+    dataset = run("polymer_melt", tmp_path, *small, "time.end=25", "time.output_every=1")
+    position = np.moveaxis(dataset["position"].values[5:], -1, 1)  # from a lattice with longer bonds
+    square = np.stack([np.sum(bond_vectors(x, [6.175] * 3, [True] * 3, 20) ** 2, axis=0) for x in position])
+    assert square.max() < 1.5**2
+    # Lengths vibrate by 0.04 or so with periods of 0.3, far below the time between frames.
+    lengths = np.sqrt(square)
+    deviation = lengths.mean(axis=(1, 2)).std() / np.sqrt(len(lengths))
+    assert abs(np.sqrt(square.mean()) - 0.97) < 0.005 + 4 * deviation  # it is given to two digits
 
 
 # ---------------------------------------------------------------------- refusals

@@ -21,9 +21,8 @@ BONDS: dict[str, Callable[[Any, Values], tuple[PairPotential, Any]]] = {
     "harmonic": lambda physics, values: (HarmonicBond(), (values["bond_stiffness"], values["bond_rest_length"])),
 }  # fmt: skip
 """Name -> `(physics, values)` -> (bond, its parameters)."""
-ANGLES: dict[str, Callable[[Values], tuple[AnglePotential, Any]]] = {
-    # Chains without angles have none of which it would be the energy.
-    "none": lambda values: (Bending(), values["angle_stiffness"]),
+ANGLES: dict[str, Callable[[Values], tuple[AnglePotential | None, Any]]] = {
+    "none": lambda values: (None, None),
     "bending": lambda values: (Bending(), values["angle_stiffness"]),
     "harmonic": lambda values: (HarmonicAngle(), (values["angle_stiffness"], values["rest_angle"])),
 }
@@ -45,5 +44,4 @@ def chain_links(count: int, length: int, angles: bool) -> Links:
     after = jnp.where(place < length - 1, number + 1, EMPTY)
     partners = jnp.stack([before, after])
     inner = (place > 0) & (place < length - 1)
-    ends = jnp.where(inner[None, None], partners[None], EMPTY)
-    return Links(partners, ends if angles else ends[:0])
+    return Links(partners, jnp.where(inner[None, None], partners[None], EMPTY) if angles else None)

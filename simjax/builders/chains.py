@@ -60,11 +60,11 @@ def _mixed(path: np.ndarray, beside: np.ndarray, rng: np.random.Generator) -> np
     moves = MIXING * count
     ends, sides = rng.integers(2, size=moves).tolist(), rng.integers(beside.shape[1], size=moves).tolist()
     for end, side in zip(ends, sides, strict=True):
-        place = beside[path[-end], side]
-        bitten = at[place] if place >= 0 else -1
+        place = int(beside[path[-end], side])
+        bitten = int(at[place]) if place >= 0 else -1
         if bitten < 0:
             continue
-        turned = slice(bitten + 1, count) if end else slice(0, bitten)
-        path[turned] = path[turned][::-1]
-        at[path[turned]] = np.arange(turned.start, turned.stop)
+        first, last = (bitten + 1, count) if end else (0, bitten)
+        path[first:last] = path[first:last][::-1]
+        at[path[first:last]] = np.arange(first, last)
     return path
