@@ -59,8 +59,8 @@ def lattice_energy():
     [
         # Forces of a mesh this coarse are the slope of the energy to a percent or so, and a crystal, whose places are
         # all alike in the mesh, is off by more than the melt: measured 1.3 % of the kinetic energy.
-        pytest.param(["mesh.x=2"], 0.04, 0.03, marks=pytest.mark.slow, id="mesh, two devices"),
-        pytest.param([], 0.04, 0.03, marks=pytest.mark.long, id="mesh, one device"),
+        pytest.param(["mesh.x=2"], 0.04, 0.03, marks=pytest.mark.long, id="mesh, two devices"),
+        pytest.param([], 0.04, 0.03, marks=pytest.mark.slow, id="mesh, one device"),
         pytest.param(
             ["physics.electrostatics=ewald", "physics.ewald_tolerance=1e-6"], 1e-5, 1e-3,
             marks=pytest.mark.long, id="ewald",
