@@ -12,6 +12,13 @@ NAMES = [experiment.name for experiment in list_experiments()]
 FEW_PARTICLES = {
     "lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"],
     "binary_mixture": ["particles.count=120", "box.upper=[12,12]"],
+    "molten_salt": ["particles.count=64", "box.upper=[5.6,5.6,5.6]", "physics.cutoff=2.4"],
+    "polymer_melt": [
+        "particles.count=100",
+        "particles.chain_length=10",
+        "box.upper=[4.9,4.9,4.9]",
+        "arrangement.skin=0.4",
+    ],
     "dam_break": ["particles.spacing=0.25"],
     "taylor_green_sph": ["particles.spacing=0.0625"],
     "landau_damping": ["particles.count=512", "physics.field_cells=[16]"],
@@ -43,11 +50,11 @@ def small(name):
 USUAL = (
     "fluid", "dye", "from_file", "burgers", "allen_cahn", "solitons", "condensate", "double_slit",
 )  # fmt: skip
-# The same models as others, started otherwise, or run by test_particle_families as well. What is sought in an inverse
-# problem is in test_inverse_experiments.
+# The same models as others, started otherwise, or run by test_particle_families or test_chains_and_charges as well. What
+# is sought in an inverse problem is in test_inverse_experiments.
 LONGER = (
-    "taylor_green_sph", "two_stream", "binary_mixture", "kolmogorov", "taylor_green", "zabusky_kruskal", "shear_layer",
-    "weibel", "zeldovich",
+    "taylor_green_sph", "two_stream", "binary_mixture", "molten_salt", "polymer_melt", "weibel", "zeldovich",
+    "kolmogorov", "taylor_green", "zabusky_kruskal", "shear_layer",
 )  # fmt: skip
 
 

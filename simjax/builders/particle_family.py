@@ -68,6 +68,10 @@ class ParticleFamily(abc.ABC):
     def mass(self, start: Start) -> np.ndarray:
         """Of every particle, `(particles,)`."""
 
+    def charge(self, start: Start) -> np.ndarray | None:
+        """Of every particle, `(particles,)`, where they have any."""
+        return None
+
     @abc.abstractmethod
     def model(self, cells: Cells, room: Room, values: Values) -> tuple[DirectModel, Any]:
         """The model and its parameters, with `values` (perhaps traced)."""

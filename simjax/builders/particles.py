@@ -10,11 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.builders.bonds import build_bonds, chain_links
+from simjax.builders.electrostatics import build_charges, build_electrostatics, check_neutral
 from simjax.builders.formulas import Values
 from simjax.builders.particle_family import ParticleFamily, standard_normals
+from simjax.builders.placement import Start
 from simjax.builders.potentials import build_potential
 from simjax.builders.room import room_of_pairs, steps_in
 from simjax.config import Config
+from simjax.config.families.chains import longest_bond
 from simjax.config.particle_sections import ParticlesConfig
 from simjax.models import molecular
 from simjax.models.dynamics import Dynamics, VelocityVerlet, fixed_momenta
@@ -58,17 +62,25 @@ def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, va
     potential, parameters = build_potential(physics, values)
     dynamics, moved_by = DYNAMICS[physics.dynamics](config, values)
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
+    charged = physics.charge is not None
+    bonds, of_bonds = build_bonds(physics, cells, skin, values) if particles.chain_length is not None else (None, None)
     # Its domain is a property, which the checker of types takes for a field.
     model = molecular.MolecularDynamics(  # pyright: ignore[reportCallIssue]
         cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps, dynamics=dynamics,
+        bonds=bonds, electrostatics=build_electrostatics(physics, cells, skin) if charged else None,
         reflecting=physics.walls == "reflecting",
     )  # fmt: skip
-    return model, molecular.Params(parameters, jnp.asarray(mass, jnp.dtype(config.precision)), moved_by)
+    return model, molecular.Params(
+        parameters, jnp.asarray(mass, jnp.dtype(config.precision)), moved_by,
+        bonds=of_bonds, charges=build_charges(physics, values) if charged else None,
+    )  # fmt: skip
 
 
 def _skin_length(config: Config) -> float:
     """The length by which listed pairs may be further apart than the cutoff."""
-    return config.arrangement.skin if config.arrangement.skin is not None else SKIN * config.physics.cutoff
+    cutoff, given = config.physics.cutoff, config.arrangement.skin
+    # Bonds are looked for in the cells around.
+    return max(SKIN * cutoff, longest_bond(config.physics) - cutoff) if given is None else given
 
 
 class MolecularFamily(ParticleFamily):
@@ -80,6 +92,16 @@ class MolecularFamily(ParticleFamily):
         "two particles may stand at the same place: check the file, or write particles.placement=random"
     )  # fmt: skip
     shown = ("temperature", "energy_drift")
+
+    @property
+    def on_mesh(self):
+        return self.config.physics.charge is not None and self.config.physics.electrostatics == "mesh"
+
+    def start(self) -> Start:
+        start = super().start()
+        if self.config.physics.charge is not None:
+            check_neutral(self.config.physics, start)
+        return start
 
     def first_room(self, start, parameters, blocks):
         config = self.config
@@ -101,6 +123,10 @@ class MolecularFamily(ParticleFamily):
         mass = np.broadcast_to(np.asarray(self.config.physics.mass), len(self.config.particles.fractions))
         return mass[start.species]
 
+    def charge(self, start):
+        charge = self.config.physics.charge
+        return None if charge is None else np.asarray(charge)[start.species]
+
     def model(self, cells, room, values):
         skin = Skin(self.config.physics.cutoff, _skin_length(self.config), room.rows, room.columns)
         return _molecular_dynamics(self.config, cells, skin, room.steps, values)
@@ -110,7 +136,12 @@ class MolecularFamily(ParticleFamily):
         if velocity is None:
             fixed = fixed_momenta(model.cells, model.reflecting)
             velocity = start_velocity(self.config, values, params.mass[species], member, fixed)
-        state, lost = model.state_from(files["position"], velocity, species, params)
+        particles = self.config.particles
+        assert isinstance(particles, ParticlesConfig)
+        links = None
+        if particles.chain_length is not None:
+            links = chain_links(len(species), particles.chain_length, self.config.physics.angle != "none")
+        state, lost = model.state_from(files["position"], velocity, species, params, links)
         # Its diagnostics tell where there is too little room for pairs.
         return state, lost, jnp.zeros((), jnp.int32)
 

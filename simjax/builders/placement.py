@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from simjax.builders.chains import walks
 from simjax.config import Config
+from simjax.config.families.chains import natural_bond
 from simjax.config.particle_sections import ParticlesConfig
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES
@@ -22,12 +24,16 @@ CELLS: dict[str, tuple[tuple[float, ...], np.ndarray]] = {
         (1.0, 1.0, 1.0),
         np.array(FACE_CENTRED),
     ),
+    "rocksalt": ((1.0, 1.0, 1.0), np.concatenate([FACE_CENTRED, np.add(FACE_CENTRED, 0.5) % 1])),
     "diamond": ((1.0, 1.0, 1.0), np.concatenate([FACE_CENTRED, np.add(FACE_CENTRED, 0.25) % 1])),
     "square": ((1.0, 1.0), np.full((1, 2), 0.5)),
     "hexagonal": ((1.0, math.sqrt(3.0)), np.array([[0.25, 0.25], [0.75, 0.75]])),
 }
+SPECIES = {"rocksalt": np.repeat([0, 1], 4)}
+"""Lattice -> species of the places in its cell, where it has several."""
 DISTANCE = 0.8  # of random places, in mean distances: a quarter of the volume in spheres, where places are found fast
 ROUNDS = 100
+FURTHEST = 1.2  # of places on which a chain starts, in lengths of a bond at rest
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,14 @@ def place(config: Config) -> Start:
         position = found["position"]
         _check_inside(config, position)
         species = found.get("species")
+        length = particles.chain_length or 1
+        if position.shape[1] % length:
+            raise ConfigurationError(
+                f"particles.file={particles.file}: {position.shape[1]} particles, expected a multiple of "
+                f"particles.chain_length={length}; a chain's stand one after the other."
+            )
         if species is None:
-            species = species_of(position.shape[1], particles.fractions, config.seed)
+            species = species_of(position.shape[1] // length, particles.fractions, config.seed).repeat(length)
         elif species.size and not 0 <= species.min() <= species.max() < len(particles.fractions):
             raise ConfigurationError(
                 f"particles.file={particles.file}: species from {species.min()} to {species.max()}; expected 0 to "
@@ -69,12 +81,16 @@ def place(config: Config) -> Start:
             )
         others = {name: found[name] for name in ("velocity",) if name in found}
         return Start(position, species.astype(np.int32), others)
+    if particles.chain_length is not None:
+        return _chains(config, particles.chain_length)
     volume = float(np.prod(upper - lower))
     if particles.placement == "random":
         count = particles.count or max(1, round((particles.density or 0.0) * volume))
         position = _at_random(config, count, lower, upper)
     else:
-        position = _lattice(particles.placement, particles.count, particles.density, lower, upper)
+        position, within = _lattice(particles.placement, particles.count, particles.density, lower, upper)
+        if particles.placement in SPECIES:
+            return Start(position, SPECIES[particles.placement][within].astype(np.int32))
     return Start(position, species_of(position.shape[1], particles.fractions, config.seed))
 
 
@@ -98,22 +114,50 @@ def species_of(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:
     return species if len(fractions) == 1 else np.random.default_rng(seed).permutation(species)
 
 
-def _lattice(name: str, count: int | None, density: float | None, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """A lattice that fills the box: all its places for a density, `count` of them with evenly spread vacancies."""
-    edges, basis = np.asarray(CELLS[name][0]), CELLS[name][1]
-    lengths = upper - lower
-    wanted = count if count is not None else (density or 0.0) * float(np.prod(lengths))
-    constant = (len(basis) * float(np.prod(lengths / edges)) / wanted) ** (1 / len(lengths))
+def _shape(wanted: float, least: int, lengths: np.ndarray, edges: np.ndarray, in_cell: int) -> np.ndarray:
+    """Unit cells along each axis of a box for about the `wanted` places, and not fewer than `least`."""
+    constant = (in_cell * float(np.prod(lengths / edges)) / wanted) ** (1 / len(lengths))
     ideal = lengths / (edges * constant)
     candidates = [sorted({max(1, math.floor(n + 1e-9)), max(1, math.ceil(n - 1e-9))}) for n in ideal]
     shapes = [np.asarray(shape) for shape in itertools.product(*candidates)]
-    enough = [shape for shape in shapes if count is None or len(basis) * np.prod(shape) >= count]
-    shape = min(enough, key=lambda shape: abs(len(basis) * np.prod(shape) - wanted))
+    enough = [shape for shape in shapes if in_cell * np.prod(shape) >= least]
+    return min(enough, key=lambda shape: abs(in_cell * np.prod(shape) - wanted))
+
+
+def _lattice(
+    name: str, count: int | None, density: float | None, lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """A lattice that fills the box: all its places for a density, `count` of them with evenly spread vacancies.
+
+    Also which place of its unit cell each one is.
+    """
+    edges, basis = np.asarray(CELLS[name][0]), CELLS[name][1]
+    lengths = upper - lower
+    wanted = count if count is not None else (density or 0.0) * float(np.prod(lengths))
+    shape = _shape(wanted, count or 0, lengths, edges, len(basis))
     corners = np.stack(np.meshgrid(*(np.arange(n) for n in shape), indexing="ij"), -1).reshape(-1, 1, len(shape))
     places = ((corners + basis) / shape * lengths + lower).reshape(-1, len(shape))
+    chosen = np.arange(len(places))
     if count is not None and count < len(places):
-        places = places[np.arange(count) * len(places) // count]
-    return places.T
+        chosen = np.arange(count) * len(places) // count
+    return places[chosen].T, chosen % len(basis)
+
+
+def _chains(config: Config, length: int) -> Start:
+    """Chains on a simple lattice that they fill, or where they are dilute on one with places a bond apart."""
+    particles, box = config.particles, config.box
+    assert isinstance(particles, ParticlesConfig) and box is not None and box.lower is not None
+    assert box.periodic is not None
+    lower, lengths = np.asarray(box.lower), np.subtract(box.upper, box.lower)
+    ndim, volume, bond = config.ndim, float(np.prod(lengths)), natural_bond(config.physics)
+    count = particles.count or length * max(1, round((particles.density or 0.0) * volume / length))
+    shape = _shape(count, count, lengths, np.ones(ndim), 1)
+    if max(lengths / shape) > FURTHEST * bond:
+        shape = np.maximum(shape, np.ceil(lengths / bond).astype(int))
+    places = walks(shape.tolist(), box.periodic, count // length, length, config.seed)
+    position = lower[:, None] + (places.T + 0.5) / shape[:, None] * lengths[:, None]
+    species = species_of(count // length, particles.fractions, config.seed)
+    return Start(position, species.repeat(length))
 
 
 def _at_random(config: Config, count: int, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

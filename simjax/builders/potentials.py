@@ -27,7 +27,7 @@ from simjax.models.potentials import (
 ENDINGS: dict[str, Callable[..., PairPotential]] = {"shifted": Shifted, "force_shifted": ForceShifted}
 
 
-def _mixed(physics: Any, values: Values) -> tuple[Array, Array]:
+def mixed(physics: Any, values: Values) -> tuple[Array, Array]:
     """(epsilon, sigma) of all pairs: scalars of one species, tables `(species, species)` of a mixture."""
     epsilon, sigma = values["epsilon"], values["sigma"]
     own = [physics.species_epsilon, physics.species_sigma]
@@ -57,9 +57,9 @@ def _stillinger_weber(physics: Any, values: Values) -> tuple[Interaction, Any]:
 
 
 POTENTIALS: dict[str, Callable[[Any, Values], tuple[Interaction, Any]]] = {
-    "lennard_jones": lambda physics, values: (LennardJones(), _mixed(physics, values)),
-    "weeks_chandler_andersen": lambda physics, values: (WeeksChandlerAndersen(), _mixed(physics, values)),
-    "soft_sphere": lambda physics, values: (SoftSphere(physics.power), _mixed(physics, values)),
+    "lennard_jones": lambda physics, values: (LennardJones(), mixed(physics, values)),
+    "weeks_chandler_andersen": lambda physics, values: (WeeksChandlerAndersen(), mixed(physics, values)),
+    "soft_sphere": lambda physics, values: (SoftSphere(physics.power), mixed(physics, values)),
     "morse": lambda physics, values: (
         Morse(), (values["epsilon"], values["steepness"], values["bond_length"])
     ),

@@ -11,8 +11,10 @@ from simjax.config.kinds import Choice, Flag, Integer, ListOf, Real, Text, entry
 from simjax.config.model_schema import AXES
 from simjax.config.problems import Problems
 
-LATTICES = {"fcc": 3, "sc": 3, "diamond": 3, "square": 2, "hexagonal": 2}
+LATTICES = {"fcc": 3, "sc": 3, "rocksalt": 3, "diamond": 3, "square": 2, "hexagonal": 2}
 """Lattice -> the dimensions of the space it fills."""
+SIMPLE = {2: "square", 3: "sc"}
+"""Dimensions -> the lattice on which chains start."""
 PLACEMENTS = (*LATTICES, "random", "file")
 
 
@@ -63,9 +65,13 @@ class ParticlesConfig(ParticlesSection):
     )
     file: str | None = entry(Text(optional=True, described="an .npz or .h5md file"), None)
     fractions: tuple[float, ...] = entry(
-        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,), about="shares of the species"
-    )
+        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
+        about="shares of the species, of whole chains",
+    )  # fmt: skip
     temperature: float = entry(Real(low=0.0, formula=True), 0.0, about="in units of energy")
+    chain_length: int | None = entry(
+        Integer(2, 2**20, optional=True), None, about="particles in a chain, each bonded to the next; null: no chains"
+    )
 
     @property
     def source(self):
@@ -98,6 +104,31 @@ class ParticlesConfig(ParticlesSection):
             yield (
                 "particles.fractions",
                 f"particles.fractions = {list(self.fractions)}: expected a sum of 1, not {total}",
+            )
+        if self.chain_length is not None:
+            yield from self._check_chains(ndim, self.chain_length)
+        if self.placement == "rocksalt" and self.fractions != (0.5, 0.5):
+            yield (
+                "particles.fractions",
+                f"particles.fractions = {list(self.fractions)}: a lattice of rock salt has two species in turn; write "
+                "[0.5, 0.5], or another particles.placement",
+            )
+
+    def _check_chains(self, ndim: int, length: int) -> Iterator[tuple[str, str]]:
+        """Chains go from place to place on a simple lattice, and are whole."""
+        simple = SIMPLE.get(ndim)
+        if self.placement not in (simple, "file"):
+            yield (
+                "particles.placement",
+                f"particles.placement = {self.placement}: expected {simple or 'a box of 2 or 3 axes'} or file with "
+                "particles.chain_length, chains start as walks on a simple lattice",
+            )
+        if self.count is not None and self.count % length:
+            fewer = max(length, self.count - self.count % length)
+            yield (
+                "particles.count",
+                f"particles.count = {self.count}: expected a multiple of particles.chain_length = {length}; write "
+                f"{fewer} or {fewer + length}",
             )
 
 

@@ -41,8 +41,9 @@ class ParticleWriter(FrameWriter):
 
     def __init__(
         self, folder: Path, *, lower: Sequence[float], upper: Sequence[float], periodic: Sequence[bool],
-        names: Sequence[str], species: np.ndarray, mass: np.ndarray, members: int | None,
-        parameters: Mapping[str, np.ndarray], scalars: Sequence[str] = (), species_names: Sequence[str] = (),
+        names: Sequence[str], species: np.ndarray, mass: np.ndarray, charge: np.ndarray | None,
+        members: int | None, parameters: Mapping[str, np.ndarray], scalars: Sequence[str] = (),
+        species_names: Sequence[str] = (),
         diagnostics: Sequence[str], attributes: Mapping[str, str | int], title: str,
         dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None, keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
@@ -51,7 +52,7 @@ class ParticleWriter(FrameWriter):
         self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
         self._members, self._species = members, species
         layout = build_layout(
-            names, species, mass, scalars=scalars, species_names=species_names, members=members,
+            names, species, mass, charge, scalars=scalars, species_names=species_names, members=members,
             parameters=parameters, diagnostics=diagnostics, dtype=np.dtype(dtype),
             rounding_bits=rounding_bits,
         )  # fmt: skip
@@ -115,7 +116,7 @@ class ParticleWriter(FrameWriter):
 
 
 def build_layout(
-    names: Sequence[str], species: np.ndarray, mass: np.ndarray, *, scalars: Sequence[str],
+    names: Sequence[str], species: np.ndarray, mass: np.ndarray, charge: np.ndarray | None, *, scalars: Sequence[str],
     species_names: Sequence[str], members: int | None,
     parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], dtype: np.dtype, rounding_bits: int | None,
 ) -> FrameLayout:  # fmt: skip
@@ -127,7 +128,8 @@ def build_layout(
         Variable("particle", ("particle",), np.dtype("i8"), {"long_name": "number of the particle"}, number),
         Variable("space", ("space",), np.dtype("i4"), {"long_name": "axis of space"}, np.arange(3, dtype="i4")),
         Variable("species", ("particle",), np.dtype("i4"), _of_species(species_names), species.astype("i4")),
-        Variable("mass", ("particle",), np.dtype("f4"), {"long_name": "mass"}, mass.astype("f4")),
+        _of_particles("mass", mass),
+        *([] if charge is None else [_of_particles("charge", charge)]),
         *(parameter_variable(name, value, members) for name, value in parameters.items()),
     ]
     about = {"image": "how often it has gone round the box"}
@@ -142,6 +144,10 @@ def build_layout(
     ]
     framed += diagnostic_variables(diagnostics, leading, parameters)
     return frame_layout(fixed, framed, "1", rounding_bits)
+
+
+def _of_particles(name: str, values: np.ndarray) -> Variable:
+    return Variable(name, ("particle",), np.dtype("f4"), {"long_name": name}, values.astype("f4"))
 
 
 def _of_species(names: Sequence[str]) -> dict[str, object]:

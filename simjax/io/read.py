@@ -20,6 +20,7 @@ from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.vtkhdf import SIDECAR_PATTERN
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")
+OF_PARTICLES = ("mass", "charge")
 
 
 @contextmanager
@@ -66,7 +67,8 @@ def _open_h5md(master: Path) -> xarray.Dataset:
             groups |= {n: f"{parent}/{n}" for n, g in inside.items() if isinstance(g, h5py.Group) and n != "box"}
         attributes = {name: _plain_attribute(value) for name, value in file.attrs.items()}
         parameters = {name: np.asarray(value)[()] for name, value in _members(file, "parameters").items()}
-        fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", "mass")}
+        there = [name for name in OF_PARTICLES if f"{TRAJECTORY}/{name}" in file]
+        fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", *there)}
         about = {name: _plain_attribute(v) for name, v in file[f"{TRAJECTORY}/species"].attrs.items()}
     opened = {name: xarray.open_dataset(master, engine="h5netcdf", group=group) for name, group in groups.items()}
     dataset = xarray.Dataset(
@@ -82,7 +84,7 @@ def _open_h5md(master: Path) -> xarray.Dataset:
         "step": ("time", fixed["step"]),
         "particle": ("particle", fixed["id"]),
         "species": ("particle", fixed["species"], {k: v for k, v in about.items() if k in SPECIES_NAMES}),
-        "mass": ("particle", fixed["mass"]),
+        **{name: ("particle", fixed[name]) for name in there},
     }
     dataset = dataset.assign_coords(coordinates | parameters)
     if status is not None:

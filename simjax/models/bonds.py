@@ -67,22 +67,32 @@ class HarmonicAngle(AnglePotential):
         return stiffness / 2 * (jnp.arccos(jnp.clip(cosine, -most, most)) - angle) ** 2
 
 
+class Bending(AnglePotential):
+    """U = stiffness (1 + cos theta), straight chains the lowest. params: stiffness, an energy.
+
+    Faller and Mueller-Plathe (2001), ChemPhysChem 2, 180.
+    """
+
+    def energy(self, cosine, params):
+        return params * (1 + cosine)
+
+
 class Links(eqx.Module):
     """Who belongs to whom, as ids that move with the particles: `particles.links.partners_of` and `ends_of`.
 
     partners: `(most, *cells.shape)` int32, of each bond both particles name each other. ends: `(most, 2, *cells.shape)`
-    int32, those of each angle at its vertex. `EMPTY` where there are fewer.
+    int32, those of each angle at its vertex; None without angles. `EMPTY` where there are fewer.
     """
 
     partners: Array
-    ends: Array
+    ends: Array | None = None
 
 
 class LinkSlots(eqx.Module):
     """Where `Links` point to: positions in the flattened padded block, the particle's own where there is nothing."""
 
     partners: Array
-    ends: Array
+    ends: Array | None
 
 
 class Bonds(eqx.Module):
@@ -94,7 +104,7 @@ class Bonds(eqx.Module):
     """
 
     bond: PairPotential
-    angle: AnglePotential
+    angle: AnglePotential | None
     longest: float = eqx.field(static=True)
     skin: float = eqx.field(static=True)
     exclude: bool = eqx.field(static=True, default=False)
@@ -118,14 +128,16 @@ class Bonds(eqx.Module):
 
     def find(self, cells: Cells, position: Array, ids: Array, links: Links) -> tuple[LinkSlots, Array]:
         """Where bonded particles are now, and bits of `core.status`."""
-        most, angles = links.partners.shape[0], links.ends.shape[0]
-        wanted = jnp.concatenate([links.partners, links.ends.reshape(2 * angles, *cells.shape)])
+        most, angles = links.partners.shape[0], 0 if links.ends is None else links.ends.shape[0]
+        wanted = links.partners
+        if links.ends is not None:
+            wanted = jnp.concatenate([wanted, links.ends.reshape(2 * angles, *cells.shape)])
         if not wanted.shape[0]:
             return LinkSlots(links.partners, links.ends), jnp.asarray(OK, jnp.int32)
         slot, square = slots_of(cells, jax.lax.stop_gradient(position), ids, wanted)
         lost = (wanted >= 0) & (ids >= 0)[None] & ~(square <= self.longest**2)
         fault = jnp.where(cells.domain.max(jnp.any(lost).astype(jnp.int32)) > 0, BOND_LOST, OK)
-        ends = slot[most:].reshape(angles, 2, *cells.shape)
+        ends = None if links.ends is None else slot[most:].reshape(angles, 2, *cells.shape)
         return LinkSlots(slot[:most], ends), fault.astype(jnp.int32)
 
     def excluded(self, cells: Cells, neighbours: Neighbours, slots: LinkSlots) -> Neighbours:
@@ -140,13 +152,17 @@ class Bonds(eqx.Module):
         self, cells: Cells, position: Array, ids: Array, species: Array, slots: LinkSlots, params: Any
     ) -> dict[str, Array]:
         """As `Interaction.evaluate`; the energy of an angle is that of its vertex."""
-        found = self._of_angles(cells, position, ids, slots.ends, params[1])
+        parts = []
         if slots.partners.shape[0]:
             pairs = Pairs(cells, position, ids, self.longest + self.skin, of_every_slot(cells, slots.partners))
-            found = jax.tree.map(jnp.add, found, self.bond.evaluate(pairs, species, params[0]))
-        return found
+            parts.append(self.bond.evaluate(pairs, species, params[0]))
+        if self.angle is not None and slots.ends is not None:
+            parts.append(self._of_angles(cells, self.angle, position, ids, slots.ends, params[1]))
+        return jax.tree.map(lambda *u: sum(u[1:], u[0]), *parts)
 
-    def _of_angles(self, cells: Cells, position: Array, ids: Array, ends: Array, params) -> dict[str, Array]:
+    def _of_angles(
+        self, cells: Cells, angle: AnglePotential, position: Array, ids: Array, ends: Array, params
+    ) -> dict[str, Array]:
         own = own_slot(cells)
         present = ends != own[None, None]
 
@@ -161,7 +177,7 @@ class Bonds(eqx.Module):
             corner = jnp.eye(cells.ndim, 2, dtype=position.dtype).reshape(cells.ndim, 1, 2, *(1,) * own.ndim)
             a, b = jnp.moveaxis(jnp.where(present[None], sides, corner), 2, 0)
             cosine = jnp.sum(a * b, axis=0) / jnp.sqrt(jnp.sum(a * a, axis=0) * jnp.sum(b * b, axis=0))
-            return jnp.where(present[:, 0], self.angle.energy(cosine, params), 0)
+            return jnp.where(present[:, 0], angle.energy(cosine, params), 0)
 
         apart, pull = jax.vjp(sides, position)
         energy, pull_sides = jax.vjp(energies, apart)

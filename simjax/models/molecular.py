@@ -23,6 +23,7 @@ from simjax.models.interactions import Interaction
 from simjax.models.potentials import PairPotential
 from simjax.particles.arrangement import Arrangement, Particles, Skin
 from simjax.particles.cells import Cells, counted, pack
+from simjax.particles.neighbours import Neighbours
 from simjax.particles.pairs import Pairs
 
 
@@ -51,19 +52,23 @@ class Params(eqx.Module):
 
 
 class LinkedArrangement(Arrangement):
-    """Pairs and bonded particles found when particles stood at `position`."""
+    """Pairs and bonded particles found when particles stood at `position`.
 
-    links: LinkSlots | None
+    unbonded: the pairs without bonded ones, where these leave each other out of the pair potential.
+    """
+
+    links: LinkSlots | None = None
+    unbonded: Neighbours | None = None
 
 
 class MolecularDynamics(DirectModel):
     """Particles under forces F_i = -dU/dx_i that move by a dynamics; Newton's: m_i d^2 x_i/dt^2 = F_i.
 
     U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges
-    with all their images. `tail_corrections` adds to measured energy and pressure what pairs beyond the cutoff would
-    give in a medium without structure. `reflecting`: along axes that do not close on themselves the box ends in smooth
-    walls, where the velocity across changes its sign; without them, a particle that leaves is an error. Allen and
-    Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
+    with all their images, bonded ones too. `tail_corrections` adds to measured energy and pressure what pairs beyond
+    the cutoff would give in a medium without structure. `reflecting`: along axes that do not close on themselves the
+    box ends in smooth walls, where the velocity across changes its sign; without them, a particle that leaves is an
+    error. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
     cells: Cells
@@ -130,14 +135,14 @@ class MolecularDynamics(DirectModel):
     def _arranged(self, state: State) -> tuple[State, LinkedArrangement, Array]:
         state, found, fault = self.skin.arrange(self.cells, state)
         if self.bonds is None:
-            return state, LinkedArrangement(found.neighbours, found.position, None), fault
+            return state, LinkedArrangement(found.neighbours, found.position), fault
         assert state.links is not None
         slots, lost = self.bonds.find(self.cells, state.position, state.ids, state.links)
-        neighbours = found.neighbours
+        unbonded = None
         if self.bonds.exclude:
-            assert neighbours is not None
-            neighbours = self.bonds.excluded(self.cells, neighbours, slots)
-        return state, LinkedArrangement(neighbours, found.position, slots), fault | lost
+            assert found.neighbours is not None
+            unbonded = self.bonds.excluded(self.cells, found.neighbours, slots)
+        return state, LinkedArrangement(found.neighbours, found.position, slots, unbonded), fault | lost
 
     def strain(self, state, arrangement):
         strain, scale = self.skin.strain(state, arrangement), self.dynamics.scale(state)
@@ -183,7 +188,8 @@ class MolecularDynamics(DirectModel):
             dilated = Dilated(self.potential, self.skin.cutoff)
             return dilated.evaluate(pairs, state.species, (params.potential, scale))
         pairs = self.skin.pairs(self.cells, state, arrangement)
-        found = self.potential.evaluate(pairs, state.species, params.potential)
+        apart = pairs if arrangement.unbonded is None else dataclasses.replace(pairs, neighbours=arrangement.unbonded)
+        found = self.potential.evaluate(apart, state.species, params.potential)
         if self.electrostatics is not None:
             assert params.charges is not None
             found = jax.tree.map(jnp.add, found, self.electrostatics.evaluate(pairs, state.species, params.charges))

@@ -24,6 +24,8 @@ ORDERS = {"ngp": 1, "cic": 2, "tsc": 3, "pcs": 4}
 """Name of an assignment -> p, where its Fourier transform is sinc^p along each axis."""
 ALIASES = {1: (1.0,), 2: (1.0, -2 / 3), 3: (1.0, -1.0, 2 / 15), 4: (1.0, -4 / 3, 2 / 5, -4 / 315)}
 """p -> the sum of sinc^2p over all aliases of a wavenumber, as a polynomial in sin^2(k h / 2)."""
+MESH_ERRORS = (1 / 4320, 3 / 1936, 7601 / 2271360, 143 / 28800)
+"""The error of forces from a mesh of "pcs", as the coefficients of a series in (alpha h)^2."""
 CHUNK = 32
 
 
@@ -310,6 +312,27 @@ def ewald_sum(cutoff: float, tolerance: float) -> PeriodicSum:
     """Plain Ewald summation whose two parts are cut off where their terms are `tolerance` of the first."""
     alpha = split_at(cutoff, tolerance)
     return PeriodicSum(alpha, WaveSum(alpha, 2 * alpha * math.sqrt(-math.log(tolerance))))
+
+
+def mesh_spacing(cutoff: float, tolerance: float) -> float:
+    """The longest h of a mesh of "pcs" that is as exact as near pairs cut off where erfc(alpha r) is `tolerance`.
+
+    Mean squares of the errors of forces between charges anywhere, in units of <q^2> sqrt(density alpha): of the mesh
+    (alpha h)^4 sqrt(sqrt(2 pi) sum of a_m (alpha h)^2m), of the pairs 2 exp(-(alpha cutoff)^2) / sqrt(alpha cutoff).
+    Deserno and Holm (1998), J. Chem. Phys. 109, 7694, eq. 17 and 38.
+    """
+    reach = split_at(cutoff, tolerance) * cutoff
+    of_pairs = 2 * math.exp(-(reach**2)) / math.sqrt(reach)
+
+    def of_mesh(step: float) -> float:
+        series = sum(a * step ** (2 * m) for m, a in enumerate(MESH_ERRORS))
+        return step**4 * math.sqrt(math.sqrt(2 * math.pi) * series)
+
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if of_mesh(middle) < of_pairs else (low, middle)
+    return low / reach * cutoff
 
 
 def mesh_sum(

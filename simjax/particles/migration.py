@@ -91,7 +91,7 @@ def _along(cells: Cells, axis: int, move: Array, position: Array, image: Array, 
     def moved(lower, mine, upper, empty=0):
         sides = (lower, mine, upper)
         joined = jnp.concatenate([sides[k] for k in order], axis=slot_axis)
-        flat = joined.reshape(*joined.shape[:slot_axis], -1)
+        flat = joined.reshape(*joined.shape[:slot_axis], math.prod(joined.shape[slot_axis:]))  # of nothing, perhaps
         picked = flat.at[..., where].get(mode="promise_in_bounds")
         return jnp.where(filled, picked, jnp.asarray(empty, joined.dtype))
 

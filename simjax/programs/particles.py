@@ -168,8 +168,8 @@ class ParticlePrograms(Programs):
         return ParticleWriter(
             folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=self.names,
             scalars=self.family.scalars, species=start.species, species_names=self.family.species,
-            mass=self.family.mass(start), members=self.members, parameters=self.parameters, dtype=self.dtype,
-            **options,
+            mass=self.family.mass(start), charge=self.family.charge(start), members=self.members,
+            parameters=self.parameters, dtype=self.dtype, **options,
         )  # fmt: skip
 
     def shown(self, diagnostics):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.config.kinds import Choice, Integer, ListOf, Real, entry
+from simjax.config.families.chains import check_chains
+from simjax.config.families.charges import check_charges
+from simjax.config.kinds import Choice, Flag, Integer, ListOf, Real, entry
 from simjax.config.model_schema import DIRECT, ModelSchema
 from simjax.config.particle_sections import ParticlesConfig, check_beside
 
@@ -21,6 +24,8 @@ USED: dict[str, set[str]] = {
     "stillinger_weber": {"epsilon", "sigma", "tetrahedrality"},
 }
 """Potential -> the keys that it has."""
+MIXED = tuple(name for name, keys in USED.items() if keys >= _MIXED)
+"""Potentials of pairs with epsilon and sigma."""
 OF_POTENTIALS = set[str]().union(*USED.values())
 ENDS = {"weeks_chandler_andersen": 2 ** (1 / 6), "stillinger_weber": 1.8}
 """Potential that ends smoothly by itself -> where, in units of sigma."""
@@ -79,6 +84,36 @@ class MolecularDynamicsPhysics:
         Choice(("open", "reflecting")), "open",
         about="of axes that are not periodic; open: a particle that leaves is an error",
     )  # fmt: skip
+    bond: str = entry(
+        Choice(("none", "fene", "harmonic")), "none",
+        about="between neighbours in chains of particles.chain_length, which leave each other out of the potential",
+    )  # fmt: skip
+    bond_stiffness: float = entry(
+        Real(above=0.0), 30.0, about="k of fene, -k R_0^2 ln(1 - (r / R_0)^2) / 2 with WCA, or of k (r - r_0)^2 / 2"
+    )
+    bond_extension: float = entry(Real(above=0.0), 1.5, about="R_0 of fene, a length that no bond reaches")
+    bond_rest_length: float = entry(Real(above=0.0), 1.0, about="r_0 of harmonic bonds, a length")
+    angle: str = entry(
+        Choice(("none", "bending", "harmonic")), "none",
+        about="of two bonds; bending: k (1 + cos theta); harmonic: k (theta - theta_0)^2 / 2",
+    )  # fmt: skip
+    angle_stiffness: float = entry(Real(low=0.0), 1.0, about="k of angles, an energy")
+    rest_angle: float = entry(
+        Real(low=0.0, high=math.pi, formula=True), math.pi, about="theta_0 of harmonic, in radians"
+    )  # fmt: skip
+    charge: tuple[float, ...] | None = entry(
+        ListOf(Real(), 1, 100, optional=True, noun="charges, one per species"), None, about="null: none"
+    )
+    coulomb_constant: float = entry(
+        Real(above=0.0), 1.0, about="1 / (4 pi eps): charges attract as coulomb_constant q_i q_j / r, with all images"
+    )
+    electrostatics: str = entry(
+        Choice(("mesh", "ewald")), "mesh", about="of charges beyond the cutoff; ewald: wave by wave, for small boxes"
+    )
+    ewald_tolerance: float = entry(
+        Real(1e-12, 0.1), 1e-3, about="erfc(alpha cutoff); waves and mesh are as fine as that asks for", fixed=True
+    )
+    background: bool = entry(Flag(), False, about="whether a uniform one may neutralise a net charge")
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
@@ -94,6 +129,8 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         )
     yield from _check_potential(config.physics)
     yield from _check_mixture(config.physics, species)
+    yield from check_charges(config)
+    yield from check_chains(config, config.physics.potential in MIXED)
 
 
 def _check_potential(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, str]]:
