@@ -70,19 +70,19 @@ class Experiment:
     """A model in a cubic periodic box, and a compiled run of it whose step and length are arguments.
 
     A run is `frames` times as many arrangements as asked, each of `EACH` steps; at the end of each frame it looks at
-    what `observe(model, state, params, system)` gives, by default the energies.
+    what `observe(model, state, params, system)` gives, by default the energies. compiled_for: compiler options.
     """
 
     def __init__(
         self, length, ndim, cutoff, skin, potential, dynamics, *, rows, capacity, columns=0, most=10**6, frames=1,
-        observe=None, species=None, dtype=jnp.float64,
+        observe=None, species=None, dtype=jnp.float64, compiled_for=None,
     ):  # fmt: skip
         grid = cells_for((0,) * ndim, (length,) * ndim, cutoff + skin, (True,) * ndim, most=most)
         self.cells = Cells(Domain(grid), capacity, (True,) * ndim)
         self.model = MolecularDynamics(self.cells, Skin(cutoff, skin, rows, columns), potential, EACH, dynamics)
         self.dtype, self.species, self.frames = dtype, species, frames
         self.observe = energies if observe is None else observe
-        self._run = jax.jit(self._whole)
+        self._run = jax.jit(self._whole, compiler_options=compiled_for)
         self.members = jax.jit(jax.vmap(self._whole, in_axes=(None, None, 0, None, None)))
 
     def run(self, position, velocity, params, dt, groups):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from case import OPTIMISED
 from ensembles import EACH, Experiment, Free, ShiftedForce, Spring, at_rest, lattice, square_lattice
 from jax.sharding import PartitionSpec
 
@@ -154,8 +155,9 @@ def test_verlet_energy_stays_for_long(dtype, bound):
     position, length = lattice(4, 0.8442)
     velocity = at_rest(np.random.default_rng(1).normal(size=position.shape), 1.44)
     fluid = Experiment(
-        length, 3, 2.5, 0.3, ShiftedForce(), VelocityVerlet(), rows=112, capacity=48, frames=20, dtype=dtype
-    )
+        length, 3, 2.5, 0.3, ShiftedForce(), VelocityVerlet(), rows=112, capacity=48, frames=20, dtype=dtype,
+        compiled_for=OPTIMISED,
+    )  # fmt: skip
     params = jax.tree.map(lambda p: p.astype(dtype), with_params(LJ))
     energy = fluid.run(position, velocity, params, 0.002, 1000)[0]["energy"].astype(float) / position.shape[1]
     half = len(energy) // 2
@@ -446,8 +448,9 @@ def test_lennard_jones_fluid_has_the_published_states(temperature, density):
     # Cells of a vapour are larger than they need be, or most slots would be empty.
     room = {"rows": 32, "capacity": 32, "most": 64} if vapour else {"rows": 176, "capacity": 96}
     fluid = Experiment(
-        length, 3, TAIL, 0.3, LennardJones(), Langevin(), columns=512, frames=440, observe=state_point, **room
-    )
+        length, 3, TAIL, 0.3, LennardJones(), Langevin(), columns=512, frames=440, observe=state_point, **room,
+        compiled_for=OPTIMISED,
+    )  # fmt: skip
     found, _, _ = fluid.run(position, velocity, with_params(LJ, bath(temperature, 1.0, 1)), 0.004, 10)
     third = TAIL**-3
     energy = found["potential"] / count + 8 / 3 * np.pi * density * (third**3 / 3 - third)

@@ -50,8 +50,8 @@ def small(name):
 USUAL = (
     "fluid", "dye", "from_file", "burgers", "allen_cahn", "solitons", "condensate", "double_slit",
 )  # fmt: skip
-# The same models as others, started otherwise, or run by test_particle_families or test_chains_and_charges as well. What
-# is sought in an inverse problem is in test_inverse_experiments.
+# The same models as others, started otherwise, or run by test_particle_families or test_chains_and_charges too. What is
+# sought in an inverse problem is in test_inverse_experiments.
 LONGER = (
     "taylor_green_sph", "two_stream", "binary_mixture", "molten_salt", "polymer_melt", "weibel", "zeldovich",
     "kolmogorov", "taylor_green", "zabusky_kruskal", "shear_layer",
