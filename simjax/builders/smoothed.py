@@ -113,7 +113,11 @@ class SmoothedFamily(ParticleFamily):
         config, places, inside = self.config, self._places, bounds_of(self.config)
         lengths = [b - a for a, b in zip(inside.lower, inside.upper, strict=True)]
         common = math.gcd(*(round(length / places.spacing) for length in [*lengths, *(places.fluid or ())]))
-        for parts in range(common, 0, -1):
+        count = self.start().count
+        if count <= most:
+            return config
+        # Of walls fewer are saved than of the fluid.
+        for parts in range(int(common * (most / count) ** (1 / len(lengths))), 0, -1):
             fewer = dataclasses.replace(places, spacing=places.spacing * common / parts)
             config = dataclasses.replace(self.config, particles=fewer)
             if SmoothedFamily(config).start().count <= most:
