@@ -10,6 +10,7 @@ import pytest
 from simjax.adjoint.compiled import COMPILED_SOON
 from simjax.adjoint.directions import moved
 from simjax.build import named_values
+from simjax.builders.particle_families import FAMILIES
 from simjax.certify import STEPS, certify
 from simjax.certify.configured import prepared_objective
 from simjax.certify.particles import MOST, particle_objective
@@ -17,7 +18,7 @@ from simjax.config import load_config
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.models.potentials import LennardJones
 
-NAMES = [name for name, model in configurations.models().items() if model == "molecular_dynamics"]
+NAMES = [name for name, model in configurations.models().items() if model in FAMILIES]
 # A crystal of two axes whose box eight devices can share.
 FLAT = ["box.upper=[11.5,11.5]", "particles.placement=hexagonal", "particles.count=110"]
 
@@ -79,6 +80,44 @@ def test_a_run_that_is_cut_off_is_an_error():
 def test_steps_are_shared_by_frames():
     with pytest.raises(ConfigurationError, match="steps=3: expected an even number of at least 2"):
         particle_objective(load_config("lennard_jones", FLAT), steps=3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fewer_particles_show_the_same(name):
+    config = load_config(name)
+    family = FAMILIES[config.model](config)
+    fewer = FAMILIES[config.model](family.fewer(MOST))
+    # Lattices fill a part of a box with whole cells.
+    assert fewer.start().count <= min(family.start().count, 1.1 * MOST)
+    assert list(fewer.config.schema.check(fewer.config)) == []
+    assert dataclasses.replace(fewer.config, box=config.box, particles=config.particles) == config
+
+
+def test_walls_stay():
+    config = load_config("dam_break")
+    family = FAMILIES[config.model](config)
+    start = family.start()
+    inside = np.all((config.box.lower < start.position.T) & (config.box.upper > start.position.T), axis=1)
+    assert 0 < inside.sum() < start.count
+    np.testing.assert_array_equal(family.moving(start), np.flatnonzero(inside))
+
+
+@pytest.mark.slow
+def test_only_fluid_is_displaced():
+    objective = particle_objective(load_config("dam_break"), steps=2, devices=1)
+    moving = objective.start["initial.position"].shape
+    assert moving == objective.start["initial.velocity"].shape == (2, 72)
+    assert objective.notes[1].startswith("472 particles in place of 2714, of which the 72 that move start up to 0.03")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("assignment", ["cic", "tsc"])
+def test_a_plasma_passes_over_devices(assignment):
+    changes = ["particles.count=64", "physics.field_cells=[16]", f"physics.assignment={assignment}"]
+    objective = prepared_objective(load_config("two_stream", changes), steps=2)
+    assert objective.meshes == ({"x": 8},)
+    certificate = certify(dataclasses.replace(objective, plans=()))
+    assert certificate.passed, str(certificate)
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -79,6 +80,29 @@ class ParticleFamily(abc.ABC):
     @abc.abstractmethod
     def state(self, model: Any, params: Any, values: Values, files: Files, member: Array) -> tuple[Any, Array, Array]:
         """The first state, how many particles found no place, and bits of `core.status` where there was no room."""
+
+    # ------------------------------------------------------------------ to be differentiated
+
+    def fewer(self, most: int) -> Config:
+        """The configuration with about `most` particles, which show the same sooner; as it is if there are no more."""
+        particles: Any = self.config.particles
+        if particles.count <= most:
+            return self.config
+        return dataclasses.replace(self.config, particles=dataclasses.replace(particles, count=most))
+
+    def smooth(self) -> tuple[Config, str]:
+        """The configuration without forces that have a step, and what is in the place of them; "" if nothing is."""
+        return self.config, ""
+
+    def differentiable(self, name: str, value: float) -> bool:
+        """Whether a run has a derivative in a number at this value."""
+        return True
+
+    def moving(self, start: Start) -> np.ndarray:
+        """Numbers of the particles whose places and velocities at the start are free, int32."""
+        return np.arange(start.count, dtype=np.int32)
+
+    # ------------------------------------------------------------------ what is written
 
     def seen(self, model: Any, state: Any, params: Any) -> Any:
         """The state as it is written: everything at one time."""

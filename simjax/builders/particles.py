@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from simjax.builders.potentials import build_potential
 from simjax.builders.room import room_of_pairs, steps_in
 from simjax.config import Config
 from simjax.config.families.chains import longest_bond
+from simjax.config.families.particles import ENDS
 from simjax.config.particle_sections import ParticlesConfig
 from simjax.models import molecular
 from simjax.models.dynamics import Dynamics, VelocityVerlet, fixed_momenta
@@ -144,6 +146,32 @@ class MolecularFamily(ParticleFamily):
         state, lost = model.state_from(files["position"], velocity, species, params, links)
         # Its diagnostics tell where there is too little room for pairs.
         return state, lost, jnp.zeros((), jnp.int32)
+
+    def fewer(self, most):
+        """A part of the box, as densely filled."""
+        config, particles, bounds = self.config, self.config.particles, self.bounds
+        assert isinstance(particles, ParticlesConfig) and config.box is not None
+        density = particles.density if particles.density is not None else (particles.count or 0) / bounds.volume
+        count = density * bounds.volume
+        if particles.file is not None or count <= most:
+            return config
+        lengths = np.subtract(bounds.upper, bounds.lower)
+        upper = np.add(bounds.lower, lengths * (most / count) ** (1 / len(lengths)))
+        return dataclasses.replace(
+            config, box=dataclasses.replace(config.box, upper=tuple(upper.tolist())),
+            particles=dataclasses.replace(particles, count=None, density=density),
+        )  # fmt: skip
+
+    def smooth(self):
+        physics = self.config.physics
+        if physics.mode == "force_shifted" or physics.potential in ENDS:
+            return super().smooth()
+        told = f"with mode=force_shifted in place of {physics.mode}, whose force has a step at the cutoff"
+        return dataclasses.replace(self.config, physics=dataclasses.replace(physics, mode="force_shifted")), told
+
+    def differentiable(self, name, value):
+        """At rest the speed of particles, a root of the temperature, has no derivative."""
+        return name != "start_temperature" or value > 0
 
 
 def start_velocity(config: Config, values: Values, mass: Array, member: Array | int, fixed: int) -> Array:

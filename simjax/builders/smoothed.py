@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -10,6 +13,7 @@ from simjax.builders.placement import Start
 from simjax.builders.room import Bounds, bounds_of, room_of_pairs, steps_in
 from simjax.config.families.smoothed import FluidConfig
 from simjax.core.grid import AXES
+from simjax.models.smoothed_pairs import FLUID
 from simjax.models.smoothed_particles import Params, SmoothedParticles
 from simjax.models.smoothed_setups import LAYERS, tank
 from simjax.ops.smoothing import SMOOTHING_KERNELS, SmoothingKernel
@@ -103,6 +107,26 @@ class SmoothedFamily(ParticleFamily):
         pressure = -params.density * params.gravity[-1] * files["depth"] if pressure is None else pressure[0]
         assert velocity is not None
         return model.begun(position, velocity, pressure, files["species"], params)
+
+    def fewer(self, most):
+        """Further apart, by as much as all lengths remain multiples of their distance."""
+        config, places, inside = self.config, self._places, bounds_of(self.config)
+        lengths = [b - a for a, b in zip(inside.lower, inside.upper, strict=True)]
+        common = math.gcd(*(round(length / places.spacing) for length in [*lengths, *(places.fluid or ())]))
+        count = self.start().count
+        if count <= most:
+            return config
+        # Of walls fewer are saved than of the fluid.
+        for parts in range(int(common * (most / count) ** (1 / len(lengths))), 0, -1):
+            fewer = dataclasses.replace(places, spacing=places.spacing * common / parts)
+            config = dataclasses.replace(self.config, particles=fewer)
+            if SmoothedFamily(config).start().count <= most:
+                break
+        return config
+
+    def moving(self, start):
+        """Walls stay."""
+        return np.flatnonzero(start.species == FLUID).astype(np.int32)
 
     def arrays(self, model, state, params):
         return {"velocity": state.velocity, "density": state.density, "pressure": model.pressure(state, params)}

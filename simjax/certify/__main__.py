@@ -17,7 +17,7 @@ usage: {USAGE}
 Checks the gradient of an experiment's first steps, in float64, with respect to all its numbers, initial fields and
 coefficients, or initial places and velocities of particles: Taylor remainders, forward against reverse mode, central
 differences, one device against many, with and without checkpoints. A small grid shows the same as a large one, sooner;
-of more than 500 particles a part of the box is taken.
+of more than 500 particles fewer are taken.
 
 options:
   key=value            set a value, such as grid.shape=[32,32]; mesh.x=2 mesh.y=2 chooses the mesh to compare

@@ -18,11 +18,10 @@ from simjax.adjoint.certificate import REFERENCE, Objective
 from simjax.adjoint.compiled import COMPILED_SOON
 from simjax.adjoint.directions import Unknowns
 from simjax.adjoint.plan import Checkpoint
+from simjax.builders.particle_families import FAMILIES
 from simjax.certify.experiment import FRAMES, PLANS, bounded, check_steps
 from simjax.certify.meshes import BLOCKS, meshes_to_compare
 from simjax.config import Config
-from simjax.config.families.particles import ENDS
-from simjax.config.particle_sections import ParticlesConfig
 from simjax.config.schema import EnsembleConfig, MeshConfig
 from simjax.core.errors import NumericalError
 from simjax.core.status import CELL_FULL, OK, reasons
@@ -55,11 +54,12 @@ def particle_objective(config: Config, *, steps: int, devices: int | None = None
         NumericalError: a run stops, or needs ever more room.
     """
     check_steps(steps)
-    short, notes = _shortened(_smaller(config), steps)
+    short, notes = _shortened(FAMILIES[config.model](config).fewer(MOST), steps)
     schedule = Schedule(short.time.output_every, dt=short.time.dt)
     alone = ParticlePrograms(short)
-    sizes = _sizes(alone, schedule)
-    start = _start(alone, schedule, sizes)
+    found = _at_start(alone)
+    sizes = _sizes(alone, schedule, found)
+    start = _start(alone, sizes, len(found["velocity"]))
 
     def run_of(programs: ParticlePrograms, plan: Checkpoint) -> Callable[[Unknowns], tuple[Array, Array]]:
         return _run(programs, schedule, plan, sizes)
@@ -77,37 +77,30 @@ def particle_objective(config: Config, *, steps: int, devices: int | None = None
     def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
         return on(tuple(mesh.items()), plan)
 
-    blocks = [[n for n in BLOCKS if n <= cells] for cells in alone.domain.grid.shape]
+    # What cannot be cut so is refused before anything is compiled.
+    blocks = [BLOCKS] * config.ndim
     meshes, untested, said = meshes_to_compare(config, start, function, devices, blocks=blocks, most=MESHES)
-    whole = "" if short.box == config.box else " in a part of the box, as densely filled,"
-    notes += [f"{alone.size} particles{whole} start up to {OFFSET:g} of their mean distance off their places"]
+    notes += [f"{_told(config, alone)} start up to {OFFSET:g} of their mean distance off their places"]
     return Objective(start, function, meshes, PLANS, notes=(*notes, *said), untested=untested)
 
 
 # ---------------------------------------------------------------------- the short run
 
 
-def _smaller(config: Config) -> Config:
-    """With a part of the box, as densely filled, where there are more than `MOST` particles."""
-    particles, box = config.particles, config.box
-    if not isinstance(particles, ParticlesConfig) or particles.file is not None:
-        return config
-    assert box is not None and box.lower is not None
-    lengths = np.subtract(box.upper, box.lower)
-    volume = float(np.prod(lengths))
-    density = particles.density if particles.density is not None else (particles.count or 0) / volume
-    if density * volume <= MOST:
-        return config
-    upper = np.add(box.lower, lengths * (MOST / (density * volume)) ** (1 / len(lengths)))
-    return dataclasses.replace(
-        config, box=dataclasses.replace(box, upper=tuple(upper.tolist())),
-        particles=dataclasses.replace(particles, count=None, density=density),
-    )  # fmt: skip
+def _told(config: Config, alone: ParticlePrograms) -> str:
+    """How many particles, and what was changed in their place; only those that move are displaced."""
+    told, number = f"{alone.size} particles", FAMILIES[config.model](config).start().count
+    if alone.config.box != config.box:
+        told += " in a part of the box, as densely filled,"
+    elif alone.size != number:
+        told += f" in place of {number}"
+    free = alone.family.moving(alone.start_of).size
+    return told if free == alone.size else f"{told}, of which the {free} that move"
 
 
 def _shortened(config: Config, steps: int) -> tuple[Config, list[str]]:
     """Two frames of `steps` steps in float64, with particles arranged more than once in each; and what was changed."""
-    dt, physics, arrangement = config.time.dt, config.physics, config.arrangement
+    dt, arrangement = config.time.dt, config.arrangement
     assert dt is not None
     of_frame = steps // FRAMES
     changed = [f"{steps} steps of {dt:.3g} in float64"]
@@ -115,15 +108,15 @@ def _shortened(config: Config, steps: int) -> tuple[Config, list[str]]:
         changed.append(f"in place of {config.precision}")
     if config.ensemble.size > 1 or config.ensemble.vary:
         changed.append("without the ensemble")
-    if getattr(physics, "mode", "force_shifted") != "force_shifted" and getattr(physics, "potential", None) not in ENDS:
-        changed.append(f"with mode=force_shifted in place of {physics.mode}, whose force has a step at the cutoff")
-        physics = dataclasses.replace(physics, mode="force_shifted")
+    config, smoothed = FAMILIES[config.model](config).smooth()
+    if smoothed:
+        changed.append(smoothed)
     together = max(1, of_frame // 2)
     arrangement = dataclasses.replace(arrangement, steps=min(arrangement.steps or together, together))
     time = dataclasses.replace(config.time, end=steps * dt, output_every=of_frame * dt)
     short = dataclasses.replace(
         config, precision="float64", ensemble=EnsembleConfig(), mesh=MeshConfig(overlap=config.mesh.overlap),
-        resume=None, time=time, physics=physics, arrangement=arrangement,
+        resume=None, time=time, arrangement=arrangement,
     )  # fmt: skip
     return short, [" ".join(changed)]
 
@@ -133,8 +126,8 @@ def _spacing(programs: ParticlePrograms) -> float:
     return float((np.prod(programs.domain.grid.lengths) / programs.size) ** (1 / programs.cells.ndim))
 
 
-def _sizes(programs: ParticlePrograms, schedule: Schedule) -> dict[str, float]:
-    """The size of a component of everything that is observed."""
+def _at_start(programs: ParticlePrograms) -> dict[str, np.ndarray]:
+    """Everything that is observed, as a run begins: `(components, particles)`."""
 
     def begin(values, files):
         state = programs.initial_state(values, files, 0)[0]
@@ -143,26 +136,29 @@ def _sizes(programs: ParticlePrograms, schedule: Schedule) -> dict[str, float]:
         return state.ids >= 0, _observed(programs, state, params, model, files)
 
     held, found = jax.device_get(jax.jit(begin)(programs.values, programs.files))
-    sizes = {name: float(np.sqrt(np.mean(np.stack(parts)[:, held] ** 2))) for name, parts in found.items()}
+    return {name: np.stack(parts)[:, held] for name, parts in found.items()}
+
+
+def _sizes(programs: ParticlePrograms, schedule: Schedule, found: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The size of a component of what was `found` at the start."""
+    sizes = {name: float(np.sqrt(np.mean(u**2))) for name, u in found.items()}
     duration = FRAMES * schedule.interval
     speed = sizes.get("velocity", 0.0) or OFFSET * _spacing(programs) / duration
     way = float(np.hypot(OFFSET * _spacing(programs), duration * speed))
     return {name: size or 1.0 for name, size in sizes.items()} | {"position": way, "velocity": speed}
 
 
-def _start(programs: ParticlePrograms, schedule: Schedule, sizes: Mapping[str, float]) -> Unknowns:
-    """All numbers, and what is added to positions and velocities, `(components, particles)`."""
+def _start(programs: ParticlePrograms, sizes: Mapping[str, float], components: int) -> Unknowns:
+    """All numbers, and what is added to positions and velocities of what moves, `(components, particles)`."""
     numbers: Unknowns = {
         name: np.asarray(value)
         for name, value in programs.parameters.items()
-        # At rest the speed of particles, a root of the temperature, has no derivative.
-        if name != "start_temperature" or value > 0
+        if programs.family.differentiable(name, float(value))
     }
-    random, (ndim, count) = np.random.default_rng(0), programs.start_of.position.shape
-    components = getattr(programs.template(programs.room())[0], "velocity", np.zeros(ndim)).shape[0]
-    amounts = {POSITION: OFFSET * _spacing(programs), VELOCITY: VELOCITY_OFFSET * sizes["velocity"]}
-    shapes = {POSITION: (ndim, count), VELOCITY: (components, count)}
-    return numbers | {name: amount * random.uniform(-1, 1, shapes[name]) for name, amount in amounts.items()}
+    random, count = np.random.default_rng(0), programs.family.moving(programs.start_of).size
+    position = OFFSET * _spacing(programs) * random.uniform(-1, 1, (programs.cells.ndim, count))
+    velocity = VELOCITY_OFFSET * sizes["velocity"] * random.uniform(-1, 1, (components, count))
+    return numbers | {POSITION: position, VELOCITY: velocity}
 
 
 def _with_room(programs: ParticlePrograms, run_of: Callable, start: Unknowns) -> ParticlePrograms:
@@ -190,13 +186,17 @@ def _run(
 ) -> Callable[[Unknowns], tuple[Array, Array]]:
     """The objective's function of one mesh and plan, and the status with which its run ends."""
     fixed, places = jax.device_get((programs.values, programs.files))
+    moving = programs.family.moving(programs.start_of)
+
+    def of_all(moved: Array) -> Array:
+        """Of `(components, moving particles)`, that of all particles: zero of the others."""
+        return jnp.zeros((moved.shape[0], programs.size), moved.dtype).at[:, moving].set(moved, unique_indices=True)
 
     def loss(values, position, velocity) -> tuple[Array, Array]:
         values, files = {**fixed, **values}, jax.tree.map(jnp.asarray, places)
-        moved = {**files, "position": files["position"] + position}
+        moved = {**files, "position": files["position"] + of_all(position)}
         state, lost, fault = programs.initial_state(values, moved, 0)
-        if hasattr(state, "velocity"):
-            state = eqx.tree_at(lambda s: s.velocity, state, state.velocity + _of_slots(state.ids, velocity))
+        state = eqx.tree_at(lambda s: s.velocity, state, state.velocity + _of_slots(state.ids, of_all(velocity)))
         model, params = programs.build(vary_like(values, state), moved)
 
         def measure(t, state, params) -> Array:
