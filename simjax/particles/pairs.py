@@ -270,7 +270,8 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
 
 def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
     cells = pairs.cells
-    here, mine, candidates = _candidates(cells, *padded_particles, padded)
+    coordinates, occupied = padded_particles
+    here, mine, candidates = _candidates(cells, coordinates, occupied, padded)
 
     @functools.partial(jax.jit, inline=True)  # traced once for all slots of a group
     def one(total, there, theirs, candidate):
