@@ -166,11 +166,12 @@ class Sampler:
         return samples, radial
 
 
-def search(problem: LeastSquares, step: Callable, solver: GaussNewton, latent, most: int):
-    """At most so many steps of the solver from `latent`, fewer where it has settled."""
+def search(problem: LeastSquares, step: Callable, solver: GaussNewton, latent, most: int, tell=lambda iterate: None):
+    """At most so many steps of the solver from `latent`, fewer where it has settled; each is told of."""
     iterate = solver.begin(latent)
     for number in range(most):
         before, iterate = iterate, step(problem, iterate)
+        tell(iterate)
         # The first step has nothing to be compared with.
         if number and solver.settled(iterate, before, 1e-10):
             break
@@ -224,10 +225,13 @@ def from_trajectories(unknown: Unknown, samples: Samples, seed: int, iterations:
     noise = (POSITION_NOISE, VELOCITY_NOISE) if noise is None else noise
     problem = trajectory_problem(unknown, *observed_motions(samples, seed, noise), noise)
     solver = GaussNewton()
-    iterate = search(problem, eqx.filter_jit(solver.step), solver, unknown.guess, iterations)
-    size = sum(r.size for r in jax.tree.leaves(jax.eval_shape(problem.residuals, iterate.latent)))
-    print(f"{int(iterate.iteration)} Gauss-Newton steps; chi^2 per residual {2 * float(iterate.loss) / size:.4f}")
-    print(shown(iterate.latent))
+    size = sum(r.size for r in jax.tree.leaves(jax.eval_shape(problem.residuals, unknown.guess)))
+
+    def tell(iterate):
+        number, before = int(iterate.iteration), 2 * float(iterate.loss) / size
+        print(f"step {number}: chi^2 per residual was {before:.4g}, now {shown(iterate.latent)}", flush=True)
+
+    iterate = search(problem, eqx.filter_jit(solver.step), solver, unknown.guess, iterations, tell)
     names = list(START) if isinstance(iterate.latent, dict) else []
     return iterate.latent, eqx.filter_jit(deviations_of_numbers)(problem, iterate.latent, names)
 
@@ -365,7 +369,7 @@ def recover(observed: str, sought: str, frames: int = 400, seed: int = 0, pictur
     # The liquid with two numbers is the same program, and its next frames are far from those that were measured.
     sampler = true if sought == "numbers" else Sampler(unknown.potential, frames, seed + 1)
     if observed == "trajectories":
-        latent, deviations = from_trajectories(unknown, samples, seed, 60 if sought == "network" else 15)
+        latent, deviations = from_trajectories(unknown, samples, seed, 20 if sought == "network" else 15)
     else:
         if sought == "network":
             unknown = unknown._replace(guess=of_mean_force(unknown, measured.mean(axis=0)))

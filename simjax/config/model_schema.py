@@ -37,10 +37,9 @@ class FieldSchema:
     """A field given by formulas or a file: an initial condition, or a coefficient of the equation.
 
     A scalar has one component, a `vector` one per axis (three if it is `whole`), a `free` field as many as are given.
-    `default` is what
-    stands where it is left out; without one (None) it must be given, unless it is `optional`. Components of a
-    `staggered` vector lie on the faces normal to them, everything else at cell centres (for coefficients; initial
-    fields lie where the model has them).
+    `default` is what stands where it is left out; without one (None) it must be given, unless it is `optional`.
+    Components of a `staggered` vector lie on the faces normal to them, everything else at cell centres (for
+    coefficients; initial fields lie where the model has them).
     """
 
     name: str
