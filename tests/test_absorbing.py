@@ -111,6 +111,7 @@ def test_less_than_a_ten_thousandth_comes_back_in_three_dimensions(make):
     assert reflected(make, BOX, 12.0, 12)[0] < 1e-4
 
 
+@pytest.mark.slow
 def test_thicker_layers_reflect_less():
     errors = reflected(acoustic_model(2), PLANE, 10.0, 6, 12, 18)
     assert errors[0] > 10 * errors[1] > 30 * errors[2]
@@ -136,6 +137,7 @@ def test_thin_blocks_do_the_same_as_the_slabs_of_a_thick_one(blocks):
     assert thin.slabs(0) == [(0, 20 // blocks)]
 
 
+@pytest.mark.slow
 def test_waves_do_not_grow_in_the_layers():
     """Thousands of steps with noise everywhere, in a rough medium: the energy only falls."""
     domain = Domain(Grid((26, 30)))

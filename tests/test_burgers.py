@@ -98,6 +98,7 @@ def test_viscous_burgers_against_cole_hopf(integrator):
     assert abs(np.log2(errors[0] / errors[1]) - 2) < 0.25 and errors[1] < 1e-3
 
 
+@pytest.mark.slow
 def test_burgers_is_the_same_along_every_axis():
     grid = Grid((10, 12, 8))
     c = random_field(grid.shape) - 0.5

@@ -175,6 +175,7 @@ def test_the_program_does_not_grow_with_the_steps():
     assert texts[0].count("\n") == texts[1].count("\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "checkpoint",
     [

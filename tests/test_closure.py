@@ -120,6 +120,7 @@ def test_a_closure_of_zeros_leaves_the_run_as_it_is(name):
         np.testing.assert_allclose(closed[variable], expected, rtol=0, atol=1e-14 * float(np.abs(expected).max() + 1))
 
 
+@pytest.mark.slow
 def test_primitive_tendencies_of_a_gas_become_those_of_its_conserved_state():
     """rho' = 0, p' = 0 and u' = a is a body force: d(rho u)/dt = rho a and d(E)/dt = rho u . a."""
 

@@ -120,6 +120,7 @@ def test_tubes_along_every_axis_are_the_same(ndim, axis):
         np.testing.assert_allclose(line_by_line, np.broadcast_to(v, line_by_line.shape), rtol=0, atol=2e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [WENO, MUSCL, SIMPLE], ids=["weno", "muscl", "simple"])
 def test_left_going_waves_are_the_mirror_image_of_right_going_ones(scheme):
     model = gas((60,), [OPEN], scheme)
@@ -159,6 +160,7 @@ def tendency_error(scheme, n):
     return sum(float(jnp.abs(a - b).mean()) for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme",
     [
@@ -229,6 +231,7 @@ def wave_order(scheme, kind, ndim, sizes):
     return np.log2(errors[0] / errors[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flux, variables", [("rusanov", "primitive"), pytest.param("hllc", "characteristic", marks=pytest.mark.slow)]
 )

@@ -47,9 +47,7 @@ def small(name):
 
 
 # In every run of the tests a few, the cheapest.
-USUAL = (
-    "fluid", "dye", "from_file", "burgers", "allen_cahn", "solitons", "condensate", "double_slit",
-)  # fmt: skip
+USUAL = ("fluid", "from_file", "burgers", "solitons", "condensate")
 # The same models as others, started otherwise, or run by test_particle_families or test_chains_and_charges too. What is
 # sought in an inverse problem is in test_inverse_experiments.
 LONGER = (

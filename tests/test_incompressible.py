@@ -324,6 +324,7 @@ def test_a_mirror_image_flows_as_the_mirror_image(sides):
     assert difference(mirrored(final, 0, wall), other) < 1e-13
 
 
+@pytest.mark.slow
 def test_a_flow_uniform_along_one_axis_is_the_two_dimensional_flow():
     """Whichever axis it is uniform along: this ties all three components of the 3-D operators to the 2-D ones."""
     sides = [PERIODIC, (NoSlipWall(), NoSlipWall((0.8, 0.0)))]
@@ -415,6 +416,7 @@ def relative_errors(n):
     return {name: abs(value / CAVITY[name] - 1) for name, value in cavity_extrema(n).items()}
 
 
+@pytest.mark.slow
 def test_cavity_converges_at_second_order():
     coarse, fine = relative_errors(32), relative_errors(64)
     for name in CAVITY:

@@ -45,6 +45,7 @@ def alone(problem, name):
     return InverseProblem(config, sizes={}, instruments=instruments)
 
 
+@pytest.mark.slow
 def test_loss_and_gradient_are_the_sums_of_those_of_the_experiments_with_priors_once():
     number = {"physics.diffusivity": UNKNOWNS["physics.diffusivity"]}
     together = InverseProblem(validate(posed(unknowns=number)), sizes={})

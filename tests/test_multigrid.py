@@ -193,7 +193,11 @@ def test_few_iterations_without_walls_around_obstacles_and_in_long_cells(shape, 
     np.testing.assert_array_equal(np.asarray(found.solution)[np.asarray(kappa) == 0], 0.0)
 
 
-@pytest.mark.parametrize("diffusivity", [uniform, layers, gentle], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "diffusivity",
+    [uniform, *(pytest.param(f, marks=pytest.mark.slow) for f in (layers, gentle))],
+    ids=lambda f: f.__name__,
+)
 @pytest.mark.parametrize(
     ("sizes", "bound"),
     [

@@ -99,6 +99,7 @@ def fluid():
     return jnp.asarray(position), jnp.asarray(at_rest(np.random.default_rng(1).normal(size=position.shape), 1.5))
 
 
+@pytest.mark.slow
 def test_a_fluid_keeps_its_energy_and_goes_back_the_way_it_came():
     """Mirrored positions are those of a mirrored fluid: the walls are as reversible as the forces."""
     position, velocity = fluid()
@@ -132,6 +133,7 @@ def test_without_walls_what_leaves_is_told():
     assert int(status) & ESCAPED
 
 
+@pytest.mark.slow
 def test_momentum_across_walls_is_a_degree_of_freedom():
     position, velocity = map(jnp.asarray, thrown())
     model, params = Box(Free(), VelocityVerlet(), 1, 0.01).model, Params((), jnp.ones(1))
