@@ -184,7 +184,7 @@ class MeshSum(FarField):
         if self.alpha:
             result = result * jnp.exp(-square / (4 * self.alpha**2))
         for one, h in zip(k, grid.spacing, strict=True):
-            window = jnp.sinc(one * (h / (2 * math.pi))) ** (2 * order)
+            window = _sinc(one * (h / 2)) ** (2 * order)
             result = result * (window / self._aliases(one, h) ** 2)
         return result
 
@@ -192,6 +192,11 @@ class MeshSum(FarField):
         """Sum of U^2 over the aliases of wavenumbers along one axis."""
         sine = jnp.sin(k * (h / 2)) ** 2
         return sum((c * sine**n for n, c in enumerate(ALIASES[ORDERS[self.assignment]]) if n), jnp.ones_like(sine))
+
+
+def _sinc(x: Array) -> Array:
+    """sin x / x. That of jax 0.12 asks that its argument be the same on all devices."""
+    return jnp.where(x == 0, 1, jnp.sin(x) / jnp.where(x == 0, 1, x))
 
 
 def _tension(k: tuple[Array, ...], alpha: float) -> Array:
