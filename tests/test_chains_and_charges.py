@@ -97,6 +97,8 @@ def test_chains_are_walks_on_a_lattice(overrides, spacing):
     position, lengths = place(config).position, np.asarray(config.box.upper)
     assert np.unique(position.round(9), axis=1).shape == position.shape
     apart = bond_vectors(position, lengths, config.box.periodic, 20)
+    assert apart.shape == (len(lengths), position.shape[1] // 20, 19) and position.shape[1] >= 60
+    # Differences of coordinates of ten.
     np.testing.assert_allclose(np.sqrt(np.sum(apart**2, axis=0)), spacing, rtol=1e-12)
     # They turn: of straight ones the ends would be 19 bonds apart.
     ends = np.sum(np.sum(apart, axis=2) ** 2, axis=0).mean() / spacing**2

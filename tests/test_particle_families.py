@@ -183,6 +183,8 @@ def test_a_wave_grows_with_the_scale_factor(tmp_path):
     settings = ["particles.count=128", "physics.field_cells=[64]", "time.end=0.0308", "time.output_every=0.0154"]
     dataset = particles(run(tmp_path, "zeldovich", *settings))
     scale = (1.5 * dataset["time"].values + 0.05**1.5) ** (2 / 3)
+    assert scale.shape == (3,) and scale[-1] > 2.5 * scale[0]
+    # Roundings of the time and a power of it.
     np.testing.assert_allclose(dataset["scale_factor"], scale, rtol=1e-12)
     rest = (np.arange(128) + 0.5) / 128
     exact = 0.1 / np.pi * scale[:, None] / 0.05 * np.sin(2 * np.pi * rest)
@@ -209,6 +211,8 @@ def test_currents_of_two_beams_gather_in_filaments_at_their_rate(tmp_path):
     # Written are velocities, not gamma v, and of the time of the energies: those of the kinetic to rounding.
     factor = 1 / np.sqrt(1 - np.sum(dataset["velocity"].values ** 2, axis=-1))
     kinetic = np.pi**2 / 4 / 1024 * np.sum(factor - 1, axis=-1)
+    # The energies' sum has as many terms; gamma v in the place of v would be nearly half more.
+    assert kinetic.shape == (29,) and np.all(kinetic > 0)
     np.testing.assert_allclose(dataset["kinetic_energy"], kinetic, rtol=1e-12)
     # Gauss's law is kept but for 140 roundings of a charge density of one.
     assert float(dataset["gauss"].max()) < 1e-13

@@ -213,8 +213,7 @@ class ElectromagneticPlasma(DirectModel):
         return wave.stable_dt(None, maxwell.Params(params.permittivity, params.permeability))
 
     def diagnostics(self, t, state, params):
-        """Energies (kinetic without the rest's), momentum and number of particles, charge, the most that
-        Gauss's law leaves."""
+        """Energies (kinetic without the rest's), momentum and number of particles, charge, what Gauss's law leaves."""
         state = self.synchronised(state, params)
         particles, velocity, light = state.particles, state.velocity, light_speed(params)
         present = particles.ids >= 0

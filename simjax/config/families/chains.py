@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from simjax.config.families.charges import left_over
+from simjax.config.particle_sections import left_over
 
 OF_BONDS = {
     "none": (),

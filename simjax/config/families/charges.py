@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
+
+from simjax.config.particle_sections import left_over
 
 OF_CHARGES = ("coulomb_constant", "electrostatics", "ewald_tolerance", "background")
 
@@ -28,13 +29,3 @@ def check_charges(config: Any) -> Iterator[tuple[str, str]]:
             f"summed, box.periodic={[str(p).lower() for p in box.periodic]} came; write physics.charge=null, or "
             "potential=yukawa for screened ones".replace("'", ""),
         )
-
-
-def left_over(physics: Any, names: tuple[str, ...], why: str) -> Iterator[tuple[str, str]]:
-    """A sentence about each key that is given although nothing takes it."""
-    defaults = {field.name: field.default for field in dataclasses.fields(physics)}
-    for name in names:
-        value = getattr(physics, name)
-        if value != defaults[name]:
-            said = str(value).lower() if isinstance(value, bool) else value
-            yield f"physics.{name}", f"physics.{name} = {said}: {why}, or leave it out"

@@ -12,6 +12,8 @@ from simjax.config.kinds import Choice, Integer, ListOf, Real, entry
 from simjax.config.model_schema import DIRECT, FieldSchema, ModelSchema
 from simjax.config.particle_sections import ParticlesSection, check_beside, check_unlisted
 
+CONSISTENT = 1e-6  # of a mean density: total_mass may be written with nine digits
+
 
 @dataclass(frozen=True)
 class MassesConfig(ParticlesSection):
@@ -35,9 +37,6 @@ class MassesConfig(ParticlesSection):
             most = min(b - a for a, b in zip(box.lower, box.upper, strict=True)) / 2
             if self.radius > most:
                 yield "particles.radius", f"particles.radius = {self.radius:g}: expected at most {most:g}, half the box"
-
-
-CONSISTENT = 1e-6  # of a mean density
 
 
 @dataclass(frozen=True)

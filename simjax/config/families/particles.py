@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from simjax.config.families.chains import check_chains
 from simjax.config.families.charges import check_charges
 from simjax.config.kinds import Choice, Flag, Integer, ListOf, Real, entry
 from simjax.config.model_schema import DIRECT, ModelSchema
-from simjax.config.particle_sections import ParticlesConfig, check_beside
+from simjax.config.particle_sections import ParticlesConfig, check_beside, left_over
 
 _MIXED = {"epsilon", "sigma", "species_epsilon", "species_sigma", "cross_epsilon", "cross_sigma"}
 USED: dict[str, set[str]] = {
@@ -136,14 +135,8 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 def _check_potential(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, str]]:
     """Keys of other potentials than the chosen one, and a cutoff that does not suit it."""
     used = USED[physics.potential]
-    for field in dataclasses.fields(physics):
-        value = getattr(physics, field.name)
-        if field.name in OF_POTENTIALS - used and value != field.default:
-            yield (
-                f"physics.{field.name}",
-                f"physics.{field.name} = {list(value) if isinstance(value, tuple) else value}: a potential "
-                f"{physics.potential} has no such number, but {', '.join(sorted(used))}; leave it out",
-            )
+    own = f"a potential {physics.potential} has no such number, but {', '.join(sorted(used))}; write one of these"
+    yield from left_over(physics, sorted(OF_POTENTIALS - used), own)
     ends = ENDS.get(physics.potential)
     if ends is None:
         return
