@@ -4,6 +4,7 @@ Sums over pairs are compared with plain loops over all pairs and their periodic 
 sums, so the bounds are some hundreds of roundings of the largest term.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -20,6 +21,7 @@ from simjax.core.grid import Grid
 from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, SKIN_PASSED
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles import cells as storage
+from simjax.particles.arrangement import Particles, Skin
 from simjax.particles.cells import EMPTY, Cells, cells_for, counted
 from simjax.particles.migration import rebin
 from simjax.particles.neighbours import neighbours_within, own_slot
@@ -120,6 +122,35 @@ def test_lists_tell_what_does_not_fit():
         for rows, columns in ((most, count), (most - 1, count), (most, count - 1))
     ]
     assert faults == [0, LIST_FULL, BLOCK_FULL]
+
+
+@pytest.mark.parametrize(("moved", "missing"), [(0.49, False), (0.51, True)])
+def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(moved, missing):
+    """Two particles just too far apart to be listed approach each other head-on, each by `moved` skins.
+
+    They come nearer than the cutoff when both have moved by half a skin: before, the list has every pair; after, the
+    strain passes one, which stops the run.
+    """
+    skin, lengths = Skin(CUTOFF, SKIN, rows=4), (5.0, 5.0)
+    apart = (CUTOFF + SKIN) * (1 + 1e-9)
+    start = np.array([[2.5 - apart / 2, 2.5 + apart / 2], [2.5, 2.5]])
+    cells, within, ids = stored(start, lengths, skin.reach)
+    push = pack(cells, jnp.asarray(start), jnp.asarray([[moved * SKIN, -moved * SKIN], [0.0, 0.0]]))[2]
+
+    def of(within, push):
+        begun, arranged, fault = skin.arrange(cells, Particles(within, jnp.zeros(within.shape, jnp.int32), ids))
+        state = dataclasses.replace(begun, position=begun.position + push)
+        listed, everywhere = (
+            pairs.sum(lambda separation, *_: {"count": jnp.ones_like(separation[0])}, (), ())["count"]
+            for pairs in (skin.pairs(cells, state, arranged), Pairs(cells, state.position, ids, CUTOFF))
+        )
+        return skin.strain(state, arranged), jnp.sum(listed), jnp.sum(everywhere), fault
+
+    strain, listed, everywhere, fault = compiled(of)(within, push)
+    assert fault == 0
+    assert (strain > 1) == missing
+    assert float(strain) == pytest.approx(2 * moved, rel=1e-12)  # rounding
+    assert (float(listed), float(everywhere)) == (0.0, 2.0 if missing else 0.0)
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "cells"])
@@ -289,6 +320,25 @@ def test_migration_moves_particles_and_loses_none(particles):
     np.testing.assert_allclose(unwrapped, particles.position + push, rtol=0, atol=1e-13)
     np.testing.assert_array_equal(unpack(cells, ids, values, count), particles.values)
     assert np.any(np.asarray(ids) != np.asarray(particles.ids))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_particles_on_faces_between_cells_are_kept(dtype):
+    """On every face and corner, and one rounding beside it: the cells on both sides agree which of them has it."""
+    cells = Cells(Domain(Grid((3, 5), (0, 0), (3.9, 5.5))), 256, (True, True))
+    half = np.array([[h / 2] for h in cells.domain.grid.spacing], dtype)
+    near = [[0, *(np.nextafter(s * h, to, dtype=dtype) for s in (-1, 1) for to in (-9, s * h, 9))] for h in half[:, 0]]
+    places = np.stack(np.meshgrid(*near, indexing="ij")).reshape(2, -1)
+    count = places.shape[1]
+    ids, position = np.full(cells.shape, EMPTY, np.int32), np.zeros((2, *cells.shape), dtype)
+    ids[:count] = np.arange(15 * count, dtype=np.int32).reshape(count, 3, 5)
+    position[:, :count] = places[:, :, None, None]
+    image = jnp.zeros(position.shape, jnp.int32)
+    moved, _, after, _, fault = rebinned(cells, jnp.asarray(position), image, jnp.asarray(ids), ())
+    assert int(fault) == 0
+    np.testing.assert_array_equal(np.sort(after[after >= 0]), np.arange(15 * count))
+    # What moved is its old position and a whole cell: a rounding of that sum.
+    assert np.all(np.abs(moved) <= half[..., None, None] * (1 + 4 * np.finfo(dtype).eps))
 
 
 def test_migration_tells_what_goes_wrong():

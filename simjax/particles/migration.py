@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.grid import LOWER, UPPER
+from simjax.core.staging import held
 from simjax.core.status import CELL_FULL, ESCAPED, SKIN_PASSED
 from simjax.particles.cells import EMPTY, Cells
 
@@ -33,6 +34,8 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
         went wrong on any device. Particles without a slot, or beyond the sides of the box, are lost; the caller must
         not go on.
     """
+    # One value for every reader: a sum that is formed anew in each may end on the other side of a face.
+    position = held(position)
     wrong = jnp.zeros((), jnp.int32)
     for axis in range(cells.ndim):
         h = cells.domain.grid.spacing[axis]
@@ -52,9 +55,14 @@ def _anywhere(cells: Cells, bits: Array) -> Array:
 
 
 def _cells_moved(position: Array, h: float) -> Array:
-    """How many cells a particle lies beyond its own: -1, 0 or 1."""
-    known = jnp.where(jnp.isfinite(position), position, 0)
-    return jnp.clip(jnp.floor(known / h + 0.5), -1, 1).astype(jnp.int32)
+    """How many cells a particle lies beyond its own: -1, 0 or 1, and 0 where its position is not a number.
+
+    The cell that it leaves and the one that it enters must decide alike. Comparisons do: they are exact, where the
+    quotient position / h may be rounded in another way in every loop that the compiler makes of it, and a particle
+    on the face between two cells was lost.
+    """
+    half = jnp.asarray(h / 2, position.dtype)
+    return (position >= half).astype(jnp.int32) - (position < -half).astype(jnp.int32)
 
 
 def _leaves(cells: Cells, axis: int, move: Array) -> Array:
