@@ -78,10 +78,10 @@ def test_every_tile_has_the_ghost_cells_of_the_whole_array(plain_loops, width, i
     for corner in itertools.product(*(range(0, n, t) for n, t in zip(interior, tile, strict=True))):
         block = brought(field, [0, *(c - width for c in corner)], (2, *block_of(operand, tile, interior, "gpu")))
         columns = brought(lines[-1], [0, *corner[:-1], 0], rims.columns_of(operand, tile))
-        corner = [np.int32(c) for c in corner]
-        rims.write_lines(gpu, Memory(block), [Memory(u) for u in lines], Memory(columns), operand, interior, tile, corner)
-        cells = [slice(c, min(c + t + 2 * width, n + 2 * width))
-                 for c, t, n in zip(map(int, corner), tile, interior, strict=True)]  # fmt: skip
+        memories = Memory(block), [Memory(u) for u in lines], Memory(columns)
+        rims.write_lines(gpu, *memories, operand, interior, tile, [np.int32(c) for c in corner])
+        ends = [min(c + t, n) + 2 * width for c, t, n in zip(corner, tile, interior, strict=True)]
+        cells = [slice(c, end) for c, end in zip(corner, ends, strict=True)]
         expected = whole[(slice(None), *cells)]
         found = block[(slice(None), *(slice(0, n) for n in expected.shape[1:]))]
         np.testing.assert_array_equal(found, expected, err_msg=f"tile at {corner}")
