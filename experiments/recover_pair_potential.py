@@ -31,7 +31,7 @@ from simjax.clock import Clock, Schedule
 from simjax.core.domain import Domain
 from simjax.core.status import reasons
 from simjax.inverse.gauss_newton import GaussNewton
-from simjax.inverse.laplace import NORMAL_95, deviations_of_numbers
+from simjax.inverse.laplace import NORMAL_95, number_sensitivity, uncertainty_of_numbers
 from simjax.inverse.least_squares import Evaluation, LeastSquares
 from simjax.inverse.noise import GaussianNoise
 from simjax.inverse.optimise import minimise
@@ -232,8 +232,10 @@ def from_trajectories(unknown: Unknown, samples: Samples, seed: int, iterations:
         print(f"step {number}: chi^2 per residual was {before:.4g}, now {shown(iterate.latent)}", flush=True)
 
     iterate = search(problem, eqx.filter_jit(solver.step), solver, unknown.guess, iterations, tell)
-    names = list(START) if isinstance(iterate.latent, dict) else []
-    return iterate.latent, eqx.filter_jit(deviations_of_numbers)(problem, iterate.latent, names)
+    if not isinstance(iterate.latent, dict):
+        return iterate.latent, {}
+    sensitivity = eqx.filter_jit(number_sensitivity)(problem, iterate.latent, tuple(START))
+    return iterate.latent, uncertainty_of_numbers(sensitivity, tuple(START)).deviations
 
 
 # ---------------------------------------------------------------------- from the radial distribution

@@ -9,7 +9,7 @@ import pytest
 from simjax.inverse.ensemble_kalman import EnsembleKalman
 from simjax.inverse.gauss_newton import GaussNewton
 from simjax.inverse.gradient_descent import GradientDescent, MultiStart, optimiser_named
-from simjax.inverse.laplace import deviations_of_numbers, posterior_samples
+from simjax.inverse.laplace import ITERATIONS, TOLERANCE, number_sensitivity, posterior_samples, uncertainty_of_numbers
 from simjax.inverse.least_squares import Evaluation, LeastSquares
 
 TRUTH = jnp.asarray([1.0, 2.0, -1.0])
@@ -95,15 +95,82 @@ def test_a_member_whose_run_fails_spoils_none_of_the_others():
     assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(iterate.latent))
 
 
-def test_laplace_is_exact_for_a_linear_problem():
-    found = deviations_of_numbers(problem(), {"a": BEST[0], "b": BEST[1:]}, ["a"])
+def uncertainty(problem, latent, names):
+    return uncertainty_of_numbers(number_sensitivity(problem, latent, names), names)
+
+
+def linear(matrix):
+    """Residuals `matrix` times the numbers p, q, s and the field f, one after the other."""
+
+    def evaluate(latent, given):
+        vector = jnp.concatenate([jnp.ravel(latent[name]) for name in ("p", "q", "s", "f") if name in latent])
+        return Evaluation(given @ vector, jnp.zeros((), jnp.int32))
+
+    return LeastSquares(jnp.asarray(matrix), evaluate, jax.vmap(evaluate, (0, None)))
+
+
+NUMBERS = {name: jnp.asarray(0.3) for name in ("p", "q", "s")}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_the_data_do_not_determine_is_named(dtype):
+    """Two numbers that act alike have no interval each; the third has that of the problem without one of them."""
+    columns = np.random.default_rng(1).normal(size=(40, 3))
+    columns[:, 1] = -2.5 * columns[:, 0]
+    latent = {name: u.astype(dtype) for name, u in NUMBERS.items()}
+    found = uncertainty(linear(columns.astype(dtype)), latent, list(latent))
+    (combination,) = found.undetermined
+    assert set(combination) == {"p", "q"}
+    # A multiple of (2.5, 1), to the rounding of the factorisation.
+    assert combination["p"] / combination["q"] == pytest.approx(2.5, rel=1e3 * float(np.finfo(dtype).eps))
+    assert found.deviations["p"] == found.deviations["q"] == np.inf
+    alone = np.linalg.inv(columns[:, ::2].T @ columns[:, ::2])[1, 1] ** 0.5
+    assert found.deviations["s"] == pytest.approx(alone, rel=1e3 * float(np.finfo(dtype).eps))
+
+
+def test_nearly_parallel_columns_still_have_an_interval():
+    columns = np.random.default_rng(1).normal(size=(40, 3))
+    columns[:, 1] = -2.5 * columns[:, 0] + 1e-5 * columns[:, 1]
+    found = uncertainty(linear(columns), NUMBERS, list(NUMBERS))
+    assert not found.undetermined
+    exact = np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
+    # The condition of the columns, 1e6, times rounding; the reference loses its square.
+    np.testing.assert_allclose([found.deviations[name] for name in NUMBERS], exact, rtol=1e-4)
+
+
+def test_numbers_without_influence_and_those_that_a_field_makes_up_for():
+    columns = np.random.default_rng(1).normal(size=(40, 6))
+    columns[:, 1] = 0
+    columns[:, 0] = columns[:, 3:] @ [1.0, -2.0, 0.5]
+    found = uncertainty(linear(columns), NUMBERS | {"f": jnp.zeros(3)}, list(NUMBERS))
+    assert sorted(name for combination in found.undetermined for name in combination) == ["p", "q"]
+    assert all(len(combination) == 1 for combination in found.undetermined)
+    rest = columns[:, 2:]
     # Conjugate gradients to 1e-6 of the right-hand side.
-    assert float(found["a"]) == pytest.approx(float(jnp.sqrt(COVARIANCE[0, 0])), rel=1e-5)
+    assert found.deviations["s"] == pytest.approx(np.linalg.inv(rest.T @ rest)[0, 0] ** 0.5, rel=1e-5)
+
+
+def test_intervals_that_do_not_converge_are_named():
+    """More eigenvalues, spread over more decades, than the iterations that there are."""
+    size = 2 * ITERATIONS
+    columns = np.zeros((size + 1, size + 1))
+    columns[:-1, 1:] = np.diag(np.logspace(0, -8, size))
+    columns[:, 0] = 1
+    found = uncertainty(linear(columns), {"p": jnp.asarray(0.0), "f": jnp.zeros(size)}, ["p"])
+    assert found.unconverged["p"] > 1e-5 and not found.undetermined
+
+
+def test_laplace_is_exact_for_a_linear_problem():
+    found = uncertainty(problem(), {"a": BEST[0], "b": BEST[1:]}, ["a"])
+    # Conjugate gradients to 1e-6 of the right-hand side.
+    assert found.deviations["a"] == pytest.approx(float(jnp.sqrt(COVARIANCE[0, 0])), rel=1e-5)
+    assert not found.undetermined and not found.unconverged
 
 
 def test_samples_have_the_posterior_covariance():
     count = 4000
-    drawn = posterior_samples(problem(), {"a": BEST[0], "b": BEST[1:]}, count)
+    drawn, left = posterior_samples(problem(), {"a": BEST[0], "b": BEST[1:]}, count)
+    assert float(left) <= TOLERANCE
     table = np.concatenate([np.asarray(drawn["a"])[:, None], np.asarray(drawn["b"])], axis=1)
     scale = np.sqrt(np.outer(np.diag(COVARIANCE), np.diag(COVARIANCE)))
     # An entry of a sample covariance has the standard error sqrt(2 / count) at most; four of them.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from simjax.certify.inverse import inverse_objective
 from simjax.config import validate
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.inverse.least_squares import half_square
@@ -269,6 +271,27 @@ def test_ensemble_kalman_finds_the_numbers_on_an_ensemble_mesh(folder):
         # Twice the 95 % interval of 64 members.
         assert abs(truth - (low + high) / 2) < high - low, path
         assert high - low < 0.4 * truth
+
+
+@pytest.mark.slow
+def test_numbers_that_one_snapshot_does_not_tell_apart_are_named(folder):
+    """A single wave that only decays: a larger amplitude and a larger diffusivity give the same snapshot."""
+    wave = {
+        "physics": {"diffusivity": 0.05, "velocity": [0.0, 0.0]},
+        "initial": {"concentration": "depth*sin(x)*cos(y)"},
+    }
+    snapshot = {"snapshot": "concentration", "deviation": 0.02, "times": [0.4]}
+    posed = config(NUMBERS, [snapshot], output=folder | {"report": True}, **wave)
+    found = searched(posed)
+    (sentence,) = found.answer.doubts
+    assert any("each by itself" in note for note in inverse_objective(posed).notes)  # what a certificate says
+    assert sentence in found.message
+    # The wave decays as depth exp(-2 kappa t): d(ln depth) = 2 kappa t d(ln kappa), but for the scheme's errors: 1 % of
+    # the grid's, h^2 / 12, and up to 1 % of the steps'.
+    (percent,) = re.findall(r"physics.diffusivity by \+1 % and parameters.depth by \+(\S+) %", sentence)
+    assert float(percent) == pytest.approx(0.8 * float(found.answer.estimate["physics.diffusivity"]), rel=0.03)
+    assert found.answer.intervals == {"physics.diffusivity": (0.0, np.inf), "parameters.depth": (0.5, 3.0)}
+    assert "not determined" in (found.folder / "report.html").read_text()
 
 
 def test_not_a_number_among_the_measurements_is_refused(folder, tmp_path):

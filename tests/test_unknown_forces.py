@@ -16,7 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.status import FEW_SAMPLES, OK
 from simjax.inverse.gauss_newton import GaussNewton
-from simjax.inverse.laplace import deviations_of_numbers
+from simjax.inverse.laplace import number_sensitivity, uncertainty_of_numbers
 from simjax.inverse.least_squares import Evaluation, LeastSquares, half_square
 from simjax.inverse.reweighting import (
     Samples,
@@ -167,7 +167,9 @@ def test_gauss_newton_recovers_epsilon_and_sigma_and_knows_how_well(observed):
     found = solved(as_numbers, guess, 12)
     # Steps converge quadratically to where residuals are rounding.
     np.testing.assert_allclose([found["epsilon"], found["sigma"]], TRUTH, rtol=0, atol=1e-12)
-    deviations = jax.jit(lambda p, u: deviations_of_numbers(p, u, list(u)), compiler_options=QUICK)(as_numbers, found)
+    names = list(found)
+    sensitivity = jax.jit(lambda p, u: number_sensitivity(p, u, names), compiler_options=QUICK)(as_numbers, found)
+    deviations = uncertainty_of_numbers(sensitivity, names).deviations
     scores, step = [], jax.jit(solver.step, compiler_options=QUICK)
     for seed in range(12):
         rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -17,6 +18,7 @@ from simjax.certify.experiment import PLANS
 from simjax.certify.meshes import blocks_of_grid, meshes_to_compare
 from simjax.config import Config
 from simjax.inverse.gradient_descent import scattered
+from simjax.inversion.answer import confounded_numbers
 from simjax.inversion.problem import InverseProblem
 
 # Latents are of order one. Beside the guess, which may be uniform, symmetric or zero and then lies on kinks.
@@ -47,5 +49,6 @@ def inverse_objective(posed: InverseProblem | Config, *, devices: int | None = N
     blocks = blocks_of_grid(plain)
     meshes, untested, said = meshes_to_compare(plain, start, function, devices, blocks=blocks)
     shape = " x ".join(map(str, config.grid_of_fields().shape))
-    notes = (f"the loss of the inverse problem beside its guess, on a grid of {shape} in float64", *said)
+    doubts = confounded_numbers(whole, whole.placed(jax.tree.map(jnp.asarray, start)))
+    notes = (f"the loss of the inverse problem beside its guess, on a grid of {shape} in float64", *said, *doubts)
     return Objective(start, function, meshes, PLANS, notes=notes, untested=untested)

@@ -164,6 +164,7 @@ class _Search:
                 self.display.stop()
         health = self._health()
         found = answer(self.stages.whole, self._estimate(len(self.stages) - 1, iterate), iterate)
+        self.notes += found.doubts
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
         self._leave(found, health, message)
         return Found(self.folder, 0, message, found)

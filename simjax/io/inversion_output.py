@@ -28,7 +28,8 @@ LAYOUT = "simjax inversion/1"
 class NumberResult:
     """A number that was sought, in `units`.
 
-    truth: None where it is not known. lower, upper: the 95 % interval of Laplace's approximation, or None.
+    truth: None where it is not known. lower, upper: the 95 % interval of Laplace's approximation, or None; an end is
+    infinite where the measurements do not determine the number.
     """
 
     path: str
@@ -38,6 +39,11 @@ class NumberResult:
     truth: float | None = None
     lower: float | None = None
     upper: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has an interval with finite ends."""
+        return self.lower is not None and self.upper is not None and math.isfinite(self.lower + self.upper)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,8 @@ def _numbers(numbers: tuple[NumberResult, ...]) -> str:
             error = abs(found.estimate - found.truth) / abs(found.truth)
         interval = _UNKNOWN
         if found.lower is not None and found.upper is not None:
-            interval = f"{number(found.lower, _DIGITS)} to {quantity(found.upper, found.units, _DIGITS)}"
+            ends = f"{number(found.lower, _DIGITS)} to {quantity(found.upper, found.units, _DIGITS)}"
+            interval = ends if found.bounded else "not determined"
         values = (_known(value, found.units) for value in (found.truth, found.guess, found.estimate))
         rows.append(page.text_row((found.path, *values, interval, _percent(error))))
     return page.section("Numbers", page.table(heads, rows)) if rows else ""

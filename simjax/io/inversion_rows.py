@@ -121,7 +121,8 @@ class NumberRow:
             values.append(found.truth / scale)
             axes.plot([values[-1]] * 2, [y - 0.36, y + 0.36], color=INK, linewidth=1.4)
         axes.plot(guess, y, "o", color="white", markeredgecolor=MUTED, markersize=6, markeredgewidth=1.2)
-        if found.lower is not None and found.upper is not None:
+        if found.bounded:
+            assert found.lower is not None and found.upper is not None
             ends = sorted((found.lower / scale, found.upper / scale))
             values += ends
             axes.plot(ends, [y, y], "|-", color=ACCENT, linewidth=1.6, markersize=8)
@@ -149,6 +150,8 @@ def _number_text(found: NumberResult) -> str:
     """The estimate and its interval in the number's own units."""
     if found.lower is None or found.upper is None:
         return quantity(found.estimate, found.units)
+    if not found.bounded:
+        return f"{quantity(found.estimate, found.units)} [not determined]"
     values = (found.estimate, found.lower, found.upper)
     power = common_power(max(abs(value) for value in values))
     estimate, lower, upper = tick_labels([value / 10.0**power for value in values])

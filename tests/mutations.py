@@ -1,0 +1,224 @@
+"""Deliberate faults, one at a time, and the test that must notice each.
+
+Thresholds, signs and index offsets of core, particles, kernels, adjoints, integrators and solvers. Run all of them, or
+those whose name contains a word, from the root of a checkout:
+
+    python tests/mutations.py [WORD]
+
+Each fault is put into a copy of the package, and its test runs there in a process of its own. The exit code is the
+number of faults that no test noticed. To add one: a line of `MUTATIONS` with a piece of text that occurs once in its
+file.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault: `text` of a file of the package replaced by `fault`; `test`, a node of pytest, must fail then."""
+
+    name: str
+    path: str
+    text: str
+    fault: str
+    test: str
+
+    def survives(self) -> str:
+        """Why the fault was not noticed; empty if it was."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder)
+            shutil.copytree(ROOT / "simjax", copy / "simjax", ignore=shutil.ignore_patterns("__pycache__"))
+            for name in ("tests", "conf", "experiments", "pyproject.toml"):
+                (copy / name).symlink_to(ROOT / name)
+            target = copy / "simjax" / self.path
+            target.write_text(self.mutated(target.read_text()))
+            command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-p", "no:cacheprovider", self.test]
+            environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+            ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=600)
+        # One: a test failed. Anything else is no verdict: no such test, or an error in starting.
+        return "" if ended.returncode == 1 else f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}"
+
+    def mutated(self, source: str) -> str:
+        """The file's text with the fault.
+
+        Raises:
+            ValueError: the text to be replaced is not there exactly once.
+        """
+        if source.count(self.text) != 1:
+            raise ValueError(f"{self.name}: {self.text!r} is {source.count(self.text)} times in {self.path}, not once.")
+        return source.replace(self.text, self.fault)
+
+
+MUTATIONS = [
+    # core
+    Mutation(
+        "a wall's ghosts mirror the wall face itself", "core/boundary.py",
+        "return 2 * value - _lines(edge, array_axis, 1, width)",
+        "return 2 * value - _lines(edge, array_axis, 0, width)",
+        "tests/test_domain.py::test_wall_ghosts_by_hand",
+    ),
+    Mutation(
+        "a slope at a wall has the other sign", "core/boundary.py",
+        "+ (2 * index + 1) * rise", "- (2 * index + 1) * rise",
+        "tests/test_domain.py::test_wall_ghosts_by_hand",
+    ),
+    Mutation(
+        "neighbours are exchanged the wrong way round", "core/domain.py",
+        "return _permute(last, name, upwards), _permute(first, name, downwards)",
+        "return _permute(last, name, downwards), _permute(first, name, upwards)",
+        "tests/test_domain.py::test_every_ghost_of_a_periodic_field_is_the_cell_it_stands_for",
+    ),
+    Mutation(
+        "the upper wall is taken for that of another block", "core/domain.py",
+        "outermost = 0 if side == LOWER else _count(self.split[axis]) - 1",
+        "outermost = 0 if side == LOWER else _count(self.split[axis]) - 2",
+        "tests/test_domain.py::test_wall_ghosts_continue_the_polynomials_they_are_exact_for",
+    ),
+    Mutation(
+        "walls are imposed one face inwards", "core/domain.py",
+        ".reshape(shape) == 0", ".reshape(shape) == 1",
+        "tests/test_domain.py::test_impose_sets_the_lower_wall_face_and_nothing_else",
+    ),
+    Mutation(
+        "corners are cut from the wrong lines", "core/ghosts.py",
+        "edge = jnp.concatenate([lower, edge, upper], axis=k - ndim)",
+        "edge = jnp.concatenate([upper, edge, lower], axis=k - ndim)",
+        "tests/test_domain.py::test_every_ghost_of_a_periodic_field_is_the_cell_it_stands_for",
+    ),
+    Mutation(
+        "the rim begins a line late", "core/stitch.py",
+        "first = 0 if side == LOWER else n - 2 * width", "first = 0 if side == LOWER else n - 2 * width - 1",
+        "tests/test_domain.py::test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap",
+    ),
+    Mutation(
+        "a transposed slice is displaced the other way", "core/stencil_adjoint.py",
+        "[-start for start in starts[part.leading :]]", "[start for start in starts[part.leading :]]",
+        "tests/test_stencil_adjoint.py::test_derivatives_are_those_of_the_stencil",
+    ),
+    # particles
+    Mutation(
+        "a list is trusted for a whole skin", "particles/arrangement.py",
+        "return 2 * jnp.sqrt(longest) / self.skin", "return jnp.sqrt(longest) / self.skin",
+        "tests/test_particles.py::test_lists_serve_until_a_particle_has_moved_by_half_a_skin",
+    ),
+    Mutation(
+        "pairs are listed within the cutoff alone", "particles/arrangement.py",
+        "neighbours_within(cells, where, ids, self.reach,", "neighbours_within(cells, where, ids, self.cutoff,",
+        "tests/test_particles.py::test_lists_serve_until_a_particle_has_moved_by_half_a_skin",
+    ),
+    Mutation(
+        "a list has a row less than it says", "particles/neighbours.py",
+        "cells.domain.max(most) > rows", "cells.domain.max(most) > rows + 1",
+        "tests/test_particles.py::test_lists_tell_what_does_not_fit",
+    ),
+    Mutation(
+        "a particle on a face is in neither cell", "particles/migration.py",
+        "(position < -half)", "(position <= -half)",
+        "tests/test_particles.py::test_particles_on_faces_between_cells_are_kept",
+    ),
+    Mutation(
+        "a full cell is noticed one particle late", "particles/migration.py",
+        "jnp.any(total > cells.capacity)", "jnp.any(total > cells.capacity + 1)",
+        "tests/test_particles.py::test_migration_tells_what_goes_wrong",
+    ),
+    Mutation(
+        "images are counted the wrong way at the upper side", "particles/migration.py",
+        ".add(-(index == count - 1)", ".add((index == count - 1)",
+        "tests/test_particles.py::test_migration_moves_particles_and_loses_none",
+    ),
+    Mutation(
+        "partners pull in their own direction", "particles/pairs.py",
+        "tuple(-x for x in apart), there, _with(here, part)", "tuple(x for x in apart), there, _with(here, part)",
+        "tests/test_particles.py::test_derivatives_of_pair_sums",
+    ),
+    # kernels
+    Mutation(
+        "a GPU's upper ghost line is one further", "kernels/rims.py",
+        "cell = line if line < width else interior[axis] + line",
+        "cell = line if line < width else interior[axis] + line + 1",
+        "tests/test_gpu_ghosts.py",
+    ),
+    Mutation(
+        "a GPU's last ghost line is not written", "kernels/rims.py",
+        "(place < np.int32(tile[axis] + 2 * width))", "(place < np.int32(tile[axis] + 2 * width - 1))",
+        "tests/test_gpu_ghosts.py",
+    ),
+    Mutation(
+        "a GPU's ghost rows begin at the tile", "kernels/rims.py",
+        "before = 0 if k < axis else width", "before = 0",
+        "tests/test_gpu_ghosts.py",
+    ),
+    Mutation(
+        "a kernel reads a cell too far", "kernels/tracing.py",
+        "offset[place] = starts[axis]", "offset[place] = starts[axis] + 1",
+        "tests/test_kernels.py::test_slices_become_displacements_and_nothing_is_computed_twice",
+    ),
+    Mutation(
+        "what a step keeps is read a cell away", "kernels/passes.py",
+        "tuple(o + m for o, m in zip(point.offset, margin, strict=True))",
+        "tuple(o + m - 1 for o, m in zip(point.offset, margin, strict=True))",
+        "tests/test_blocking.py::test_steps_between_exchanges_and_their_gradients_equal_those_with_them",
+    ),
+    # integrators and adjoints
+    Mutation(
+        "a stage of SSPRK3 has the other weight", "integrators/runge_kutta.py",
+        "(3 / 4, 1.0), (1 / 3, 1.0)", "(1 / 4, 1.0), (1 / 3, 1.0)",
+        "tests/test_integrators.py::test_measured_order_is_the_scheme_s",
+    ),
+    Mutation(
+        "a replay stores a step too far", "adjoint/schedule.py",
+        "return min(reach(states, repeats - 1), steps - reach(states - 1, repeats - 1))",
+        "return min(reach(states, repeats - 1) + 1, steps - 1)",
+        "tests/test_checkpoints.py::test_no_order_advances_fewer_steps",
+    ),
+    # solvers
+    Mutation(
+        "the Laplacian's zero mode is not left out", "solvers/poisson.py",
+        "inverse = jnp.where(total == 0, 0.0,", "inverse = jnp.where(total == 0, 1.0,",
+        "tests/test_poisson.py::test_the_mean_of_a_singular_source_changes_nothing",
+    ),
+    Mutation(
+        "conjugate gradients stop at the root of the tolerance", "solvers/krylov.py",
+        "goal = tolerance**2 * start", "goal = tolerance * start",
+        "tests/test_krylov.py::test_the_tolerance_is_that_of_the_residual",
+    ),
+    Mutation(
+        "smoothing overshoots", "solvers/multigrid.py",
+        "((2 * k - 3) * change + (4 * k - 2) * inverse * residual)",
+        "((2 * k - 3) * change + (4 * k + 2) * inverse * residual)",
+        "tests/test_multigrid.py::test_one_cycle_reduces_errors_by_a_factor_independent_of_size",
+    ),
+    Mutation(
+        "negative wavenumbers begin a mode late", "solvers/fourier.py",
+        "index < (n + 1) // 2", "index <= (n + 1) // 2",
+        "tests/test_spectrum.py::test_wavenumbers_differentiate",
+    ),
+    Mutation(
+        "a mode too many is kept", "solvers/fourier.py",
+        "max(0, math.ceil(share * size / 2) - 1)", "max(0, math.ceil(share * size / 2))",
+        "tests/test_spectrum.py::test_products_of_what_is_kept_have_no_aliases",
+    ),
+]  # fmt: skip
+
+
+def main(word: str = "") -> int:
+    chosen = [mutation for mutation in MUTATIONS if word in mutation.name]
+    unnoticed = 0
+    for mutation in chosen:
+        why = mutation.survives()
+        unnoticed += bool(why)
+        print(f"{'NOT NOTICED' if why else 'noticed'}  {mutation.name}  ({mutation.test}) {why}", flush=True)
+    print(f"{len(chosen) - unnoticed} of {len(chosen)} faults noticed")
+    return unnoticed
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))
