@@ -124,15 +124,17 @@ def test_lists_tell_what_does_not_fit():
     assert faults == [0, LIST_FULL, BLOCK_FULL]
 
 
-@pytest.mark.parametrize(("moved", "missing"), [(0.49, False), (0.51, True)])
-def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(moved, missing):
-    """Two particles just too far apart to be listed approach each other head-on, each by `moved` skins.
+@pytest.mark.parametrize(
+    ("apart", "moved", "listed"), [(1 + 1e-9, 0.49, 0), (1 + 1e-9, 0.51, 0), (1 - 1e-9, 0.49, 0), (1 - 1e-9, 0.51, 2)]
+)
+def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(apart, moved, listed):
+    """Two particles just too far apart to be listed, or just near enough, approach head-on, each by `moved` skins.
 
     They come nearer than the cutoff when both have moved by half a skin: before, the list has every pair; after, the
     strain passes one, which stops the run.
     """
     skin, lengths = Skin(CUTOFF, SKIN, rows=4), (5.0, 5.0)
-    apart = (CUTOFF + SKIN) * (1 + 1e-9)
+    apart *= CUTOFF + SKIN
     start = np.array([[2.5 - apart / 2, 2.5 + apart / 2], [2.5, 2.5]])
     cells, within, ids = stored(start, lengths, skin.reach)
     push = pack(cells, jnp.asarray(start), jnp.asarray([[moved * SKIN, -moved * SKIN], [0.0, 0.0]]))[2]
@@ -140,17 +142,17 @@ def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(moved, missing):
     def of(within, push):
         begun, arranged, fault = skin.arrange(cells, Particles(within, jnp.zeros(within.shape, jnp.int32), ids))
         state = dataclasses.replace(begun, position=begun.position + push)
-        listed, everywhere = (
+        counts = (
             pairs.sum(lambda separation, *_: {"count": jnp.ones_like(separation[0])}, (), ())["count"]
             for pairs in (skin.pairs(cells, state, arranged), Pairs(cells, state.position, ids, CUTOFF))
         )
-        return skin.strain(state, arranged), jnp.sum(listed), jnp.sum(everywhere), fault
+        return skin.strain(state, arranged), [jnp.sum(count) for count in counts], fault
 
-    strain, listed, everywhere, fault = compiled(of)(within, push)
+    strain, counts, fault = compiled(of)(within, push)
     assert fault == 0
-    assert (strain > 1) == missing
+    assert (strain > 1) == (moved > 0.5)
     assert float(strain) == pytest.approx(2 * moved, rel=1e-12)  # rounding
-    assert (float(listed), float(everywhere)) == (0.0, 2.0 if missing else 0.0)
+    assert [float(count) for count in counts] == [listed, 2 if moved > 0.5 else 0]
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "cells"])
@@ -359,7 +361,12 @@ def test_migration_tells_what_goes_wrong():
     crowded = jnp.zeros(tight.shape, jnp.int32).at[:, :2].set(jnp.arange(64).reshape(8, 2, 4).astype(jnp.int32))
     crowded = jnp.where((jnp.arange(5) < 2)[None, :, None], crowded, EMPTY)
     forward = jnp.zeros((2, *tight.shape)).at[0, :, 0].set(1.0)
-    assert fault(forward, tight, crowded, jnp.zeros(forward.shape, jnp.int32)) == CELL_FULL
+    nowhere = jnp.zeros(forward.shape, jnp.int32)
+    assert fault(forward, tight, crowded, nowhere) == CELL_FULL
+    # One particle enters: a full cell has no slot for it, one with a free slot has.
+    one = forward.at[:, 1:].set(0).at[:, 0, :, 1:].set(0)
+    assert fault(one, tight, crowded, nowhere) == CELL_FULL
+    assert fault(one, tight, crowded.at[7, 1, 0].set(EMPTY), nowhere) == 0
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -0.1, 5.1])

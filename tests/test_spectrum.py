@@ -107,6 +107,14 @@ def test_wavenumbers_differentiate(shape, sizes):
     assert max(float(jnp.abs(error).max()) for error in found) < 1e-13
 
 
+@pytest.mark.parametrize("shape", [(7, 9), (8, 10)])
+def test_wavenumbers_are_those_of_an_fft(shape):
+    """All of them, those of even and odd numbers of points, also the highest."""
+    indices = FourierBasis(Domain(Grid(shape)), kept=1.0, real=False).indices()
+    for found, n in zip(indices, shape, strict=True):
+        np.testing.assert_array_equal(np.ravel(found), np.fft.fftfreq(n, 1 / n).astype(int))
+
+
 @each_layout
 def test_symmetry_of_real_fields_is_restored(shape, sizes):
     """A coefficient that no real field has is gone, the others stay: the result is that of the real part."""

@@ -158,6 +158,25 @@ def test_components_that_are_mixed_and_stacked_are_transposed_as_a_stencil(monke
     assert refused == [None]
 
 
+def test_differences_that_are_padded_again_are_transposed_as_a_stencil(monkeypatch):
+    """A difference on faces brought back to the block's size: the transpose of that padding is a displaced slice."""
+    refused = refusals(monkeypatch)
+    domain, (u,) = Domain(GRIDS[2]), fields_of(GRIDS[2], 1)
+
+    def stencil(padded):
+        difference = lax.slice_in_dim(padded, 1, None) - 2 * lax.slice_in_dim(padded, 0, -1)
+        behind = lax.pad(difference, 0.0, [(1, 0, 0), (0, 0, 0)])
+        return (behind * behind)[1:-1, 1:-1]
+
+    def slope(apply):
+        return jax.grad(lambda u: jnp.sum(apply(stencil, u) ** 2))(u)
+
+    found = slope(lambda stencil, u: domain.apply(stencil, u, layout_of(2), 1))
+    assert refused == [None]
+    expected = slope(lambda stencil, u: mechanical(domain, stencil, (u,), layout_of(2), 1))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.abs(expected).max())
+
+
 def test_reads_become_no_arrays_of_their_own():
     """Of the momentum equation: each component and each cotangent is put into a larger array, and that is all."""
     grid = Grid((256, 256), (0.0, 0.0), (1.0, 1.0))
