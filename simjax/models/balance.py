@@ -14,6 +14,7 @@ from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, LOWER, UPPER
 from simjax.core.status import OK, UNBALANCED
+from simjax.core.varying import cast_varying
 
 # An imbalance that is this share of the flux, times a velocity over the length of the box, is a divergence below that
 # of the projection's rounding, 100 roundings of the velocity over the spacing (`verdicts`). A sum on a device is rounded
@@ -46,7 +47,8 @@ def fluxes(domain: Domain, layouts: Sequence[FieldLayout], t, dtype) -> tuple[Ar
         speed, faces = _speed_on(domain, layouts, place, t, dtype)
         outermost = 0 if side == LOWER else domain.grid.shape[axis] // domain.block_shape[axis] - 1
         inward = jnp.sum(speed) * (_face(domain, axis) * faces / speed.size * (1 if side == LOWER else -1))
-        result.append(domain.total(jnp.where(domain.block_index(axis) == outermost, inward, 0)))
+        here = jnp.where(domain.block_index(axis) == outermost, inward, 0)
+        result.append(domain.total(cast_varying(here, domain.names)))
     return tuple(result)
 
 
