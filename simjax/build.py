@@ -132,6 +132,23 @@ def _assemble(
     return (model, params) if closure is None else with_closure(model, params, closure)
 
 
+def check_sides(config: Config, domain: Domain) -> None:
+    """Build the model with the numbers of every member, so that it refuses velocities at its sides that cannot be.
+
+    Raises:
+        ConfigurationError: what the model's constructor refuses.
+    """
+    if config.walls_at_rest or config.schema.coefficients:
+        return
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    used = {name for wall in walls for value in wall.values for name in value.names}
+    members = {name: np.atleast_1d(value) for name, value in named_values(config).items()}
+    rows = np.stack([np.zeros(config.ensemble.size), *(members[name] for name in sorted(used & {*members}))], axis=1)
+    for member in np.unique(rows, axis=0, return_index=True)[1]:
+        values = {name: jnp.asarray(value[member], config.precision) for name, value in members.items()}
+        _assemble(config, domain.unsplit(), values, {})
+
+
 def coefficient_fields(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:
     """This block's coefficients, components by field; `files` are those that came from files."""
     dtype, ndim = jnp.dtype(config.precision), domain.grid.ndim

@@ -60,6 +60,7 @@ class Record:
         self._pending: deque[_Frame] = deque()
         self._told: set[int] = set()
         self.statuses = np.zeros(programs.members or 1, np.int32)
+        self.failed_checks: tuple[str, ...] = ()
         self.latest: dict[str, np.ndarray] = {}
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = 0.0
@@ -278,15 +279,23 @@ class Record:
         self._metrics.close()
 
     def _write_report(self, outcome: str, pace: Pace, elapsed: float) -> None:
-        if not (self.config.output.report or self.config.output.animation):
-            return
+        """Check what the run must have kept, tell what it did not, and write the report and the animation."""
         from simjax.io.read import open_run
         from simjax.io.report import RunReport, write_report
 
-        if self.display is not None:
+        draws = self.config.output.report or self.config.output.animation
+        if self.display is not None and draws:
             self.display.message("drawing the summary, the animation and the report")
         title = self.config.title or self.config.experiment_name
         with open_run(self.folder) as dataset:
+            verdicts = judge(self.config, self.programs, dataset, self.statuses)
+            self.failed_checks = tuple(
+                f"{verdict.name}: {verdict.value}; expected: {verdict.expected}."
+                for verdict in verdicts
+                if not verdict.passed
+            )
+            for sentence in self.failed_checks:
+                self.tell(f"check failed: {sentence}")
             if self.config.output.animation:
                 from simjax.io.animation import write_animation
 
@@ -297,7 +306,7 @@ class Record:
                 write_summary(dataset, self.folder / "summary.png", title=title)
                 report = RunReport(
                     title=title, description=self.config.description,
-                    verdicts=judge(self.config, self.programs, dataset, self.statuses),
+                    verdicts=verdicts,
                     config_yaml=config_yaml(self.config), defaults_yaml=default_yaml(), command=command_line(),
                     resume_command=self._resume_command(), versions=versions(), device=device_name(),
                     wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,

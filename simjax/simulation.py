@@ -19,7 +19,7 @@ from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
 from simjax.config.schema import AUTO
 from simjax.core.errors import ConfigurationError, NumericalError
-from simjax.core.status import ESCAPED, OK, reasons
+from simjax.core.status import ESCAPED, OK, UNBALANCED, reasons
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
@@ -45,6 +45,7 @@ class Result:
     message: str
     statuses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     _dataset: Any = None
+    failed_checks: tuple[str, ...] = ()  # a sentence for each property that it must have kept and did not
 
     @property
     def ds(self) -> xarray.Dataset:
@@ -168,13 +169,7 @@ class _Run:
             return Result(folder, 0, message)
         write_hydra_folder(folder, self.config)
         self.record = Record(
-            folder,
-            self.config,
-            self.programs,
-            self.plan,
-            self.notes,
-            self.progress,
-            keep_until_step=restored.step,
+            folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=restored.step
         )
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -214,7 +209,7 @@ class _Run:
                 code, message = STOPPED, self.record.stop(reason, self.pace, elapsed)
             else:
                 code, message = 0, self.record.finish(self.pace, elapsed)
-            return Result(self.record.folder, code, message, self.record.statuses)
+            return Result(self.record.folder, code, message, self.record.statuses, None, self.record.failed_checks)
         except BaseException:
             self.record.abandon()
             raise
@@ -344,7 +339,7 @@ class _Run:
         status = int(np.atleast_1d(np.asarray(self.clock.status))[0])
         self.clock = eqx.tree_at(lambda c: c.status, self.clock, jax.tree.map(jnp.zeros_like, self.clock.status))
         self._place_clock()
-        hopeless = status & ESCAPED or self.halvings >= self.halvings_before + RETRIES
+        hopeless = status & (ESCAPED | UNBALANCED) or self.halvings >= self.halvings_before + RETRIES
         if self.programs.members is not None or hopeless:
             self._give_up(status)
         self.halvings += 1
@@ -368,9 +363,10 @@ class _Run:
         self._checkpoint()
         frame = int(np.min(np.asarray(self.clock.frame)))
         where = self.programs.first_fault(self.state, self.clock, self.plan.schedule_of(frame), self.pace.longest_call)
+        advice = "Write velocities that balance at all times." if status & UNBALANCED else self.programs.advice
         message = (
             f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
-            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {self.programs.advice}"
+            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {advice}"
         )
         self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)

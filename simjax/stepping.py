@@ -84,12 +84,21 @@ def take_step(
     if isinstance(model, DirectModel):
         return _arranged_steps(model, params, (state, clock), schedule, 1, "none")
     if schedule.dt is not None:
-        return _fixed_step(model, integrator, params, state, clock, schedule, prepared)
+        after = _fixed_step(model, integrator, params, state, clock, schedule, prepared)
+        return _with_fault(model, params, after, schedule)
 
     def take(state, t, dt, number):
         return step_of(model, integrator, t, dt, number, state, params, prepared)
 
-    return _courant_step(model, integrator, params, state, clock, schedule, until, take)
+    after = _courant_step(model, integrator, params, state, clock, schedule, until, take)
+    return _with_fault(model, params, after, schedule)
+
+
+def _with_fault(model: Model, params, after, schedule: Schedule):
+    """(state, clock) with what is wrong at this time in the status."""
+    state, clock = after
+    wrong = model.fault(time_of(clock, schedule), params)
+    return after if wrong is None else (state, eqx.tree_at(lambda c: c.status, clock, clock.status | wrong))
 
 
 def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule, prepared):

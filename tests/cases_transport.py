@@ -51,7 +51,7 @@ def _pushed(t, x, params):
     return jnp.sin(2 * x[1]) * jnp.cos(t) * (1 + params.diffusivity)
 
 
-def _mixed(model, params):
+def mixed(model, params):
     """A smooth velocity that obeys walls and divergence, and a smooth concentration."""
     grid = model.domain.grid
     velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
@@ -97,6 +97,6 @@ CASES = (
             forces=(_pushed, None), source=_emitted,
         ),
         lambda: passive_scalar.Params(jnp.asarray(0.05), jnp.asarray(0.1), jnp.asarray(0.03)),
-        _mixed, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+        mixed, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
     ),
 )  # fmt: skip

@@ -286,7 +286,7 @@ def test_a_network_that_does_not_begin_as_nothing_has_an_effect():
 def test_mistakes_are_told():
     base = {**BASE, "closure": {"concentration": "-concentration"}}
     assert "closure.concentratio: unknown key" in refusal({**base, "closure": {"concentratio": "1"}})
-    assert "unknown name 'x'" in refusal({**base, "closure": {"concentration": "x"}})
+    assert "unknown name 'z'" in refusal({**base, "closure": {"concentration": "z"}})
     assert "parameters.concentration: 'concentration' names a field" in refusal(
         {**base, "parameters": {"concentration": 1.0, "depth": 1.5}}
     )

@@ -11,12 +11,14 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import (
     Dirichlet,
+    Exterior,
     FieldLayout,
     Inflow,
     Neumann,
     NoSlipWall,
     Outflow,
     Periodic,
+    PositiveDirichlet,
     ScalarSide,
     SlipWall,
     center_layout,
@@ -245,6 +247,30 @@ def test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap(grid,
         assert found["product"].shape == grid.shape
         np.testing.assert_array_equal(found["product"], expected["product"])
         np.testing.assert_array_equal(found["laplacian"], expected["laplacian"])
+
+
+@pytest.mark.parametrize("name", ["1-D alone", "2-D 2x4", "3-D 2x2x2"])
+def test_a_stencil_of_single_cells_needs_no_ghost_cells_beside_any_side(name):
+    """Padded by nothing a field is itself, and `apply` the function of it, with its gradient, overlap or not."""
+    grid, sizes = MESHES[name]
+    mesh = make_mesh(sizes)
+    pairs = [WRAP, *(2 * (kind,) for kind in (Dirichlet(0.3), Neumann(0.2), Exterior(0.4), PositiveDirichlet(0.5)))]
+    layouts = tuple(of([pair] * grid.ndim) for pair in pairs for of in (center_layout, lambda b: face_layout(0, b)))
+    u = jnp.sin(global_index(grid.shape))
+    for domain in (decompose(grid, mesh), decompose(grid, mesh, overlap=True)):
+
+        def look(u, domain=domain):
+            fields = tuple((k + 1) * u for k in range(len(layouts)))
+
+            def total(u):
+                return jnp.sum(domain.apply(lambda *f: f[0] * f[-1], (*fields[:-1], u), layouts, 0))
+
+            return domain.pad(fields, layouts, 0), jax.grad(total)(u)
+
+        padded, gradient = blockwise(domain, mesh, look, u)
+        for k, block in enumerate(padded):
+            np.testing.assert_array_equal(block, (k + 1) * u)
+        np.testing.assert_array_equal(gradient, u)
 
 
 def test_an_axis_of_one_cell():

@@ -7,6 +7,7 @@ of the undecomposed program; they differ only by the order of sums, so the bound
 import dataclasses
 import functools
 
+import cases_closures
 import cases_particles
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from cases import CASES
 from jax.sharding import PartitionSpec
 
 from simjax.adjoint.plan import Binomial, Budget
+from simjax.config import MODELS
 from simjax.core.domain import Domain
 from simjax.parallel import decompose, distribute, make_mesh, prepend_axis, shardings
 from simjax.stepping import Clock
@@ -58,6 +60,10 @@ SLOW = {
     "overlap": ("acoustic-3d", "burgers-1d-weno5"),
     "two_level": ("acoustic-1d",),
     "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
+    "closures": (
+        "advection-2d-walls-pointwise space", "flow-2d-inflow overlap", "passive-scalar-2d-inflow space", 
+        "gas-1d-weno-pointwise space", "semilinear-gray-scott-2d space",
+    ),
 }
 CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
@@ -240,6 +246,33 @@ def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
         return
     layouts = [layout for layout in LAYOUTS[case.grid.ndim].values() if layout[1] == (where == "overlap")]
     assert_decomposed_run_is_the_same(case, *layouts[0], case.checkpoint, implementation="pallas")
+
+
+def with_closures():
+    """Every model that takes a closure, beside every kind of side: decomposed, overlapped, as an ensemble in space.
+
+    The cheapest one in every run of the tests, and with the slow ones a staggered one, a gas and a spectral one.
+    """
+    result = []
+    for case in cases_closures.CASES:
+        for where in ("space", "overlap", "ensemble") if case.cuts else ("ensemble",):
+            name = f"{case.name} {where}"
+            marks = pytest.mark.slow if name in SLOW["closures"] else pytest.mark.long
+            result.append(pytest.param(case, where, id=name, marks=() if name == "advection-2d-walls space" else marks))
+    return pytest.mark.parametrize(("case", "where"), result)
+
+
+@with_closures()
+def test_closures_and_their_gradients_do_not_depend_on_the_decomposition(case, where):
+    if where == "ensemble":
+        assert_each_member_is_the_same(case, case.checkpoint)
+        return
+    layouts = [layout for layout in LAYOUTS[case.grid.ndim].values() if layout[1] == (where == "overlap")]
+    assert_decomposed_run_is_the_same(case, *layouts[0], case.checkpoint)
+
+
+def test_every_model_that_takes_a_closure_has_a_case_with_one():
+    assert {*cases_closures.MODELS} == {name for name, schema in MODELS.items() if schema.modules}
 
 
 def planned():

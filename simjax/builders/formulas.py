@@ -8,7 +8,7 @@ from jax import Array
 
 from simjax.config import Config
 from simjax.core.grid import AXES
-from simjax.formula import Formula
+from simjax.formula import COORDINATES, Formula
 from simjax.models.closure import Closure
 
 Values = Mapping[str, Array]
@@ -38,17 +38,17 @@ class FormulaForce(eqx.Module):
 
 
 class FormulaTerm(eqx.Module):
-    """Tendencies of fields given by formulas of all of them at the same place, and of named values.
+    """Tendencies of fields given by formulas of all of them, of position and time, and of named values.
 
-    names: of the fields' components, in the order in which they come; formulas: None where nothing is added.
+    names: of the fields' components, in the order in which they are given; formulas: None where nothing is added.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
     formulas: tuple[Formula | None, ...] = eqx.field(static=True)
     values: dict[str, Array]
 
-    def __call__(self, *fields: Array) -> tuple[Array, ...]:
-        namespace = self.values | dict(zip(self.names, fields, strict=True))
+    def __call__(self, *fields: Array, **coordinates: Array) -> tuple[Array, ...]:
+        namespace = self.values | coordinates | dict(zip(self.names, fields, strict=True))
         found = [0.0 if formula is None else formula(namespace, jnp) for formula in self.formulas]
         return tuple(jnp.broadcast_to(jnp.asarray(f, u.dtype), u.shape) for f, u in zip(found, fields, strict=True))
 
@@ -65,8 +65,9 @@ def closure_of(config: Config, values: Values) -> Closure | None:
         return None
     formulas = [f for name, names in fields.items() for f in config.closure.get(name, (None,) * len(names))]
     components = tuple(name for names in fields.values() for name in names)
-    term = FormulaTerm(components, tuple(formulas), {name: values[name] for name in used - {*components}})
-    return Closure(term, tuple(fields))
+    coordinates = tuple(name for name in COORDINATES if name in used)
+    named = {name: values[name] for name in used - {*components, *coordinates}}
+    return Closure(FormulaTerm(components, tuple(formulas), named), tuple(fields), coordinates=coordinates)
 
 
 def forces_of(formulas: tuple[Formula, ...], values: Values) -> tuple[FormulaForce | None, ...]:

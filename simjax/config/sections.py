@@ -301,7 +301,7 @@ def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tu
 
 
 def read_closure(value: Mapping[str, Any], around: Surroundings) -> dict[str, tuple[Formula, ...]]:
-    """What is added to the tendency of each field, one formula per component, of all fields at the same place."""
+    """What is added to the tendency of each field, one formula per component, of all fields, place and time."""
     problems, schema = around.problems, around.schema
     if value and not schema.modules:
         problems.say(
@@ -314,7 +314,7 @@ def read_closure(value: Mapping[str, Any], around: Surroundings) -> dict[str, tu
     read = [name for names in components.values() for name in names]
     for name in sorted({*read} & {*around.parameters}):
         problems.say(f"parameters.{name}", f"parameters.{name}: '{name}' names a field in closure; choose another name")
-    inside = dataclasses.replace(around, known=(*read, *around.parameters))
+    inside = dataclasses.replace(around, known=(*around.names, *read))
     closure = {}
     for key, given in value.items():
         if key not in components:

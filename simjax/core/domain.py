@@ -148,6 +148,9 @@ class Domain(eqx.Module):
                 f"A block has {n} cells along {AXES[axis]}, fewer than the {needed} that a stencil with a halo of "
                 f"{width} needs; {_thicker_blocks(axis, self.grid.shape[axis], needed)}."
             )
+        if width == 0:  # no ghost cells: nothing is exchanged, and no side is asked for any
+            empty = [lax.slice_in_dim(u, 0, 0, axis=u.ndim + axis - self.grid.ndim) for u, _ in ends]
+            return [(u, u) for u in empty]
         edge = min(width + 1, n)
         lowest = [lines(u, g, axis, self.grid.ndim, 0, edge) for (u, _), g in zip(ends, ghosts, strict=True)]
         highest = [lines(u, g, axis, self.grid.ndim, n - edge, n) for (_, u), g in zip(ends, ghosts, strict=True)]
@@ -220,10 +223,7 @@ class Domain(eqx.Module):
 
     def _impose(self, u: Array, layout: FieldLayout, t) -> Array:
         for axis in range(self.grid.ndim):
-            if layout.offset[axis] != FACE or layout.is_periodic(axis):
-                continue
-            positions = functools.partial(self._side_positions, u, layout, axis, LOWER)
-            value = layout.boundaries[axis][LOWER].imposed(t=t, positions=positions, like=u)
+            value = self.prescribed(u, layout, axis, LOWER, t)
             if value is None:
                 continue
             n = self.block_shape[axis]
@@ -231,6 +231,13 @@ class Domain(eqx.Module):
             on_side = (self.first_index(axis) + jnp.arange(n, dtype=jnp.int32)).reshape(shape) == 0
             u = jnp.where(on_side, value, u)
         return u
+
+    def prescribed(self, u, layout: FieldLayout, axis: int, side: int, t=0.0) -> Array | None:
+        """What the side prescribes for a field `u` on the faces in it, to broadcast against one line; None: nothing."""
+        if layout.offset[axis] != FACE or layout.is_periodic(axis):
+            return None
+        positions = functools.partial(self._side_positions, u, layout, axis, side)
+        return layout.boundaries[axis][side].imposed(t=t, positions=positions, like=u)
 
     # ------------------------------------------------------------------ stencils
 
@@ -242,7 +249,7 @@ class Domain(eqx.Module):
                 axis longer by `2 width`) to arrays on the interior; called as `stencil(*fields)` for a tuple.
             fields: array, or tuple of arrays of this block.
             layouts: `FieldLayout`, or a tuple in step with `fields`.
-            width: ghost cells the stencil needs on every side.
+            width: ghost cells the stencil needs on every side; 0: each cell by itself, whatever the sides are.
             t: time, for boundary values that depend on it.
 
         Returns:
@@ -251,7 +258,7 @@ class Domain(eqx.Module):
         function = (lambda padded: stencil(*padded)) if isinstance(fields, tuple) else stencil
         leaves, tree = jax.tree.flatten(fields)
         leaves, ghosts = self.around(leaves, flatten_layouts(layouts, tree), width, t)
-        overlap = self.overlap and all(n > 2 * width for n in self.block_shape)
+        overlap = self.overlap and width > 0 and all(n > 2 * width for n in self.block_shape)
 
         def of_leaves(*blocks: Array):
             return function(jax.tree.unflatten(tree, blocks))

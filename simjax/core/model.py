@@ -50,6 +50,17 @@ class Model(eqx.Module):
         """Cells of this block where the state means nothing, by what is wrong there, such as "pressure <= 0"."""
         return {}
 
+    def fault(self, t, params) -> jax.Array | None:
+        """Bits of `core.status` for what is wrong at time `t` whatever the state is; None: nothing ever is.
+
+        They are the same on all devices.
+        """
+        return None
+
+    def explain(self, t, params) -> str:
+        """What `fault` finds at time `t`, with its numbers, on the host; "" for nothing."""
+        return ""
+
     def irreversible(self, params) -> str:
         """What keeps a step back in time from restoring the state, as the subject of a sentence; "" if nothing does."""
         return f"what {type(self).__name__} does in a step"

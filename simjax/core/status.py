@@ -17,6 +17,7 @@ BLOCK_FULL = 256
 BOX_SHRUNK = 512
 BOND_LOST = 1024
 FEW_SAMPLES = 2048
+UNBALANCED = 4096
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
@@ -30,6 +31,7 @@ REASONS = {
     ESCAPED: "a particle left the box through a side that is not periodic",
     BOND_LOST: "a bond became longer than it may be, or one of its particles was gone",
     FEW_SAMPLES: "parameters went so far from those of a sampling run that few of its frames count",
+    UNBALANCED: "prescribed velocities brought in another volume than they took out",
     BOX_SHRUNK: "the box became so small that the cutoff passed what the cells were made for (cutoff and skin)",
 }
 

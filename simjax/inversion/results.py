@@ -154,7 +154,7 @@ def _named(weights: Any) -> dict[str, np.ndarray]:
 def _curve(problem: InverseProblem, versions: Mapping[str, Closure], at_estimate) -> Curve | None:
     """A module of one variable at each cell, over what instruments read of that variable."""
     layouts = problem.rollout.model.component_layouts()
-    if any(v.width or v.fields not in ((), tuple(layouts)) for v in versions.values()):
+    if any(v.width or v.coordinates or v.fields not in ((), tuple(layouts)) for v in versions.values()):
         return None
     outputs = {output.name: output for output in problem.rollout.model.outputs()}
     (name, components), *others = layouts.items()

@@ -9,20 +9,31 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
+from simjax.core.grid import AXES
 from simjax.core.model import ExplicitModel, GridModel, SemiImplicitModel, SemilinearModel
 from simjax.core.varying import match_varying
+from simjax.models.transport import Extrapolated
+from simjax.ops import staggered
 from simjax.ops.difference import shift_by
 
 
 class Closure(eqx.Module):
-    """A term of an equation: d(field)/dt = what the model says + module(fields), the same stencil at every cell.
+    """A term of an equation: d(field)/dt = what the model says + module(fields), the same function at every cell.
 
     module: any Equinox module, or function, from padded fields to one tendency for each (one array, or a tuple),
     called as `module(*fields)`. A field is one component, `(..., n + 2 width, ...)`; the tendency is on the interior,
-    in units of the field per time. fields: names of initial fields of the model, a vector with all of its components
-    in order; none: all of them. width: ghost cells on every side; 0: each cell by itself.
+    in units of the field per time. fields: names of initial fields of the model, in the order in which the module
+    takes and returns them, a vector with all of its components; none: all of them in the model's order. width: ghost
+    cells on every side; 0: each cell by itself. coordinates: some of "x", "y", "z" and "t", which the module is given
+    by these names too: `module(*fields, x=..., t=...)`, positions as padded arrays like the fields (along a periodic
+    axis those of the same place inside the box), the time as a scalar.
+
+    Where components live at several places in the cell, as on a staggered grid, the module is called once for each
+    place with all fields and coordinates there, by the mean of neighbours (second order), and of what it returns the
+    tendencies of the components that live at this place are taken.
 
     Parameters of the module are its floating-point arrays. Its own time scale does not enter a Courant limit.
     """
@@ -30,6 +41,18 @@ class Closure(eqx.Module):
     module: Callable
     fields: tuple[str, ...] = eqx.field(static=True, default=())
     width: int = eqx.field(static=True, default=0)
+    coordinates: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __check_init__(self):
+        for argument, names in (("fields", self.fields), ("coordinates", self.coordinates)):
+            if not isinstance(names, tuple) or len({*names}) < len(names):
+                raise ConfigurationError(
+                    f"Closure.{argument}={names!r}: expected a tuple of different names, such as ('u',)."
+                )
+        if not {*self.coordinates} <= {*AXES, "t"}:
+            raise ConfigurationError(f"Closure.coordinates={self.coordinates!r}: expected some of x, y, z and t.")
+        if self.width < 0:
+            raise ConfigurationError(f"Closure.width={self.width}: expected a number of ghost cells, 0 or more.")
 
 
 class Closed(eqx.Module):
@@ -73,7 +96,6 @@ class _WithClosure(GridModel):
         """
         closure: Closure = eqx.combine(params.weights, self.rest)
         fields = self._fields(t, state, params)
-        layouts = self.model.component_layouts()
         names = closure.fields or tuple(fields)
         for name in names:
             if name not in fields:
@@ -81,16 +103,62 @@ class _WithClosure(GridModel):
                     f"Closure.fields={list(names)}: expected initial fields of {type(self.model).__name__} that its "
                     f"state tells; write some of {', '.join(fields)}."
                 )
-        read = tuple(u for name in names for u in fields[name])
-        placed = tuple(layout for name in names for layout in layouts[name])
-        found = self.domain.apply(closure.module, read, placed, closure.width, t)
-        tendencies = iter(_as_fields(found, read))
-        direction = {
-            name: tuple(next(tendencies) if name in names else jnp.zeros_like(u) for u in parts)
-            for name, parts in fields.items()
-        }
+        tendencies = self._tendencies(closure, t, {name: fields[name] for name in names})
+        direction = {name: tendencies.get(name) or jax.tree.map(jnp.zeros_like, u) for name, u in fields.items()}
         _, added = jax.jvp(lambda fields: self.model.state_from(fields, params.own), (fields,), (direction,))
         return jax.tree.map(jnp.add, slope, added)
+
+    def _tendencies(self, closure: Closure, t, fields: dict[str, tuple[Array, ...]]) -> dict[str, tuple[Array, ...]]:
+        """What the module says of each field, its components where they live."""
+        layouts = self.model.component_layouts()
+        kinds = tuple(layout for name in fields for layout in layouts[name])
+        read = tuple(u for components in fields.values() for u in components)
+        axes = self._axes_of(closure)
+        places = tuple(dict.fromkeys(kind.offset for kind in kinds))
+        margin = len(places) > 1  # a mean of neighbours takes one ghost cell
+        positions = [self._positions(place, axes, kinds[0], read[0]) for place in places]
+
+        def stencil(*blocks: Array) -> tuple[Array, ...]:
+            padded, x = blocks[: len(read)], blocks[len(read) :]
+            found: dict[int, Array] = {}
+            for number, place in enumerate(places):
+                own = [(u, kind.offset) for u, kind in zip(padded, kinds, strict=True)]
+                own += [(u, place) for u in x[number * len(axes) :][: len(axes)]]
+                here = [staggered.mean_at(u, offset, place) if margin else u for u, offset in own]
+                named: dict[str, Any] = {AXES[axis]: u for axis, u in zip(axes, here[len(read) :], strict=True)}
+                if "t" in closure.coordinates:
+                    named["t"] = jnp.asarray(t, read[0].dtype)
+                inputs = here[: len(read)]
+                told = _as_fields(closure.module(*inputs, **named), inputs, closure.width, self.domain.grid.ndim)
+                found |= {k: u for k, (u, kind) in enumerate(zip(told, kinds, strict=True)) if kind.offset == place}
+            return tuple(found[k] for k in range(len(read)))
+
+        every = (*read, *(x for coordinates, _ in positions for x in coordinates))
+        everywhere = (*kinds, *(layout for _, own in positions for layout in own))
+        found = self.domain.apply(stencil, every, everywhere, closure.width + margin, t)
+        tendencies = iter(match_varying(found, read))
+        return {name: tuple(next(tendencies) for _ in components) for name, components in fields.items()}
+
+    def _axes_of(self, closure: Closure) -> tuple[int, ...]:
+        """The axes whose coordinates the module takes."""
+        known = AXES[: self.domain.grid.ndim]
+        for name in closure.coordinates:
+            if name not in (*known, "t"):
+                raise ConfigurationError(
+                    f"Closure.coordinates={closure.coordinates!r}: a grid of {len(known)} axes has no {name}; write "
+                    f"some of {', '.join(known)} and t."
+                )
+        return tuple(axis for axis, name in enumerate(known) if name in closure.coordinates)
+
+    def _positions(self, place, axes: Sequence[int], kind: FieldLayout, like: Array):
+        """Coordinates along some axes at a place in each cell, and their layouts: beyond walls they go on."""
+        beyond = tuple(
+            pair if kind.is_periodic(axis) else (Extrapolated(), Extrapolated())
+            for axis, pair in enumerate(kind.boundaries)
+        )
+        x = self.domain.coordinates(place, like.dtype)
+        positions = [match_varying(jnp.broadcast_to(x[axis], like.shape), like) for axis in axes]
+        return positions, [FieldLayout(tuple(place), beyond)] * len(axes)
 
     def _fields(self, t, state, params) -> dict[str, tuple[Array, ...]]:
         """Components of the fields that have an initial condition, those that are observed where they lie."""
@@ -111,6 +179,12 @@ class _WithClosure(GridModel):
 
     def unphysical(self, state, params):
         return self.model.unphysical(state, params.own)
+
+    def fault(self, t, params):
+        return self.model.fault(t, params.own)
+
+    def explain(self, t, params):
+        return self.model.explain(t, params.own)
 
     def stable_dt(self, state, params):
         return self.model.stable_dt(state, params.own)
@@ -196,17 +270,18 @@ def _variables(model: GridModel, field: str, count: int) -> tuple[str, ...]:
     return (field,) if any(o.name == field for o in model.outputs()) else tuple(f"{field}_{k}" for k in range(count))
 
 
-def _as_fields(found, read: Sequence[Array]) -> list[Array]:
-    """What a module returned as one tendency for each field that it was given."""
+def _as_fields(found, padded: Sequence[Array], width: int, ndim: int) -> list[Array]:
+    """What a module returned as one tendency for each padded field that it was given, on the interior."""
     tendencies = list(found) if isinstance(found, (tuple, list)) else [found]
     shapes = [jnp.shape(u) for u in tendencies]
-    if shapes != [u.shape for u in read]:
+    inner = [(*u.shape[: u.ndim - ndim], *(n - 2 * width for n in u.shape[u.ndim - ndim :])) for u in padded]
+    if shapes != inner:
         raise ConfigurationError(
             f"modules.closure: the module returned {len(shapes)} arrays of shapes {shapes}; expected a tendency for "
-            f"each field that it is given, {len(read)} of shape {read[0].shape}, on the interior: return an array, or "
-            "a tuple of them."
+            f"each field that it is given, {len(inner)} of shape {inner[0]}, on the interior: return an array, or a "
+            "tuple of them."
         )
-    return [match_varying(jnp.asarray(u, like.dtype), like) for u, like in zip(tendencies, read, strict=True)]
+    return [jnp.asarray(u, like.dtype) for u, like in zip(tendencies, padded, strict=True)]
 
 
 class LocalNetwork(eqx.Module):

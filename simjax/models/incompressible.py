@@ -21,6 +21,7 @@ from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import ExplicitModel, Output
+from simjax.models import balance
 from simjax.ops import staggered
 from simjax.solvers.poisson import solve_poisson
 
@@ -48,13 +49,15 @@ class Incompressible(ExplicitModel):
     mass. Central second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy
     but for viscosity and time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every
     Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also
-    moving), slip, or prescribed velocity with no net flux.
+    moving), slip, or prescribed velocity with no net flux: other ones are refused here where they can be computed, and
+    end a run where they depend on time (`fault`).
     """
 
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     pressure_layout: FieldLayout
     forces: tuple[Force | None, ...]
+    watched: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -81,6 +84,18 @@ class Incompressible(ExplicitModel):
             [(Periodic(), Periodic()) if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
         )
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
+        self.watched = balance.require_balance(domain, self.layouts)
+
+    def fault(self, t, params):
+        """Whether prescribed velocities that depend on time bring in what they take out."""
+        return balance.fault(self.domain, self.layouts, t, jnp.result_type(params.viscosity)) if self.watched else None
+
+    def explain(self, t, params):
+        """The volume that flows in and out through each side, where these do not balance."""
+        dtype = jnp.result_type(params.viscosity)
+        found = balance.fluxes(self.domain, self.layouts, t, dtype)
+        through = dict(zip(balance.open_sides(self.layouts), map(float, found), strict=True))
+        return balance.described(through, float(jnp.finfo(dtype).eps), self.domain.grid.ndim)
 
     def rhs(self, t, state, params):
         h = self.domain.grid.spacing

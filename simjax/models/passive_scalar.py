@@ -77,6 +77,12 @@ class PassiveScalar(ExplicitModel):
     def constrain(self, t, dt, state, params):
         return State(self.flow.constrain(t, dt, state, params).velocity, state.concentration)
 
+    def fault(self, t, params):
+        return self.flow.fault(t, params)
+
+    def explain(self, t, params):
+        return self.flow.explain(t, params)
+
     def stable_dt(self, state, params):
         """That of the flow with the larger of viscosity and diffusivity."""
         larger = jnp.maximum(params.viscosity, params.diffusivity)

@@ -7,9 +7,10 @@ Phys. Fluids 8, 2182.
 
 from collections.abc import Sequence
 
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
+from simjax.core.grid import CENTER
 from simjax.ops.difference import laplacian, shift, shift_by
 
 
@@ -23,6 +24,23 @@ def diff_to_face(u: Float[Array, "..."], axis: int, spacing: Sequence[float]) ->
     """du/dx on the lower faces normal to `axis` from values at cell centres."""
     ndim = len(spacing)
     return (shift(u, ndim) - shift(u, ndim, axis, -1)) * (1 / spacing[axis])
+
+
+def mean_at(u: Float[Array, "..."], offset: Sequence[float], place: Sequence[float]) -> Float[Array, "..."]:
+    """A field that lives at `offset` in its cell, at `place`: the mean of two neighbours along each axis that differs.
+
+    Second order. The result has one ghost cell fewer on every side, along every axis.
+    """
+    ndim = len(offset)
+    for axis, (here, there) in enumerate(zip(offset, place, strict=True)):
+        where, n = u.ndim - ndim + axis, u.shape[axis - ndim]
+        center = lax.slice_in_dim(u, 1, n - 1, axis=where)
+        if here != there:
+            # A cell owns its lower face: its centre lies between that and the next one, the face behind the centre.
+            first = 2 if there == CENTER else 0
+            center = 0.5 * (center + lax.slice_in_dim(u, first, n - 2 + first, axis=where))
+        u = center
+    return u
 
 
 def divergence(velocity: Sequence[Float[Array, "..."]], spacing: Sequence[float]) -> Float[Array, "..."]:

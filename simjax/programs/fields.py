@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.build import (
     build_model,
+    check_sides,
     describe_model,
     exact_errors,
     initial_state,
@@ -21,12 +22,12 @@ from simjax.config import Config, FileSource
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, Grid
 from simjax.core.model import Output
-from simjax.core.status import OK
+from simjax.core.status import OK, UNBALANCED
 from simjax.core.varying import vary_like
 from simjax.io.grid_output import GridWriter
 from simjax.parallel import decompose
 from simjax.programs.common import Programs
-from simjax.stepping import Clock, Schedule
+from simjax.stepping import Clock, Schedule, time_of
 
 
 class FieldPrograms(Programs):
@@ -43,6 +44,7 @@ class FieldPrograms(Programs):
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
+        check_sides(config, self.domain)
         self.outputs = self._selected(self.model.outputs())
         self._member = jax.eval_shape(self._member_state)
         self._check_memory("a coarser grid.shape")
@@ -149,10 +151,24 @@ class FieldPrograms(Programs):
         single = self._single_step(schedule)
         for _ in range(steps):
             state, clock = single(self.values, self.files, state, clock, jnp.asarray(2**30, jnp.int32))
+            unbalanced = self._imbalance(clock, schedule)
+            if unbalanced:
+                return unbalanced
             fault = self._fault(state)
             if fault is not None:
                 return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
         return "a field that the steps one by one did not reproduce"
+
+
+    def _imbalance(self, clock: Clock, schedule: Schedule) -> str:
+        """What the first member's prescribed velocities got wrong at the end of a step, and when."""
+        first = jax.tree.map(lambda leaf: np.atleast_1d(np.asarray(leaf))[0], clock)
+        if not first.status & UNBALANCED:
+            return ""
+        values = {name: jnp.asarray(np.atleast_1d(value)[0], self.dtype) for name, value in self.parameters.items()}
+        model, params = build_model(self.config, self.domain.unsplit(), values, self.files)
+        time = time_of(jax.tree.map(jnp.asarray, first), schedule)
+        return f"{model.explain(time, params)}, at t={float(time):.6g}, step {int(first.step)}"
 
 
 def _field_name(path) -> str:

@@ -1,0 +1,120 @@
+"""Small problems of every model that takes a closure, with one: the cases of `cases.CASES`, and models they leave out."""
+
+import dataclasses
+
+import cases_flow
+import cases_gas
+import cases_semilinear
+import cases_spectral
+import cases_transport
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from case import PERIODIC, Case, smooth_field
+
+from simjax.core.boundary import Inflow, NoSlipWall
+from simjax.core.grid import CENTER, Grid
+from simjax.models import incompressible, nonlinear_waves, passive_scalar, patterns, phase_fields
+from simjax.models.closure import Closed, Closure, with_closure
+from simjax.ops.difference import shift
+from simjax.stepping import Schedule
+
+
+class Exchange(eqx.Module):
+    """What each field gets from the next one, where it is and one cell further, by place and time."""
+
+    strength: jax.Array
+    width: int = eqx.field(static=True, default=1)
+
+    def __call__(self, *fields, x, t):
+        ndim = x.ndim
+        here = [shift(u, ndim, width=self.width) for u in fields]
+        ahead = [sum(shift(u, ndim, axis, self.width, self.width) for axis in range(ndim)) / ndim for u in fields]
+        wave = jnp.cos(shift(x, ndim, -1 % ndim, -self.width, self.width) + t)
+        others = zip(here, here[1:] + here[:1], ahead, strict=True)
+        return tuple(self.strength * (wave * other + 0.3 * far - 0.2 * own) for own, other, far in others)
+
+
+def closed(case: Case, width: int = 1) -> Case:
+    """The case with a closure of all fields, that reads `width` cells around each."""
+    weights, rest = eqx.partition(
+        Closure(Exchange(jnp.asarray(0.2), width), width=width, coordinates=("x", "t")), eqx.is_inexact_array
+    )
+    return dataclasses.replace(
+        case,
+        name=case.name if width else f"{case.name}-pointwise",
+        build=lambda domain: with_closure(case.build(domain), None, eqx.combine(weights, rest))[0],
+        params=lambda: Closed(case.params(), weights),
+        initial=lambda model, params: case.initial(model.model, params.own),
+        weighed=lambda model, t, state, params: case.weighed(model.model, t, state, params.own),
+    )
+
+
+def _through(t, *x):
+    """A velocity through a side that depends on time and place, as much at both ends of an axis."""
+    return (0.4 + 0.2 * jnp.sin(3 * t)) * (1 + 0.3 * jnp.cos(0.9 * x[1]))
+
+
+def _semilinear(name, model):
+    plane = Grid((16, 8), (0.0, -1.0), (2 * np.pi, 3.0))
+    return Case(
+        name, plane, lambda domain: model(domain, [PERIODIC] * 2),
+        lambda: {key: jnp.asarray(value) for key, value in model.parameters.items()},
+        lambda model, params: model.state_from({"u": (smooth_field(plane, (CENTER,) * 2, 1),)}, params),
+        "etdrk1", Schedule(0.02, dt=0.02), checkpoint="none", frames=1,
+        weighed=lambda model, t, state, params: model.observe(t, state, params),
+    )  # fmt: skip
+
+
+_plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_open = [(Inflow((_through, 0.1)), Inflow((_through, 0.2))), (NoSlipWall(), NoSlipWall((0.3, 0.0)))]
+_NEW = (
+    Case(
+        "flow-2d-inflow", _plane, lambda domain: incompressible.Incompressible(domain, _open),
+        lambda: incompressible.Params(jnp.asarray(0.05), jnp.asarray(0.1)),
+        cases_flow.swirl, "euler", Schedule(0.05, dt=0.03), checkpoint="none", frames=1,
+    ),
+    Case(
+        "passive-scalar-2d-inflow", _plane, lambda domain: passive_scalar.PassiveScalar(domain, _open),
+        lambda: passive_scalar.Params(jnp.asarray(0.05), jnp.asarray(0.1), jnp.asarray(0.03)),
+        cases_transport.mixed, "euler", Schedule(0.05, dt=0.03), checkpoint="none", frames=1,
+    ),
+    _semilinear("kuramoto-sivashinsky-2d", nonlinear_waves.KuramotoSivashinsky),
+    _semilinear("viscous-burgers-2d", nonlinear_waves.Burgers),
+    _semilinear("allen-cahn-2d", phase_fields.AllenCahn),
+    _semilinear("cahn-hilliard-2d", phase_fields.CahnHilliard),
+    _semilinear("swift-hohenberg-2d", patterns.SwiftHohenberg),
+)  # fmt: skip
+_KNOWN = {
+    case.name: case
+    for case in (
+        *cases_flow.CASES, *cases_gas.CASES, *cases_spectral.CASES, *cases_transport.CASES, *cases_semilinear.CASES, *_NEW,
+    )
+}  # fmt: skip
+
+MODELS = {
+    "advection_diffusion": ("advection-1d", "advection-2d-walls", "advection-3d-walls"),
+    "incompressible": ("flow-2d-periodic", "flow-2d-walls", "flow-2d-inflow", "flow-3d-walls"),
+    "passive_scalar": ("passive-scalar-2d-walls", "passive-scalar-2d-inflow"),
+    "compressible": ("gas-1d-weno", "gas-2d-walls"),
+    "vorticity": ("spectral-vorticity-2d",),
+    "spectral_velocity": ("spectral-velocity-3d",),
+    "viscous_burgers": ("viscous-burgers-2d",),
+    "korteweg_de_vries": ("semilinear-kdv-1d",),
+    "kuramoto_sivashinsky": ("kuramoto-sivashinsky-2d",),
+    "allen_cahn": ("allen-cahn-2d",),
+    "cahn_hilliard": ("cahn-hilliard-2d",),
+    "swift_hohenberg": ("swift-hohenberg-2d",),
+    "gray_scott": ("semilinear-gray-scott-2d",),
+    "schroedinger": ("semilinear-schroedinger-2d",),
+    "transport": ("transport-1d-walls", "transport-2d-implicit", "transport-3d-implicit"),
+    "burgers": ("burgers-1d-weno5",),
+}
+"""Names of the cases of every model that takes a closure."""
+
+POINTWISE = ("advection-2d-walls", "flow-2d-walls", "gas-1d-weno")
+CASES = (
+    *(closed(_KNOWN[name]) for names in MODELS.values() for name in names),
+    *(closed(_KNOWN[name], width=0) for name in POINTWISE),
+)
