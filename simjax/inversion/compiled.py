@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +13,17 @@ from simjax.config.structure import frozen
 from simjax.core.domain import Domain
 from simjax.core.status import OK
 from simjax.inverse.least_squares import Evaluation
+from simjax.inverse.priors import Prior
+from simjax.inverse.transforms import Transform
 from simjax.inversion.experiment import Experiment, Physical
+from simjax.inversion.modules import Modules
 from simjax.parallel import ENSEMBLE, distribute, prepend_axis
 from simjax.rollout import share
 
-if TYPE_CHECKING:
-    from simjax.inversion.problem import InverseProblem
-
-
-def compiled(problem: InverseProblem) -> CompiledProblem:
+def compiled(
+    experiments: Sequence[Experiment], modules: Modules, fields: tuple[str, ...],
+    transforms: Mapping[str, Transform], priors: Mapping[str, Prior],
+) -> CompiledProblem:  # fmt: skip
     """The functions of a problem, of an earlier one where that has the same structure.
 
     Numbers and fields of the runs, weights, what was measured, when and with what noise, and where the search starts
@@ -29,10 +31,12 @@ def compiled(problem: InverseProblem) -> CompiledProblem:
     places of instruments are the structure.
     """
     structure = (
-        tuple(experiment.structure for experiment in problem.experiments), problem.modules.structure,
-        problem.fields, frozen(problem.transforms), frozen(problem.priors),
+        tuple(experiment.structure for experiment in experiments), modules.structure, fields,
+        frozen(transforms), frozen(priors),
     )  # fmt: skip
-    return share(("inverse problem", structure), lambda: CompiledProblem(problem, structure))
+    return share(
+        ("inverse problem", structure), lambda: CompiledProblem(experiments, modules, fields, transforms, priors)
+    )
 
 
 class CompiledProblem:
@@ -42,25 +46,23 @@ class CompiledProblem:
     the unknowns, of a run in pieces those of the first. readings: `(latent, given) -> series`, in the run's pieces.
     """
 
-    def __init__(self, problem: InverseProblem, structure: Hashable):
-        self.structure = structure
+    def __init__(
+        self, experiments: Sequence[Experiment], modules: Modules, fields: tuple[str, ...],
+        transforms: Mapping[str, Transform], priors: Mapping[str, Prior],
+    ):  # fmt: skip
         # Programs outlive the problem: what they hold on to has no arrays.
-        self.experiments: list[Experiment] = [experiment.bare() for experiment in problem.experiments]
-        self.modules = problem.modules.bare()
-        self.fields, self.transforms, self.priors = problem.fields, problem.transforms, problem.priors
+        self.experiments = [experiment.bare() for experiment in experiments]
+        self.modules, self.fields, self.transforms, self.priors = modules.bare(), fields, transforms, priors
         self.rollout, self.pieces = self.experiments[0].rollout, self.experiments[0].pieces
         self.domain, self.mesh = self.rollout.domain, self.rollout.mesh
-        self.latent_specs = {path: self.spec_of(path) for path in self.transforms}
-        self.whole_specs = {path: self.spec_of(path, whole=True) for path in self.transforms}
-        self.known_specs = {
-            "modules": PartitionSpec(), "runs": {e.name: e.known_specs() for e in self.experiments}
-        }  # fmt: skip
-        self._make(problem)
-
-    def _make(self, problem: InverseProblem) -> None:
-        more = {e.name: {"measured": e.measured_specs(), "scales": PartitionSpec()} for e in problem.experiments}
-        runs = {name: {**own, **more[name]} for name, own in self.known_specs["runs"].items()}
-        specs = self.latent_specs, {**self.known_specs, "runs": runs}
+        self.latent_specs = {path: self._spec_of(path) for path in transforms}
+        self._whole_specs = {path: self._spec_of(path, whole=True) for path in transforms}
+        known, given = {}, {}
+        for own in experiments:
+            known[own.name] = own.known_specs()
+            given[own.name] = {**known[own.name], "measured": own.measured_specs(), "scales": PartitionSpec()}
+        self._known_specs = {"modules": PartitionSpec(), "runs": known}
+        specs = self.latent_specs, {"modules": PartitionSpec(), "runs": given}
         results = Evaluation(self._residual_specs(), PartitionSpec())  # pyright: ignore[reportArgumentType]
         member_axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self.evaluate = distribute(self._evaluate, self.mesh, in_specs=specs, out_specs=results)
@@ -70,10 +72,10 @@ class CompiledProblem:
         )  # fmt: skip
         self.physical = distribute(
             lambda latent: self.pieces.first(self._physical(latent)), self.mesh,
-            in_specs=(self.latent_specs,), out_specs=self.whole_specs,
+            in_specs=(self.latent_specs,), out_specs=self._whole_specs,
         )  # fmt: skip
         self.readings = distribute(
-            self._readings, self.mesh, in_specs=(self.latent_specs, self.known_specs), out_specs=self._series_specs()
+            self._readings, self.mesh, in_specs=(self.latent_specs, self._known_specs), out_specs=self._series_specs()
         )
         self._series: dict[tuple[str, ...], Callable] = {}
 
@@ -81,9 +83,9 @@ class CompiledProblem:
         """What instruments read in runs in one piece with these unknowns, and the status by experiment."""
         paths = tuple(physical)
         if paths not in self._series:
-            specs = {path: self.whole_specs[path] for path in paths}
+            specs = {path: self._whole_specs[path] for path in paths}
             self._series[paths] = distribute(
-                self._read, self.mesh, in_specs=(specs, self.known_specs),
+                self._read, self.mesh, in_specs=(specs, self._known_specs),
                 out_specs=(self._series_specs(), PartitionSpec()),
             )  # fmt: skip
         return self._series[paths](physical, known)
@@ -134,10 +136,10 @@ class CompiledProblem:
 
     def _residual_specs(self):
         # The residuals of a field's prior are a field.
-        prior = {path: self.whole_specs[path] for path in self.priors}
+        prior = {path: self._whole_specs[path] for path in self.priors}
         return {"measured": self._series_specs(), "prior": prior, "joints": self.pieces.joint_specs()}
 
-    def spec_of(self, path: str, whole: bool = False):
+    def _spec_of(self, path: str, whole: bool = False):
         """The partition of an unknown; `whole`: without the axis of pieces."""
         if path not in self.fields:
             return jax.tree.map(lambda _: PartitionSpec(), self.modules.weights.get(path, 0))

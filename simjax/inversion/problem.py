@@ -91,7 +91,7 @@ class InverseProblem:
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
         self.is_twin = not any(i.source.kind == "sensors" or i.source.target or i.given for i in self.instruments)
         self.modules = Modules(config, modules or {}, true_modules or {})
-        self._programs = compiled(self)
+        self._programs = compiled(self.experiments, self.modules, self.fields, self.transforms, self.priors)
         self._measure()
         self._chosen_start = dict(start or {})
         self._start, self._scales = self._started(self._chosen_start)
