@@ -1,10 +1,12 @@
 """A configured run as one differentiable function of its numbers and fields, on any mesh."""
 
+import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.adjoint.plan import Checkpoint
 from simjax.build import (
+    BUILDERS,
     build_model,
     coefficient_fields,
     describe_model,
@@ -24,6 +27,7 @@ from simjax.build import (
     read_files,
 )
 from simjax.config import Config, FileSource
+from simjax.config.structure import frozen, structure_of
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, Grid
 from simjax.core.varying import vary_like
@@ -37,6 +41,28 @@ Fields = Mapping[str, Mapping[str, tuple[Array, ...]]]
 
 # Of the steps that the initial state asks for in a frame: room for a flow that becomes faster.
 COURANT_ROOM = 1.5
+
+# Programs kept for others of the same structure.
+MOST_SHARED = 64
+_SHARED: OrderedDict[Hashable, Any] = OrderedDict()
+Shared = TypeVar("Shared")
+
+
+def share(key: Hashable, make: Callable[[], Shared]) -> Shared:
+    """What `make` once made for this key; the least recently used of too many is forgotten.
+
+    A key that cannot be compared, as one that holds arrays, shares nothing.
+    """
+    try:
+        hash(key)
+    except TypeError:
+        return make()
+    if key not in _SHARED:
+        _SHARED[key] = make()
+        while len(_SHARED) > MOST_SHARED:
+            _SHARED.popitem(last=False)
+    _SHARED.move_to_end(key)
+    return _SHARED[key]
 
 
 class Rollout:
@@ -96,16 +122,17 @@ class Rollout:
     def start_fields(self) -> Fields:
         """The given fields and those from files as the configuration has them, whole, placed on the mesh."""
 
+        config, domain, dtype, specs = self.config, self.domain, self.dtype, self.field_specs()
+
         def evaluate(values, files):
-            model, _ = build_model(self.config, self.domain, values, files)
+            model, _ = build_model(config, domain, values, files)
             found = {
-                "initial": initial_fields(self.config, model, values, 0, files["initial"], self.dtype),
-                "coefficients": coefficient_fields(self.config, self.domain, values, files["coefficients"]),
+                "initial": initial_fields(config, model, values, 0, files["initial"], dtype),
+                "coefficients": coefficient_fields(config, domain, values, files["coefficients"]),
             }
             return {section: {name: found[section][name] for name in specs[section]} for section in SECTIONS}
 
-        specs = self.field_specs()
-        return self._distributed(evaluate, specs)(self.start_values(), self._placed_files())
+        return self._distributed("start_fields", evaluate, specs)(self.start_values(), self._placed_files())
 
     def field_specs(self) -> dict[str, dict[str, tuple[PartitionSpec, ...]]]:
         """The partition of `fields`."""
@@ -205,17 +232,39 @@ class Rollout:
     def stable_dt(self) -> float:
         """The stable step of the initial state at Courant number one."""
 
+        config, domain, dtype, integrator = self.config, self.domain, self.dtype, self.integrator
+
         def limit(values, files):
-            model, params = build_model(self.config, self.domain, values, files)
-            state = initial_state(self.config, model, params, values, 0, files["initial"], self.dtype)
-            return self.domain.min(self.integrator.stable_dt(model, state, vary_like(params, state)))
+            model, params = build_model(config, domain, values, files)
+            state = initial_state(config, model, params, values, 0, files["initial"], dtype)
+            return domain.min(integrator.stable_dt(model, state, vary_like(params, state)))
 
-        return float(self._distributed(limit, PartitionSpec())(self.start_values(), self._placed_files()))
+        program = self._distributed("stable_dt", limit, PartitionSpec())
+        return float(program(self.start_values(), self._placed_files()))
 
-    def _distributed(self, function: Callable, results) -> Callable:
-        """`function(values, files)` on the mesh."""
+    def _distributed(self, name: str, function: Callable, results) -> Callable:
+        """`function(values, files)` on the mesh, compiled once for all runs of this structure."""
         specs = PartitionSpec(), jax.tree.map(lambda _: self.domain.spec(), self._files)
-        return distribute(function, self.mesh, in_specs=specs, out_specs=results)
+        # What is given instead of evaluated is told by the results.
+        key = (name, self._builder, structure_of(self.config), self.mesh, frozen(results))
+        return share(key, lambda: distribute(function, self.mesh, in_specs=specs, out_specs=results))
+
+    @property
+    def _builder(self) -> Callable:
+        """What makes the model: another one where a model of this name was registered again."""
+        return BUILDERS[self.config.model]
+
+    @property
+    def structure(self) -> Hashable:
+        """The key of `run`, `begin` and `advance`: programs made of them serve every run with this key."""
+        of_run = frozen(self.checkpoint), frozen(self.schedule), self.frames
+        return self._builder, structure_of(self._taken), self.mesh, *of_run
+
+    def bare(self) -> "Rollout":
+        """The same without the arrays from files, to be kept with a program."""
+        bare = copy.copy(self)
+        bare._files = {}
+        return bare
 
     def _placed_files(self):
         specs = jax.tree.map(lambda _: self.domain.spec(), self._files)

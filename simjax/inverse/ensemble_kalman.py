@@ -26,7 +26,7 @@ class EnsembleKalman(Solver):
 
     members: int = eqx.field(static=True)
     spread: float = eqx.field(static=True, default=1.0)
-    seed: int = eqx.field(static=True, default=0)
+    seed: int | Array = 0
 
     def begin(self, latent) -> Iterate:
         latents = scattered(latent, self.members + 1, self.spread, self.seed)

@@ -1,5 +1,6 @@
 """First-order and quasi-Newton solvers: any Optax optimiser, from one start or from many at once."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -15,8 +16,12 @@ OPTIMISERS = {"adam": optax.adam, "adamw": optax.adamw, "sgd": optax.sgd}
 LEARNING_RATE = 0.03
 
 
+@functools.cache
 def optimiser_named(name: str, learning_rate: float | None = None) -> optax.GradientTransformationExtraArgs:
-    """Optax's "adam", "adamw", "sgd" or "lbfgs"; without a rate, one for latents of order one."""
+    """Optax's "adam", "adamw", "sgd" or "lbfgs"; without a rate, one for latents of order one.
+
+    The same name and rate give the same object, so that solvers made of it are equal and share what is compiled.
+    """
     if name == "lbfgs":
         return optax.lbfgs(learning_rate)
     return optax.with_extra_args_support(OPTIMISERS[name](learning_rate or LEARNING_RATE))

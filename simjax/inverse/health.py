@@ -38,7 +38,7 @@ def gradient_health(problem: LeastSquares, latent, windows_of: Any, windows: int
     windows_of: a tree like the residuals, of int32 arrays that broadcast against them: the window of each residual.
     """
     sizes, gradient = eqx.filter_jit(_window_norms)(problem, latent, windows_of, windows)
-    loss = eqx.filter_jit(lambda problem, latent: problem.loss(latent)[0])
+    loss = eqx.filter_jit(_loss)
     # The cube root of rounding balances a difference's truncation against its rounding.
     step = float(np.cbrt(jnp.finfo(jnp.result_type(*jax.tree.leaves(latent))).eps)) * max(1.0, float(norm(latent)))
     exact, measured = [], []
@@ -52,6 +52,10 @@ def gradient_health(problem: LeastSquares, latent, windows_of: Any, windows: int
         measured.append((ahead - behind) / (2 * h))
     sizes_product = np.linalg.norm(exact) * np.linalg.norm(measured)
     return Health(np.asarray(sizes), float(np.dot(exact, measured) / sizes_product) if sizes_product else 1.0)
+
+
+def _loss(problem: LeastSquares, latent) -> Array:
+    return problem.loss(latent)[0]
 
 
 def _window_norms(problem: LeastSquares, latent, windows_of, windows: int) -> tuple[Array, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from simjax.adjoint.plan import Checkpoint
 from simjax.config import Config
 from simjax.config.inverse import ExperimentConfig, InverseConfig
 from simjax.core.errors import ConfigurationError
-from simjax.inversion.instruments import Instrument, instruments_of
+from simjax.inversion.instruments import Instrument, Measured, instruments_of
 from simjax.inversion.pieces import Pieces
 from simjax.parallel import shardings
 from simjax.rollout import Rollout
@@ -59,10 +60,31 @@ class Experiment:
 
     # ------------------------------------------------------------------ the run
 
-    def inputs(self, physical: Physical, given) -> tuple[dict[str, Array], dict[str, dict[str, Any]]]:
-        """(values, fields) of the run with these unknowns and fields `given` by files."""
-        values = {name: jnp.asarray(value) for name, value in self.rollout.start_values().items()}
-        fields = {section: dict(known) for section, known in given.items()}
+    @property
+    def structure(self) -> Hashable:
+        """What programs of the run and its residuals depend on: everything but what they take as arguments."""
+        return self.name, self.rollout.structure, self.pieces.structure, tuple(i.structure for i in self.instruments)
+
+    def bare(self) -> Experiment:
+        """The same without arrays and measurements, to be kept with a program."""
+        bare = copy.copy(self)
+        bare.rollout, bare.base = self.rollout.bare(), None
+        bare.pieces = self.pieces.bare(bare.rollout)
+        bare.instruments = [instrument.bare() for instrument in self.instruments]
+        return bare
+
+    def known(self) -> dict[str, Any]:
+        """Numbers and fields of the run as the configuration has them: arguments of every program."""
+        return {"values": self.rollout.start_values(), "fields": self.base}
+
+    def known_specs(self) -> dict[str, Any]:
+        """The partition of `known`."""
+        return {"values": PartitionSpec(), "fields": self.rollout.field_specs()}
+
+    def inputs(self, physical: Physical, known) -> tuple[dict[str, Array], dict[str, dict[str, Any]]]:
+        """(values, fields) of the run with these unknowns in the place of what is `known`."""
+        values = {name: jnp.asarray(value) for name, value in known["values"].items()}
+        fields = {section: dict(own) for section, own in known["fields"].items()}
         for path, u in physical.items():
             section, name = path.split(".", 1)
             if path in self._fields or section == "modules":
@@ -71,26 +93,24 @@ class Experiment:
                 values[name] = u
         return values, fields
 
-    def series(self, physical: Physical, given) -> tuple[dict[str, Array], Array]:
+    def series(self, physical: Physical, known) -> tuple[dict[str, Array], Array]:
         """`(frames + 1, ...)` per instrument, what it reads in a run in one piece; and the run's status."""
-        trajectory, start = self.rollout.run(*self.inputs(physical, given), self._read)
+        trajectory, start = self.rollout.run(*self.inputs(physical, known), self._read)
         together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
         return together, trajectory.clock.status
 
-    def series_in_pieces(self, physical: Physical, given) -> dict[str, Array]:
+    def series_in_pieces(self, physical: Physical, known) -> dict[str, Array]:
         """The same of a run in its pieces."""
-        return self.pieces.run(*self.inputs(physical, given), self._read)[0]
+        return self.pieces.run(*self.inputs(physical, known), self._read)[0]
 
-    def residuals(self, physical: Physical, given, measured) -> tuple[dict[str, Array], Any, Array]:
-        """In standard deviations: by instrument what is read less what was measured, and at joints; the status."""
-        series, joints, status = self.pieces.run(*self.inputs(physical, given), self._read)
-        found = {}
-        for instrument in self.instruments:
-            read = instrument.at_times(series[instrument.name])
-            values, present = measured[instrument.name]
-            differences = instrument.noise(self.rollout.dtype).residuals(read, values)
-            found[instrument.name] = differences if present is None else jnp.where(present, differences, 0)
-        return found, joints, status
+    def residuals(self, physical: Physical, given) -> tuple[dict[str, Array], Any, Array]:
+        """In standard deviations: by instrument what is read less what was measured, and at joints; the status.
+
+        given: `known`, and what was "measured" by instrument, and the "scales" of joints.
+        """
+        series, joints, status = self.pieces.run(*self.inputs(physical, given), self._read, given["scales"])
+        measured = given["measured"]
+        return {i.name: i.residuals(series[i.name], measured[i.name]) for i in self.instruments}, joints, status
 
     def _read(self, model, t, state, params) -> dict[str, Array]:
         """What every instrument reads in a state."""
@@ -116,22 +136,18 @@ class Experiment:
             for k, i in enumerate(self.instruments, start=first)
         ]
 
-    def placed_measurements(self):
-        """What was measured, and where anything was, by instrument, on the mesh."""
-        placed = {}
-        for instrument in self.instruments:
-            assert instrument.measured is not None
-            placed[instrument.name] = (instrument.measured.astype(self.rollout.dtype), instrument.present)
+    def placed_measurements(self) -> dict[str, Measured]:
+        """What was measured by instrument, on the mesh."""
+        placed = {i.name: i.measurements(self.rollout.dtype) for i in self.instruments}
         return jax.tree.map(jax.device_put, placed, shardings(self.rollout.mesh, self.measured_specs()))
 
     def series_specs(self) -> dict[str, PartitionSpec]:
         """The partition of `series`."""
         return {i.name: PartitionSpec(None, *i.operator.spec(self.rollout.domain)) for i in self.instruments}
 
-    def measured_specs(self):
+    def measured_specs(self) -> dict[str, Measured]:
         """The partition of `placed_measurements`."""
-        specs = self.series_specs()
-        return {i.name: (specs[i.name], None if i.present is None else specs[i.name]) for i in self.instruments}
+        return {i.name: i.measured_spec(self.rollout.domain) for i in self.instruments}
 
 
 def _measured(instrument: Instrument, series: Array, seed: list[int], dtype) -> Instrument:

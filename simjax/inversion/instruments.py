@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import PartitionSpec
 
 from simjax.config.inverse import ObservationConfig
+from simjax.config.structure import frozen
+from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, Grid
-from simjax.inverse.noise import GaussianNoise, HuberNoise, Noise, StudentNoise
+from simjax.inverse.checks import require_positive
+from simjax.inverse.noise import GaussianNoise, HuberNoise, StudentNoise
 from simjax.inverse.operators import BoxAverage, LineOfSight, Operator, Points, Snapshot, Spectrum
 from simjax.inverse.sensors import read_sensors
 from simjax.rollout import Rollout
+
+
+class Measured(NamedTuple):
+    """What was measured, as programs take it: arrays alone, so that one program serves every data set of these shapes.
+
+    values `(m, *operator.shape)`, present the same or None, deviation a number or the same; below and fraction `(m,)`
+    as of `Instrument`, the latter None where every time is the end of a frame; number: of degrees of freedom or of
+    deviations, where the noise is not Gaussian.
+    """
+
+    values: Any
+    present: Any
+    deviation: Any
+    below: Any
+    fraction: Any
+    number: Any
 
 
 @dataclass(frozen=True)
@@ -39,15 +60,80 @@ class Instrument:
     present: np.ndarray | None = None
     deviation: np.ndarray | None = None
     experiment: str = ""
+    given: bool = False
+
+    def remeasured(self, measured: Any, deviation: Any) -> Instrument:
+        """The same with other values or another noise; None keeps what there is."""
+        assert self.measured is not None
+        changed = self
+        for name, values in (("measured", measured), ("deviation", deviation)):
+            shape = np.shape(values)
+            if values is not None and shape != self.measured.shape and (name == "measured" or shape):
+                raise ConfigurationError(
+                    f"{name}[{self.name!r}]: expected shape {self.measured.shape}, times first, got {shape}."
+                )
+        if measured is not None:
+            changed = dataclasses.replace(changed, measured=np.asarray(measured, np.float64), given=True)
+        if deviation is not None:
+            require_positive(f"deviation[{self.name!r}]", deviation, "the instrument's standard deviation")
+            source = dataclasses.replace(self.source, deviation=None, fraction=None)
+            changed = dataclasses.replace(changed, source=source, deviation=np.asarray(deviation, np.float64))
+        return changed
 
     def at_times(self, series: Array) -> Array:
         """What it reads at its times, from a series `(frames + 1, ...)`."""
-        below = jnp.asarray(self.below, jnp.int32)
-        if not self.fraction.any():
-            return series[below]
-        fraction = jnp.asarray(self.fraction, series.dtype).reshape(-1, *(1,) * (series.ndim - 1))
-        above = jnp.minimum(below + 1, len(series) - 1)
-        return (1 - fraction) * series[below] + fraction * series[above]
+        below, fraction = self._places(series.dtype)
+        return between_frames(series, below, fraction)
+
+    def _places(self, dtype) -> tuple[Array, Array | None]:
+        fraction = jnp.asarray(self.fraction, dtype) if self.fraction.any() else None
+        return jnp.asarray(self.below, jnp.int32), fraction
+
+    def measurements(self, dtype) -> Measured:
+        """What was measured, in the precision of the run."""
+        assert self.measured is not None
+        return Measured(
+            self.measured.astype(dtype), self.present, jnp.asarray(self.standard_deviation(), dtype),
+            *self._places(dtype), None if self.source.noise is None else jnp.asarray(self.source.noise[1], dtype),
+        )  # fmt: skip
+
+    def measured_spec(self, domain: Domain) -> Measured:
+        """The partition of `measurements`; known before anything is measured."""
+        everywhere, spec = PartitionSpec(), PartitionSpec(None, *self.operator.spec(domain))
+        return Measured(
+            spec, None if self.present is None else spec,
+            everywhere if self._has_one_deviation else spec,
+            everywhere, everywhere if self.fraction.any() else None,
+            None if self.source.noise is None else everywhere,
+        )  # fmt: skip
+
+    @property
+    def structure(self) -> Hashable:
+        """What a program that reads it depends on: everything but the numbers of `measurements`."""
+        kind = None if self.source.noise is None else self.source.noise[0]
+        shapes = self.present is None, self._has_one_deviation, bool(self.fraction.any())
+        return self.name, frozen(self.operator), kind, self.experiment, *shapes
+
+    @property
+    def _has_one_deviation(self) -> bool:
+        given = self.source.deviation is not None or self.source.fraction is not None
+        return given or np.ndim(self.deviation) == 0
+
+    def bare(self) -> Instrument:
+        """The same before anything was measured, to be kept with a program."""
+        return dataclasses.replace(self, measured=None, present=None, deviation=None)
+
+    def residuals(self, series: Array, measured: Measured) -> Array:
+        """What is read less what was measured, in standard deviations, zero where nothing was."""
+        read = between_frames(series, measured.below, measured.fraction)
+        if self.source.noise is None:
+            noise = GaussianNoise(measured.deviation)
+        else:
+            noise = {"student": StudentNoise, "huber": HuberNoise}[self.source.noise[0]](
+                measured.deviation, measured.number
+            )
+        differences = noise.residuals(read, measured.values)
+        return differences if measured.present is None else jnp.where(measured.present, differences, 0)
 
     @property
     def count(self) -> int:
@@ -67,14 +153,6 @@ class Instrument:
         }
         return dataclasses.replace(self, **rows)
 
-    def noise(self, dtype) -> Noise:
-        """The noise model, once `measured` is known."""
-        deviation = jnp.asarray(self.standard_deviation(), dtype)
-        if self.source.noise is None:
-            return GaussianNoise(deviation)
-        kind, number = self.source.noise
-        return {"student": StudentNoise, "huber": HuberNoise}[kind](deviation, number)
-
     def standard_deviation(self) -> np.ndarray | float:
         """Of the noise: as given, or as a fraction of the root mean square of what was measured."""
         if self.source.deviation is not None:
@@ -87,6 +165,15 @@ class Instrument:
                 f"inverse.observations: {self.source.file} has no column deviation; write deviation=... beside it."
             )
         return self.deviation
+
+
+def between_frames(series: Array, below: Array, fraction: Array | None) -> Array:
+    """`(m, ...)`: a series `(frames + 1, ...)` at `fraction` of the way from frame `below` to the next one."""
+    if fraction is None:
+        return series[below]
+    fraction = fraction.reshape(-1, *(1,) * (series.ndim - 1))
+    above = jnp.minimum(below + 1, len(series) - 1)
+    return (1 - fraction) * series[below] + fraction * series[above]
 
 
 def _root_mean_square(values: np.ndarray, present: np.ndarray | None) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 from simjax.config import Config
 from simjax.config.inverse import NetworkConfig
 from simjax.config.model_schema import ModelSchema
+from simjax.config.structure import frozen
 from simjax.core.errors import ConfigurationError
 from simjax.models.closure import Closure, LocalNetwork
 
@@ -34,22 +36,39 @@ class Modules:
         for argument, modules in (("modules", self.given), ("true_modules", self.true)):
             _check(argument, modules, schema)
         modules = {f"modules.{name}": _cast(module, dtype) for name, module in self.given.items()}
-        self._of_truth = {f"modules.{name}": _cast(module, dtype) for name, module in self.true.items()}
-        self.weights, self._rest = {}, {}
+        of_truth = {f"modules.{name}": _cast(module, dtype) for name, module in self.true.items()}
+        self.weights, rest = {}, {}
         for path, name in ((unknown.path, unknown.name) for unknown in unknowns):
             if path not in modules:
                 raise ConfigurationError(
                     f"inverse.unknowns.{path}: expected a module to start from; write network: {{hidden: [16, 16]}} "
                     f"there, or in Python simjax.InverseProblem(..., modules={{{name!r}: simjax.Closure(...)}})."
                 )
-            self.weights[path], self._rest[path] = eqx.partition(modules[path], eqx.is_inexact_array)
-        self._known = {path: module for path, module in modules.items() if path not in self.weights}
+            self.weights[path], rest[path] = eqx.partition(modules[path], eqx.is_inexact_array)
+        known = {path: module for path, module in modules.items() if path not in self.weights}
+        self.arrays, self._rest = eqx.partition((known, of_truth, rest), eqx.is_array)
 
-    def whole(self, physical: Mapping[str, Any]) -> dict[str, Any]:
-        """Unknowns with modules in the place of their weights, and the known modules; without weights, the truth's."""
-        known = {path: module for path, module in self._of_truth.items() if path not in physical}
-        sought = {path: eqx.combine(physical[path], rest) for path, rest in self._rest.items() if path in physical}
-        return {**self._known, **known, **physical, **sought}
+    @property
+    def structure(self) -> Hashable:
+        """What a program with these modules in it depends on: everything but their arrays."""
+        return frozen(self._rest), jax.tree.structure(self.arrays), jax.tree.structure(self.weights)
+
+    def bare(self) -> Modules:
+        """The same without arrays, to be kept with a program."""
+        bare = copy.copy(self)
+        bare.given, bare.true, bare.arrays = {}, {}, None
+        bare.weights = jax.tree.map(lambda _: 0, self.weights)
+        return bare
+
+    def whole(self, physical: Mapping[str, Any], arrays: Any = None) -> dict[str, Any]:
+        """Unknowns with modules in the place of their weights, and the known modules; without weights, the truth's.
+
+        arrays: those of `self.arrays`, where they are arguments of a program.
+        """
+        known, of_truth, rest = eqx.combine(self.arrays if arrays is None else arrays, self._rest)
+        true = {path: module for path, module in of_truth.items() if path not in physical}
+        sought = {path: eqx.combine(physical[path], own) for path, own in rest.items() if path in physical}
+        return {**known, **true, **physical, **sought}
 
 
 def _network(described: NetworkConfig, config: Config) -> Closure:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jax.sharding import PartitionSpec
 from simjax.config.inverse import ShootingConfig
 from simjax.core.errors import ConfigurationError
 from simjax.parallel import distribute, prepend_axis
-from simjax.rollout import SECTIONS, Rollout
+from simjax.rollout import SECTIONS, Rollout, share
 
 
 class Pieces:
@@ -28,7 +29,6 @@ class Pieces:
         self.rollout, self.windows, self.weight = rollout, shooting.windows, shooting.weight
         self.frames = rollout.frames // self.windows
         self._cut = tuple(path for path in fields if path.startswith("initial.")) if self.windows > 1 else ()
-        self._scales: Any = None
         if self.windows > 1 and not self._cut:
             raise ConfigurationError(
                 f"inverse.shooting.windows={self.windows}: expected an initial field among inverse.unknowns, which is "
@@ -43,8 +43,22 @@ class Pieces:
         """The unknowns at the beginning of the run."""
         return {p: jax.tree.map(lambda u: u[0], v) if self.cuts(p) else v for p, v in physical.items()}
 
-    def run(self, values, fields, read: Callable) -> tuple[dict[str, Array], Any, Array]:
-        """What instruments read at the start and after every frame, the residuals at joints, and the status."""
+    @property
+    def structure(self) -> Hashable:
+        """What a program that runs the pieces depends on, beside the run."""
+        return self.windows, self.weight, self._cut
+
+    def bare(self, rollout: Rollout) -> Pieces:
+        """The same of a run without arrays, to be kept with a program."""
+        bare = copy.copy(self)
+        bare.rollout = rollout
+        return bare
+
+    def run(self, values, fields, read: Callable, scales: Any = None) -> tuple[dict[str, Array], Any, Array]:
+        """What instruments read at the start and after every frame, the residuals at joints, and the status.
+
+        scales: root mean squares of the state at the guess, a tree like it, from `spread`; joints are in these.
+        """
         rollout = self.rollout
         if self.windows == 1:
             trajectory, start = rollout.run(values, fields, read)
@@ -64,10 +78,10 @@ class Pieces:
         numbers = jnp.arange(self.windows, dtype=jnp.int32)
         begins, ends, starts, observed, status = jax.vmap(piece)(initial, numbers)
         series = jax.tree.map(lambda a, b: jnp.concatenate([a[:1], b.reshape(-1, *b.shape[2:])]), starts, observed)
-        joints = jax.tree.map(self._joint, begins, ends, self._scales)
+        joints = {} if scales is None else jax.tree.map(self._joint, begins, ends, scales)
         return series, joints, jnp.max(status)  # zero if all pieces are well
 
-    def _joint(self, begins: Array, ends: Array, scale: float) -> Array:
+    def _joint(self, begins: Array, ends: Array, scale: Array) -> Array:
         relative = (ends[:-1] - begins[1:]) * (self.weight**0.5 / scale)
         return jnp.stack([relative.real, relative.imag]) if jnp.iscomplexobj(relative) else relative
 
@@ -84,37 +98,44 @@ class Pieces:
         return jax.tree.map(of_leaf, state, specs)
 
     def spread(self, guess, values, fields):
-        """The guess with a first field for every piece: where the run of the guess is at that time."""
+        """The guess with a first field for every piece, where the run of the guess is at that time; and the `scales`."""
         if self.windows == 1:
-            return guess
+            return guess, None
         components = {path: self._components(path) for path in self._cut}
+
+        modules = {section: fields[section] for section in fields if section not in SECTIONS}
+        fields = {section: fields[section] for section in SECTIONS}
+        rollout = self.rollout.bare()
 
         def read(model, t, state, params):
             found = model.observe(t, state, params)
             return {path: tuple(found[name] for name in names) for path, names in components.items()}, state
 
         def run(values, fields):
-            trajectory, _ = self.rollout.run(values, {**fields, **modules}, read)
+            trajectory, _ = rollout.run(values, {**fields, **modules}, read)
             passed, states = trajectory.observed
-            square = jax.tree.map(lambda u: self.rollout.domain.mean(jnp.mean(jnp.abs(u) ** 2, 0)), states)
+            square = jax.tree.map(lambda u: rollout.domain.mean(jnp.mean(jnp.abs(u) ** 2, 0)), states)
             return passed, jax.tree.map(jnp.sqrt, square)
 
-        modules = {section: fields[section] for section in fields if section not in SECTIONS}
-        fields = {section: fields[section] for section in SECTIONS}
         field_specs = self.rollout.field_specs()
         cut = {path: prepend_axis(field_specs["initial"][path.split(".", 1)[1]], None) for path in self._cut}
         state, _ = self.rollout.state_specs()
         results = cut, jax.tree.map(lambda _: PartitionSpec(), state)
-        program = distribute(run, self.rollout.mesh, in_specs=(PartitionSpec(), field_specs), out_specs=results)
+
+        def make():
+            return distribute(run, rollout.mesh, in_specs=(PartitionSpec(), field_specs), out_specs=results)
+
+        # Modules are constants of the program.
+        program = make() if modules else share(("spread", rollout.structure, self.structure), make)
         passed, sizes = program(values, fields)
         # A field that is zero all along has no size of its own.
-        self._scales = jax.tree.map(lambda size: float(size) or 1.0, sizes)
+        scales = jax.tree.map(lambda size: jnp.where(size > 0, size, jnp.ones_like(size)), sizes)
         every = slice(self.frames - 1, self.frames * (self.windows - 1), self.frames)
         begun = {
             path: jax.tree.map(lambda u, later: jnp.concatenate([u[None], later[every]]), guess[path], passed[path])
             for path in self._cut
         }
-        return {**guess, **begun}
+        return {**guess, **begun}, scales
 
     def _components(self, path: str) -> tuple[str, ...]:
         """The variables that hold an initial field later in the run."""

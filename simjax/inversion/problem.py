@@ -16,16 +16,16 @@ from simjax.adjoint.plan import Binomial, Budget, Checkpoint
 from simjax.config import Config, validate
 from simjax.config.experiments import combined
 from simjax.config.inverse import InverseConfig
-from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import OK, reasons
-from simjax.inverse.least_squares import Evaluation, LeastSquares
+from simjax.inverse.least_squares import LeastSquares
+from simjax.inversion.compiled import compiled
 from simjax.inversion.experiment import Experiment, Physical
 from simjax.inversion.instruments import Instrument
 from simjax.inversion.modules import Modules
 from simjax.inversion.unknowns import FIELD_SECTIONS, prior_of, transform_of
 from simjax.models.closure import Closure
-from simjax.parallel import ENSEMBLE, distribute, prepend_axis, shardings
+from simjax.parallel import shardings
 from simjax.rollout import Rollout
 from simjax.runtime import set_up_jax
 
@@ -51,8 +51,12 @@ class InverseProblem:
         modules: closures inside the model by name: those that are sought ("modules.closure" among the unknowns) as they
             are at the start, others as they are.
         true_modules: those of the truth of a twin experiment, where it is not the section `closure`.
+        start: numbers and fields where the search begins, by path, in place of their `guess`: a number, an array of the
+            grid's shape, a tuple of them for a vector.
         section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
             `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
+
+    Problems that differ in what was measured, in noise, start or numbers alone share their compiled programs.
 
     Raises:
         ConfigurationError: an unknown that no measurement depends on, an instrument outside of the grid or the run,
@@ -64,7 +68,7 @@ class InverseProblem:
         self, simulation: Simulation | Config | Sequence[Simulation | Config], *,
         sizes: Mapping[str, int] | None = None, checkpoint: Checkpoint | None = None,
         instruments: list[Instrument] | None = None, modules: Mapping[str, Closure] | None = None,
-        true_modules: Mapping[str, Closure] | None = None, **section: Any,
+        true_modules: Mapping[str, Closure] | None = None, start: Mapping[str, Any] | None = None, **section: Any,
     ):  # fmt: skip
         config = _posed(simulation, section)
         set_up_jax(config)
@@ -85,11 +89,12 @@ class InverseProblem:
         first = self.experiments[0]
         self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
-        self.is_twin = all(i.source.kind != "sensors" and i.source.target is None for i in self.instruments)
+        self.is_twin = not any(i.source.kind == "sensors" or i.source.target or i.given for i in self.instruments)
         self.modules = Modules(config, modules or {}, true_modules or {})
+        self._programs = compiled(self.experiments, self.modules, self.fields, self.transforms, self.priors)
         self._measure()
-        self.latent_specs = {path: self._spec_of(path) for path in self.unknowns}
-        self._start = self._started()
+        self._chosen_start = dict(start or {})
+        self._start, self._scales = self._started(self._chosen_start)
 
     @property
     def instruments(self) -> list[Instrument]:
@@ -151,72 +156,57 @@ class InverseProblem:
 
         return jax.tree.map(place, tree)
 
-    def _started(self) -> dict[str, Any]:
-        guess, domain = self.guess(), self.domain.unsplit()
-        guess = self.pieces.spread(guess, *self.experiments[0].inputs(self.modules.whole(guess), self._base))
-        latent = {path: self._transformed(path, guess[path], domain, back=True) for path in self.unknowns}
+    def _started(self, chosen: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """The latent of the guess, or of what is `chosen` in its place, and the scales of joints."""
+        guess, domain = {**self.guess(), **self._as_unknowns(chosen)}, self.domain.unsplit()
+        first = self.experiments[0]
+        guess, scales = self.pieces.spread(guess, *first.inputs(self.modules.whole(guess), first.known()))
+        latent = {p: self._programs.transformed(p, guess[p], domain, back=True) for p in self.unknowns}
         # Of one dtype and no weaker type than a step gives, or the second step is compiled again.
         latent = jax.tree.map(lambda u: jnp.asarray(u, self.dtype), latent)
-        return jax.tree.map(jax.device_put, latent, shardings(self.mesh, self.latent_specs))
+        return jax.tree.map(jax.device_put, latent, shardings(self.mesh, self._programs.latent_specs)), scales
+
+    def _as_unknowns(self, chosen: Mapping[str, Any]) -> Physical:
+        """What the argument `start` says, in the shapes of the unknowns."""
+        found = {}
+        for path, value in chosen.items():
+            if path not in self.unknowns or path in self.modules.weights:
+                known = ", ".join(path for path in self.unknowns if path not in self.modules.weights)
+                raise ConfigurationError(f"start[{path!r}]: expected a number or field that is sought: {known}.")
+            shape = self.rollout.grid.shape if path in self.fields else ()
+            parts = value if isinstance(value, tuple) else (value,)
+            arrays = tuple(np.asarray(part, self.dtype) for part in parts)
+            if any(array.shape != shape for array in arrays):
+                raise ConfigurationError(
+                    f"start[{path!r}]: expected {'arrays' if shape else 'a number'} of shape {shape}, got "
+                    f"{[array.shape for array in arrays]}; a vector field is a tuple of its components."
+                )
+            found[path] = arrays if path in self.fields else arrays[0]
+        return found
 
     def physical(self, latent) -> Physical:
         """The unknowns of a latent, whole arrays in units of the simulation; of a run in pieces, those of the first."""
-        program = distribute(
-            lambda latent: self.pieces.first(self._physical(latent)), self.mesh,
-            in_specs=(self.latent_specs,), out_specs={path: self._spec_of(path, whole=True) for path in self.unknowns},
-        )  # fmt: skip
-        return program(latent)
+        return self._programs.physical(latent)
 
     # ------------------------------------------------------------------ the least squares
 
     def least_squares(self) -> LeastSquares:
         """The problem as solvers take it."""
-        given = {e.name: {"measured": e.placed_measurements(), "fields": e.base} for e in self.experiments}
-        given_specs = {
-            e.name: {"measured": e.measured_specs(), "fields": e.rollout.field_specs()} for e in self.experiments
+        known = self._known()
+        runs = {
+            e.name: {**known["runs"][e.name], "measured": e.placed_measurements(), "scales": self._scales}
+            for e in self.experiments
         }
-        specs = self.latent_specs, given_specs
-        results = Evaluation(self._residual_specs(), PartitionSpec())  # pyright: ignore[reportArgumentType]
-        member_axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
-        one = distribute(self._evaluate, self.mesh, in_specs=specs, out_specs=results)
-        many = distribute(
-            jax.vmap(self._evaluate, in_axes=(0, None)), self.mesh,
-            in_specs=(prepend_axis(specs[0], member_axis), specs[1]), out_specs=prepend_axis(results, member_axis),
-        )  # fmt: skip
-        return LeastSquares(given, one, many)
+        return LeastSquares({**known, "runs": runs}, self._programs.evaluate, self._programs.of_members)
 
-    def _evaluate(self, latent, given) -> Evaluation:
-        """Residuals of this device's blocks: one run after the other, so that one is in memory at a time."""
-        physical = self._physical(latent)
-        inside = self.modules.whole(physical)
-        residuals: dict[str, Any] = {"measured": {}, "prior": {}, "joints": {}}
-        status = jnp.asarray(OK, jnp.int32)
-        for experiment in self.experiments:
-            own = given[experiment.name]
-            measured, joints, fault = experiment.residuals(inside, own["fields"], own["measured"])
-            residuals["measured"] |= measured
-            residuals["joints"] = joints  # pieces are those of a single experiment
-            status = status | fault
-        first = self.pieces.first(physical)
-        for path, prior in self.priors.items():
-            residuals["prior"][path] = jax.tree.map(lambda u, p=prior: p.residuals(u, self.domain), first[path])
-        return Evaluation(residuals, status)
-
-    def _physical(self, latent) -> Physical:
-        return {path: self._transformed(path, latent[path], self.domain) for path in self.unknowns}
-
-    def _transformed(self, path: str, latent, domain: Domain, back: bool = False):
-        """The unknown of a latent, or `back` the latent of an unknown: component by component, piece by piece."""
-        transform = self.transforms[path]
-
-        def one(u):
-            return transform.latent(u, domain) if back else transform.physical(u, domain)
-
-        return jax.tree.map(jax.vmap(one) if self.pieces.cuts(path) else one, latent)
+    def _known(self) -> dict[str, Any]:
+        """What programs take besides unknowns and measurements."""
+        return {"modules": self.modules.arrays, "runs": {e.name: e.known() for e in self.experiments}}
 
     def changed(
         self, *, config: Config | None = None, sizes: Mapping[str, int] | None = None,
         checkpoint: Checkpoint | None = None, instruments: list[Instrument] | None = None,
+        start: Mapping[str, Any] | None = None,
     ) -> InverseProblem:  # fmt: skip
         """The same problem, with the same measurements, on another mesh or with another plan, configuration or less of
         what was measured."""
@@ -227,7 +217,31 @@ class InverseProblem:
             instruments=self.instruments if instruments is None else instruments,
             modules=self.modules.given,
             true_modules=self.modules.true,
+            start=self._chosen_start if start is None else start,
         )
+
+    def with_measurements(
+        self, measured: Mapping[str, Any], *, deviation: Mapping[str, Any] | None = None,
+        start: Mapping[str, Any] | None = None,
+    ) -> InverseProblem:  # fmt: skip
+        """The same problem with other measurements, which compiles nothing anew.
+
+        Args:
+            measured: by name of an instrument (`problem.instruments`), an array like its `measured`: times first. The
+                others keep what they measured.
+            deviation: of the noise, by name: a number, or an array like `measured`.
+            start: as of the constructor.
+
+        Raises ConfigurationError for a name that is no instrument, and for an array of another shape.
+        """
+        known = {instrument.name: instrument for instrument in self.instruments}
+        for name in (*measured, *(deviation or {})):
+            if name not in known:
+                raise ConfigurationError(f"measured[{name!r}]: expected the name of an instrument: {', '.join(known)}.")
+        instruments = [
+            i.remeasured(measured.get(i.name), (deviation or {}).get(i.name)) for i in self.instruments
+        ]  # fmt: skip
+        return self.changed(instruments=instruments, start=start)
 
     def until(self, end: float) -> InverseProblem:
         """The same problem with the measurements up to `end` alone."""
@@ -271,12 +285,7 @@ class InverseProblem:
 
     def readings(self, latent) -> dict[str, np.ndarray]:
         """What each instrument reads at its times in the run of a latent, in pieces where that is in pieces."""
-
-        def read(latent, given):
-            physical = self.modules.whole(self._physical(latent))
-            return _joined(e.series_in_pieces(physical, given[e.name]) for e in self.experiments)
-
-        series = self._of_all(read, self.latent_specs, self._series_specs())(latent)
+        series = self._programs.readings(latent, self._known())
         return {i.name: np.asarray(i.at_times(series[i.name])) for i in self.instruments}
 
     def series(self, physical: Physical) -> dict[str, Array]:
@@ -284,16 +293,7 @@ class InverseProblem:
 
         Raises NumericalError where a run fails.
         """
-
-        def read(physical, given):
-            physical = self.modules.whole(physical)
-            found = {e.name: e.series(physical, given[e.name]) for e in self.experiments}
-            return _joined(series for series, _ in found.values()), {
-                name: status for name, (_, status) in found.items()
-            }
-
-        specs = {path: self._spec_of(path, whole=True) for path in physical}
-        series, statuses = self._of_all(read, specs, (self._series_specs(), PartitionSpec()))(physical)
+        series, statuses = self._programs.series(physical, self._known())
         for name, status in statuses.items():
             if int(status) != OK:
                 raise NumericalError(
@@ -301,31 +301,6 @@ class InverseProblem:
                     "check it with python -m simjax.run and without the section inverse."
                 )
         return series
-
-    def _of_all(self, function, specs, results):
-        """`function(argument, fields by experiment)` on the mesh, as a function of its argument."""
-        given = {e.name: e.base for e in self.experiments}
-        given_specs = {e.name: e.rollout.field_specs() for e in self.experiments}
-        program = distribute(function, self.mesh, in_specs=(specs, given_specs), out_specs=results)
-        return lambda argument: program(argument, given)
-
-    # ------------------------------------------------------------------ partition
-
-    def _series_specs(self) -> dict[str, PartitionSpec]:
-        return _joined(experiment.series_specs() for experiment in self.experiments)
-
-    def _residual_specs(self):
-        # The residuals of a field's prior are a field.
-        prior = {path: self._spec_of(path, whole=True) for path in self.priors}
-        return {"measured": self._series_specs(), "prior": prior, "joints": self.pieces.joint_specs()}
-
-    def _spec_of(self, path: str, whole: bool = False):
-        """The partition of an unknown; `whole`: without the axis of pieces."""
-        if path not in self.fields:
-            return jax.tree.map(lambda _: PartitionSpec(), self.modules.weights.get(path, 0))
-        section, name = path.split(".", 1)
-        specs = self.rollout.field_specs()[section][name]
-        return specs if whole or not self.pieces.cuts(path) else prepend_axis(specs, None)
 
     def _sizes(self) -> dict[str, int]:
         return {} if self.mesh is None else dict(self.mesh.shape)
@@ -345,11 +320,6 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
     if several:
         return validate(combined(configs, section))
     return validate({**configs[0].mapping, "inverse": section}) if section else configs[0]
-
-
-def _joined(series) -> dict[str, Any]:
-    """What belongs to the instruments of all experiments."""
-    return {name: values for own in series for name, values in own.items()}
 
 
 def _check_together(inverse: InverseConfig) -> None:

@@ -1,5 +1,7 @@
 """From the section `inverse.solver` to a solver."""
 
+import jax.numpy as jnp
+
 from simjax.config.inverse import InverseConfig
 from simjax.inverse.ensemble_kalman import EnsembleKalman
 from simjax.inverse.gauss_newton import GaussNewton
@@ -14,7 +16,8 @@ def solver_of(inverse: InverseConfig, seed: int) -> Solver:
         case "gauss_newton":
             return GaussNewton(options.damping, options.cg_iterations)
         case "ensemble_kalman":
-            return EnsembleKalman(options.members, options.spread, seed)
+            # An array is an argument of the compiled step, a number is a constant in it.
+            return EnsembleKalman(options.members, options.spread, jnp.asarray(seed, jnp.uint32))
     optimiser = optimiser_named(options.name, options.learning_rate)
     if options.starts > 1:
         return MultiStart(optimiser, options.starts, options.spread, seed)

@@ -1,0 +1,75 @@
+"""What of a configuration a compiled program depends on, as a key: runs with equal keys share their programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+from simjax.config.kinds import ListOf, Real
+from simjax.config.models import parameter_values
+from simjax.config.schema import Config, FileSource
+from simjax.formula import Formula
+
+# Sections that the host reads, and sections that enter programs as arguments.
+_NOT_COMPILED = frozenset(
+    "experiment_name title output checkpoint limits resume exact mapping overrides description inverse "
+    "physics parameters seed".split()
+)
+
+
+def structure_of(config: Config) -> Hashable:
+    """The key of a configuration whose numbers are arguments of its programs.
+
+    Of the numbers in `physics` and `parameters` only the signs count: a term whose number is zero is left out of the
+    program. The seed counts where a formula calls noise.
+    """
+    numbers = {**parameter_values(config.physics), **config.parameters}
+    signs = tuple((name, (value > 0) - (value < 0)) for name, value in numbers.items())
+    formulas = [*config.initial.values(), *config.coefficients.values()]
+    noisy = any(formula.uses_noise for field in formulas if isinstance(field, tuple) for formula in field)
+    others = tuple(
+        (field.name, frozen(getattr(config, field.name)))
+        for field in dataclasses.fields(config)
+        if field.name not in _NOT_COMPILED
+    )
+    return others, type(config.physics), _keys_of(config.physics), signs, config.seed if noisy else None
+
+
+def _keys_of(physics: Any) -> Hashable:
+    """Every key with what stands there; of numbers that are arguments, that they are given."""
+    keys = []
+    for field in dataclasses.fields(physics):
+        kind, value = field.metadata["kind"], getattr(physics, field.name)
+        number = isinstance(kind, Real) and not field.metadata["fixed"]
+        numbers = isinstance(kind, ListOf) and kind.per_axis
+        given = value is not None and (number or numbers)
+        keys.append((field.name, "given" if given else frozen(value)))
+    return tuple(keys)
+
+
+def frozen(value: Any) -> Hashable:
+    """`value` as something that can be compared and hashed: equal where programs made of it are equal.
+
+    Numbers are told by how they are written, so that 1, 1.0 and True differ; functions by their identity; files by
+    their place, size and time of change.
+    """
+    if isinstance(value, Formula):
+        return Formula, value.text
+    if isinstance(value, FileSource):  # what it holds is an argument of the programs
+        return FileSource, value.variables
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return type(value), tuple((name, frozen(Path(v) if name == "file" and v else v)) for name, v in items)
+    if isinstance(value, Mapping):
+        return tuple((key, frozen(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, Path):
+        status = value.stat() if value.is_file() else None
+        return (str(value), status.st_mtime_ns, status.st_size) if status is not None else str(value)
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        return repr(value)
+    return value
+
