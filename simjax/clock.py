@@ -128,7 +128,8 @@ def _step_length(dt) -> Number:
         return _plain("dt", dt)
     if jnp.ndim(dt) or not jnp.issubdtype(dt.dtype, jnp.floating):
         raise ConfigurationError(
-            f"Schedule.dt has shape {dt.shape} and dtype {dt.dtype}: expected one real number; use jax.vmap for several."
+            f"Schedule.dt has shape {dt.shape} and dtype {dt.dtype}: expected one real number; use jax.vmap for "
+            "several."
         )
     if not isinstance(dt, Tracer):
         _plain("dt", dt)

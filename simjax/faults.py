@@ -30,8 +30,9 @@ def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
         return "no fault"
     number = int(faulty[0])
     one = jax.tree.map(lambda leaf: np.atleast_1d(np.asarray(leaf)).ravel()[number], clock)
-    text = f"{reasons(int(one.status))}, in frame {int(one.frame)} (counted from 0)"
-    text += f", after step {int(one.step)}" + ("" if schedule is None else f" at t={time_on_host(one, schedule):.6g}")
+    text = f"{reasons(int(one.status))}, in frame {int(one.frame)} (counted from 0), after step {int(one.step)}"
+    if schedule is not None:
+        text += f" at t={float(times_on_host(one, schedule)):.6g}"
     if int(one.status) & (STEP_COLLAPSED | STEP_SHRUNK):
         text += f"; {limits_told(one)}"
     if statuses.size > 1:
@@ -40,17 +41,19 @@ def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
 
 
 def limits_told(clock: Clock) -> str:
-    """The smallest Courant-limited step of one run, and the first one, in words."""
-    first, smallest = float(clock.first_limit), float(clock.smallest_limit)
-    begun = f"; the first one was {first:.3g}" if first > 0 and first != smallest else ""
-    return f"the smallest step that the Courant number allowed was {smallest:.3g}{begun}"
+    """The smallest Courant-limited step and the first one, in words; of several members, of the worst."""
+    first, smallest = (np.atleast_1d(np.asarray(limit)) for limit in (clock.first_limit, clock.smallest_limit))
+    worst = int(np.argmin(smallest))  # not a number counts as smaller than any
+    begun = f"; the first one was {first[worst]:.3g}" if first[worst] > 0 else ""
+    return f"the smallest step that the Courant number allowed was {smallest[worst]:.3g}{begun}"
 
 
-def time_on_host(clock: Clock, schedule: Schedule) -> float:
-    """The time of one run's clock, in float64."""
-    begun = float(schedule.start) + int(clock.frame) * float(schedule.interval)
-    within = float(elapsed_of(clock)) if schedule.dt is None else int(clock.substep) * float(schedule.dt)
-    return begun + within
+def times_on_host(clock: Clock, schedule: Schedule) -> np.ndarray:
+    """The time of every member's clock, in float64."""
+    begun = float(schedule.start) + np.asarray(clock.frame, np.float64) * float(schedule.interval)
+    if schedule.dt is None:
+        return begun + elapsed_of(clock)
+    return begun + np.asarray(clock.substep, np.float64) * float(schedule.dt)
 
 
 def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:

@@ -32,7 +32,6 @@ from simjax.core.varying import steady_carry, vary_like
 from simjax.faults import is_traced, raise_on_fault
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 
-
 OnFault = Literal["raise", "nan", "keep"]
 """What becomes of a run that does not come to its end, see `simulate`."""
 
@@ -259,7 +258,6 @@ def simulate(
             that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`, `Budget`
             and "reverse" there is no forward mode alone. It changes nothing in a forward run.
             `adjoint.plan.plan` tells memory and cost beforehand.
-
         on_fault: what becomes of a run that a fault stopped on the way: a state that is not finite or not physical, a
             step that collapsed, a frame with too few steps. "raise": NumericalError with the cause and the time; where
             the run is traced (in jit, vmap or shard_map) nothing can be raised, and it is "nan". "nan": the final state
@@ -284,6 +282,18 @@ def simulate(
         observed = None if observe is None else observe(time_of(clock, schedule), state, params)
         return observed if on_fault == "keep" else spoiled(observed, clock.status)
 
+    carry, observed = _all_frames(model, integrator, params, (state, start), schedule, frames, chosen, look)
+    state, end = carry
+    if on_fault == "raise" and not is_traced(end):
+        raise_on_fault(end, schedule)
+    return Trajectory(state if on_fault == "keep" else spoiled(state, end.status), end, observed)
+
+
+def _all_frames(
+    model: Model, integrator: Integrator, params, carry, schedule: Schedule, frames: int, chosen: Plan, look: Callable
+):  # fmt: skip
+    """(state, clock) after all frames, and what `look(carry)` gives after each."""
+
     def one(carry, _=None):
         state, clock = carry
         until = clock.frame + 1
@@ -295,21 +305,14 @@ def simulate(
         return carry, look(carry)
 
     frame: Callable = jax.jit(one, inline=True)  # traced once, for its types and for its use
-    _, begin = steady_carry(lambda carry: frame(carry)[0], (state, start))
+    _, begin = steady_carry(lambda carry: frame(carry)[0], carry)
     if chosen.policy == "reverse":
-        (state, end), observed = _reversed_run(
-            model, integrator, params, schedule, frame, look, begin, frames
-        )  # fmt: skip
-    elif chosen.policy == "binomial" and frames > 1:
-        states, host = chosen.frame_states, chosen.host
-        (state, end), observed = binomial_scan(frame, begin, length=frames, states=states, in_host=host)
-    else:
-        if chosen.policy == "two_level" and frames > 1:
-            frame = jax.checkpoint(frame, prevent_cse=False)
-        (state, end), observed = lax.scan(frame, begin, None, length=frames)
-    if on_fault == "raise" and not is_traced(end):
-        raise_on_fault(end, schedule)
-    return Trajectory(state if on_fault == "keep" else spoiled(state, end.status), end, observed)
+        return _reversed_run(model, integrator, params, schedule, frame, look, begin, frames)
+    if chosen.policy == "binomial" and frames > 1:
+        return binomial_scan(frame, begin, length=frames, states=chosen.frame_states, in_host=chosen.host)
+    if chosen.policy == "two_level" and frames > 1:
+        frame = jax.checkpoint(frame, prevent_cse=False)
+    return lax.scan(frame, begin, None, length=frames)
 
 
 def integrate(

@@ -22,7 +22,7 @@ STEP_SHRUNK = 4096
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
     STEP_COLLAPSED: "the stable time step fell below a billionth of the output interval",
-    STEP_SHRUNK: "the stable time step fell below its least share of the first one (step_shrink)",
+    STEP_SHRUNK: "the stable time step fell below the least share of the first one (limits.step_shrink)",
     FRAME_UNFINISHED: "a frame needed more steps than Schedule.max_steps",
     UNPHYSICAL: "the state left the range in which it means anything",
     CELL_FULL: "a cell had more particles than its capacity",
