@@ -351,9 +351,10 @@ def plan_frames(config: Config, max_steps: int, halvings: int = 0, origin: Origi
     courant = None if time.courant is None else time.courant / 2**halvings
     # Times are start + frame * interval, with the frames of the whole run counted.
     start, whole = origin.time - origin.frame * every, origin.frame + frames
-    schedule = Schedule(every, start, dt, courant, max_steps)
+    bound = config.limits.step_shrink or 0.0
+    schedule = Schedule(every, start, dt, courant, max_steps, bound)
     if rest <= 1e-9 * every:
         return Plan(origin, schedule, whole, None)
     tail_start = origin.time + frames * every - whole * rest
     tail_dt = None if dt is None else min(dt, rest)
-    return Plan(origin, schedule, whole, Schedule(rest, tail_start, tail_dt, courant, max_steps))
+    return Plan(origin, schedule, whole, Schedule(rest, tail_start, tail_dt, courant, max_steps, bound))

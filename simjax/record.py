@@ -19,9 +19,11 @@ import jax
 import numpy as np
 
 from simjax.build import Plan
+from simjax.clock import Schedule
 from simjax.config import Config
 from simjax.config.folders import config_yaml, default_yaml
 from simjax.core.status import OK, reasons
+from simjax.faults import shrinkage, times_on_host
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import replaced, require_free_space
 from simjax.io.frame_output import FrameWriter
@@ -33,6 +35,8 @@ from simjax.stepping import Clock
 from simjax.verdicts import judge
 
 LOG = logging.getLogger("simjax")
+# A Courant-limited step that has become so much shorter than the first one is told, and each time it does so again.
+TOLD_SHRINKAGE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Record:
         self._began = datetime.now(UTC).isoformat(timespec="seconds")
         self._pending: deque[_Frame] = deque()
         self._told: set[int] = set()
+        self._shrinkage_to_tell = TOLD_SHRINKAGE
         self.statuses = np.zeros(programs.members or 1, np.int32)
         self.failed_checks: tuple[str, ...] = ()
         self.latest: dict[str, np.ndarray] = {}
@@ -215,6 +220,22 @@ class Record:
                     f"member {member} is frozen at step {step}, before t={frame.time:g}: "
                     f"{reasons(int(self.statuses[member]))}. The others go on."
                 )
+
+    def watch_step(self, clock: Clock, schedule: Schedule) -> None:
+        """Warn where the Courant-limited step has become shorter than the first one by orders of magnitude."""
+        share = shrinkage(clock)
+        if share >= self._shrinkage_to_tell or np.all(np.asarray(clock.status) != OK):
+            return
+        while share < self._shrinkage_to_tell > 0:
+            self._shrinkage_to_tell *= TOLD_SHRINKAGE
+        bound = self.config.limits.step_shrink
+        ends = "limits.step_shrink=null, so the run goes on"
+        if bound is not None:
+            ends = f"below limits.step_shrink={bound:g} of it the run ends"
+        self.tell(
+            f"warning: the time step has shrunk to {share:.2g} of the first one, at step "
+            f"{int(np.max(np.asarray(clock.step)))}, t={float(np.min(times_on_host(clock, schedule))):.6g}; {ends}."
+        )
 
     # ------------------------------------------------------------------ checkpoints
 

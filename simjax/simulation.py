@@ -15,11 +15,12 @@ import numpy as np
 
 from simjax import exchanges
 from simjax.build import Origin, plan_frames, register
+from simjax.clock import at_frame_start, elapsed_of
 from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
 from simjax.config.schema import AUTO
 from simjax.core.errors import ConfigurationError, NumericalError
-from simjax.core.status import ESCAPED, OK, UNBALANCED, reasons
+from simjax.core.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
@@ -184,10 +185,7 @@ class _Run:
         if interval == meta["interval"] and abs(begun - meta["frame_time"]) <= 1e-9 * interval:
             return frame
         # Another cadence, or an end between two output times: the state's own time is the new origin.
-        zero = jnp.zeros_like
-        self.clock = eqx.tree_at(
-            lambda c: (c.substep, c.elapsed), self.clock, (zero(self.clock.substep), zero(self.clock.elapsed))
-        )
+        self.clock = at_frame_start(self.clock)
         origin = Origin(meta["time"], frame)
         self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
         self.notes.append(f"Output times are counted from t={origin.time:.6g} on.")
@@ -268,6 +266,7 @@ class _Run:
             if reason():
                 return False
             self._call(schedule, self.pace.courant_steps, until)
+            self.record.watch_step(self.clock, schedule)
             waiting = (np.asarray(self.clock.frame) > frame) | (np.asarray(self.clock.status) != OK)
             if np.all(waiting):
                 self.step = int(np.max(np.asarray(self.clock.step)))
@@ -313,7 +312,7 @@ class _Run:
     def _checkpoint(self) -> None:
         frame = int(np.min(np.asarray(self.clock.frame)))
         begun = self.plan.time_after(frame)
-        dt, elapsed = self.plan.schedule.dt, float(np.min(np.asarray(self.clock.elapsed)))
+        dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(self.clock)))
         meta = {
             "time": begun + (elapsed if dt is None else self.substeps * dt),
             "frame_time": begun,
@@ -339,7 +338,7 @@ class _Run:
         status = int(np.atleast_1d(np.asarray(self.clock.status))[0])
         self.clock = eqx.tree_at(lambda c: c.status, self.clock, jax.tree.map(jnp.zeros_like, self.clock.status))
         self._place_clock()
-        hopeless = status & (ESCAPED | UNBALANCED) or self.halvings >= self.halvings_before + RETRIES
+        hopeless = status & HOPELESS or self.halvings >= self.halvings_before + RETRIES
         if self.programs.members is not None or hopeless:
             self._give_up(status)
         self.halvings += 1

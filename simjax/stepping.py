@@ -1,7 +1,7 @@
 """Time stepping: nested scans that reverse mode can afford."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -14,12 +14,26 @@ from simjax.adjoint.plan import Binomial, Checkpoint, Plan, Policy, plan
 from simjax.adjoint.repeat import repeat
 from simjax.adjoint.reversal import reversed_scan
 from simjax.blocking import blocked, step_of
-from simjax.clock import Clock, Schedule, length_of, tick, tick_fixed, time_of
+from simjax.clock import Clock, Number, Schedule, length_of, tick, tick_fixed, time_left, time_of
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import DirectModel, Model
-from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, SKIN_PASSED, STEP_COLLAPSED, UNPHYSICAL, all_finite
+from simjax.core.status import (
+    FRAME_UNFINISHED,
+    NON_FINITE,
+    OK,
+    SKIN_PASSED,
+    STEP_COLLAPSED,
+    STEP_SHRUNK,
+    UNPHYSICAL,
+    all_finite,
+    spoiled,
+)
 from simjax.core.varying import steady_carry, vary_like
+from simjax.faults import is_traced, raise_on_fault
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
+
+OnFault = Literal["raise", "nan", "keep"]
+"""What becomes of a run that does not come to its end, see `simulate`."""
 
 
 class Trajectory(eqx.Module):
@@ -48,7 +62,7 @@ def advance(
     """
     params = vary_like(params, state)
     begin = state, clock
-    prepared = vary_like(integrator.prepare(model, params, schedule.even_dt), state)
+    prepared = _prepared(model, integrator, params, state, schedule)
 
     def step(carry):
         state, clock = carry
@@ -72,9 +86,17 @@ def advance(
     for wrong in model.unphysical(state, params).values():
         anywhere = model.domain.max(wrong.astype(jnp.int32)) == 1
         fault |= jnp.where(anywhere & good, UNPHYSICAL, OK).astype(jnp.int32)
-    keep = fault == OK
+    keep, smallest = fault == OK, clock.smallest_limit
     state, clock = jax.tree.map(lambda new, old: jnp.where(keep, new, old), (state, clock), begin)
-    return state, eqx.tree_at(lambda c: c.status, clock, fault)
+    return state, eqx.tree_at(lambda c: (c.status, c.smallest_limit), clock, (fault, smallest))
+
+
+def _prepared(model: Model, integrator: Integrator, params, state, schedule: Schedule):
+    """What the scheme forms once before all steps."""
+    dt = schedule.even_dt
+    if dt is not None and not isinstance(dt, float):
+        dt = jnp.asarray(dt, real_dtype(state))
+    return vary_like(integrator.prepare(model, params, dt), state)
 
 
 def take_step(
@@ -164,22 +186,29 @@ def _several_steps(model, integrator, params, prepared, state, schedule: Schedul
 
 def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, take: Callable):
     dtype = clock.elapsed.dtype
-    remaining = schedule.interval - clock.elapsed
+    remaining = time_left(clock, schedule)
     limit = schedule.courant * model.domain.min(integrator.stable_dt(model, state, params)).astype(dtype)
     # A remainder just above one step is halved, not left as a sliver.
     dt = jnp.where(remaining <= limit, remaining, jnp.where(remaining < 2 * limit, remaining / 2, limit))
+    unset = clock.first_limit == 0
+    first = jnp.where(unset, jnp.minimum(limit, schedule.interval), clock.first_limit)
+    smallest = jnp.where(unset, first, jnp.fmin(clock.smallest_limit, limit))
     # Written so that a limit that is not a number counts as collapsed too.
     collapsed = ~(limit > 1e-9 * schedule.interval)
-    fault = jnp.where(collapsed, STEP_COLLAPSED, OK).astype(clock.status.dtype)
-    clock = eqx.tree_at(lambda c: c.status, clock, clock.status | fault)
+    shrunk = limit < schedule.step_shrink * first
+    fault = jnp.where(collapsed, STEP_COLLAPSED, jnp.where(shrunk, STEP_SHRUNK, OK)).astype(clock.status.dtype)
+    ready = clock.frame < until
+    limits = jnp.where(ready, smallest, clock.smallest_limit), jnp.where(ready, fault, OK) | clock.status
+    clock = eqx.tree_at(lambda c: (c.smallest_limit, c.status), clock, limits)
 
     def forward(carry):
         state, clock = carry
         state = take(state, time_of(clock, schedule), dt, clock.step)
+        clock = eqx.tree_at(lambda c: c.first_limit, clock, first)
         return state, tick(clock, dt, remaining <= limit)
 
     step, begin = steady_carry(forward, (state, clock))
-    return lax.cond(collapsed | (clock.frame >= until), lambda carry: carry, step, begin)
+    return lax.cond(ready & (fault == OK), step, lambda carry: carry, begin)
 
 
 def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):
@@ -191,8 +220,11 @@ def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Cl
         frame=clock.frame - completed.astype(clock.frame.dtype),
         substep=substep,
         step=clock.step - 1,
-        elapsed=substep.astype(dtype) * length_of(schedule, jnp.zeros_like(substep), dtype),
+        elapsed=substep.astype(dtype) * jnp.asarray(schedule.dt, dtype),
+        elapsed_low=clock.elapsed_low,
         dt=before,
+        first_limit=clock.first_limit,
+        smallest_limit=clock.smallest_limit,
         status=clock.status,
     )
     t, dt = time_of(clock, schedule), length_of(schedule, substep, dtype)
@@ -215,7 +247,7 @@ def _reversible(model: Model, integrator: Integrator, params, schedule: Schedule
 def simulate(
     model: Model, integrator: Integrator, params, state, schedule: Schedule,
     *, frames: int, clock: Clock | None = None, observe: Callable | None = None,
-    checkpoint: Checkpoint = "auto",
+    checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
 ) -> Trajectory:  # fmt: skip
     """Advance `frames` frames of `schedule` from `state`, observing at the end of each.
 
@@ -235,18 +267,41 @@ def simulate(
             that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`, `Budget`
             and "reverse" there is no forward mode alone. It changes nothing in a forward run.
             `adjoint.plan.plan` tells memory and cost beforehand.
+        on_fault: what becomes of a run that a fault stopped on the way: a state that is not finite or not physical, a
+            step that collapsed, a frame with too few steps. "raise": NumericalError with the cause and the time; where
+            the run is traced (in jit, vmap or shard_map) nothing can be raised, and it is "nan". "nan": the final state
+            and what was observed after the fault are NaN, and so are gradients. "keep": both are those of the last good
+            state, for callers that ask the clock's status. `status_of(clock, schedule)` says what happened.
 
     Returns:
         A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
-        not zero if the run stopped early on a fault, with the last good state.
+        not zero if the run stopped early on a fault; the clock stands where the state was good last.
+
+    Raises:
+        NumericalError: the run stopped early, with `on_fault="raise"`.
     """
+    if on_fault not in ("raise", "nan", "keep"):
+        raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
     chosen = _planned(checkpoint, frames, schedule, (state, start))
 
     def look(carry):
         state, clock = carry
-        return None if observe is None else observe(time_of(clock, schedule), state, params)
+        observed = None if observe is None else observe(time_of(clock, schedule), state, params)
+        return observed if on_fault == "keep" else spoiled(observed, clock.status)
+
+    carry, observed = _all_frames(model, integrator, params, (state, start), schedule, frames, chosen, look)
+    state, end = carry
+    if on_fault == "raise" and not is_traced(end):
+        raise_on_fault(end, schedule)
+    return Trajectory(state if on_fault == "keep" else spoiled(state, end.status), end, observed)
+
+
+def _all_frames(
+    model: Model, integrator: Integrator, params, carry, schedule: Schedule, frames: int, chosen: Plan, look: Callable
+):  # fmt: skip
+    """(state, clock) after all frames, and what `look(carry)` gives after each."""
 
     def one(carry, _=None):
         state, clock = carry
@@ -259,19 +314,38 @@ def simulate(
         return carry, look(carry)
 
     frame: Callable = jax.jit(one, inline=True)  # traced once, for its types and for its use
-    _, begin = steady_carry(lambda carry: frame(carry)[0], (state, start))
+    _, begin = steady_carry(lambda carry: frame(carry)[0], carry)
     if chosen.policy == "reverse":
-        (state, end), observed = _reversed_run(
-            model, integrator, params, schedule, frame, look, begin, frames
-        )  # fmt: skip
-    elif chosen.policy == "binomial" and frames > 1:
-        states, host = chosen.frame_states, chosen.host
-        (state, end), observed = binomial_scan(frame, begin, length=frames, states=states, in_host=host)
-    else:
-        if chosen.policy == "two_level" and frames > 1:
-            frame = jax.checkpoint(frame, prevent_cse=False)
-        (state, end), observed = lax.scan(frame, begin, None, length=frames)
-    return Trajectory(state, end, observed)
+        return _reversed_run(model, integrator, params, schedule, frame, look, begin, frames)
+    if chosen.policy == "binomial" and frames > 1:
+        return binomial_scan(frame, begin, length=frames, states=chosen.frame_states, in_host=chosen.host)
+    if chosen.policy == "two_level" and frames > 1:
+        frame = jax.checkpoint(frame, prevent_cse=False)
+    return lax.scan(frame, begin, None, length=frames)
+
+
+def integrate(
+    model: Model, integrator: Integrator, params, state, *, dt: Number, steps: int, t0: Number = 0.0,
+    checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
+):  # fmt: skip
+    """The state `steps` steps of `dt` after `state`: `simulate` without frames, a schedule and a clock.
+
+    Works under jit, vmap and `distribute`, and is differentiable in `params`, `state`, `dt` and `t0`.
+
+    Args:
+        model, integrator, params, state: as of `simulate`.
+        dt: length of every step, in units of time; may be traced, so that one program serves for all.
+        steps: how many, a plain int.
+        t0: time of `state`; may be traced.
+        checkpoint, on_fault: as of `simulate`.
+
+    Raises:
+        NumericalError: the run stopped early, with `on_fault="raise"`.
+    """
+    schedule = Schedule(steps=steps, start=t0, dt=dt)
+    return simulate(
+        model, integrator, params, state, schedule, frames=1, checkpoint=checkpoint, on_fault=on_fault
+    ).state
 
 
 def _planned(checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
@@ -300,7 +374,7 @@ def _within(chosen: Plan) -> Policy | Binomial:
 def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable, look: Callable, begin, frames: int):
     """All frames, whose steps reverse mode undoes."""
     scheme = _reversible(model, integrator, params, schedule)
-    prepared = vary_like(scheme.prepare(model, params, schedule.even_dt), begin[0])
+    prepared = _prepared(model, scheme, params, begin[0], schedule)
 
     def step(carry):
         state, clock = carry

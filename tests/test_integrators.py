@@ -235,7 +235,7 @@ def test_courant_steps_follow_the_solution():
 
 def test_too_few_steps_are_reported_and_the_state_is_kept():
     schedule = Schedule(0.25, courant=0.8, max_steps=3)
-    trajectory = run(schedule, frames=3)
+    trajectory = run(schedule, frames=3, on_fault="keep")
     _, states = trajectory.observed
     assert int(trajectory.clock.status) == FRAME_UNFINISHED
     assert int(trajectory.clock.frame) == 0 and int(trajectory.clock.step) == 3
@@ -250,7 +250,8 @@ def test_a_collapsed_step_is_reported_and_the_state_is_kept(stable):
         def stable_dt(self, state, params):
             return params
 
-    trajectory = run(Schedule(0.25, courant=0.5, max_steps=4), model=Stiff(), params=jnp.asarray(stable), frames=2)
+    schedule = Schedule(0.25, courant=0.5, max_steps=4)
+    trajectory = run(schedule, model=Stiff(), params=jnp.asarray(stable), frames=2, on_fault="keep")
     assert int(trajectory.clock.status) == STEP_COLLAPSED
     assert int(trajectory.clock.step) == 0 and same(trajectory.state, coupled_start())
 
@@ -344,7 +345,7 @@ def test_a_lost_member_leaves_the_others_alone(schedule):
         def member(growth):
             return simulate(
                 model, INTEGRATORS["heun"], growth, jnp.full(2, 0.5), schedule,
-                frames=frames, observe=lambda t, state, params: state,
+                frames=frames, observe=lambda t, state, params: state, on_fault="keep",
             )  # fmt: skip
 
         return jax.vmap(member)(growths)

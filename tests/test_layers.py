@@ -13,7 +13,7 @@ ROOT = Path(simjax.__file__).parent
 
 # From the bottom up. A name is a module or a package; those on one line are siblings that do not know each other.
 LAYERS = (
-    ("core.errors", "core.replay"),
+    ("core.errors", "core.replay", "core.compensated"),
     ("core.grid", "core.status", "core.staging", "core.varying"),
     ("core.boundary", "core.linear", "core.stencil_adjoint"),
     ("core.ghosts",),
@@ -25,6 +25,7 @@ LAYERS = (
     ("core.model", "solvers", "particles"),
     ("models", "integrators", "adjoint"),
     ("blocking", "clock"),
+    ("faults",),
     ("stepping", "parallel"),
     ("inverse", "io"),
 )

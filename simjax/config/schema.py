@@ -98,6 +98,9 @@ class LimitsConfig:
 
     wall_clock: float | None = entry(Real(above=0.0, optional=True), None, units="s")
     memory: float | None = entry(Real(above=0.0, optional=True), None, units="GiB", about="per device")
+    step_shrink: float | None = entry(
+        Real(above=0.0, high=0.1, optional=True), 1e-6, about="least Courant-limited step, of the first one"
+    )
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,13 @@ BLOCK_FULL = 256
 BOX_SHRUNK = 512
 BOND_LOST = 1024
 FEW_SAMPLES = 2048
-UNBALANCED = 4096
+STEP_SHRUNK = 4096
+UNBALANCED = 8192
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
     STEP_COLLAPSED: "the stable time step fell below a billionth of the output interval",
+    STEP_SHRUNK: "the stable time step fell below the least share of the first one (limits.step_shrink)",
     FRAME_UNFINISHED: "a frame needed more steps than Schedule.max_steps",
     UNPHYSICAL: "the state left the range in which it means anything",
     CELL_FULL: "a cell had more particles than its capacity",
@@ -35,6 +37,9 @@ REASONS = {
     BOX_SHRUNK: "the box became so small that the cutoff passed what the cells were made for (cutoff and skin)",
 }
 
+# No smaller step helps against these.
+HOPELESS = ESCAPED | STEP_COLLAPSED | STEP_SHRUNK | UNBALANCED
+
 
 def reasons(status: int) -> str:
     """The sentence fragments of all bits set in `status`."""
@@ -46,3 +51,22 @@ def all_finite(tree) -> Array:
     leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     checks = [jnp.all(jnp.isfinite(leaf)) for leaf in leaves]
     return jnp.all(jnp.stack(checks)) if checks else jnp.asarray(True)
+
+
+def spoiled(tree, status: Array):
+    """`tree`, whose real and complex leaves are NaN where `status` tells of a fault; so are their derivatives.
+
+    A product, not a choice: where all went well it is one with 1, exact there and in derivatives of any mode, and
+    after a fault no derivative is taken for that of a good run.
+    """
+
+    def of(leaf):
+        leaf = jnp.asarray(leaf)
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
+        factor = jnp.where(status == OK, 1, jnp.nan).astype(jnp.finfo(leaf.dtype).dtype)
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            return jax.lax.complex(leaf.real * factor, leaf.imag * factor)
+        return leaf * factor
+
+    return jax.tree.map(of, tree)

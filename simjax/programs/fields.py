@@ -22,8 +22,9 @@ from simjax.config import Config, FileSource
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, Grid
 from simjax.core.model import Output
-from simjax.core.status import OK, UNBALANCED
+from simjax.core.status import OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.core.varying import vary_like
+from simjax.faults import limits_told, times_on_host
 from simjax.io.grid_output import GridWriter
 from simjax.parallel import decompose
 from simjax.programs.common import Programs
@@ -157,8 +158,10 @@ class FieldPrograms(Programs):
             fault = self._fault(state)
             if fault is not None:
                 return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
+            if np.any(np.asarray(clock.status) & (STEP_COLLAPSED | STEP_SHRUNK)):
+                time, step = float(np.min(times_on_host(clock, schedule))), int(np.max(np.asarray(clock.step)))
+                return f"{limits_told(clock)}, step {step}, t={time:.6g}; {_largest(state)}"
         return "a field that the steps one by one did not reproduce"
-
 
     def _imbalance(self, clock: Clock, schedule: Schedule) -> str:
         """What the first member's prescribed velocities got wrong at the end of a step, and when."""
@@ -169,6 +172,16 @@ class FieldPrograms(Programs):
         model, params = build_model(self.config, self.domain.unsplit(), values, self.files)
         time = time_of(jax.tree.map(jnp.asarray, first), schedule)
         return f"{model.explain(time, params)}, at t={float(time):.6g}, step {int(first.step)}"
+
+
+def _largest(state) -> str:
+    """Where every field is largest in absolute value, in words: of what limits the step, one is usually huge."""
+    told = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        size = np.abs(np.asarray(leaf))
+        index = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
+        told.append(f"{_field_name(path)[1:]} {size[index]:.3g} at index {index}")
+    return f"largest absolute values: {', '.join(told)}"
 
 
 def _field_name(path) -> str:
