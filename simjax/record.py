@@ -23,7 +23,7 @@ from simjax.config import Config
 from simjax.config.folders import config_yaml, default_yaml
 from simjax.core.status import OK, reasons
 from simjax.io.checkpoint import Checkpoints
-from simjax.io.files import replaced, require_free_space
+from simjax.io.files import open_in_run, replaced, require_free_space
 from simjax.io.frame_output import FrameWriter
 from simjax.pacing import Pace
 from simjax.programs import Programs
@@ -68,8 +68,8 @@ class Record:
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         self.writer = self._open_writer(keep_until_step)
         self._trim_metrics(keep_until_step)
-        self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._log = (folder / "run.log").open("a", encoding="utf-8")
+        self._metrics = open_in_run(folder / "metrics.jsonl")
+        self._log = open_in_run(folder / "run.log")
         self._write_provenance()
         self.display = None
         if progress:

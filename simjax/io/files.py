@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import h5py
 
@@ -25,6 +27,56 @@ def synchronise(path: Path) -> None:
         os.close(descriptor)
 
 
+def open_without_following(path: Path | str, flags: int) -> int:
+    """A descriptor of a regular file in a run's folder, which is created where the flags say so.
+
+    Raises InputOutputError for a link, which would be written through to a file elsewhere, and for a pipe or device,
+    on which a run would wait forever; OSError as `os.open`.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise _linked(Path(path)) from None
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+            raise _irregular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _irregular(path)
+    return descriptor
+
+
+def open_in_run(path: Path, mode: str = "a") -> TextIO:
+    """A text file in a run's folder, opened to append ("a") or to write ("w"); never through a link."""
+    try:
+        return open(path, mode, encoding="utf-8", opener=open_without_following)
+    except InputOutputError:
+        raise
+    except OSError as error:
+        raise InputOutputError(f"{path} cannot be written ({error.strerror}); mend the permissions.") from error
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises InputOutputError where anything inside a run's folder is a link: what is written would land elsewhere."""
+    for inside, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(inside, name)
+            if path.is_symlink():
+                raise _linked(path)
+
+
+def _linked(path: Path) -> InputOutputError:
+    return InputOutputError(
+        f"{path} is a link to {os.readlink(path)}, and a run neither reads nor writes through links in its folder; put "
+        "a copy in its place, or move the link elsewhere."
+    )
+
+
+def _irregular(path: Path | str) -> InputOutputError:
+    return InputOutputError(f"{path} is not a regular file; move it out of the run's folder.")
+
+
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`, which takes its place on success and is removed on failure.
@@ -34,6 +86,7 @@ def replaced(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
+        temporary.unlink(missing_ok=True)  # left by a kill, or a link that would be written through
         yield temporary
         synchronise(temporary)
         os.replace(temporary, path)
@@ -101,7 +154,7 @@ class _NeverFailing:
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[h5py.File]:
     """Creates an HDF5 file; where the disk is full, raises OSError once the file is closed in good order."""
-    with open(path, "w+b", buffering=0) as unbuffered:
+    with open(path, "w+b", buffering=0, opener=open_without_following) as unbuffered:
         target = _NeverFailing(unbuffered)
         try:
             with h5py.File(target, "w", track_order=True) as file:

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 from simjax.core.errors import InputOutputError
+from simjax.io.containment import require_contained
 from simjax.io.files import remove_temporaries, replaced
 from simjax.io.frame_layout import FrameLayout, Variable, cf_attributes, frame_selection, write_plain, write_virtual
 
@@ -271,7 +272,10 @@ class FrameWriter(abc.ABC):
                     f"output.folder to another one, or go on with that run by resume={self.folder}."
                 )
             return
+        for _, path in found:
+            require_contained(path)
         if master.exists() and _is_plain(master):
+            require_contained(master)
             # Segments beside a plain file are left from a consolidation, or a resume, that was cut short.
             for frame in self._read_frames(master, keep_until_step):
                 self._append_frame(*frame)
