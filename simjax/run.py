@@ -78,11 +78,15 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _check_override(override: str, config_dir: str | None) -> None:
-    """Nothing runs without an experiment, but `simjax.run fluid` is told what it probably meant."""
-    if "=" not in override:
-        from simjax.config.composition import normalise
+    """Nothing runs without an experiment, but `simjax.run fluid` and `expriment=fluid` are told what they meant."""
+    from simjax.config.composition import known_keys, normalise
+    from simjax.config.problems import closest
 
+    if "=" not in override:
         normalise(override, config_folders(config_dir))
+    key, _, value = override.lstrip("+~").partition("=")
+    if closest(key.strip(), [*known_keys(), "experiment"]) == "experiment":
+        raise ConfigurationError(f"{override}: '{key.strip()}' is no key; did you mean experiment={value.strip()}?")
 
 
 def _compose(overrides: Sequence[str], config_dir: str | None) -> Config:

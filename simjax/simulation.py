@@ -115,15 +115,7 @@ class _Run:
         """Everything that can be refused before a file is written: initial fields, the time step."""
         self.state, self.clock = self.programs.start()
         self.notes = list(self.programs.notes)
-        limit = self.programs.stable_dt(self.state)
-        dt, largest = self.config.time.dt, limit * self.programs.integrator.courant_limit
-        if dt is not None and dt > largest:
-            others = ", or time.dt=null and time.courant=0.5" if self.config.schema.limited else ""
-            raise ConfigurationError(
-                f"time.dt={dt:g} is above the stable limit {largest:.3g} of {self.config.time.integrator} for the "
-                f"initial state; write time.dt={0.5 * largest:.2g}{others}."
-            )
-        self.pace.measure_step(limit)
+        self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         if not self.plan.total:
             return

@@ -23,7 +23,7 @@ BYTES_PER_VALUE = 32
 """Memory to read and regrid a value, besides the value as it lies in the file: four arrays of float64."""
 _ATTRIBUTES = ("units", "scale_factor", "add_offset", "_FillValue", "missing_value")
 # What the readers were seen to raise on truncated files and on files with flipped bits.
-_DAMAGED = (
+DAMAGED = (
     OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OverflowError,
     RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
@@ -51,7 +51,7 @@ def read_stored(path: Path, variable: str) -> Stored:
             magic = file.read(8)
     except OSError as error:
         raise InputOutputError(f"{path} cannot be read ({error.strerror}).") from None
-    if magic[:4] == b"PK\x03\x04":
+    if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         read = _read_npz
     elif magic[:3] == b"CDF" and magic[3:4] in (b"\x01", b"\x02"):
         read = _read_classic_netcdf
@@ -63,12 +63,16 @@ def read_stored(path: Path, variable: str) -> Stored:
         return read(path, variable)
     except SimjaxError:
         raise
-    except _DAMAGED as error:
-        reason = " ".join(re.sub(r":? ?<[^<>]* object at [^<>]*>", "", str(error)).split())
-        raise InputOutputError(f"{path.name} is damaged or incomplete ({reason}).") from None
+    except DAMAGED as error:
+        raise InputOutputError(f"{path.name} is damaged or incomplete ({reason_of(error)}).") from None
 
 
-def _check_size(shape: tuple[int, ...] | None, itemsize: int, path: Path, variable: str) -> int:
+def reason_of(error: Exception) -> str:
+    """What a reader said of a damaged file, in one line and without the objects that it names by their address."""
+    return " ".join(re.sub(r":? ?<[^<>]* object at [^<>]*>", "", str(error)).split()) or type(error).__name__
+
+
+def check_size(shape: tuple[int, ...] | None, itemsize: int, path: Path, variable: str) -> int:
     """The bytes of an array, before anything is read of it."""
     count = 0 if shape is None else math.prod(shape)
     if count <= 0:
@@ -98,15 +102,16 @@ def _read_npz(path: Path, variable: str) -> Stored:
         sizes = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if variable not in sizes:
             raise _missing(path, variable, sizes)
-        values = _read_npy(archive, sizes[variable], path, variable)
+        values = read_npy(archive, sizes[variable], path, variable)
         coordinates = {}
         for axis in ("x", "y", "z"):
             if axis in sizes and sizes[axis].file_size < 2**24 and axis != variable:
-                coordinates[axis] = _read_npy(archive, sizes[axis], path, axis)
+                coordinates[axis] = read_npy(archive, sizes[axis], path, axis)
     return Stored(values, None, {}, {name: line for name, line in coordinates.items() if line.ndim == 1})
 
 
-def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, variable: str) -> np.ndarray:
+def read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, variable: str) -> np.ndarray:
+    """An array of real numbers out of an NPZ file, once its header was found to be honest and affordable."""
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
         if version not in ((1, 0), (2, 0)):
@@ -116,7 +121,7 @@ def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, varia
         if dtype.hasobject:
             raise ConfigurationError(f"'{variable}' in {path.name} is a pickled object, which is never loaded.")
         _check_number(dtype, path, variable)
-        if _check_size(shape, dtype.itemsize, path, variable) > info.file_size:
+        if check_size(shape, dtype.itemsize, path, variable) > info.file_size:
             raise ValueError(f"'{variable}' claims shape {shape} but has {info.file_size} bytes")
     with archive.open(info) as member:
         return np.lib.format.read_array(member, allow_pickle=False)
@@ -125,12 +130,12 @@ def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, varia
 def _read_classic_netcdf(path: Path, variable: str) -> Stored:
     from scipy.io import netcdf_file
 
-    _check_size((path.stat().st_size,), 1, path, variable)  # scipy reads the file whole
+    check_size((path.stat().st_size,), 1, path, variable)  # scipy reads the file whole
     with netcdf_file(path, "r", mmap=False) as file:
         if variable not in file.variables:
             raise _missing(path, variable, file.variables)
         found = file.variables[variable]
-        _check_size(found.data.shape, found.data.dtype.itemsize, path, variable)
+        check_size(found.data.shape, found.data.dtype.itemsize, path, variable)
         values = np.array(found.data)
         _check_number(values.dtype, path, variable)
         dims = tuple(found.dimensions)
@@ -148,7 +153,7 @@ def _read_hdf5(path: Path, variable: str) -> Stored:
             raise _missing(path, variable, _dataset_names(file))
         require_contained(path, variable)
         _check_number(dataset.dtype, path, variable)
-        _check_size(dataset.shape, dataset.dtype.itemsize, path, variable)
+        check_size(dataset.shape, dataset.dtype.itemsize, path, variable)
         dims, coordinates = _dimensions(dataset)
         attributes = {name: dataset.attrs[name] for name in _ATTRIBUTES if name in dataset.attrs}
         return Stored(np.asarray(dataset[()]), dims, attributes, coordinates)
