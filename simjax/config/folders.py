@@ -74,19 +74,26 @@ def find_resumable(config: Config) -> Path | None:
     return runs[0].parent if runs else None
 
 
-def write_hydra_folder(folder: Path, config: Config) -> None:
-    """Write `.hydra/config.yaml` (complete and resolved), `overrides.yaml` and `hydra.yaml`."""
-    import yaml
-
+def hydra_files(folder: Path, config: Config) -> dict[Path, str]:
+    """The files of `.hydra` with their text: `hydra.yaml`, `overrides.yaml`, and last `config.yaml`, by which a run is
+    resumed: complete and resolved."""
     hydra = {"hydra": {"run": {"dir": str(folder)}, "job": {"name": config.experiment_name, "chdir": False}}}
+    inside = folder / ".hydra"
+    return {
+        inside / "hydra.yaml": _dump(hydra),
+        inside / "overrides.yaml": _dump(list(config.overrides)),
+        inside / "config.yaml": config_yaml(config),
+    }
+
+
+def write_hydra_folder(folder: Path, config: Config, others: Mapping[Path, str] | None = None) -> None:
+    """Write `.hydra` and the text files `others` in one step: a full disk leaves all of them as they were."""
     inside = folder / ".hydra"
     try:
         inside.mkdir(exist_ok=True)
-        (inside / "config.yaml").write_text(config_yaml(config), encoding="utf-8")
-        (inside / "overrides.yaml").write_text(_dump(list(config.overrides)), encoding="utf-8")
-        (inside / "hydra.yaml").write_text(yaml.safe_dump(hydra, sort_keys=False), encoding="utf-8")
     except OSError as error:
         raise InputOutputError(f"{inside} cannot be written ({error.strerror}).") from None
+    write_texts({**(others or {}), **hydra_files(folder, config)})
 
 
 def config_yaml(config: Config) -> str:
