@@ -23,6 +23,7 @@ from simjax.io.segments import (
     SEGMENT_FOLDER,
     Segment,
     is_plain,
+    kept_segments,
     pieces_of,
     read_master,
     require_intact,
@@ -116,6 +117,11 @@ class FrameWriter(abc.ABC):
     def within(self, file: h5py.File, name: str) -> str:
         """The path of a variable in a segment or a master."""
         return name
+
+    @property
+    def frames(self) -> int:
+        """How many frames there are, after a commit."""
+        return len(self._steps)
 
     @property
     def frame_bytes(self) -> int:
@@ -329,16 +335,7 @@ class FrameWriter(abc.ABC):
 
     def _keep_segments(self, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int) -> None:
         """Takes full segments as they are; loads the last that has a frame to keep, to fill it further."""
-        start, kept = 0, []
-        for segment in table:
-            own = steps[start : start + segment.frames]
-            start += segment.frames
-            if own[0] > keep_until_step:
-                break
-            kept.append((segment, own))
-        grows = len(kept) == len(table)
-        segments, expected = [segment for segment, _ in kept], [own for _, own in kept]
-        require_intact(self.folder, segments, self._attributes.get(RUN_ID), expected, grows=grows)
+        kept = kept_segments(self.folder, table, steps, keep_until_step, self._attributes.get(RUN_ID))
         for segment, own in kept[:-1]:
             with h5py.File(self.folder / segment.name, "r") as file:
                 self._times += np.asarray(file["time"])[: segment.frames].tolist()

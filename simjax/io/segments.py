@@ -119,6 +119,25 @@ def require_intact(
         raise InputOutputError("; ".join(problem for problem in problems if problem) + ".")
 
 
+def kept_segments(
+    folder: Path, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int, owner: object
+) -> list[tuple[Segment, np.ndarray]]:
+    """The segments that have a frame up to a step, each with the steps of its frames, once they are known to be intact.
+
+    Raises InputOutputError, with all that is wrong with them.
+    """
+    start, kept = 0, []
+    for segment in table:
+        own = steps[start : start + segment.frames]
+        start += segment.frames
+        if own[0] > keep_until_step:
+            break
+        kept.append((segment, own))
+    grows = len(kept) == len(table)
+    require_intact(folder, [segment for segment, _ in kept], owner, [own for _, own in kept], grows=grows)
+    return kept
+
+
 def pieces_of(segments: Sequence[tuple[Path, int]]) -> Iterator[tuple[int, int, Mapping]]:
     """(first frame, frames, file) of segments given by their paths and frames."""
     start = 0
