@@ -23,7 +23,7 @@ from simjax.config import Config
 from simjax.config.folders import config_yaml, default_yaml
 from simjax.core.status import OK, reasons
 from simjax.io.checkpoint import Checkpoints
-from simjax.io.files import require_free_space
+from simjax.io.files import open_in_run, require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.pacing import Pace
 from simjax.programs import Programs
@@ -110,8 +110,8 @@ class Record:
             return
         (self.folder / "checkpoints").mkdir(exist_ok=True)  # a run without it has lost its checkpoints
         self._part.begin(self._kept_metrics())
-        self._metrics = (self.folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._log = (self.folder / "run.log").open("a", encoding="utf-8")
+        self._metrics = open_in_run(self.folder / "metrics.jsonl")
+        self._log = open_in_run(self.folder / "run.log")
         self._log.writelines(self._unlogged)
         self._log.flush()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import h5py
 
@@ -24,6 +26,56 @@ def synchronise(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_without_following(path: Path | str, flags: int) -> int:
+    """A descriptor of a regular file in a run's folder, which is created where the flags say so.
+
+    Raises InputOutputError for a link, which would be written through to a file elsewhere, and for a pipe or device,
+    on which a run would wait forever; OSError as `os.open`.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise _linked(Path(path)) from None
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+            raise _irregular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _irregular(path)
+    return descriptor
+
+
+def open_in_run(path: Path, mode: str = "a") -> TextIO:
+    """A text file in a run's folder, opened to append ("a") or to write ("w"); never through a link."""
+    try:
+        return open(path, mode, encoding="utf-8", opener=open_without_following)
+    except InputOutputError:
+        raise
+    except OSError as error:
+        raise InputOutputError(f"{path} cannot be written ({error.strerror}); mend the permissions.") from error
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises InputOutputError where anything inside a run's folder is a link: what is written would land elsewhere."""
+    for inside, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(inside, name)
+            if path.is_symlink():
+                raise _linked(path)
+
+
+def _linked(path: Path) -> InputOutputError:
+    return InputOutputError(
+        f"{path} is a link to {os.readlink(path)}, and a run neither reads nor writes through links in its folder; put "
+        "a copy in its place, or move the link elsewhere."
+    )
+
+
+def _irregular(path: Path | str) -> InputOutputError:
+    return InputOutputError(f"{path} is not a regular file; move it out of the run's folder.")
 
 
 @contextmanager
@@ -83,17 +135,22 @@ def _rename_all(temporaries: Sequence[Path], paths: Sequence[Path]) -> None:
             raise
 
 
+def _written(path: Path, text: str) -> None:
+    with open_in_run(path, "w") as file:
+        file.write(text)
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a text file in one step: it holds its previous content or all of the new one."""
     with replaced(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        _written(temporary, text)
 
 
 def write_texts(contents: Mapping[Path, str]) -> None:
     """Writes several text files in one step: a full disk changes none of them."""
     with replaced_together(list(contents)) as temporaries:
         for temporary, text in zip(temporaries, contents.values(), strict=True):
-            temporary.write_text(text, encoding="utf-8")
+            _written(temporary, text)
 
 
 def fingerprint(path: Path) -> tuple[int, str]:
@@ -154,7 +211,7 @@ class _NeverFailing:
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[h5py.File]:
     """Creates an HDF5 file; where the disk is full, raises OSError once the file is closed in good order."""
-    with open(path, "w+b", buffering=0) as unbuffered:
+    with open(path, "w+b", buffering=0, opener=open_without_following) as unbuffered:
         target = _NeverFailing(unbuffered)
         try:
             with h5py.File(target, "w", track_order=True) as file:

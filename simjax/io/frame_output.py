@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 from simjax.core.errors import InputOutputError
+from simjax.io.containment import require_contained
 from simjax.io.files import fingerprint, remove_temporaries, replaced
 from simjax.io.frame_layout import FrameLayout, Variable, cf_attributes, frame_selection, write_plain, write_virtual
 from simjax.io.segments import (
@@ -324,6 +325,7 @@ class FrameWriter(abc.ABC):
         if owner != self._attributes.get(RUN_ID):
             raise InputOutputError(f"{master} belongs to another run, {owner}; {ADVICE}.")
         if not table:
+            require_contained(master)
             problem = unreadable(master)
             if problem:
                 raise InputOutputError(f"{problem}.")

@@ -13,6 +13,7 @@ import xarray
 
 from simjax.core.errors import InputOutputError
 from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
+from simjax.io.containment import require_contained
 from simjax.io.frame_output import DIAGNOSTICS_NAME
 from simjax.io.grid_output import FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
@@ -29,11 +30,11 @@ OF_PARTICLES = ("mass", "charge")
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """Opens an HDF5 file for reading after making sure that it reads nothing outside its own folder.
 
-    External links, external raw storage, and virtual datasets over absolute paths or over folders above raise
-    InputOutputError, as does a file that is not HDF5 or is truncated; so do the files that it refers to.
+    A file that takes values from elsewhere (see `containment`), is not HDF5 or is truncated raises InputOutputError; so
+    do the files that it refers to.
     """
     path = Path(path)
-    _refuse_outside(path, path.parent.resolve(), set())
+    require_contained(path)
     with h5py.File(path, "r") as file:
         yield file
 
@@ -174,51 +175,3 @@ def _segment_problems(master: Path, thorough: bool) -> list[str]:
         start += segment.frames
         problems.append(segment_problem(master.parent, segment, expected, owner, last=last, thorough=thorough))
     return [problem for problem in problems if problem]
-
-
-def _refuse_outside(path: Path, root: Path, visited: set[Path]) -> None:
-    """Raises where `path`, or a file it refers to, leads out of `root` or cannot be opened."""
-    visited.add(path)
-    try:
-        with h5py.File(path, "r") as file:
-            sources = _references(path, file)
-    except OSError as error:
-        state = "damaged or not HDF5" if path.is_file() else "missing"
-        raise InputOutputError(f"{path} is {state} ({error}); bring back the whole folder from a copy.") from error
-    for name in sources:
-        target = path.parent / name
-        if not target.resolve().is_relative_to(root):
-            raise InputOutputError(
-                f"{path} refers to {name!r} outside its folder; expected a file that holds its own values: "
-                "copy them into it."
-            )
-        if target not in visited:
-            _refuse_outside(target, root, visited)
-
-
-def _references(path: Path, file: h5py.File) -> set[str]:
-    """The files that the virtual datasets of `file` name; links and storage in other files are refused."""
-    linked: list[str] = []
-
-    def find_link(name, link) -> None:
-        if isinstance(link, h5py.ExternalLink):
-            linked.append(name)
-
-    sources: set[str] = set()
-
-    def find_source(name, item) -> None:
-        if not isinstance(item, h5py.Dataset):
-            return
-        if item.external:
-            linked.append(name)
-        if item.is_virtual:
-            sources.update(source.file_name for source in item.virtual_sources())
-
-    file.visititems_links(find_link)
-    file.visititems(find_source)
-    if linked:
-        raise InputOutputError(
-            f"{path}: {linked[0]!r} is a link to another file, which is not followed; expected a file that "
-            "holds its own values: copy them into it."
-        )
-    return sources - {"."}

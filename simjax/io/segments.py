@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 
 from simjax.core.errors import InputOutputError
+from simjax.io.containment import require_contained
 from simjax.io.files import fingerprint
 
 SEGMENT_FOLDER = "data"
@@ -164,8 +165,11 @@ def segment_problem(
     if not path.is_file():
         return f"{path} is missing; {ADVICE}"
     try:
+        require_contained(path)
         with h5py.File(path, "r") as file:
             found, owner = np.asarray(file["step"]), _plain(file.attrs.get(RUN_ID))
+    except InputOutputError as error:
+        return str(error).removesuffix(".")
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         return f"{path} is damaged ({_first_line(error)}); {ADVICE}"
     if owner != run_id:
