@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -84,13 +85,27 @@ def replaced(path: Path) -> Iterator[Path]:
     The content reaches the disk before the rename, so after a kill or a power loss `path` holds either the
     previous content or the new one. An operating system's failure becomes an InputOutputError.
     """
-    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    try:
-        temporary.unlink(missing_ok=True)  # left by a kill, or a link that would be written through
+    with replaced_together([path]) as (temporary,):
         yield temporary
-        synchronise(temporary)
-        os.replace(temporary, path)
-        synchronise(path.parent)
+
+
+@contextmanager
+def replaced_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yields a temporary path beside each of `paths`; all reach the disk before the first takes its place.
+
+    So a full disk changes none of them. A kill between two renames leaves each file whole, the first ones new.
+    """
+    temporaries = [path.with_name(path.name + TEMPORARY_SUFFIX) for path in paths]
+    path = paths[0]
+    try:
+        for path, temporary in zip(paths, temporaries, strict=True):
+            temporary.unlink(missing_ok=True)  # left by a kill, or a link that would be written through
+        yield temporaries
+        for path, temporary in zip(paths, temporaries, strict=True):
+            synchronise(temporary)
+        _rename_all(temporaries, paths)
+        for folder in {path.parent for path in paths}:
+            synchronise(folder)
     except InputOutputError:
         raise
     except OSError as error:
@@ -99,7 +114,49 @@ def replaced(path: Path) -> Iterator[Path]:
             "mend the permissions of the folder, then resume."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
+
+
+def _rename_all(temporaries: Sequence[Path], paths: Sequence[Path]) -> None:
+    """Renames one after the other; where one fails, those before it get back what they were."""
+    before = [path.read_bytes() if path.is_file() else None for path in paths] if len(paths) > 1 else []
+    for number, (temporary, path) in enumerate(zip(temporaries, paths, strict=True)):
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            for earlier, content, beside in zip(paths[:number], before, temporaries, strict=False):
+                if content is None:
+                    earlier.unlink()
+                else:
+                    beside.write_bytes(content)
+                    synchronise(beside)
+                    os.replace(beside, earlier)
+            raise
+
+
+def _written(path: Path, text: str) -> None:
+    with open_in_run(path, "w") as file:
+        file.write(text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file in one step: it holds its previous content or all of the new one."""
+    with replaced(path) as temporary:
+        _written(temporary, text)
+
+
+def write_texts(contents: Mapping[Path, str]) -> None:
+    """Writes several text files in one step: a full disk changes none of them."""
+    with replaced_together(list(contents)) as temporaries:
+        for temporary, text in zip(temporaries, contents.values(), strict=True):
+            _written(temporary, text)
+
+
+def fingerprint(path: Path) -> tuple[int, str]:
+    """The size of a file in bytes, and its SHA-256."""
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _NeverFailing:
@@ -170,11 +227,13 @@ def remove_temporaries(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def require_free_space(folder: Path, needed: int) -> None:
-    """Raises InputOutputError where the file system of `folder` has less than `needed` bytes free."""
-    free = shutil.disk_usage(folder).free
+def require_free_space(folder: Path, needed: int, *, resumed: bool = False) -> None:
+    """Raises InputOutputError where the disk that `folder` is on, or will be made on, has too few bytes free."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(there).free
     if free < needed:
+        elsewhere = "" if resumed else "set output.root to a folder on another disk, "
         raise InputOutputError(
-            f"{folder} has {free / 1e9:.2f} GB free and this run needs {needed / 1e9:.2f} GB; free space, "
-            "set output.folder to another disk, or write less often with a larger time.output_every."
+            f"{there} has {free / 1e9:.2f} GB free and this run needs about {needed / 1e9:.2f} GB; free space, "
+            f"{elsewhere}write less often with a larger time.output_every, or keep fewer states with checkpoint.keep=1."
         )
