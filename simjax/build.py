@@ -36,6 +36,7 @@ from simjax.core.domain import Domain
 from simjax.core.grid import Grid
 from simjax.core.model import GridModel
 from simjax.formula import Formula
+from simjax.io.memory import require_memory
 from simjax.models.absorbing import Absorbing, FreeSurface
 from simjax.models.centered import CenteredModel
 from simjax.models.closure import Closure, with_closure
@@ -44,12 +45,18 @@ from simjax.noise import random_modes
 from simjax.stepping import Schedule
 
 
+BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, its array, and the program's
+
+
 def named_values(config: Config) -> dict[str, np.ndarray]:
     """Physics numbers and user parameters by name, float64: scalars, or `(members,)` for an ensemble."""
     values = {**parameter_values(config.physics), **config.parameters}
     if config.particles is not None:
         values |= {f"start_{name}": value for name, value in parameter_values(config.particles).items()}
     size = config.ensemble.size
+    require_memory(
+        size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}", "use a smaller ensemble.size"
+    )
     if size == 1 and not config.ensemble.vary:
         return {name: np.asarray(value, np.float64) for name, value in values.items()}
     varied = {_value_name(path): sample for path, sample in sample_members(config).items()}

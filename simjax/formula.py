@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 
 from simjax.core.errors import ConfigurationError
 
-MAXIMUM_LENGTH = 2000
-MAXIMUM_NODES = 500
+MAXIMUM_LENGTH = 10_000
+MAXIMUM_NODES = 2000
 MAXIMUM_DEPTH = 100
+LARGEST_WAVENUMBER = 2**20  # the most cells along an axis
 
 COORDINATES = ("x", "y", "z", "t")
 FUNCTIONS = {
@@ -131,8 +132,8 @@ class _Parser:
             raise ConfigurationError(f"at column {column} of '{_shorten(self.text)}': {error.msg}.") from None
         except (RecursionError, MemoryError, ValueError):
             raise ConfigurationError(
-                f"the formula '{_shorten(self.text)}' cannot be parsed; at most {MAXIMUM_DEPTH} levels of "
-                "nesting are accepted."
+                f"the formula '{_shorten(self.text)}' cannot be parsed; at most {MAXIMUM_NODES} terms and "
+                f"{MAXIMUM_DEPTH} levels of nesting are accepted."
             ) from None
         return self.read(expression, 0)
 
@@ -156,17 +157,29 @@ class _Parser:
             operand = self.read(node.operand, depth + 1)
             return self.fold(node, ("negative", operand)) if isinstance(node.op, ast.USub) else operand
         if isinstance(node, ast.BinOp):
-            operator = _BINARY.get(type(node.op))
-            if operator is None:
-                hint = "; write ** for a power" if isinstance(node.op, ast.BitXor) else ""
-                self.refuse(node, f"only + - * / ** are operators{hint}")
-            left, right = self.read(node.left, depth + 1), self.read(node.right, depth + 1)
-            return self.fold(node, (operator, left, right))
+            return self.read_chain(node, depth)
         if isinstance(node, ast.Call):
             return self.read_call(node, depth)
         if isinstance(node, (ast.Compare, ast.BoolOp)):
             self.refuse(node, "a comparison belongs in the first argument of where(...)")
-        self.refuse(node, f"'{type(node).__name__}' is not part of a formula")
+        self.refuse(node, f"'{_shorten(ast.get_source_segment(self.text, node) or '')}' is not part of a formula")
+
+    def read_chain(self, node: ast.BinOp, depth: int) -> Tree:
+        """Operations from left to right: a sum or product of many terms is one level deep, however long it is."""
+        operations: list[ast.BinOp] = []
+        first: ast.expr = node
+        while isinstance(first, ast.BinOp):
+            if type(first.op) not in _BINARY:
+                hint = "; write ** for a power" if isinstance(first.op, ast.BitXor) else ""
+                self.refuse(first, f"only + - * / ** are operators{hint}")
+            operations.append(first)
+            first = first.left
+        self.nodes += len(operations) - 1
+        tree = self.read(first, depth + 1)
+        for operation in reversed(operations):
+            right = self.read(operation.right, depth + 1)
+            tree = self.fold(operation, (_BINARY[type(operation.op)], tree, right))
+        return tree
 
     def read_number(self, node: ast.Constant) -> Tree:
         if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
@@ -200,7 +213,7 @@ class _Parser:
             hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(FUNCTIONS)}"
             self.refuse(node, f"unknown function '{name}'; {hint}")
         if len(node.args) != FUNCTIONS[name]:
-            self.refuse(node, f"{name} takes {FUNCTIONS[name]} argument(s), {len(node.args)} came")
+            self.refuse(node, f"{name} takes {FUNCTIONS[name]} argument(s), got {len(node.args)}")
         if name == "where":
             condition = self.read_condition(node.args[0], depth + 1)
             branches = (self.read(node.args[1], depth + 1), self.read(node.args[2], depth + 1))
@@ -210,13 +223,15 @@ class _Parser:
 
     def read_noise(self, node: ast.Call, depth: int) -> Tree:
         if not 1 <= len(node.args) <= 2:
-            self.refuse(node, f"noise takes a wavenumber and optionally an index, {len(node.args)} arguments came")
+            self.refuse(node, f"noise takes a wavenumber and optionally an index, got {len(node.args)} arguments")
         numbers = [self.read(argument, depth + 1) for argument in node.args]
         if any(number[0] != "number" for number in numbers):
             self.refuse(node, "noise takes constant numbers only, such as noise(8) or noise(8, 1)")
         wavenumber, index = numbers[0][1], numbers[1][1] if len(numbers) == 2 else 0.0
-        if wavenumber <= 0 or index < 0 or index != int(index):
-            self.refuse(node, "noise takes a positive wavenumber and a whole index >= 0")
+        if not 0 < wavenumber <= LARGEST_WAVENUMBER:
+            self.refuse(node, f"noise takes a positive wavenumber of at most {LARGEST_WAVENUMBER}")
+        if not 0 <= index < 2**31 or index != int(index):
+            self.refuse(node, "noise takes a whole index >= 0 and below 2**31")
         self.uses_noise = True
         return ("noise", wavenumber, int(index))
 
@@ -247,7 +262,7 @@ class _Parser:
         try:
             value = _evaluate(tree, {}, _FLOAT_FUNCTIONS, None)
         except (ValueError, OverflowError, ZeroDivisionError, TypeError) as error:
-            self.refuse(node, f"the constant part cannot be evaluated ({error})")
+            self.refuse(node, f"the constant part cannot be evaluated ({error.args[-1]})")
         if isinstance(value, complex) or not math.isfinite(value):
             self.refuse(node, "the constant part is not a finite real number")
         return ("number", float(value))
@@ -261,6 +276,15 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _evaluate(tree: Tree, namespace: Mapping[str, Any], functions: Mapping[str, Callable], module: Any) -> Any:
+    if tree[0] in _OPERATIONS:  # in a loop along the left operands: a long sum must not exhaust the stack
+        operations = []
+        while tree[0] in _OPERATIONS:
+            operations.append(tree)
+            tree = tree[1]
+        value = _evaluate(tree, namespace, functions, module)
+        for operation in reversed(operations):
+            value = _OPERATIONS[operation[0]](value, _evaluate(operation[2], namespace, functions, module))
+        return value
     kind = tree[0]
     if kind == "number":
         return tree[1]
@@ -277,13 +301,12 @@ def _evaluate(tree: Tree, namespace: Mapping[str, Any], functions: Mapping[str, 
         return _COMPARISONS[tree[1]](*arguments)
     if kind == "not":
         return module.logical_not(arguments[0])
-    if kind in ("and", "or"):
-        join = module.logical_and if kind == "and" else module.logical_or
-        joined = arguments[0]
-        for argument in arguments[1:]:
-            joined = join(joined, argument)
-        return joined
-    return _OPERATIONS[kind](*arguments)
+    assert kind in ("and", "or")
+    join = module.logical_and if kind == "and" else module.logical_or
+    joined = arguments[0]
+    for argument in arguments[1:]:
+        joined = join(joined, argument)
+    return joined
 
 
 _OPERATIONS: dict[str, Callable] = {

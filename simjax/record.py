@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 import numpy as np
@@ -25,11 +25,12 @@ from simjax.config.folders import config_yaml, default_yaml
 from simjax.core.status import OK, reasons
 from simjax.faults import shrinkage, times_on_host
 from simjax.io.checkpoint import Checkpoints
-from simjax.io.files import replaced, require_free_space
-from simjax.io.frame_output import FrameWriter
+from simjax.io.files import open_in_run, require_free_space
+from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.progress import Progress
+from simjax.provenance import Part, Run, description
 from simjax.runtime import command_line, device_name, git_state, versions
 from simjax.stepping import Clock
 from simjax.verdicts import judge
@@ -50,17 +51,34 @@ class _Frame:
     clock: Clock
 
 
+def require_space(folder: Path, config: Config, programs: Programs, plan: Plan, *, resumed: bool = False) -> None:
+    """Raises InputOutputError where the disk of `folder` lacks room for the plan's frames and for checkpoints.
+
+    A short run is copied to one file at its end, so that its frames are there twice; a checkpoint is written beside
+    those that are kept.
+    """
+    fields, diagnostics, _ = programs.observed_shapes()
+    frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fields)) + 8 * len(diagnostics)
+    whole = frame * (plan.total + 1)
+    mesh = config.mesh
+    state = programs.state_bytes() * mesh.x * mesh.y * mesh.z * (programs.members or 1)
+    needed = frame * (plan.total + 1 - plan.origin.frame) + (config.checkpoint.keep + 1) * state
+    require_free_space(folder, needed + (whole if whole < CONSOLIDATE_BYTES else 0), resumed=resumed)
+
+
 class Record:
     """The files and the display of one run; created before its first frame."""
 
     def __init__(
         self, folder: Path, config: Config, programs: Programs, plan: Plan, notes: list[str], progress: bool,
-        *, keep_until_step: int | None,
+        *, run: Run, keep_until_step: int | None,
     ):  # fmt: skip
-        self.folder, self.config, self.programs, self.plan = folder, config, programs, plan
+        self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.notes = list(notes)
         self.last_time = 0.0
-        self._began = datetime.now(UTC).isoformat(timespec="seconds")
+        self._part = Part(folder, config, run, from_step=keep_until_step, changes=notes)
+        self._description = description(run, config, programs.parameters)
+        self._keep_until_step = keep_until_step
         self._pending: deque[_Frame] = deque()
         self._told: set[int] = set()
         self._shrinkage_to_tell = TOLD_SHRINKAGE
@@ -73,10 +91,11 @@ class Record:
         self._note_tail()
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         self.writer = self._open_writer(keep_until_step)
-        self._trim_metrics(keep_until_step)
-        self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._log = (folder / "run.log").open("a", encoding="utf-8")
-        self._write_provenance()
+        self._metrics: TextIO | None = None
+        self._log: TextIO | None = None
+        self._unlogged: list[str] = []
+        if keep_until_step is None:
+            self._begin()
         self.display = None
         if progress:
             size = programs.size * (programs.members or 1)
@@ -87,6 +106,20 @@ class Record:
             self.display.start()
         for note in self.notes:
             self.tell(note)
+
+    def _begin(self) -> None:
+        """Write the configuration and the provenance, and open the logs.
+
+        A resumed run does so when its first frame is computed: until then a failure leaves the folder as it was.
+        """
+        if self._log is not None:
+            return
+        (self.folder / "checkpoints").mkdir(exist_ok=True)  # a run without it has lost its checkpoints
+        self._part.begin(self._kept_metrics())
+        self._metrics = open_in_run(self.folder / "metrics.jsonl")
+        self._log = open_in_run(self.folder / "run.log")
+        self._log.writelines(self._unlogged)
+        self._log.flush()
 
     def _note_tail(self) -> None:
         """Say where a frame's last step is shorter than time.dt."""
@@ -112,47 +145,42 @@ class Record:
             "simjax_prng_impl": str(jax.config.jax_default_prng_impl),  # pyright: ignore[reportAttributeAccessIssue]
             "simjax_versions_json": json.dumps(versions()),
             "simjax_device": device_name(),
-            "simjax_run_id": self.folder.name,
+            "simjax_run_id": self.run.id,
             **git_state(),
         }
-        writer = programs.open_writer(
+        return programs.open_writer(
             self.folder, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
             title=config.title or config.experiment_name, keep_until_step=keep_until_step,
             rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
-        kept = self.config.checkpoint.keep * programs.state_bytes() * self.config.mesh.devices * (programs.members or 1)
-        require_free_space(self.folder, writer.frame_bytes * (self.plan.total + 1 - self.plan.origin.frame) + kept)
-        return writer
 
-    def _trim_metrics(self, keep_until_step: int | None) -> None:
-        """On resume, drop the lines after the checkpoint's step."""
+    def _kept_metrics(self) -> dict[Path, str]:
+        """On resume, the metrics without the lines after the checkpoint's step."""
         path = self.folder / "metrics.jsonl"
-        if keep_until_step is None or not path.exists():
-            return
+        if self._keep_until_step is None or not path.exists():
+            return {}
         kept = []
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                if json.loads(line)["step"] <= keep_until_step:
+                if json.loads(line)["step"] <= self._keep_until_step:
                     kept.append(line)
-            except (ValueError, KeyError):  # the line being written when the process was killed
+            except (ValueError, KeyError, TypeError):  # the line being written when the process was killed
                 break
-        with replaced(path) as temporary:
-            temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-
-    def _write_provenance(self) -> None:
-        provenance = {
-            "started": self._began, "command": command_line(), "device": device_name(), "versions": versions(),
-            "mesh": dict(self.programs.mesh.shape) if self.programs.mesh else {}, **git_state(),
-        }  # fmt: skip
-        with replaced(self.folder / "provenance.json") as path:
-            path.write_text(json.dumps(provenance, indent=1) + "\n", encoding="utf-8")
+        return {path: "".join(line + "\n" for line in kept)}
 
     def tell(self, text: str) -> None:
         """A line in the log, and on the display."""
-        self._log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n")
-        self._log.flush()
+        self._write_log(text)
         if self.display is not None:
             self.display.message(text)
+
+    def _write_log(self, text: str) -> None:
+        line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
+        if self._log is None:
+            self._unlogged.append(line)
+        else:
+            self._log.write(line)
+            self._log.flush()
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
@@ -190,6 +218,7 @@ class Record:
         pace.completed(frame.step)
         if np.all(self.statuses != OK):
             return  # nobody got as far as this frame
+        self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
         fields = {name: np.asarray(u)[None] for name, u in frame.fields.items()}
@@ -207,6 +236,7 @@ class Record:
         for name, values in sorted(self.latest.items()):
             numbers = [float(v) if math.isfinite(v) else None for v in values]
             line[name] = numbers if self.programs.members is not None else numbers[0]
+        assert self._metrics is not None
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
 
@@ -249,9 +279,11 @@ class Record:
         """Save a state whose status is known to be good, after everything before it is on disk."""
         begin = wall.monotonic()
         self.settle_all(pace)
+        self._begin()
         self.writer.commit()
         step = int(np.max(np.asarray(state_and_clock[1].step)))
-        self.checkpoints.save(step, state_and_clock, meta)
+        known = {"frames": self.writer.frames, "run": self._description}
+        self.checkpoints.save(step, state_and_clock, {**meta, **known})
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 
@@ -289,7 +321,8 @@ class Record:
         """Leave the files as they are after an error in the host loop; nothing is hidden by a second error."""
         if self.display is not None:
             self.display.finish("")
-        for close in (lambda: self.writer.close(complete=False), self.checkpoints.close, self._metrics.close):
+        files = [file.close for file in (self._metrics, self._log) if file is not None]
+        for close in (self.writer.abandon, self.checkpoints.close, *files):
             with contextlib.suppress(Exception):
                 close()
 
@@ -297,7 +330,8 @@ class Record:
         statuses = self.statuses if self.programs.members is not None else self.statuses[0]
         self.writer.close(complete, statuses)
         self.checkpoints.close()
-        self._metrics.close()
+        if self._metrics is not None:
+            self._metrics.close()
 
     def _write_report(self, outcome: str, pace: Pace, elapsed: float) -> None:
         """Check what the run must have kept, tell what it did not, and write the report and the animation."""
@@ -332,7 +366,7 @@ class Record:
                     resume_command=self._resume_command(), versions=versions(), device=device_name(),
                     wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
                     units=self.programs.units,
-                    steps=self.steps, run_id=self.folder.name, started=self._began, outcome=outcome, notes=self.notes,
+                    steps=self.steps, run_id=self.run.id, started=self._part.started, outcome=outcome, notes=self.notes,
                 )  # fmt: skip
                 write_report(self.folder, dataset, report)
 
@@ -341,8 +375,10 @@ class Record:
 
     def _say_goodbye(self, outcome: str, shown: str | None = None) -> str:
         """Log the outcome and end the display with how to open, how to resume and where the report is."""
-        self._log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {outcome}\n")
-        self._log.close()
+        self._write_log(outcome)
+        if self._log is not None:
+            self._log.close()
+        self._part.end(outcome)
         if self.display is not None:
             lines = [shown or outcome]
             if self.config.output.report:

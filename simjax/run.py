@@ -74,15 +74,21 @@ def _main(options: argparse.Namespace) -> int:
         return ConfigurationError.exit_code
     if options.multirun:
         return _run_all(_sweep(options))
-    return _run(_compose(options.overrides, options.config_dir))
+    from simjax.runtime import process_start
+
+    return _run(_compose(options.overrides, options.config_dir), launched=process_start())
 
 
 def _check_override(override: str, config_dir: str | None) -> None:
-    """Nothing runs without an experiment, but `simjax.run fluid` is told what it probably meant."""
-    if "=" not in override:
-        from simjax.config.composition import normalise
+    """Nothing runs without an experiment, but `simjax.run fluid` and `expriment=fluid` are told what they meant."""
+    from simjax.config.composition import known_keys, normalise
+    from simjax.config.problems import closest
 
+    if "=" not in override:
         normalise(override, config_folders(config_dir))
+    key, _, value = override.lstrip("+~").partition("=")
+    if closest(key.strip(), [*known_keys(), "experiment"]) == "experiment":
+        raise ConfigurationError(f"{override}: '{key.strip()}' is no key; did you mean experiment={value.strip()}?")
 
 
 def _compose(overrides: Sequence[str], config_dir: str | None) -> Config:
@@ -138,16 +144,17 @@ def _run_all(configs: Sequence[Config]) -> int:
     return first_failure
 
 
-def _run(config: Config) -> int:
+def _run(config: Config, launched: float | None = None) -> int:
+    """Run one; `launched` is since when limits.wall_clock counts, by default from now on."""
     if config.inverse is not None:
         from simjax.inversion.search import Search
 
-        found = Search(config).run(progress=True)
+        found = Search(config).run(progress=True, launched=launched)
         print(f"{found.message}\n{found.folder}")
         return found.exit_code
     from simjax.simulation import Simulation
 
-    result = Simulation(config).run(resume=config.resume, progress=True)
+    result = Simulation(config).run(resume=config.resume, progress=True, launched=launched)
     return result.exit_code
 
 

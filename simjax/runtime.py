@@ -109,6 +109,19 @@ class StopSignals:
             signal.signal(number, previous)  # pyright: ignore[reportArgumentType]
 
 
+def process_start() -> float:
+    """When this process was launched, by `time.monotonic`; where the system does not say, now."""
+    import time
+
+    now = time.monotonic()
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[19])  # the 22nd of proc(5), of which two come before the bracket
+        return now - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return now
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide what a run computes and writes."""
     found = {"python": platform.python_version()}

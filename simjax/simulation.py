@@ -17,7 +17,7 @@ from simjax import exchanges
 from simjax.build import Origin, plan_frames, register
 from simjax.clock import at_frame_start, elapsed_of
 from simjax.config import Config
-from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
+from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
 from simjax.config.schema import AUTO
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import HOPELESS, OK, UNBALANCED, reasons
@@ -26,7 +26,8 @@ from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
 from simjax.pacing import Pace
 from simjax.programs import Programs, programs_for
-from simjax.record import Record
+from simjax.provenance import Run, last_outcome, new_run, require_frames, restore
+from simjax.record import Record, require_space
 from simjax.runtime import StopSignals, set_up_jax
 from simjax.stepping import Schedule
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import xarray
 
 STOPPED = 75
+COMPLETED = "completed"
 RETRIES = 3
 
 
@@ -64,28 +66,32 @@ class Simulation:
     def __init__(self, config: Config):
         self.config = config
 
-    def run(self, *, resume: str | None = None, progress: bool = False) -> Result:
+    def run(self, *, resume: str | None = None, progress: bool = False, launched: float | None = None) -> Result:
         """Run to time.end, or go on with an earlier run.
 
         Args:
             resume: a run's folder, or "auto" (the newest run of this experiment, else a new one); by default what
                 the configuration says.
             progress: show the run on stdout.
+            launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call.
 
         Raises:
             ConfigurationError, ResourceError: before anything is compiled or written.
             NumericalError: the fields became not finite; the last good state is in the checkpoints.
             InputOutputError, CheckpointError: the folder cannot be used.
         """
+        launched = wall.monotonic() if launched is None else launched
         config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
+        folder = find_resumable(config)
+        planned = planned_folder(config) if folder is None else folder
         set_up_jax(config)
         programs = programs_for(config)
         with StopSignals() as signals:
-            run = _Run(config, programs, signals, progress)
-            folder = find_resumable(config)
+            run = _Run(config, programs, signals, progress, launched)
             if folder is not None:
                 with FolderLock(folder):
                     return run.go_on(folder)
+            require_space(planned, config, programs, plan_frames(config, 1))
             run.prepare()
             folder = new_run_folder(config)
             with FolderLock(folder):
@@ -99,9 +105,9 @@ class _Run:
     donated from call to call.
     """
 
-    def __init__(self, config: Config, programs: Programs, signals: StopSignals, progress: bool):
+    def __init__(self, config: Config, programs: Programs, signals: StopSignals, progress: bool, launched: float):
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
-        self.started = wall.monotonic()
+        self.started = launched
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
@@ -117,15 +123,7 @@ class _Run:
         """Everything that can be refused before a file is written: initial fields, the time step."""
         self.state, self.clock = self.programs.start()
         self.notes = list(self.programs.notes)
-        limit = self.programs.stable_dt(self.state)
-        dt, largest = self.config.time.dt, limit * self.programs.integrator.courant_limit
-        if dt is not None and dt > largest:
-            others = ", or time.dt=null and time.courant=0.5" if self.config.schema.limited else ""
-            raise ConfigurationError(
-                f"time.dt={dt:g} is above the stable limit {largest:.3g} of {self.config.time.integrator} for the "
-                f"initial state; write time.dt={0.5 * largest:.2g}{others}."
-            )
-        self.pace.measure_step(limit)
+        self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         if not self.plan.total:
             return
@@ -137,43 +135,39 @@ class _Run:
         program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
 
     def begin(self, folder: Path) -> Result:
-        """A new run in an empty folder."""
-        write_hydra_folder(folder, self.config)
-        keep = -1 if self.config.output.overwrite else None
-        self.record = Record(
-            folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=keep
-        )
+        """A new run in a folder of its own."""
+        if self.config.output.overwrite:
+            clear_run_folder(folder)
+        self._open_record(folder, new_run(folder), None)
         return self._carry_out(first_frame=0)
 
     def go_on(self, folder: Path) -> Result:
         """The run in `folder`, from its last good checkpoint to time.end."""
-        from simjax.io.checkpoint import Checkpoints
-
-        self.notes += check_same_simulation(folder, self.config)
-        checkpoints = Checkpoints(folder / "checkpoints", self.config.checkpoint.keep)
-        restored = checkpoints.latest(lambda meta: self.programs.template(meta.get("room", {})))
-        checkpoints.close()
-        if restored is None:
-            raise ConfigurationError(
-                f"resume={folder}: the run has no checkpoint yet; start it again in another folder."
-            )
-        self.notes += restored.skipped
+        parameters = self.programs.parameters
+        run, restored, notes = restore(
+            folder, self.config, parameters, lambda meta: self.programs.template(meta.get("room", {}))
+        )
+        self.notes += notes
         self.state, self.clock = restored.tree
         self.halvings = self.halvings_before = restored.meta["halvings"]
         self.chosen_before = exchanges.chosen_before(self.config, restored.meta)
         self.pace.measure_step(self.programs.stable_dt(self.state))
         frame = self._plan_from(restored.meta)
-        if frame >= self.plan.total:
+        if frame >= self.plan.total and (last_outcome(folder) or "").startswith(COMPLETED):
             message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
             if self.progress:
                 print(message)
             return Result(folder, 0, message)
-        write_hydra_folder(folder, self.config)
-        self.record = Record(
-            folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=restored.step
-        )
+        require_space(folder, self.config, self.programs, self.plan, resumed=True)
+        self._open_record(folder, run, restored.step)
+        require_frames(folder, self.record.writer.frames_kept, restored.meta)
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
+
+    def _open_record(self, folder: Path, run: Run, step: int | None) -> None:
+        self.record = Record(
+            folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step
+        )
 
     def _plan_from(self, meta: dict[str, Any]) -> int:
         """Go on with the output times of the checkpoint, or count new ones from it; the frames that are complete."""
@@ -214,7 +208,7 @@ class _Run:
 
     def _choose_exchanges(self, first_frame: int) -> None:
         """How many steps are taken between two exchanges, where that is measured."""
-        if self.config.steps_per_exchange != AUTO:
+        if self.config.steps_per_exchange != AUTO or first_frame >= self.plan.total:
             return
         count, said = self.chosen_before, f"steps_per_exchange=auto is {self.chosen_before}, as before."
         if count is None:

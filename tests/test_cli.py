@@ -42,7 +42,7 @@ def simulations(monkeypatch):
         def __init__(self, config):
             self.config = config
 
-        def run(self, *, resume, progress):
+        def run(self, *, resume, progress, launched):
             assert progress and resume == self.config.resume
             seen.append(self.config)
             if self.config.seed == 13:

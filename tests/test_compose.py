@@ -141,7 +141,7 @@ OVERRIDE_MISTAKES = {
     "seed@x=1": "without @",
     "viscosity=1": "did you mean 'physics.viscosity'",
     "~nothing": "no such key",
-    "../tests=test_config": "no such ../tests",
+    "../tests=test_config": "'../tests' is no key",
 }
 
 

@@ -121,17 +121,17 @@ def test_missing_name_in_the_namespace():
         "1 + 1j": "not a real number",
         "'a'": "not a real number",
         "True": "not a real number",
-        "x.real": "Attribute",
-        "x[0]": "Subscript",
-        "[x]": "List",
-        "(x, y)": "Tuple",
-        "x if y else z": "IfExp",
-        "lambda: x": "Lambda",
-        "(x := 1)": "NamedExpr",
-        "f'{x}'": "JoinedStr",
-        "[i for i in x]": "ListComp",
+        "x.real": r"'x\.real' is not part",
+        "x[0]": r"'x\[0\]' is not part",
+        "[x]": "is not part",
+        "(x, y)": "is not part",
+        "x if y else z": "is not part",
+        "lambda: x": "is not part",
+        "(x := 1)": "is not part",
+        "f'{x}'": "is not part",
+        "[i for i in x]": "is not part",
         "__import__('os').system('true')": "column 1",
-        "exp(x).__class__": "Attribute",
+        "exp(x).__class__": "is not part",
         "(sin)(x)(y)": "only the functions",
         "x; y": "column 2",
         "import os": "column 1",
@@ -140,7 +140,7 @@ def test_missing_name_in_the_namespace():
         "sqrt(-1)": "cannot be evaluated",
         "(-8)**0.5": "not a finite real number",
         "exp(1000)": "cannot be evaluated",
-        "9**9**9**9": "cannot be evaluated",
+        "9**9**9**9": r"cannot be evaluated \(Numerical result out of range\)",
         "1e999": "float64",
         "9" * 1500: "float64",
         "noise(x)": "constant numbers",
@@ -148,13 +148,13 @@ def test_missing_name_in_the_namespace():
         "noise(0)": "positive wavenumber",
         "noise(2, 0.5)": "whole index",
         "noise(1, 2, 3)": "3 arguments",
-        "sin(x)" + "+sin(x)" * 150: "levels of nesting",
         "x" * (MAXIMUM_LENGTH + 1): "characters",
         "(" * 250 + "x" + ")" * 250: "nested parentheses",
         "-" * (MAXIMUM_DEPTH + 2) + "x": "levels of nesting",
         "-" * 1990 + "x": "levels of nesting",
         "x**" * 600 + "x": "levels of nesting",
-        "*".join(["(x+x+x+x+x+x+x+x+x+x)"] * 30): "more than 500 terms",
+        "*".join(["(x+x+x+x+x+x+x+x+x+x)"] * 110): "more than 2000 terms",
+        "x+" * 4000 + "x": "2000 terms",
         "minimum(x," * 150 + "x" + ")" * 150: "nested parentheses|nesting",
     }.items(),
 )
@@ -162,6 +162,27 @@ def test_refusals_name_the_position(text, said):
     with pytest.raises(ConfigurationError, match=said) as refused:
         Formula(text)
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 300
+
+
+LONG = {
+    "sum": ("x" + "+x" * 900, 901.0 * 0.5),
+    "alternating sum": ("0" + "+x-0.5" * 300, 0.0),
+    "product": ("x" + "*2*x" * 300, 0.5),
+    "quotients and sums": ("(" * 80 + "x" + "/2+x)" * 80, 1.0),  # 80 levels of parentheses, which tends to 2 x
+    "sum of functions": ("floor(x)" + "+floor(x+1)" * 300, 300.0),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_and_products_are_flat(name):
+    text, expected = LONG[name]
+    assert Formula(text)({"x": np.float64(0.5)}) == pytest.approx(expected, rel=1e-12)  # rounding of 900 terms
+
+
+def test_a_long_sum_is_traced_and_differentiated():
+    formula = Formula("+".join(f"{n}*x**2" for n in range(150)))
+    slope = jax.grad(lambda x: formula({"x": x}, module=jnp))(jnp.asarray(0.5))
+    assert slope == pytest.approx(sum(range(150)), rel=1e-12)
 
 
 @pytest.mark.parametrize("value", [True, None, 1j, ["x"], b"x"])

@@ -189,7 +189,12 @@ def test_resuming_keeps_the_frames_up_to_a_step(tmp_path, complete, keep):
     write_frames(writer, range(8), chunk=3)
     writer.close(complete)
     kept = list(range(min(keep, 7) + 1))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    make_writer(tmp_path, keep_until_step=keep).abandon()
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     writer = make_writer(tmp_path, keep_until_step=keep)
+    assert writer.frames_kept == len(kept)
+    writer.commit()
     assert check_run(tmp_path) == []
     with open_run(tmp_path) as dataset:
         assert_holds(dataset, kept)

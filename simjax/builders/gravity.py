@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.builders.particle_family import ParticleFamily, standard_normals
-from simjax.builders.placement import Start, evenly
+from simjax.builders.placement import Start, evenly, require_room
 from simjax.builders.room import Room, multiple, room_in, room_of_pairs, steps_in
 from simjax.config.families.gravity import MassesConfig
 from simjax.core.grid import Grid
@@ -56,6 +56,7 @@ class GravityFamily(ParticleFamily):
         return particles
 
     def start(self):
+        require_room(self._particles.count)
         particles, bounds, ndim = self._particles, self.bounds, self.config.ndim
         lower, upper = np.asarray(bounds.lower)[:, None], np.asarray(bounds.upper)[:, None]
         rng = np.random.default_rng(self.config.seed)

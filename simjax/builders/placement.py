@@ -15,6 +15,7 @@ from simjax.config.families.chains import natural_bond
 from simjax.config.particle_sections import ParticlesConfig
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES
+from simjax.io.memory import host_memory, require_memory
 
 # Lattice -> (edges of its unit cell, places in the cell in units of its edges).
 FACE_CENTRED = [[0.25, 0.25, 0.25], [0.75, 0.75, 0.25], [0.75, 0.25, 0.75], [0.25, 0.75, 0.75]]
@@ -33,7 +34,26 @@ SPECIES = {"rocksalt": np.repeat([0, 1], 4)}
 """Lattice -> species of the places in its cell, where it has several."""
 DISTANCE = 0.8  # of random places, in mean distances: a quarter of the volume in spheres, where places are found fast
 ROUNDS = 100
+FURTHEST_IMAGE = 1e6  # of a position in a file, in lengths of the box: float32 has seven digits
 FURTHEST = 1.2  # of places on which a chain starts, in lengths of a bond at rest
+
+
+BYTES_PER_PARTICLE = 320
+"""Memory to place a particle in three dimensions: 30 to 315 bytes were measured, the most of chains."""
+
+
+def require_room(count: float) -> None:
+    """Refuse a number of particles that this machine cannot place, before a place is made.
+
+    Raises:
+        ResourceError: with the memory that they need, and how many would fit.
+    """
+    most = 0.5 * host_memory() / BYTES_PER_PARTICLE
+    require_memory(
+        count * BYTES_PER_PARTICLE, f"{count:.4g} particles",
+        f"write a smaller particles.count or particles.density (larger particles.spacing), or a smaller box; about "
+        f"{most:.1g} particles fit",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,9 +101,10 @@ def place(config: Config) -> Start:
             )
         others = {name: found[name] for name in ("velocity",) if name in found}
         return Start(position, species.astype(np.int32), others)
+    volume = float(np.prod(upper - lower))
+    require_room(particles.count or (particles.density or 0.0) * volume)
     if particles.chain_length is not None:
         return _chains(config, particles.chain_length)
-    volume = float(np.prod(upper - lower))
     if particles.placement == "random":
         count = particles.count or max(1, round((particles.density or 0.0) * volume))
         position = _at_random(config, count, lower, upper)
@@ -99,6 +120,12 @@ def _check_inside(config: Config, position: np.ndarray) -> None:
     assert box is not None and box.lower is not None and box.periodic is not None
     for axis, periodic in enumerate(box.periodic):
         x = position[axis]
+        far = np.flatnonzero(np.abs(x - box.lower[axis]) > FURTHEST_IMAGE * (box.upper[axis] - box.lower[axis]))
+        if far.size:
+            raise ConfigurationError(
+                f"particles.file: particle {far[0]} at {AXES[axis]}={x[far[0]]:g} is more than {FURTHEST_IMAGE:g} "
+                "lengths of the box away, where rounding leaves no place in it; write positions in the box."
+            )
         outside = np.flatnonzero((x < box.lower[axis]) | (x >= box.upper[axis]))
         if not periodic and outside.size:
             raise ConfigurationError(

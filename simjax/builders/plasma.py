@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from simjax.builders.formulas import Values
 from simjax.builders.particle_family import Files, ParticleFamily, standard_normals
-from simjax.builders.placement import Start, evenly, species_of
+from simjax.builders.placement import Start, evenly, require_room, species_of
 from simjax.builders.room import room_in, steps_in
 from simjax.config.families.plasma import ChargedParticlesConfig, PlasmaParticlesConfig, fastest, of_each
 from simjax.core.grid import CENTER, FACE, Grid
@@ -48,6 +48,7 @@ class ChargedFamily(ParticleFamily):
         """Between two arrangements, with the least length of a mesh cell."""
 
     def start(self):
+        require_room(self._particles.count)
         particles, bounds = self._particles, self.bounds
         lower, upper = np.asarray(bounds.lower)[:, None], np.asarray(bounds.upper)[:, None]
         species = species_of(particles.count, particles.fractions, self.config.seed)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.builders.particle_family import ParticleFamily
-from simjax.builders.placement import Start
+from simjax.builders.placement import Start, require_room
 from simjax.builders.room import Bounds, bounds_of, room_of_pairs, steps_in
 from simjax.config.families.smoothed import FluidConfig
 from simjax.core.grid import AXES
@@ -51,6 +51,7 @@ class SmoothedFamily(ParticleFamily):
     def start(self) -> Start:
         inside, places = bounds_of(self.config), self._places
         lengths = [b - a for a, b in zip(inside.lower, inside.upper, strict=True)]
+        require_room(math.prod(length / places.spacing + 2 * LAYERS for length in lengths))
         origin = np.asarray(inside.lower)[:, None]
         if places.placement == "tank":
             one, down = jnp.ones(()), jnp.zeros((len(lengths),)).at[-1].set(-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,14 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from simjax.config.locate import config_folders, input_folders, list_experiments
-from simjax.config.problems import closest
-from simjax.config.schema import Config
+from simjax.config.problems import closest, ended
+from simjax.config.schema import Config, Keys
 from simjax.config.validate import validate
-from simjax.config.yaml_files import inspect_yaml, read_yaml_text, reference_problem, resolve_references
+from simjax.config.yaml_files import MAXIMUM_DEPTH, inspect_yaml, read_yaml_text, reference_problem, resolve_references
 from simjax.core.errors import ConfigurationError
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)
+LONGEST_KEY = 200
 _DEFAULT_GROUPS = ("output",)
 _PATHS = ("resume", "output.root", "output.folder")
 
@@ -100,6 +101,11 @@ def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
     with _composing():
         values = _parse(normalised)
     return Composition(_complete(yaml.safe_load(text) or {}, values), tuple(overrides), folders, None)
+
+
+def known_keys() -> list[str]:
+    """The keys at the top of a configuration."""
+    return [field.name for field in fields(Keys)]
 
 
 def _sets_a_value(normalised: str) -> bool:
@@ -173,7 +179,10 @@ def expand_sweep(overrides: Sequence[str], *, config_dir: str | Path | None = No
     with _composing():
         loader = _loader(folders)
         parsed = _parse(normalised, loader)
-        return BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
+        jobs = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
+    if not jobs:
+        raise ConfigurationError(f"{' '.join(overrides)}: no values to run with; write them out, as in seed=1,2,3.")
+    return jobs
 
 
 def normalise(override: str, folders: Sequence[Path]) -> str:
@@ -182,12 +191,20 @@ def normalise(override: str, folders: Sequence[Path]) -> str:
     if matched is None or (matched["value"] is None and matched["sign"] != "~"):
         raise ConfigurationError(_not_an_override(override, folders))
     sign, key, value = matched["sign"] or "", matched["key"].strip(), matched["value"] or ""
+    if any(map(_unwritable, override)):
+        raise ConfigurationError(f"{override!r}: expected a text in UTF-8 without control characters.")
+    if _depth(value) > MAXIMUM_DEPTH:
+        raise ConfigurationError(f"{_cut(key)}: nested deeper than {MAXIMUM_DEPTH} levels.")
+    if len(key) > LONGEST_KEY or not re.fullmatch(r"\w[\w\-/@:]*(\.\w[\w\-/@:]*)*", key):
+        raise ConfigurationError(
+            f"{_cut(override)!r}: {_cut(key)!r} is no key; expected names joined by single points, such as time.end=2.0."
+        )
     problem = reference_problem(value[1:].strip().strip("'\""))
     if problem:
         raise ConfigurationError(f"{key}: {problem}.")
     if sign == "~":
         return override
-    is_name = re.fullmatch(r"=[\w.,\-]+", value) is not None
+    is_name = re.fullmatch(r"=[\w.,\-]+", value) is not None and "." not in key
     if key == "experiment" or (is_name and any((folder / key).is_dir() for folder in folders)):
         _check_choices(key, value[1:], folders)
         return f"{'' if key in _DEFAULT_GROUPS else '+'}{key}{value}"
@@ -198,6 +215,24 @@ def normalise(override: str, folders: Sequence[Path]) -> str:
     if re.match(r"hydra\b", key):
         raise ConfigurationError(f"{override}: only hydra.run.dir can be set; a run's folder is output.folder=...")
     return f"++{key}{value}"
+
+
+def _unwritable(character: str) -> bool:
+    """Whether no YAML file can hold it: a control character, or half of one that UTF-8 writes as a pair."""
+    return (character < " " and character not in "\t\n\r") or "\ud800" <= character <= "\udfff"
+
+
+def _depth(text: str) -> int:
+    """Levels of brackets outside of quotes: Hydra's parser calls itself for each."""
+    level = deepest = 0
+    for character in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
+        level += (character in "[{(") - (character in "]})")
+        deepest = max(deepest, level)
+    return deepest
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _quoted(value: str) -> str:
@@ -257,7 +292,9 @@ def _parse(normalised: Sequence[str], sweep_loader: ConfigLoaderImpl | None = No
             hint = "put it in quotes inside the shell's, as in 'title=\"a = b\"'"
             if "(" in value:
                 hint = 'a formula needs quotes inside the shell\'s: \'initial.velocity=["sin(x)","0"]\''
-            reason = lines[0].rstrip(".:;") if lines else "syntax"
+            # Without the names of Hydra's own exceptions.
+            reason = re.sub(r"^\w*(Exception|Error)\b( while evaluating '.*?')?:? ?", "", lines[0] if lines else "")
+            reason = "syntax" if not reason or "++" in reason else reason.rstrip(".:;")
             raise ConfigurationError(f"{key}={value!r}: the value cannot be read ({reason}); {hint}.") from None
         if override.is_sweep_override() and sweep_loader is None:
             raise ConfigurationError(
@@ -296,4 +333,4 @@ def _sentence(error: Exception) -> str:
     while cause.__cause__ is not None and not str(cause).strip():
         cause = cause.__cause__
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    return (", ".join(lines[:8]).replace(":,", ":") or type(cause).__name__).rstrip(".") + "."
+    return ended(", ".join(lines[:8]).replace(":,", ":") or type(cause).__name__)

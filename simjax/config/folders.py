@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from simjax.config.locate import locate_run_folder
 from simjax.config.schema import Config
 from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputError
+from simjax.io.files import write_texts
+
+PROVENANCE_NAME = "provenance.json"
+RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
@@ -20,6 +25,61 @@ FREE_TO_CHANGE = (
 )  # fmt: skip
 
 
+def new_run_id() -> str:
+    """The time in UTC to the second, and six random digits."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def planned_folder(config: Config) -> Path:
+    """Where a new run will write, or the folder in which its own will be made; nothing is made yet.
+
+    Raises:
+        ConfigurationError: the folder is outside output.root, or holds what may not be overwritten.
+    """
+    root = Path(config.output.root).expanduser()
+    if config.output.folder is None:
+        return root.resolve() / config.experiment_name
+    folder = locate_run_folder(config.output.root, config.output.folder)
+    if folder is None:
+        raise ConfigurationError(f"output.folder={config.output.folder} is outside output.root={root}.")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not config.output.overwrite:
+            raise ConfigurationError(
+                f"output.folder={config.output.folder} is not empty; write resume={folder} "
+                "to go on with that run, or output.overwrite=true."
+            )
+        _check_overwritable(folder, config)
+    return folder
+
+
+def _check_overwritable(folder: Path, config: Config) -> None:
+    """Refuse to overwrite a run of another model, of other fields, or of which nothing is known."""
+    import yaml
+
+    path = folder / ".hydra" / "config.yaml"
+    if not path.exists():
+        return
+    advice = f"choose another output.folder, or remove {folder} by hand"
+    try:
+        before = yaml.safe_load(path.read_text(encoding="utf-8"))
+        before = {name: before.get(name) for name in ("model", "initial", "inverse")}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError):
+        raise ConfigurationError(
+            f"output.overwrite=true: {path} cannot be read, so what would be lost is not known; {advice}."
+        ) from None
+    now = {name: config.mapping.get(name) for name in before}
+    differences = [] if before["model"] == now["model"] else [f"the model {before['model']}, not {now['model']}"]
+    fields = [sorted(m["initial"]) if isinstance(m["initial"], Mapping) else [] for m in (before, now)]
+    if fields[0] != fields[1]:
+        differences.append(f"the fields {', '.join(fields[0])}, not {', '.join(fields[1])}")
+    if (before["inverse"] is None) != (now["inverse"] is None):
+        differences.append("an inverse problem" if before["inverse"] is not None else "no inverse problem")
+    if differences:
+        raise ConfigurationError(
+            f"output.overwrite=true: {folder} holds another run, with {'; '.join(differences)}; {advice}."
+        )
+
+
 def new_run_folder(config: Config) -> Path:
     """Create the folder of a new run: output.root/experiment_name/run_id, or output.folder below output.root.
 
@@ -27,21 +87,13 @@ def new_run_folder(config: Config) -> Path:
     the same second never share a folder. Raises ConfigurationError for a folder that holds files,
     InputOutputError where a folder cannot be made.
     """
-    root = Path(config.output.root).expanduser()
+    planned = planned_folder(config)
     if config.output.folder is not None:
-        folder = locate_run_folder(config.output.root, config.output.folder)
-        if folder is None:
-            raise ConfigurationError(f"output.folder={config.output.folder} is outside output.root={root}.")
-        _make(folder, exist_ok=True)
-        if any(folder.iterdir()) and not config.output.overwrite:
-            raise ConfigurationError(
-                f"output.folder={config.output.folder} is not empty; write resume={folder} "
-                "to go on with that run, or output.overwrite=true."
-            )
-        return folder
-    parent = root.resolve() / config.experiment_name
+        _make(planned, exist_ok=True)
+        return planned
+    parent = planned
     while True:
-        run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        run_id = new_run_id()
         try:
             _make(parent / run_id, exist_ok=False)
         except FileExistsError:
@@ -60,33 +112,116 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
         ) from None
 
 
+# All that a run writes beside `.hydra`, which is replaced.
+WRITTEN = (
+    PROVENANCE_NAME, "metrics.jsonl", "run.log", "report.html", "summary.png", "animation.webp", "fields.h5",
+    "diagnostics.h5", "fields.m*.vtkhdf", "particles.h5md", "particles.m*.h5md", "particles*.vtkhdf", "ensemble.h5",
+    "topology.xyz", "inversion.h5", "data/fields.p*.s*.h5", "data/particles.p*.s*.h5",
+)  # fmt: skip
+
+
+def clear_run_folder(folder: Path) -> None:
+    """Remove what an earlier run wrote, its checkpoints first, so that nothing of it mixes with what comes."""
+    import shutil
+
+    try:
+        for checkpoint in (folder / "checkpoints").glob("*"):
+            if checkpoint.name.isdecimal() and checkpoint.is_dir() and not checkpoint.is_symlink():
+                shutil.rmtree(checkpoint)
+        for pattern in WRITTEN:
+            for path in folder.glob(pattern):
+                path.unlink()
+    except OSError as error:
+        raise InputOutputError(f"{folder} cannot be overwritten ({error}); choose another output.folder.") from error
+
+
 def find_resumable(config: Config) -> Path | None:
-    """The run to go on with: the folder that `resume` names; for auto the experiment's newest, if any."""
+    """The run to go on with: the folder that `resume` names; for auto the experiment's newest, if any.
+
+    The newest is the one whose record says that it began last. One that was killed before its first checkpoint is
+    passed over.
+
+    Raises:
+        CheckpointError: the run's checkpoints were removed, or of a run it cannot be read when it began.
+    """
     if config.resume is None:
         return None
     if config.resume != "auto":
         folder = Path(config.resume).expanduser()
         if not folder.is_dir():
             raise ConfigurationError(f"resume={config.resume}: expected the folder of a run, or auto.")
+        require_checkpoints(folder.resolve())
         return folder.resolve()
     parent = Path(config.output.root).expanduser().resolve() / config.experiment_name
-    runs = sorted((path for path in parent.glob("*/checkpoints") if any(path.iterdir())), reverse=True)
-    return runs[0].parent if runs else None
+    runs = [path for path in parent.glob("*") if (path / PROVENANCE_NAME).is_file() or _has_checkpoints(path)]
+    found = sorted(((_recorded_start(path), path) for path in runs), reverse=True)
+    for _, folder in found:
+        if _has_checkpoints(folder) or not (folder / "checkpoints").is_dir():
+            require_checkpoints(folder)
+            return folder
+    return None
 
 
-def write_hydra_folder(folder: Path, config: Config) -> None:
-    """Write `.hydra/config.yaml` (complete and resolved), `overrides.yaml` and `hydra.yaml`."""
-    import yaml
+def require_checkpoints(folder: Path) -> None:
+    """Raises CheckpointError where there is nothing to go on from."""
+    checkpoints = folder / "checkpoints"
+    if not checkpoints.is_dir():
+        raise CheckpointError(
+            f"resume={folder}: {checkpoints} is missing, which every run has; bring it back from a copy, or run again "
+            "in another folder."
+        )
+    if not _has_checkpoints(folder):
+        raise CheckpointError(
+            f"resume={folder}: {checkpoints} holds no checkpoint; bring them back from a copy, or, if the run ended "
+            "before its first one, run again in another folder."
+        )
 
+
+def _has_checkpoints(folder: Path) -> bool:
+    return any(path.name.isdecimal() for path in (folder / "checkpoints").glob("*"))
+
+
+def _recorded_start(folder: Path) -> tuple[str, str]:
+    """When the run in a folder began, UTC, and its id."""
+    provenance = read_provenance(folder)
+    started, run_id = provenance.get("started"), provenance.get("run_id")
+    if not isinstance(started, str) or not isinstance(run_id, str):
+        raise CheckpointError(
+            f"resume=auto: {folder / PROVENANCE_NAME} does not say when the run began, so the newest is not known; "
+            "name the run, as in resume=FOLDER."
+        )
+    return started, run_id
+
+
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """What `provenance.json` says; nothing where it is missing or damaged."""
+    try:
+        found = json.loads((folder / PROVENANCE_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def hydra_files(folder: Path, config: Config) -> dict[Path, str]:
+    """The files of `.hydra` with their text: `hydra.yaml`, `overrides.yaml`, and last `config.yaml`, by which a run is
+    resumed: complete and resolved."""
     hydra = {"hydra": {"run": {"dir": str(folder)}, "job": {"name": config.experiment_name, "chdir": False}}}
+    inside = folder / ".hydra"
+    return {
+        inside / "hydra.yaml": _dump(hydra),
+        inside / "overrides.yaml": _dump(list(config.overrides)),
+        inside / "config.yaml": config_yaml(config),
+    }
+
+
+def write_hydra_folder(folder: Path, config: Config, others: Mapping[Path, str] | None = None) -> None:
+    """Write `.hydra` and the text files `others` in one step: a full disk leaves all of them as they were."""
     inside = folder / ".hydra"
     try:
         inside.mkdir(exist_ok=True)
-        (inside / "config.yaml").write_text(config_yaml(config), encoding="utf-8")
-        (inside / "overrides.yaml").write_text(_dump(list(config.overrides)), encoding="utf-8")
-        (inside / "hydra.yaml").write_text(yaml.safe_dump(hydra, sort_keys=False), encoding="utf-8")
     except OSError as error:
         raise InputOutputError(f"{inside} cannot be written ({error.strerror}).") from None
+    write_texts({**(others or {}), **hydra_files(folder, config)})
 
 
 def config_yaml(config: Config) -> str:
@@ -105,23 +240,6 @@ def _dump(plain: Any) -> str:
     import yaml
 
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
-
-
-def check_same_simulation(folder: Path, config: Config) -> list[str]:
-    """Sentences about what a resumed run does differently; refused where it would be another simulation."""
-    import yaml
-
-    path = folder / ".hydra" / "config.yaml"
-    try:
-        before = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise CheckpointError(f"resume={folder}: {path} cannot be read ({error}).") from None
-    refused, allowed = resume_differences(before, config.mapping)
-    if refused:
-        raise ConfigurationError(
-            f"resume={folder} is another simulation: {'; '.join(refused)}. Start a new run instead."
-        )
-    return [f"On resuming, {sentence}." for sentence in allowed if not sentence.startswith("resume ")]
 
 
 def resume_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from simjax.config.problems import Problems, closest, join
+from simjax.config.problems import Problems, closest, join, unended
 from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
@@ -117,7 +117,7 @@ class Real:
         try:
             number = Formula(value).constant
         except ConfigurationError as error:
-            problems.add(path, value, self.allowed, str(error).rstrip("."))
+            problems.add(path, value, self.allowed, unended(error))
             return None
         if number is None or not self.contains(number):
             problems.add(path, value, self.allowed, _why_not_a_number(value) if number is None else "")
@@ -250,7 +250,12 @@ class Text:
         if value is None and self.optional:
             return None
         if not isinstance(value, str) or len(value) > self.longest or not re.fullmatch(self.pattern, value):
-            problems.add(path, value, self.allowed)
+            long = isinstance(value, str) and len(value) > self.longest
+            hint = f"it has {len(value)} characters, more than {self.longest}" if long else ""
+            problems.add(path, value, self.allowed, hint)
+            return None
+        if re.search("[\0\ud800-\udfff]", value):
+            problems.add(path, value, self.allowed, "its characters cannot be written in UTF-8 or in a file's name")
             return None
         return value
 

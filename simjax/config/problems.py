@@ -51,11 +51,22 @@ class Problems:
         if not self.sentences:
             return
         if len(self.sentences) == 1:
-            raise ConfigurationError(self.sentences[0].rstrip(".") + ("" if self.sentences[0][-1] == "?" else "."))
+            raise ConfigurationError(ended(self.sentences[0]))
         shown = [f"  {sentence}" for sentence in self.sentences[:SHOWN]]
         if len(self.sentences) > SHOWN:
             shown.append(f"  and {len(self.sentences) - SHOWN} more")
         raise ConfigurationError(f"{len(self.sentences)} problems in the configuration:\n" + "\n".join(shown))
+
+
+def ended(sentence: str) -> str:
+    """A sentence with its full stop, unless it ends in a question or in `...`, as in "write model=..."."""
+    return sentence if sentence.endswith(("?", "...")) else sentence.rstrip(".") + "."
+
+
+def unended(sentence: object) -> str:
+    """A sentence to be put into another one, without its full stop."""
+    text = str(sentence)
+    return text if text.endswith("...") else text.rstrip(".")
 
 
 def closest(key: str, known: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from simjax.config.kinds import Integer, ListOf, Real, Text
 from simjax.config.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.config.problems import Problems, closest, join
+from simjax.config.problems import Problems, closest, join, unended
 from simjax.config.schema import AxisBoundary, FieldSource, FileSource, Variation, Wall
 from simjax.core.errors import ConfigurationError
 from simjax.formula import RESERVED, Formula
@@ -60,7 +60,7 @@ def read_formula(path: str, value: Any, around: Surroundings, *, noise: bool = F
         formula = Formula(value)
         formula.check_names(around.names, noise=noise)
     except ConfigurationError as error:
-        around.problems.add(path, value, expected, str(error).rstrip("."))
+        around.problems.add(path, value, expected, unended(error))
         return None
     return formula
 

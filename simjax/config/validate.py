@@ -15,7 +15,7 @@ from simjax.config.locate import input_folders, locate_run_folder
 from simjax.config.model_schema import AXES, ModelSchema, open_numbers
 from simjax.config.models import MODELS
 from simjax.config.particle_sections import ParticlesSection, check_box
-from simjax.config.problems import Problems
+from simjax.config.problems import Problems, closest
 from simjax.config.schema import (
     DEFAULT_COURANT,
     Config,
@@ -70,6 +70,7 @@ def validate(
             _check_axes("box.upper", keys["box"].upper, schema, physics, problems)
     if grid is not None:
         grid = _check_grid(grid, schema, physics, problems)
+    _check_scales(grid, keys["box"], keys["precision"] or "float64", problems)
     if time is not None:
         time = _check_time(time, schema, problems)
     ensemble = None
@@ -155,7 +156,11 @@ def _tell_unknown(key: Any, model: Any, problems: Problems) -> None:
         if key in {field.name for field in dataclasses.fields(section)}:
             problems.say(str(key), f"{key}: unknown key; did you mean '{name}.{key}'?")
             return
-    problems.unknown("", key, [field.name for field in dataclasses.fields(Keys)])
+    known = [field.name for field in dataclasses.fields(Keys)]
+    if closest(str(key), [*known, "experiment"]) == "experiment":
+        problems.say(str(key), f"{key}: unknown key; did you mean experiment=...?")
+        return
+    problems.unknown("", key, known)
 
 
 def _is_nested(field: dataclasses.Field) -> bool:
@@ -233,6 +238,20 @@ def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, prob
                 problems.add(f"grid.upper[{axis}]", b, f"a number above grid.lower[{axis}]={a:g}")
     _check_axes("grid.shape", grid.shape, schema, physics, problems)
     return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
+
+
+def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: Problems) -> None:
+    """Squares of lengths and of spacings are numbers of the run's precision: equations divide by them."""
+    largest, least = {"float32": (1e18, 1e-18), "float64": (1e150, 1e-150)}[precision]
+    for name, section in (("grid", grid), ("box", box)):
+        if section is None or section.lower is None:
+            continue
+        cells = section.shape if isinstance(section, GridConfig) else (1,) * len(section.upper)
+        for axis, (a, b, n) in enumerate(zip(section.lower, section.upper, cells, strict=True)):
+            if b - a > largest or (b - a) / n < least:
+                hint = "write the equations in other units" + (", or precision=float64" if precision == "float32" else "")
+                expected = f"a {name} of at most {largest:g} along each axis, and cells of at least {least:g}"
+                problems.add(f"{name}.upper[{axis}]", b, expected, hint)
 
 
 def _check_axes(path: str, given: Sequence, schema: ModelSchema | None, physics: Any, problems: Problems) -> None:

@@ -159,7 +159,10 @@ class _Resolver:
     def resolve(self, value: Any, depth: int) -> Any:
         self.nodes += 1
         if depth > MAXIMUM_DEPTH or self.nodes > MAXIMUM_NODES:
-            raise ConfigurationError("the references ${...} of the configuration are circular or too many.")
+            raise ConfigurationError(
+                f"the configuration is nested deeper than {MAXIMUM_DEPTH} levels or has more than {MAXIMUM_NODES} values: "
+                "its references ${...} are circular or too many."
+            )
         if isinstance(value, dict):
             return {key: self.resolve(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list):

@@ -14,6 +14,10 @@ from simjax.core.errors import ConfigurationError, InputOutputError
 from simjax.core.grid import AXES
 
 
+LARGEST_FILE = 2**28
+"""Bytes; some five million readings, which take forty times as much memory while they are sorted into tables."""
+
+
 @dataclass(frozen=True)
 class Readings:
     """What was measured of one variable: m times at n positions.
@@ -104,6 +108,12 @@ def read_sensors(path: str | Path, grid_axes: int) -> Sensors:
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Number and cells of every line that is neither empty nor a comment."""
     try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            raise ConfigurationError(
+                f"{path.name} has {size / 2**20:.0f} MiB; a table of sensors has at most {LARGEST_FILE // 2**20} MiB: "
+                "leave out readings, or write fields to a NetCDF file."
+            )
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputOutputError(f"{path} cannot be read ({error.strerror}).") from None

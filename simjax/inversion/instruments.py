@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.config.inverse import ObservationConfig
+from simjax.config.problems import closest
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
@@ -195,7 +196,8 @@ def instruments_of(
     for number, source in enumerate(observations):
         path, before = f"{section}[{number}]", f"{experiment}_{number}" if experiment else f"{number}"
         if source.kind == "sensors":
-            added = _sensors(source, path, before, grid, times)
+            variables = [output.name for output in rollout.model.outputs()]
+            added = _sensors(source, path, before, grid, times, variables)
         else:
             at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
             wanted = {} if source.target is None else {"measured": _target(source, at, rollout)}
@@ -231,12 +233,26 @@ def _operator(source: ObservationConfig) -> Operator:
     raise AssertionError(f"The configuration let through an observation of kind {source.kind!r}.")
 
 
-def _sensors(source: ObservationConfig, path: str, before: str, grid: Grid, times: np.ndarray) -> list[Instrument]:
+def _sensors(
+    source: ObservationConfig, path: str, before: str, grid: Grid, times: np.ndarray, variables: Sequence[str]
+) -> list[Instrument]:
+    """One instrument for each of the model's `variables` that the file has readings of."""
     assert source.file is not None
     found = []
     table = read_sensors(source.file, grid.ndim)
-    for variable in table.readings:
-        readings = table.of(variable)
+    for named, readings in table.readings.items():
+        variable = named
+        if not named:  # the file has no column "variable"
+            if len(variables) != 1:
+                raise ConfigurationError(
+                    f"{path}: {table.name} does not say what was measured, and the model has {', '.join(variables)}; "
+                    "add a column variable with one of these names in each line."
+                )
+            variable = variables[0]
+        if variable not in variables:
+            close = closest(variable, variables)
+            hint = f"did you mean '{close}'?" if close else f"the model has {', '.join(variables)}."
+            raise ConfigurationError(f"{path}: {table.name} has readings of '{variable}'; {hint}")
         found.append(
             _placed(
                 path, f"{before}_{variable}", Points(variable, readings.positions), source, readings.times, times, grid,

@@ -24,6 +24,7 @@ from simjax.inversion.answer import Answer, answer
 from simjax.inversion.problem import InverseProblem
 from simjax.inversion.solvers import solver_of
 from simjax.io.checkpoint import Checkpoints
+from simjax.io.files import open_in_run
 from simjax.io.lock import FolderLock
 from simjax.progress import IterationProgress
 from simjax.runtime import StopSignals, set_up_jax
@@ -191,7 +192,8 @@ class _Search:
         self.notes += restored.skipped
         self.history = restored.meta["history"]
         lines = "".join(json.dumps(line) + "\n" for line in self.history)
-        (self.folder / "metrics.jsonl").write_text(lines, encoding="utf-8")
+        with open_in_run(self.folder / "metrics.jsonl", "w") as file:
+            file.write(lines)
         return restored.meta["stage"], restored.tree
 
     def _descend(self, stage: int, iterate: Iterate) -> tuple[Iterate, str | None]:
@@ -224,7 +226,7 @@ class _Search:
             "gradient_norm": [float(size) for size in np.atleast_1d(iterate.gradient_norm)],
         }  # fmt: skip
         self.history.append(line)
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with open_in_run(self.folder / "metrics.jsonl") as file:
             file.write(json.dumps(line) + "\n")
         if self.display:
             best = float(np.nanmin(losses))

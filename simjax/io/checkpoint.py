@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
+import sys
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from simjax.core.errors import CheckpointError, InputOutputError
-from simjax.io.files import replaced, synchronise
+from simjax.io.files import fingerprint, require_free_space, synchronise, write_text
 
 if TYPE_CHECKING:
     import orbax.checkpoint as ocp
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 MANIFEST_NAME = "simjax_manifest.json"
 COMMIT_NAME = "simjax_commit"
 SAVING_FOLDER = ".saving"
+SCHEMA = 1  # of the manifest
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,14 @@ class Checkpoints:
         self._saving: Future | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="simjax-checkpoint")
         self._manager: ocp.CheckpointManager | None = None
+        self._unraisable: Callable | None = None
 
     def save(self, step: int, tree, meta: dict) -> None:
         """Starts to save; returns once the state may be computed on, raising what an earlier save met."""
         self.wait()
         leaves = _named_leaves(tree)
         manifest = {
+            "schema": SCHEMA,
             "step": int(step),
             "meta": meta,
             "leaves": {n: _signature(leaf) for n, leaf in leaves.items()},
@@ -72,6 +78,8 @@ class Checkpoints:
                 shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._manager = _manager(self.folder / SAVING_FOLDER)
+                self._keep_threads_quiet()
+            require_free_space(self.folder, sum(leaf.nbytes for leaf in leaves.values()), resumed=True)
             import orbax.checkpoint as ocp
 
             self._manager.save(int(step), args=ocp.args.StandardSave(leaves), force=True)
@@ -94,6 +102,7 @@ class Checkpoints:
             if self._manager is not None:
                 self._manager.close()
                 self._manager = None
+            self._let_threads_speak()
             shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
 
     def latest(self, template) -> Restored | None:
@@ -124,6 +133,23 @@ class Checkpoints:
             )
         return None
 
+    def _keep_threads_quiet(self) -> None:
+        """Keeps back what tensorstore's threads print after a failed save: that their event loop has closed."""
+        if self._unraisable is not None:
+            return
+        before = self._unraisable = sys.unraisablehook
+
+        def hook(raised) -> None:
+            if not (isinstance(raised.exc_value, RuntimeError) and "Event loop is closed" in str(raised.exc_value)):
+                before(raised)
+
+        sys.unraisablehook = self._hook = hook
+
+    def _let_threads_speak(self) -> None:
+        if self._unraisable is not None and sys.unraisablehook is self._hook:
+            sys.unraisablehook = self._unraisable
+        self._unraisable = None
+
     def _restore(self, path: Path, template):
         import orbax.checkpoint as ocp
 
@@ -144,10 +170,8 @@ class Checkpoints:
             files = sorted(p for p in source.rglob("*") if p.is_file())
             manifest["files"] = {p.relative_to(source).as_posix(): _fingerprint(p) for p in files}
             text = json.dumps(manifest, indent=1)
-            with replaced(source / MANIFEST_NAME) as path:
-                path.write_text(text)
-            with replaced(source / COMMIT_NAME) as path:
-                path.write_text(hashlib.sha256(text.encode()).hexdigest())
+            write_text(source / MANIFEST_NAME, text)
+            write_text(source / COMMIT_NAME, hashlib.sha256(text.encode()).hexdigest())
             # This step again, or a later one, belongs to a run that was resumed from before it: out of the
             # way by a rename, which leaves no time between the old one and the new.
             for path in list_checkpoints(self.folder):
@@ -198,13 +222,16 @@ def verify_checkpoint(path: Path) -> str | None:
         return f"it has no manifest or commit marker ({error})"
     if hashlib.sha256(text).hexdigest() != mark:
         return "its manifest does not match its commit marker"
-    for name, expected in json.loads(text)["files"].items():
+    manifest = json.loads(text)
+    if manifest.get("schema") != SCHEMA:
+        return f"its manifest follows schema {manifest.get('schema')}, and this version of simjax reads {SCHEMA}"
+    for name, expected in manifest["files"].items():
         file = path / name
         if not file.is_file():
             return f"{name} is missing"
         if file.stat().st_size != expected["bytes"]:
             return f"{name} has {file.stat().st_size} bytes where {expected['bytes']} were written"
-        if _sha256(file) != expected["sha256"]:
+        if fingerprint(file)[1] != expected["sha256"]:
             return f"{name} has changed since it was written (its checksum differs)"
     return None
 
@@ -212,8 +239,16 @@ def verify_checkpoint(path: Path) -> str | None:
 def _manager(folder: Path) -> ocp.CheckpointManager:
     import orbax.checkpoint as ocp
 
+    absl = logging.getLogger("absl")
+    if _told_elsewhere not in absl.filters:
+        absl.addFilter(_told_elsewhere)
     # Steps are removed by this module, after the commit; orbax would remove them before it.
     return ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(save_root_metadata=False))
+
+
+def _told_elsewhere(record: logging.LogRecord) -> bool:
+    """Keeps back the tracebacks that orbax's threads log: what they raise is raised by `wait` too, and in a sentence."""
+    return not ("orbax" in record.pathname and record.exc_info)
 
 
 def _named_leaves(tree) -> dict[str, Any]:
@@ -240,9 +275,5 @@ def _mismatch(saved: dict, template) -> str | None:
 
 def _fingerprint(path: Path) -> dict:
     synchronise(path)
-    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    size, digest = fingerprint(path)
+    return {"bytes": size, "sha256": digest}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import h5py
 
@@ -25,6 +28,56 @@ def synchronise(path: Path) -> None:
         os.close(descriptor)
 
 
+def open_without_following(path: Path | str, flags: int) -> int:
+    """A descriptor of a regular file in a run's folder, which is created where the flags say so.
+
+    Raises InputOutputError for a link, which would be written through to a file elsewhere, and for a pipe or device,
+    on which a run would wait forever; OSError as `os.open`.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise _linked(Path(path)) from None
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+            raise _irregular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _irregular(path)
+    return descriptor
+
+
+def open_in_run(path: Path, mode: str = "a") -> TextIO:
+    """A text file in a run's folder, opened to append ("a") or to write ("w"); never through a link."""
+    try:
+        return open(path, mode, encoding="utf-8", opener=open_without_following)
+    except InputOutputError:
+        raise
+    except OSError as error:
+        raise InputOutputError(f"{path} cannot be written ({error.strerror}); mend the permissions.") from error
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises InputOutputError where anything inside a run's folder is a link: what is written would land elsewhere."""
+    for inside, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(inside, name)
+            if path.is_symlink():
+                raise _linked(path)
+
+
+def _linked(path: Path) -> InputOutputError:
+    return InputOutputError(
+        f"{path} is a link to {os.readlink(path)}, and a run neither reads nor writes through links in its folder; put "
+        "a copy in its place, or move the link elsewhere."
+    )
+
+
+def _irregular(path: Path | str) -> InputOutputError:
+    return InputOutputError(f"{path} is not a regular file; move it out of the run's folder.")
+
+
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`, which takes its place on success and is removed on failure.
@@ -32,12 +85,27 @@ def replaced(path: Path) -> Iterator[Path]:
     The content reaches the disk before the rename, so after a kill or a power loss `path` holds either the
     previous content or the new one. An operating system's failure becomes an InputOutputError.
     """
-    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    try:
+    with replaced_together([path]) as (temporary,):
         yield temporary
-        synchronise(temporary)
-        os.replace(temporary, path)
-        synchronise(path.parent)
+
+
+@contextmanager
+def replaced_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yields a temporary path beside each of `paths`; all reach the disk before the first takes its place.
+
+    So a full disk changes none of them. A kill between two renames leaves each file whole, the first ones new.
+    """
+    temporaries = [path.with_name(path.name + TEMPORARY_SUFFIX) for path in paths]
+    path = paths[0]
+    try:
+        for path, temporary in zip(paths, temporaries, strict=True):
+            temporary.unlink(missing_ok=True)  # left by a kill, or a link that would be written through
+        yield temporaries
+        for path, temporary in zip(paths, temporaries, strict=True):
+            synchronise(temporary)
+        _rename_all(temporaries, paths)
+        for folder in {path.parent for path in paths}:
+            synchronise(folder)
     except InputOutputError:
         raise
     except OSError as error:
@@ -46,7 +114,49 @@ def replaced(path: Path) -> Iterator[Path]:
             "mend the permissions of the folder, then resume."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
+
+
+def _rename_all(temporaries: Sequence[Path], paths: Sequence[Path]) -> None:
+    """Renames one after the other; where one fails, those before it get back what they were."""
+    before = [path.read_bytes() if path.is_file() else None for path in paths] if len(paths) > 1 else []
+    for number, (temporary, path) in enumerate(zip(temporaries, paths, strict=True)):
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            for earlier, content, beside in zip(paths[:number], before, temporaries, strict=False):
+                if content is None:
+                    earlier.unlink()
+                else:
+                    beside.write_bytes(content)
+                    synchronise(beside)
+                    os.replace(beside, earlier)
+            raise
+
+
+def _written(path: Path, text: str) -> None:
+    with open_in_run(path, "w") as file:
+        file.write(text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file in one step: it holds its previous content or all of the new one."""
+    with replaced(path) as temporary:
+        _written(temporary, text)
+
+
+def write_texts(contents: Mapping[Path, str]) -> None:
+    """Writes several text files in one step: a full disk changes none of them."""
+    with replaced_together(list(contents)) as temporaries:
+        for temporary, text in zip(temporaries, contents.values(), strict=True):
+            _written(temporary, text)
+
+
+def fingerprint(path: Path) -> tuple[int, str]:
+    """The size of a file in bytes, and its SHA-256."""
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _NeverFailing:
@@ -101,7 +211,7 @@ class _NeverFailing:
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[h5py.File]:
     """Creates an HDF5 file; where the disk is full, raises OSError once the file is closed in good order."""
-    with open(path, "w+b", buffering=0) as unbuffered:
+    with open(path, "w+b", buffering=0, opener=open_without_following) as unbuffered:
         target = _NeverFailing(unbuffered)
         try:
             with h5py.File(target, "w", track_order=True) as file:
@@ -117,11 +227,13 @@ def remove_temporaries(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def require_free_space(folder: Path, needed: int) -> None:
-    """Raises InputOutputError where the file system of `folder` has less than `needed` bytes free."""
-    free = shutil.disk_usage(folder).free
+def require_free_space(folder: Path, needed: int, *, resumed: bool = False) -> None:
+    """Raises InputOutputError where the disk that `folder` is on, or will be made on, has too few bytes free."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(there).free
     if free < needed:
+        elsewhere = "" if resumed else "set output.root to a folder on another disk, "
         raise InputOutputError(
-            f"{folder} has {free / 1e9:.2f} GB free and this run needs {needed / 1e9:.2f} GB; free space, "
-            "set output.folder to another disk, or write less often with a larger time.output_every."
+            f"{there} has {free / 1e9:.2f} GB free and this run needs about {needed / 1e9:.2f} GB; free space, "
+            f"{elsewhere}write less often with a larger time.output_every, or keep fewer states with checkpoint.keep=1."
         )

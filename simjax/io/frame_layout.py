@@ -16,9 +16,12 @@ import numpy as np
 
 from simjax.core.errors import ConfigurationError
 from simjax.io.files import new_hdf5
+from simjax.io.segments import Segment, write_table
 
 CONVENTIONS = "CF-1.11"
 CHUNK_BYTES = 16 << 20
+# HDF5 holds a chunk that is being filled frame by frame in its cache, of 1 MiB.
+FILLED_BYTES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,9 @@ def write_plain(
         datasets = {}
         for variable in layout.framed:
             shape = layout.shape(variable, len(steps))
-            compression = _compression(variable, shape, layout.rounding_bits)
+            storage = checked_storage(shape, variable.dtype, variable.dims.index("time"), layout.rounding_bits)
             datasets[variable.name] = file.create_dataset(
-                variable.name, shape, variable.dtype, track_order=True, **compression
+                variable.name, shape, variable.dtype, track_order=True, **storage
             )
             _describe(file, datasets[variable.name], variable)
         fill(datasets, layout, pieces)
@@ -133,11 +136,12 @@ def write_virtual(
     attributes: Mapping[str, object],
     steps: Sequence[int],
     times: Sequence[float],
-    sources: Sequence[tuple[str, int]],
+    sources: Sequence[Segment],
 ) -> None:
-    """Writes a master whose framed variables lie in other files; a source is (relative path, frames)."""
+    """Writes a master whose framed variables lie in segments, of which it records sizes and checksums."""
     with new_hdf5(path) as file:
         _write_common(file, layout, attributes, steps, times)
+        write_table(file, sources)
         for variable in layout.framed:
             _describe(file, over_segments(file, variable.name, layout, variable, len(steps), sources), variable)
 
@@ -148,13 +152,14 @@ def over_segments(
     layout: FrameLayout,
     variable: Variable,
     total: int,
-    sources: Sequence[tuple[str, int]],
+    sources: Sequence[Segment],
 ) -> h5py.Dataset:
-    """`parent[name]`: all `total` frames of a variable that lies in segments; a source is (relative path, frames)."""
+    """`parent[name]`: all `total` frames of a variable that lies in segments."""
     virtual = h5py.VirtualLayout(layout.shape(variable, total), variable.dtype)
     start = 0
-    for source, frames in sources:
-        whole = h5py.VirtualSource(source, variable.name, layout.shape(variable, frames))
+    for source in sources:
+        frames = source.frames
+        whole = h5py.VirtualSource(source.name, variable.name, layout.shape(variable, frames))
         # Selected explicitly: "all" would mean all that the file holds once it has grown.
         virtual[frame_selection(variable, start, frames)] = whole[frame_selection(variable, 0, frames)]
         start += frames
@@ -192,7 +197,10 @@ def write_variables(file: h5py.File, attributes: Mapping[str, object], variables
     for name, value in attributes.items():
         file.attrs[name] = value
     for variable in sorted(variables, key=lambda v: v.dims != (v.name,)):  # scales before what is attached to them
-        dataset = file.create_dataset(variable.name, data=variable.values, dtype=variable.dtype, track_order=True)
+        storage = checked_storage(np.shape(variable.values), variable.dtype)
+        dataset = file.create_dataset(
+            variable.name, data=variable.values, dtype=variable.dtype, track_order=True, **storage
+        )
         if variable.dims == (variable.name,):
             dataset.make_scale(variable.name)
         _describe(file, dataset, variable)
@@ -211,11 +219,23 @@ def frame_selection(variable: Variable, start: int, frames: int) -> tuple[slice,
     return (*(slice(None),) * variable.dims.index("time"), slice(start, start + frames))
 
 
-def _compression(variable: Variable, shape: tuple[int, ...], rounding_bits: int | None) -> dict:
-    """Fields rounded on request are gzipped, one frame of one member a chunk, thinner where that is large."""
-    spatial = shape[variable.dims.index("time") + 1 :]
-    if rounding_bits is None or not spatial or 0 in shape:
+def checked_storage(
+    shape: Sequence[int], dtype: np.dtype, time: int | None = None, rounding_bits: int | None = None
+) -> dict:
+    """How h5py stores an array so that HDF5 checks every value that it reads, and gzips fields that were rounded.
+
+    A chunk is one frame, thinner where that is large, and several frames where they are small: axis `time` counts them.
+    Checksums need chunks, so numbers alone and empty arrays have none.
+    """
+    if not shape or 0 in shape:
         return {}
-    plane = int(np.prod(spatial[1:], dtype=np.int64)) * variable.dtype.itemsize
-    chunk = (min(spatial[0], max(1, CHUNK_BYTES // plane)), *spatial[1:])
-    return {"chunks": (1,) * (len(shape) - len(spatial)) + chunk, "compression": "gzip", "shuffle": True}
+    chunk, size = [1] * len(shape), dtype.itemsize
+    for axis in (a for a in reversed(range(len(shape))) if a != time):
+        chunk[axis] = min(shape[axis], max(1, CHUNK_BYTES // size))
+        size *= chunk[axis]
+    if time is not None:
+        chunk[time] = min(shape[time], max(1, FILLED_BYTES // size))
+    storage: dict = {"chunks": tuple(chunk), "fletcher32": True}
+    if rounding_bits is not None and time is not None and time + 1 < len(shape):
+        storage |= {"compression": "gzip", "shuffle": True}
+    return storage

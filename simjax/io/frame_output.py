@@ -15,20 +15,28 @@ import h5py
 import numpy as np
 
 from simjax.core.errors import InputOutputError
-from simjax.io.files import remove_temporaries, replaced
+from simjax.io.containment import require_contained
+from simjax.io.files import fingerprint, remove_temporaries, replaced
 from simjax.io.frame_layout import FrameLayout, Variable, cf_attributes, frame_selection, write_plain, write_virtual
+from simjax.io.segments import (
+    ADVICE,
+    RUN_ID,
+    SEGMENT_FOLDER,
+    Segment,
+    is_plain,
+    kept_segments,
+    pieces_of,
+    read_master,
+    require_intact,
+    segment_name,
+    unreadable,
+)
 
 DIAGNOSTICS_NAME = "diagnostics.h5"
-SEGMENT_FOLDER = "data"
 CONSOLIDATE_BYTES = 2_000_000_000
 PENDING_WRITES = 2
 # Segments grow with the run beyond this many, so that a virtual dataset stays under 2000 mappings to 600 GB.
 MANY_SEGMENTS = 500
-
-
-def segment_name(index: int, stem: str = "fields") -> str:
-    """The path of a segment, relative to the run's folder."""
-    return f"{SEGMENT_FOLDER}/{stem}.p00000.s{index:06d}.h5"
 
 
 class FrameWriter(abc.ABC):
@@ -40,7 +48,9 @@ class FrameWriter(abc.ABC):
     same frames. The master file and `diagnostics.h5` refer to the segments by relative paths and are replaced the
     same way, after the segments they name. So at any instant the files on disk are whole and agree.
 
-    `keep_until_step` resumes in a folder that holds frames: those after that step are dropped (-1 drops all).
+    `keep_until_step` resumes in a folder that holds frames: those after that step are dropped (-1 drops all). What is
+    there is checked at once, against the sizes and checksums that the master records, and changed with the first
+    frame or commit: a run that cannot go on leaves the folder as it was.
     `fields[name]` is (frames, [member,] ...) and is written as `to_file` says; `diagnostics[name]` is
     (frames, [member]). A failure in the thread raises InputOutputError at the next call.
 
@@ -60,16 +70,21 @@ class FrameWriter(abc.ABC):
         self.master_name, self._stem = master_name, stem
         self._layout, self._attributes = layout, attributes
         self._segment_bytes = segment_bytes
-        self._sealed: list[int] = []  # frames of each full segment
+        self._sealed: list[Segment] = []  # the full ones
         self._tail: list[dict[str, np.ndarray]] = []  # frames of the segment being filled
-        self._tail_on_disk = 0  # of them, those its file holds
-        self._tail_stale = False  # its file holds frames that were dropped
+        self._tail_file: Segment | None = None  # its file, which may lack the newest frames
+        self._keep_until_step = keep_until_step
+        self._resuming = keep_until_step is not None  # and nothing has been written yet
+        self.frames_kept = 0
         self._steps: list[int] = []
         self._times: list[float] = []
         self._pending: deque[Future] = deque()
         self._failure: Exception | None = None
         try:
-            self._open_folder(keep_until_step)
+            if keep_until_step is None:
+                self._begin_folder()
+            else:
+                self.frames_kept = self._read_folder(keep_until_step)
         except OSError as error:
             if isinstance(error, InputOutputError):
                 raise
@@ -96,13 +111,18 @@ class FrameWriter(abc.ABC):
         """A master that holds its own values; a piece is (first frame, frames, name -> values)."""
         write_plain(path, self._layout, attributes, steps, times, pieces)
 
-    def write_master(self, path: Path, attributes: Mapping, steps, times, sources: Sequence[tuple[str, int]]) -> None:
+    def write_master(self, path: Path, attributes: Mapping, steps, times, sources: Sequence[Segment]) -> None:
         """A master over segments."""
         write_virtual(path, self._layout, attributes, steps, times, sources)
 
     def within(self, file: h5py.File, name: str) -> str:
         """The path of a variable in a segment or a master."""
         return name
+
+    @property
+    def frames(self) -> int:
+        """How many frames there are, after a commit."""
+        return len(self._steps)
 
     @property
     def frame_bytes(self) -> int:
@@ -133,6 +153,13 @@ class FrameWriter(abc.ABC):
         finally:
             self._thread.shutdown()
 
+    def abandon(self) -> None:
+        """Ends after an error: what was written stays, and a folder in which nothing was written is left as it is."""
+        if self._resuming and not self._pending:
+            self._thread.shutdown()
+        else:
+            self.close(complete=False)
+
     # -- the caller's side of the queue
 
     def _submit(self, task: Callable, *arguments) -> None:
@@ -149,6 +176,8 @@ class FrameWriter(abc.ABC):
         if self._failure is not None:
             raise self._failure
         try:
+            if self._resuming:
+                self._take_over()
             task(*arguments)
         except Exception as error:
             self._failure = error
@@ -177,38 +206,45 @@ class FrameWriter(abc.ABC):
         limit = max(self._segment_bytes, self.frame_bytes * len(self._steps) // MANY_SEGMENTS)
         if self.frame_bytes * len(self._tail) >= limit:
             self._write_tail()
-            self._sealed.append(len(self._tail))
-            self._tail, self._tail_on_disk = [], 0
+            assert self._tail_file is not None
+            self._sealed.append(self._tail_file)
+            self._tail, self._tail_file = [], None
 
     def _flush(self) -> None:
         if self._write_tail():
             self._write_masters(complete=False)
 
     def _write_tail(self) -> bool:
-        """Writes the gathered frames as the last segment, unless its file already holds just them."""
+        """Writes the gathered frames as the last segment, unless its file begins with just them."""
         count = len(self._tail)
-        if count == self._tail_on_disk and not self._tail_stale:
+        if count == (0 if self._tail_file is None else self._tail_file.frames):
             return False
         first = len(self._steps) - count
-        with replaced(self.folder / segment_name(len(self._sealed), self._stem)) as path:
+        name = segment_name(len(self._sealed), self._stem)
+        with replaced(self.folder / name) as path:
             pieces = ((i, 1, frame) for i, frame in enumerate(self._tail))
             write_plain(path, self._layout, self._attributes, self._steps[first:], self._times[first:], pieces)
-        self._tail_on_disk, self._tail_stale = count, False
+            written = fingerprint(path)
+        self._tail_file = Segment(name, count, *written)
         return True
 
+    @property
+    def _segments(self) -> list[Segment]:
+        return self._sealed if self._tail_file is None else [*self._sealed, self._tail_file]
+
     def _write_masters(self, complete: bool) -> None:
-        counts = [*self._sealed, *([self._tail_on_disk] if self._tail_on_disk else [])]
-        sources = [(segment_name(index, self._stem), frames) for index, frames in enumerate(counts)]
-        attributes = {**self._attributes, "simjax_segments": len(counts), "simjax_complete": int(complete)}
-        steps, times = self._steps[: sum(counts)], self._times[: sum(counts)]  # without those gathered since
+        segments = self._segments
+        attributes = {**self._attributes, "simjax_segments": len(segments), "simjax_complete": int(complete)}
+        count = sum(segment.frames for segment in segments)
+        steps, times = self._steps[:count], self._times[:count]  # without those gathered since
         with replaced(self.folder / self.master_name) as path:
-            if sources:
-                self.write_master(path, attributes, steps, times, sources)
+            if segments:
+                self.write_master(path, attributes, steps, times, segments)
             else:
                 self.write_whole(path, attributes, [], [], [])
         with replaced(self.folder / DIAGNOSTICS_NAME) as path:
-            if sources:
-                write_virtual(path, self._diagnostics_layout(), attributes, steps, times, sources)
+            if segments:
+                write_virtual(path, self._diagnostics_layout(), attributes, steps, times, segments)
             else:
                 write_plain(path, self._diagnostics_layout(), attributes, [], [], [])
 
@@ -240,15 +276,15 @@ class FrameWriter(abc.ABC):
     def _consolidate(self) -> None:
         """Copies the segments into one plain file, then removes them."""
         attributes = {**self._attributes, "simjax_segments": 0, "simjax_complete": 1}
-        count = len(self._sealed) + bool(self._tail_on_disk)
-        segments = [self.folder / segment_name(index, self._stem) for index in range(count)]
+        require_intact(self.folder, self._segments, self._attributes.get(RUN_ID))
+        segments = [(self.folder / segment.name, segment.frames) for segment in self._segments]
         with replaced(self.folder / self.master_name) as path:
-            self.write_whole(path, attributes, self._steps, self._times, _pieces(segments))
+            self.write_whole(path, attributes, self._steps, self._times, pieces_of(segments))
         with replaced(self.folder / DIAGNOSTICS_NAME) as path:
             write_plain(
-                path, self._diagnostics_layout(), attributes, self._steps, self._times, _pieces(segments)
+                path, self._diagnostics_layout(), attributes, self._steps, self._times, pieces_of(segments)
             )  # fmt: skip
-        for segment in reversed(segments):
+        for segment, _ in reversed(segments):
             segment.unlink()
         data = self.folder / SEGMENT_FOLDER
         if not any(data.iterdir()):
@@ -256,63 +292,88 @@ class FrameWriter(abc.ABC):
 
     # -- a folder that already holds frames
 
-    def _open_folder(self, keep_until_step: int | None) -> None:
-        data = self.folder / SEGMENT_FOLDER
-        data.mkdir(parents=True, exist_ok=True)
-        for folder in (self.folder, data):
+    def _begin_folder(self) -> None:
+        """A new run's, in a folder without frames."""
+        (self.folder / SEGMENT_FOLDER).mkdir(parents=True, exist_ok=True)
+        if self._found() or (self.folder / self.master_name).exists():
+            raise InputOutputError(
+                f"{self.folder} already holds the frames of a run; expected an empty folder: set "
+                f"output.folder to another one, or go on with that run by resume={self.folder}."
+            )
+        self._remove_temporaries()
+        self._write_masters(complete=False)
+
+    def _remove_temporaries(self) -> None:
+        for folder in (self.folder, self.folder / SEGMENT_FOLDER):
             remove_temporaries(folder)
-        master = self.folder / self.master_name
+
+    def _found(self) -> list[tuple[int, Path]]:
+        """Number and path of every segment in the folder, in their order."""
         segment = re.compile(rf"{self._stem}\.p00000\.s(\d{{6,}})\.h5")
-        found = sorted((int(m[1]), p) for p in data.iterdir() if (m := segment.fullmatch(p.name)))
-        if keep_until_step is None:
-            if found or master.exists():
-                raise InputOutputError(
-                    f"{self.folder} already holds the frames of a run; expected an empty folder: set "
-                    f"output.folder to another one, or go on with that run by resume={self.folder}."
-                )
-            return
-        if master.exists() and _is_plain(master):
+        data = self.folder / SEGMENT_FOLDER
+        paths = data.iterdir() if data.is_dir() else ()
+        return sorted((int(m[1]), p) for p in paths if (m := segment.fullmatch(p.name)))
+
+    def _read_folder(self, keep_until_step: int) -> int:
+        """How many frames there are up to a step, once they are known to be those that were written.
+
+        Raises:
+            InputOutputError: a file is missing, damaged or foreign; its name is said.
+        """
+        master = self.folder / self.master_name
+        owner, table, steps = read_master(master, self._stem, lambda file: self.within(file, "step"))
+        if owner != self._attributes.get(RUN_ID):
+            raise InputOutputError(f"{master} belongs to another run, {owner}; {ADVICE}.")
+        if not table:
+            require_contained(master)
+            problem = unreadable(master)
+            if problem:
+                raise InputOutputError(f"{problem}.")
+            for _ in self._read_frames(master, keep_until_step):
+                break  # its variables fit
+            return int(np.count_nonzero(steps <= keep_until_step))
+        self._keep_segments(table, steps, keep_until_step)
+        return len(self._steps)
+
+    def _keep_segments(self, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int) -> None:
+        """Takes full segments as they are; loads the last that has a frame to keep, to fill it further."""
+        kept = kept_segments(self.folder, table, steps, keep_until_step, self._attributes.get(RUN_ID))
+        for segment, own in kept[:-1]:
+            with h5py.File(self.folder / segment.name, "r") as file:
+                self._times += np.asarray(file["time"])[: segment.frames].tolist()
+            self._steps += own.tolist()
+            self._sealed.append(segment)
+        for segment, _ in kept[-1:]:
+            path = self.folder / segment.name
+            for step, time, frame in self._read_frames(path, keep_until_step, segment.frames):
+                self._steps.append(step)
+                self._times.append(time)
+                self._tail.append(frame)
+            # Its file is replaced before the master is, so from now on the master does not say what it must be.
+            self._tail_file = Segment(segment.name, len(self._tail))
+
+    def _take_over(self) -> None:
+        """Drops the frames after the step that is resumed from; the first change of the folder."""
+        assert self._keep_until_step is not None
+        self._resuming = False
+        (self.folder / SEGMENT_FOLDER).mkdir(parents=True, exist_ok=True)
+        self._remove_temporaries()
+        found, master = self._found(), self.folder / self.master_name
+        if not self._segments and is_plain(master):
             # Segments beside a plain file are left from a consolidation, or a resume, that was cut short.
-            for frame in self._read_frames(master, keep_until_step):
+            for frame in self._read_frames(master, self._keep_until_step):
                 self._append_frame(*frame)
             self._write_tail()
-        else:
-            self._keep_segments([index for index, _ in found], keep_until_step)
         self._write_masters(complete=False)
         self.remove_sidecars()
         for index, path in reversed(found):  # the last first: what remains is always a beginning of the run
-            if index >= len(self._sealed) + bool(self._tail_on_disk):
+            if index >= len(self._segments):
                 path.unlink()
 
-    def _keep_segments(self, indices: Sequence[int], keep_until_step: int) -> None:
-        """Takes full segments as they are; loads the last that has a frame to keep, to fill it further."""
-        kept: list[tuple[Path, np.ndarray, np.ndarray]] = []
-        for index in range(len(indices)):
-            path = self.folder / segment_name(index, self._stem)
-            try:
-                with h5py.File(path, "r") as file:
-                    steps, times = np.asarray(file["step"]), np.asarray(file["time"])
-            except OSError as error:
-                raise InputOutputError(
-                    f"{path} is missing or damaged ({error}); bring it back, or run again in another folder."
-                ) from error
-            keep = steps <= keep_until_step
-            if keep.any():
-                kept.append((path, steps[keep], times[keep]))
-            if not keep.all():
-                break
-        for _, steps, times in kept[:-1]:
-            self._sealed.append(len(steps))
-            self._steps += steps.tolist()
-            self._times += times.tolist()
-        for step, time, frame in self._read_frames(kept[-1][0], keep_until_step) if kept else ():
-            self._steps.append(step)
-            self._times.append(time)
-            self._tail.append(frame)
-        # Frames to be dropped stay in the file until more are written: the master names only the kept ones.
-        self._tail_on_disk, self._tail_stale = len(self._tail), True
-
-    def _read_frames(self, path: Path, keep_until_step: int) -> Iterator[tuple[int, float, dict[str, np.ndarray]]]:
+    def _read_frames(
+        self, path: Path, keep_until_step: int, most: int | None = None
+    ) -> Iterator[tuple[int, float, dict[str, np.ndarray]]]:
+        """(step, time, variables) of the frames up to a step, `most` of them."""
         with h5py.File(path, "r") as file:
             steps, times = (np.asarray(file[self.within(file, name)]) for name in ("step", "time"))
             datasets = {}
@@ -326,22 +387,8 @@ class FrameWriter(abc.ABC):
                         "the grid, ensemble, precision and output of before, or write to another folder."
                     )
                 datasets[variable.name] = dataset
-            for index in range(int(np.count_nonzero(steps <= keep_until_step))):
+            for index in range(int(np.count_nonzero(steps[:most] <= keep_until_step))):
                 yield int(steps[index]), float(times[index]), self._frame(datasets, index)
-
-
-def _is_plain(master: Path) -> bool:
-    with h5py.File(master, "r") as file:
-        return int(np.asarray(file.attrs["simjax_segments"])) == 0
-
-
-def _pieces(segments: Sequence[Path]) -> Iterator[tuple[int, int, Mapping]]:
-    start = 0
-    for segment in segments:
-        with h5py.File(segment, "r") as file:
-            frames = len(np.asarray(file["step"]))
-            yield start, frames, file
-            start += frames
 
 
 def root_attributes(attributes: Mapping[str, Any], title: str, dtype: np.dtype, layout: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import h5py
 import numpy as np
 
 from simjax.io.files import new_hdf5
-from simjax.io.frame_layout import FrameLayout, Variable, fill, over_segments
+from simjax.io.frame_layout import FrameLayout, Variable, checked_storage, fill, over_segments
+from simjax.io.segments import Segment, write_table
 
 TRAJECTORY = "particles/trajectory"
 AXES = 3
@@ -53,18 +54,20 @@ def write_whole(
         datasets = {}
         for variable in layout.framed:
             shape = layout.shape(variable, len(steps))
-            datasets[variable.name] = groups[variable.name].create_dataset("value", shape, variable.dtype)
+            storage = checked_storage(shape, variable.dtype, variable.dims.index("time"))
+            datasets[variable.name] = groups[variable.name].create_dataset("value", shape, variable.dtype, **storage)
             _attach(file, datasets[variable.name], variable)
         fill(datasets, layout, pieces)
 
 
 def write_over_segments(
     path: Path, layout: FrameLayout, box: Box, attributes: Mapping[str, object], steps: Sequence[int],
-    times: Sequence[float], sources: Sequence[tuple[str, int]],
+    times: Sequence[float], sources: Sequence[Segment],
 ) -> None:  # fmt: skip
-    """A file whose frames lie in segments; a source is (relative path, frames)."""
+    """A file whose frames lie in segments, of which it records sizes and checksums."""
     with new_hdf5(path) as file:
         groups = _write_common(file, layout, box, attributes, steps, times)
+        write_table(file, sources)
         for variable in layout.framed:
             parent = groups[variable.name]
             _attach(file, over_segments(parent, "value", layout, variable, len(steps), sources), variable)
@@ -90,8 +93,8 @@ def write_member(
 def _write_common(file: h5py.File, layout: FrameLayout, box: Box, attributes, steps, times) -> dict[str, h5py.Group]:
     """Everything but the frames; a group for each variable that has them."""
     trajectory = file.create_group(TRAJECTORY, track_order=True)
-    trajectory["step"] = np.asarray(steps, "i8")
-    time = trajectory.create_dataset("time", data=np.asarray(times, "f8"))
+    _checked(trajectory, "step", np.asarray(steps, "i8"))
+    time = _checked(trajectory, "time", np.asarray(times, "f8"))
     time.make_scale("time")
     time.attrs["units"] = layout.time_units
     _write_fixed(trajectory, layout)
@@ -123,14 +126,19 @@ def _write_head(file: h5py.File, attributes: Mapping[str, object]) -> None:
 def _write_fixed(trajectory: h5py.Group, layout: FrameLayout) -> None:
     """Numbers, species and masses of the particles, and the axes of space."""
     fixed = {v.name: v for v in layout.fixed if v.values is not None}
-    number = trajectory.create_dataset("id", data=fixed["particle"].values)
+    number = _checked(trajectory, "id", fixed["particle"].values)
     number.make_scale("id")
     trajectory.create_dataset("space", data=fixed["space"].values).make_scale("space")
     for variable in fixed.values():
         if per_particle(variable) and variable.name != "particle":
-            values = trajectory.create_dataset(variable.name, data=variable.values)
+            values = _checked(trajectory, variable.name, variable.values)
             values.attrs.update(variable.attributes)
             values.dims[0].attach_scale(number)
+
+
+def _checked(group: h5py.Group, name: str, values) -> h5py.Dataset:
+    """A dataset with checksums."""
+    return group.create_dataset(name, data=values, **checked_storage(values.shape, values.dtype))
 
 
 def _write_box(trajectory: h5py.Group, box: Box, frames: int) -> None:
@@ -139,7 +147,7 @@ def _write_box(trajectory: h5py.Group, box: Box, frames: int) -> None:
     group.attrs["boundary"] = np.array([b"periodic" if p else b"none" for p in box.periodic], "S8")
     lengths = np.subtract(box.upper, box.lower)
     group.attrs["simjax_lower"] = np.asarray(box.lower, "f8")
-    _element(group, "edges", trajectory)["value"] = np.broadcast_to(lengths, (frames, AXES))
+    _checked(_element(group, "edges", trajectory), "value", np.broadcast_to(lengths, (frames, AXES)))
 
 
 def _element(parent: h5py.Group, name: str, trajectory: h5py.Group) -> h5py.Group:

@@ -20,6 +20,7 @@ _AXIS_NAMES = {
     "time": ("time", "t"),
     "member": ("member", "ensemble", "realization", "number"),
 }
+LONGEST_UNITS = 100
 _UNIT_WORDS = {
     "meter": "m", "meters": "m", "metre": "m", "metres": "m", "second": "s", "seconds": "s", "sec": "s",
     "kelvin": "K", "kilogram": "kg", "kilograms": "kg", "1": "", "-": "", "none": "", "dimensionless": "",
@@ -51,7 +52,7 @@ def read_field(
     where = f"'{variable}' in {path.name}"
     notes = [_check_units(stored, units, where)]
     dims = _name_dimensions(stored, grid.ndim, time, member, order, where)
-    values, dims, chosen = _select(_unpack(stored), dims, {"time": time, "member": member}, grid.ndim, where)
+    values, dims, chosen = _select(_unpack(stored, where), dims, {"time": time, "member": member}, grid.ndim, where)
     notes += [*chosen, "" if stored.dims else f"its axes taken as ({', '.join(dims)})"]
     _check_finite(values, dims, where)
     values = values.transpose([dims.index(axis) for axis in AXES[: grid.ndim]])
@@ -81,6 +82,7 @@ def _check_units(stored: Stored, expected: str | None, where: str) -> str:
     given = stored.attributes.get("units")
     if given is None:
         return f"no units in the file, taken as {expected}"
+    given = given.ravel()[0] if isinstance(given, np.ndarray) and given.size == 1 else given
     text = given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given)
     if unit_powers(text) != unit_powers(expected):
         raise ConfigurationError(f"{where} is in '{text}'; expected '{expected}': convert it before.")
@@ -89,6 +91,8 @@ def _check_units(stored: Stored, expected: str | None, where: str) -> str:
 
 def unit_powers(text: str) -> Mapping[str, int] | str:
     """Powers of the symbols in `m/s`, `m s-1`, `m s**-1`, `m.s^-1`; the text itself if it is unlike that."""
+    if len(text) > LONGEST_UNITS:
+        return text
     powers: dict[str, int] = {}
     sign = 1
     for token in re.findall(r"[A-Za-z]+(?:\s*(?:\*\*|\^)?\s*[-+]?\d+)?|/|\S", text.strip()):
@@ -109,18 +113,36 @@ def unit_powers(text: str) -> Mapping[str, int] | str:
     return {symbol: power for symbol, power in powers.items() if power}
 
 
-def _unpack(stored: Stored) -> np.ndarray:
+def _unpack(stored: Stored, where: str) -> np.ndarray:
     """float64, with CF packing undone and fill values as NaN."""
     values = stored.values.astype(np.float64)
     for name in ("_FillValue", "missing_value"):
-        if name in stored.attributes:
-            fill = np.asarray(stored.attributes[name]).ravel()[0]
+        for fill in _numbers(stored, name, where):
             values[stored.values == fill] = np.nan
-    scale, shift = (
-        float(np.asarray(stored.attributes.get(name, default)).ravel()[0])
-        for name, default in (("scale_factor", 1.0), ("add_offset", 0.0))
-    )
+    factors = []
+    for name, default in (("scale_factor", 1.0), ("add_offset", 0.0)):
+        found = _numbers(stored, name, where) if name in stored.attributes else np.array([default])
+        if found.size != 1 or not np.isfinite(found[0]):
+            raise ConfigurationError(f"{where}: its {name} is {_shown(stored, name)}; expected one finite number.")
+        factors.append(float(found[0]))
+    scale, shift = factors
     return values * scale + shift if (scale, shift) != (1.0, 0.0) else values
+
+
+def _numbers(stored: Stored, name: str, where: str) -> np.ndarray:
+    """An attribute as a list of real numbers, empty where it is not there."""
+    if name not in stored.attributes:
+        return np.zeros(0)
+    found = np.asarray(stored.attributes[name]).ravel()
+    if found.dtype.kind not in "iuf":
+        raise ConfigurationError(f"{where}: its {name} is {_shown(stored, name)}; expected a number.")
+    return found
+
+
+def _shown(stored: Stored, name: str) -> str:
+    given = stored.attributes[name]
+    text = repr(given.tolist() if isinstance(given, np.ndarray | np.generic) else given)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _name_dimensions(

@@ -1,25 +1,29 @@
-"""One variable of a NetCDF, HDF5 or NPZ file of unknown origin: nothing unpickled, followed or oversized."""
+"""One variable of a NetCDF, HDF5 or NPZ file of unknown origin: nothing unpickled, fetched elsewhere or oversized."""
 
 from __future__ import annotations
 
 import difflib
 import math
-import os
+import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from simjax.core.errors import ConfigurationError, InputOutputError
+from simjax.core.errors import ConfigurationError, InputOutputError, SimjaxError
+from simjax.io.containment import MAXIMUM_LINKS, require_contained
+from simjax.io.memory import require_memory
 
-MAXIMUM_LINKS = 20
+BYTES_PER_VALUE = 32
+"""Memory to read and regrid a value, besides the value as it lies in the file: four arrays of float64."""
+_ATTRIBUTES = ("units", "scale_factor", "add_offset", "_FillValue", "missing_value")
 # What the readers were seen to raise on truncated files and on files with flipped bits.
-_DAMAGED = (
+DAMAGED = (
     OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OverflowError,
     RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
@@ -38,14 +42,16 @@ class Stored:
 def read_stored(path: Path, variable: str) -> Stored:
     """Read `variable` whole, by the kind of file that the first bytes tell.
 
-    Raises InputOutputError for a file that cannot be read, ConfigurationError for unusable content.
+    Raises InputOutputError for a file that cannot be read or takes its values from outside its folder,
+    ConfigurationError for unusable content, ResourceError for an array that is too large for this machine.
     """
+    path = path.resolve()
     try:
         with path.open("rb") as file:
             magic = file.read(8)
     except OSError as error:
         raise InputOutputError(f"{path} cannot be read ({error.strerror}).") from None
-    if magic[:4] == b"PK\x03\x04":
+    if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         read = _read_npz
     elif magic[:3] == b"CDF" and magic[3:4] in (b"\x01", b"\x02"):
         read = _read_classic_netcdf
@@ -55,26 +61,28 @@ def read_stored(path: Path, variable: str) -> Stored:
         raise ConfigurationError(f"{path.name} is none of NetCDF, HDF5 and NPZ; write one of these.")
     try:
         return read(path, variable)
-    except (ConfigurationError, InputOutputError):
+    except SimjaxError:
         raise
-    except _DAMAGED as error:
-        reason = " ".join(str(error).split())
-        raise InputOutputError(f"{path.name} is damaged or incomplete ({reason}).") from None
+    except DAMAGED as error:
+        raise InputOutputError(f"{path.name} is damaged or incomplete ({reason_of(error)}).") from None
 
 
-def _largest() -> int:
-    """Bytes that one variable may take: a quarter of the machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+def reason_of(error: Exception) -> str:
+    """What a reader said of a damaged file, in one line and without the objects that it names by their address."""
+    return " ".join(re.sub(r":? ?<[^<>]* object at [^<>]*>", "", str(error)).split()) or type(error).__name__
 
 
-def _check_size(shape: tuple[int, ...], itemsize: int, path: Path, variable: str) -> int:
-    size = math.prod(shape) * itemsize
-    if size > _largest():
-        raise ConfigurationError(
-            f"'{variable}' in {path.name} claims {size / 2**30:.3g} GiB with shape {shape}; at most "
-            f"{_largest() / 2**30:.3g} GiB, a quarter of the memory, is read."
-        )
-    return size
+def check_size(shape: tuple[int, ...] | None, itemsize: int, path: Path, variable: str) -> int:
+    """The bytes of an array, before anything is read of it."""
+    count = 0 if shape is None else math.prod(shape)
+    if count <= 0:
+        held = "is empty" if shape is None else f"has shape {shape}"
+        raise ConfigurationError(f"'{variable}' in {path.name} {held} and holds no values; write an array with values.")
+    require_memory(
+        count * (itemsize + BYTES_PER_VALUE), f"'{variable}' in {path.name}, of shape {shape},",
+        "write a smaller array into the file, such as the part that the grid covers or means over several cells",
+    )  # fmt: skip
+    return count * itemsize
 
 
 def _missing(path: Path, variable: str, names: Iterable[str]) -> ConfigurationError:
@@ -94,15 +102,16 @@ def _read_npz(path: Path, variable: str) -> Stored:
         sizes = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if variable not in sizes:
             raise _missing(path, variable, sizes)
-        values = _read_npy(archive, sizes[variable], path, variable)
+        values = read_npy(archive, sizes[variable], path, variable)
         coordinates = {}
         for axis in ("x", "y", "z"):
             if axis in sizes and sizes[axis].file_size < 2**24 and axis != variable:
-                coordinates[axis] = _read_npy(archive, sizes[axis], path, axis)
+                coordinates[axis] = read_npy(archive, sizes[axis], path, axis)
     return Stored(values, None, {}, {name: line for name, line in coordinates.items() if line.ndim == 1})
 
 
-def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, variable: str) -> np.ndarray:
+def read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, variable: str) -> np.ndarray:
+    """An array of real numbers out of an NPZ file, once its header was found to be honest and affordable."""
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
         if version not in ((1, 0), (2, 0)):
@@ -112,7 +121,7 @@ def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, varia
         if dtype.hasobject:
             raise ConfigurationError(f"'{variable}' in {path.name} is a pickled object, which is never loaded.")
         _check_number(dtype, path, variable)
-        if _check_size(shape, dtype.itemsize, path, variable) > info.file_size:
+        if check_size(shape, dtype.itemsize, path, variable) > info.file_size:
             raise ValueError(f"'{variable}' claims shape {shape} but has {info.file_size} bytes")
     with archive.open(info) as member:
         return np.lib.format.read_array(member, allow_pickle=False)
@@ -121,16 +130,16 @@ def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, varia
 def _read_classic_netcdf(path: Path, variable: str) -> Stored:
     from scipy.io import netcdf_file
 
-    _check_size((path.stat().st_size,), 1, path, variable)
+    check_size((path.stat().st_size,), 1, path, variable)  # scipy reads the file whole
     with netcdf_file(path, "r", mmap=False) as file:
         if variable not in file.variables:
             raise _missing(path, variable, file.variables)
         found = file.variables[variable]
+        check_size(found.data.shape, found.data.dtype.itemsize, path, variable)
         values = np.array(found.data)
         _check_number(values.dtype, path, variable)
         dims = tuple(found.dimensions)
-        names = ("units", "scale_factor", "add_offset", "_FillValue", "missing_value")
-        attributes = {name: getattr(found, name) for name in names if hasattr(found, name)}
+        attributes = {name: getattr(found, name) for name in _ATTRIBUTES if hasattr(found, name)}
         coordinates = {name: np.array(file.variables[name].data) for name in dims if name in file.variables}
     return Stored(values, dims, attributes, {name: line for name, line in coordinates.items() if line.ndim == 1})
 
@@ -142,12 +151,11 @@ def _read_hdf5(path: Path, variable: str) -> Stored:
         dataset = _follow(file, variable, path)
         if not isinstance(dataset, h5py.Dataset):
             raise _missing(path, variable, _dataset_names(file))
-        _check_contained(dataset, path, variable)
+        require_contained(path, variable)
         _check_number(dataset.dtype, path, variable)
-        _check_size(dataset.shape, dataset.dtype.itemsize, path, variable)
+        check_size(dataset.shape, dataset.dtype.itemsize, path, variable)
         dims, coordinates = _dimensions(dataset)
-        names = ("units", "scale_factor", "add_offset", "_FillValue", "missing_value")
-        attributes = {name: dataset.attrs[name] for name in names if name in dataset.attrs}
+        attributes = {name: dataset.attrs[name] for name in _ATTRIBUTES if name in dataset.attrs}
         return Stored(np.asarray(dataset[()]), dims, attributes, coordinates)
 
 
@@ -188,19 +196,6 @@ def _dataset_names(file: Any) -> list[str]:
 
     file.visititems(visit)
     return names
-
-
-def _check_contained(dataset: Any, path: Path, variable: str) -> None:
-    """A run's own `fields.h5` maps segments in its folder; anything further away is refused."""
-    outside = f"'{variable}' in {path.name} takes its values from outside the file's folder; copy them in."
-    if dataset.external:
-        raise ConfigurationError(outside)
-    for source in dataset.virtual_sources() if dataset.is_virtual else ():
-        name = PurePosixPath(source.file_name)
-        if name.is_absolute() or ".." in name.parts:
-            raise ConfigurationError(outside)
-        if source.file_name != "." and not (path.parent / name).is_file():
-            raise InputOutputError(f"'{variable}' in {path.name} needs {name}, which is missing.")
 
 
 def _dimensions(dataset: Any) -> tuple[tuple[str, ...] | None, dict[str, np.ndarray]]:

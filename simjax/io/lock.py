@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from simjax.core.errors import InputOutputError
+from simjax.io.files import open_without_following, refuse_links
 
 LOCK_NAME = ".simjax.lock"
 BEAT_SECONDS = 20.0
@@ -31,7 +32,8 @@ class FolderLock:
       process of that id lives);
     - it names another host, where the kernel's lock may not be seen, and was not renewed for 120 s.
 
-    Otherwise entering raises InputOutputError with the holder's host, process id and start.
+    Otherwise entering raises InputOutputError with the holder's host, process id and start; it does so too where
+    anything in the folder is a link.
     """
 
     def __init__(self, folder: Path):
@@ -42,7 +44,10 @@ class FolderLock:
     def __enter__(self) -> FolderLock:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            refuse_links(self.path.parent)
+            descriptor = open_without_following(self.path, os.O_RDWR | os.O_CREAT)
+        except InputOutputError:
+            raise
         except OSError as error:
             raise InputOutputError(
                 f"{self.path.parent} cannot be a run's folder ({error.strerror}); expected a folder that can "
@@ -101,7 +106,7 @@ class FolderLock:
     def _beat(self) -> None:
         while not self._released.wait(BEAT_SECONDS):
             try:
-                os.utime(self.path)
+                os.utime(self.path, follow_symlinks=False)
             except OSError:  # the folder or its disk went away: nothing to renew
                 return
 

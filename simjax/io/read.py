@@ -13,10 +13,13 @@ import xarray
 
 from simjax.core.errors import InputOutputError
 from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
-from simjax.io.frame_output import DIAGNOSTICS_NAME, segment_name
+from simjax.io.containment import require_contained
+from simjax.io.frame_output import DIAGNOSTICS_NAME
 from simjax.io.grid_output import FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
+from simjax.io.segments import read_master, segment_problem, unreadable
+from simjax.io.stored import open_stored
 from simjax.io.vtkhdf import SIDECAR_PATTERN
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")
@@ -27,11 +30,11 @@ OF_PARTICLES = ("mass", "charge")
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """Opens an HDF5 file for reading after making sure that it reads nothing outside its own folder.
 
-    External links, external raw storage, and virtual datasets over absolute paths or over folders above raise
-    InputOutputError, as does a file that is not HDF5 or is truncated; so do the files that it refers to.
+    A file that takes values from elsewhere (see `containment`), is not HDF5 or is truncated raises InputOutputError; so
+    do the files that it refers to.
     """
     path = Path(path)
-    _refuse_outside(path, path.parent.resolve(), set())
+    require_contained(path)
     with h5py.File(path, "r") as file:
         yield file
 
@@ -48,7 +51,7 @@ def open_run(folder: Path) -> xarray.Dataset:
         raise InputOutputError("; ".join(problems))
     if master.name == MASTER_NAME:
         return _open_h5md(master)
-    dataset = xarray.open_dataset(master, engine="h5netcdf")
+    dataset = open_stored(master)
     return dataset.set_coords(["step", *(name for name in dataset.data_vars if _is_parameter(dataset[name]))])
 
 
@@ -70,7 +73,7 @@ def _open_h5md(master: Path) -> xarray.Dataset:
         there = [name for name in OF_PARTICLES if f"{TRAJECTORY}/{name}" in file]
         fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", *there)}
         about = {name: _plain_attribute(v) for name, v in file[f"{TRAJECTORY}/species"].attrs.items()}
-    opened = {name: xarray.open_dataset(master, engine="h5netcdf", group=group) for name, group in groups.items()}
+    opened = {name: open_stored(master, group) for name, group in groups.items()}
     dataset = xarray.Dataset(
         {
             name: part["value"].rename(_own_names(part["value"])).reset_coords(drop=True)
@@ -119,10 +122,10 @@ def _is_parameter(variable: xarray.DataArray) -> bool:
 def check_run(folder: Path) -> list[str]:
     """Everything that is wrong with the files of a run, one sentence each; empty where nothing is.
 
-    Covers the fields and their segments, the diagnostics, the sidecars, and the checksums of the checkpoints.
+    Reads all of it: fields and their segments, whose checksums are compared, diagnostics, sidecars and checkpoints.
     """
     folder = Path(folder)
-    problems = _field_problems(_master_of(folder))
+    problems = _field_problems(_master_of(folder), thorough=True)
     sidecars = {
         path for pattern in (SIDECAR_PATTERN, "particles*.vtkhdf", "particles.m*.h5md") for path in folder.glob(pattern)
     }
@@ -132,6 +135,8 @@ def check_run(folder: Path) -> list[str]:
                 pass
         except InputOutputError as error:
             problems.append(str(error))
+        else:
+            problems.extend(filter(None, [unreadable(path)]))
     for checkpoint in list_checkpoints(folder / "checkpoints"):
         problem = verify_checkpoint(checkpoint)
         if problem:
@@ -139,98 +144,34 @@ def check_run(folder: Path) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _field_problems(master: Path) -> list[str]:
+def _field_problems(master: Path, *, thorough: bool = False) -> list[str]:
     if not master.is_file():
         return [f"{master.parent} holds no run; expected a folder with {FIELDS_NAME} or {MASTER_NAME}"]
     try:
-        with open_hdf5(master) as file:
+        with h5py.File(master, "r") as file:
             if "simjax_segments" not in file.attrs:
                 return [f"{master} was not written by simjax: it has no attribute simjax_segments"]
-            return _segment_problems(master, file)
+        problems = _segment_problems(master, thorough)
+        if not problems:
+            with open_hdf5(master):
+                pass
+        return problems
     except InputOutputError as error:
-        return [str(error)]
-
-
-def _segment_problems(master: Path, file: h5py.File) -> list[str]:
-    """Compares the segments that are there with the frames that the master says they hold."""
-    is_h5md, stem = TRAJECTORY in file, "fields" if master.name == FIELDS_NAME else "particles"
-    steps = np.asarray(file[f"{TRAJECTORY}/step" if is_h5md else "step"])
-    start, problems = 0, []
-    count = int(np.asarray(file.attrs["simjax_segments"]))
-    frames = _mapped_frames(file)
-    if len(frames) != count:
-        return [f"{master} refers to {len(frames)} segments; expected {count}"]
-    for index in range(count):
-        path = master.parent / segment_name(index, stem)
-        expected = steps[start : start + frames.get(segment_name(index, stem), 0)]
-        start += len(expected)
-        with h5py.File(path, "r") as segment:
-            # A segment may have grown since the master was written; it begins with the same frames.
-            if not np.array_equal(np.asarray(segment["step"])[: len(expected)], expected) or not len(expected):
-                problems.append(f"{path} does not hold the {len(expected)} frames that {master.name} expects")
-    if count and start != len(steps):
-        problems.append(f"{master} has {len(steps)} output times, its segments {start}")
-    return problems
-
-
-def _mapped_frames(file: h5py.File) -> dict[str, int]:
-    """Frames that each segment gives to the first virtual variable; all variables are mapped alike."""
-    found: dict[str, int] = {}
-
-    def look(_, dataset) -> bool | None:
-        if not isinstance(dataset, h5py.Dataset) or not dataset.is_virtual:
-            return None
-        axis = 1 if "member" in file else 0
-        found.update({s.file_name: s.src_space.get_select_bounds()[1][axis] + 1 for s in dataset.virtual_sources()})
-        return True  # enough
-
-    file.visititems(look)
-    return found
-
-
-def _refuse_outside(path: Path, root: Path, visited: set[Path]) -> None:
-    """Raises where `path`, or a file it refers to, leads out of `root` or cannot be opened."""
-    visited.add(path)
-    try:
-        with h5py.File(path, "r") as file:
-            sources = _references(path, file)
+        return [str(error).removesuffix(".")]
     except OSError as error:
-        state = "damaged or not HDF5" if path.is_file() else "missing"
-        raise InputOutputError(f"{path} is {state} ({error}); bring back the whole folder from a copy.") from error
-    for name in sources:
-        target = path.parent / name
-        if not target.resolve().is_relative_to(root):
-            raise InputOutputError(
-                f"{path} refers to {name!r} outside its folder; expected a file that holds its own values: "
-                "copy them into it."
-            )
-        if target not in visited:
-            _refuse_outside(target, root, visited)
+        return [f"{master} is damaged or not HDF5 ({error}); bring back the whole folder from a copy"]
 
 
-def _references(path: Path, file: h5py.File) -> set[str]:
-    """The files that the virtual datasets of `file` name; links and storage in other files are refused."""
-    linked: list[str] = []
-
-    def find_link(name, link) -> None:
-        if isinstance(link, h5py.ExternalLink):
-            linked.append(name)
-
-    sources: set[str] = set()
-
-    def find_source(name, item) -> None:
-        if not isinstance(item, h5py.Dataset):
-            return
-        if item.external:
-            linked.append(name)
-        if item.is_virtual:
-            sources.update(source.file_name for source in item.virtual_sources())
-
-    file.visititems_links(find_link)
-    file.visititems(find_source)
-    if linked:
-        raise InputOutputError(
-            f"{path}: {linked[0]!r} is a link to another file, which is not followed; expected a file that "
-            "holds its own values: copy them into it."
-        )
-    return sources - {"."}
+def _segment_problems(master: Path, thorough: bool) -> list[str]:
+    """Compares the segments that are there with what the master records of them."""
+    stem = "fields" if master.name == FIELDS_NAME else "particles"
+    owner, table, steps = read_master(master, stem, lambda f: f"{TRAJECTORY}/step" if TRAJECTORY in f else "step")
+    if thorough and not table:
+        problem = unreadable(master)
+        return [problem] if problem else []
+    start, problems = 0, []
+    for segment in table:
+        expected, last = steps[start : start + segment.frames], segment is table[-1]
+        start += segment.frames
+        problems.append(segment_problem(master.parent, segment, expected, owner, last=last, thorough=thorough))
+    return [problem for problem in problems if problem]

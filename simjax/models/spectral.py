@@ -88,9 +88,12 @@ class SpectralModel(SemilinearModel):
 
     # ------------------------------------------------------------------ time
 
-    def linear(self, params):
-        dtypes = [leaf.dtype for leaf in jax.tree.leaves(params) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-        dtype = jnp.finfo(jnp.result_type(*dtypes)).dtype if dtypes else jnp.result_type(float)
+    def linear(self, params, dtype=None):
+        """Eigenvalues of L by field, in the type of the parameters; of plain numbers, in the real type `dtype`."""
+        arrays = [leaf for leaf in jax.tree.leaves(params) if hasattr(leaf, "dtype")]
+        dtypes = [leaf.dtype for leaf in arrays if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+        if dtypes or dtype is None:
+            dtype = jnp.finfo(jnp.result_type(*dtypes)).dtype if dtypes else jnp.result_type(float)
         kept = self.basis.kept()
         # Nothing is there to be damped beyond the cutoff, or to overflow.
         return jax.tree.map(lambda s: jnp.where(kept, s, 0), self.symbol(self.basis.wavenumbers(dtype), params))
@@ -116,10 +119,10 @@ class SpectralModel(SemilinearModel):
         return result
 
     def implicit_rhs(self, t, state, params):
-        return scale_by(self.linear(params), state)
+        return scale_by(self.linear(params, precision_of(state)), state)
 
     def implicit_solve(self, t, dt, right, params, prepared):
-        symbols = self.linear(params) if prepared is None else prepared
+        symbols = self.linear(params, precision_of(right)) if prepared is None else prepared
         return scale_by(jax.tree.map(lambda symbol: 1 / (1 - scaled(dt, symbol)), symbols), right)
 
     def constrain(self, t, dt, state, params):
@@ -133,7 +136,7 @@ class SpectralModel(SemilinearModel):
     def stable_dt(self, state, params):
         """With L explicit as well: its largest eigenvalue is held to two."""
         domain = self.domain
-        largest = [domain.max(jnp.abs(symbol)) for symbol in jax.tree.leaves(self.linear(params))]
+        largest = [domain.max(jnp.abs(symbol)) for symbol in jax.tree.leaves(self.linear(params, precision_of(state)))]
         stiff = 0.5 * jnp.max(jnp.stack(largest)).astype(precision_of(state))
         return 1 / (1 / domain.min(self.explicit_stable_dt(state, params)) + stiff)
 

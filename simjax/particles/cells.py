@@ -20,19 +20,37 @@ from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, Grid
 
 EMPTY = -1
+GROUP = 8
+"""Slots of a neighbouring cell that one turn of a loop over pairs looks at; a capacity is a multiple of it."""
 
 
 class Cells(eqx.Module):
     """A grid of cells for particles that interact over at most `reach`, and how many particles a cell can hold.
 
     domain: the grid of cells and its decomposition; a cell is at least `reach` long along every axis, so that partners
-    of a particle lie in its own cell and in those next to it. capacity: slots of a cell. periodic: whether each axis
-    closes on itself; along the others no particles lie beyond the sides.
+    of a particle lie in its own cell and in those next to it. capacity: slots of a cell, a multiple of 8. periodic:
+    whether each axis closes on itself; along the others no particles lie beyond the sides.
+
+    Raises:
+        ConfigurationError: the capacity is no multiple of 8, or `periodic` has not one entry per axis.
     """
 
     domain: Domain
     capacity: int = eqx.field(static=True)
     periodic: tuple[bool, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        if isinstance(self.capacity, bool) or not isinstance(self.capacity, int | np.integer) or self.capacity < 1:
+            raise ConfigurationError(f"Cells.capacity={self.capacity!r}: expected a whole number, a multiple of {GROUP}.")
+        if self.capacity % GROUP:
+            raise ConfigurationError(
+                f"Cells.capacity={self.capacity}: expected a multiple of {GROUP}, the slots that a loop over pairs looks "
+                f"at together; write {GROUP * math.ceil(self.capacity / GROUP)}."
+            )
+        if len(self.periodic) != self.ndim:
+            raise ConfigurationError(
+                f"Cells.periodic={self.periodic}: expected {self.ndim} value(s), one per axis of the grid of cells."
+            )
 
     @property
     def ndim(self) -> int:

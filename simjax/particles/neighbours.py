@@ -9,10 +9,8 @@ import numpy as np
 from jax import Array, lax
 
 from simjax.core.status import BLOCK_FULL, LIST_FULL, OK
-from simjax.particles.cells import Cells
+from simjax.particles.cells import GROUP, Cells
 
-GROUP = 8
-"""Slots of a neighbouring cell that one turn of a loop looks at; a capacity is a multiple of it."""
 WORD = 32
 
 

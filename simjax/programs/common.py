@@ -12,9 +12,9 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from simjax.build import named_values
-from simjax.config import Config
+from simjax.config import Config, sample_members
 from simjax.core.domain import Domain
-from simjax.core.errors import ResourceError
+from simjax.core.errors import ConfigurationError, ResourceError
 from simjax.core.grid import AXES
 from simjax.core.model import Model
 from simjax.core.varying import vary_like
@@ -208,13 +208,45 @@ class Programs(abc.ABC):
 
     def stable_dt(self, state) -> float:
         """The smallest stable step of all members at Courant number one, on the host."""
+        return float(np.min(self.stable_steps(state)))
+
+    def stable_steps(self, state) -> np.ndarray:
+        """The stable step of every member at Courant number one, on the host: `(members,)`, or one of a single run."""
 
         def limit(values, files, state):
             model, params = self.build(values, files)
             return model.domain.min(self.integrator.stable_dt(model, state, vary_like(params, state)))
 
         program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
-        return float(np.min(np.asarray(program(self.values, self.files, state))))
+        return np.asarray(program(self.values, self.files, state), np.float64)
+
+    def checked_step(self, state) -> float:
+        """The smallest stable step at Courant number one, for an initial state.
+
+        Raises:
+            ConfigurationError: time.dt is longer than it may be; of an ensemble, for which member.
+        """
+        limits = np.atleast_1d(self.stable_steps(state))
+        limit, time = float(np.min(limits)), self.config.time
+        largest = limit * self.integrator.courant_limit
+        if time.dt is not None and time.dt > largest:
+            whose = ""
+            if self.members is not None:
+                count = int(np.sum(time.dt > limits * self.integrator.courant_limit))
+                whose = f" of {self.member_named(int(np.argmin(limits)))}"
+                whose += f", the strictest of {count} that it is too long for" if count > 1 else ""
+            others = ", or time.dt=null and time.courant=0.5" if self.config.schema.limited else ""
+            raise ConfigurationError(
+                f"time.dt={time.dt:g} is above the stable limit {largest:.3g} of {time.integrator} for the initial "
+                f"state{whose}; write time.dt={0.5 * largest:.2g}{others}."
+            )
+        return limit
+
+    def member_named(self, member: int) -> str:
+        """A member by its number and by what varies, such as `member 3 (physics.viscosity=0.1)`."""
+        varied = {path: numbers[member] for path, numbers in sample_members(self.config).items()}
+        values = ", ".join(f"{path}={number:.6g}" for path, number in varied.items())
+        return f"member {member}" + (f" ({values})" if values else "")
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated unless it regrows."""

@@ -112,7 +112,7 @@ class FieldPrograms(Programs):
             self._faults = self._compile(look, (0, None, 0), specs, results)
         infinite, unphysical = self._faults(self.values, self.files, state)
         leaves = jax.tree_util.tree_leaves_with_path(infinite)
-        named = {f"{_field_name(path)[1:]} is not finite": cells for path, cells in leaves}
+        named = {f"{_field_name(path)} is not finite": cells for path, cells in leaves}
         for what, cells in (named | unphysical).items():
             where = np.argwhere(np.asarray(cells))
             if len(where):
@@ -185,8 +185,7 @@ def _largest(state) -> str:
 
 
 def _field_name(path) -> str:
-    """`.velocity[1]` as a user would write it: `.velocity_y`."""
-    text = jax.tree_util.keystr(path)
-    for number, axis in enumerate(AXES):
-        text = text.replace(f"[{number}]", f"_{axis}")
-    return text
+    """The path of a leaf as a user would write it: `velocity_y` for `.velocity[1]`, `u` for `['u']`."""
+    *names, last = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
+    component = AXES[int(last)] if names and last.isdigit() and int(last) < len(AXES) else last
+    return ".".join(names) + ("_" if last.isdigit() else "." if names else "") + component

@@ -8,6 +8,7 @@ from typing import Any
 
 from simjax.config.kinds import Choice, Integer, Real, Text, entry
 from simjax.config.model_schema import IMEX, SCALAR_WALLS, FieldSchema, ModelSchema
+from simjax.config.problems import unended
 from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
@@ -52,7 +53,7 @@ def _check_factor(config: Any) -> Iterator[tuple[str, str]]:
         formula = Formula(text)
         formula.check_names(("t", *config.parameters))
     except ConfigurationError as error:
-        yield key, f"{key}: {error}".rstrip(".")
+        yield key, unended(f"{key}: {error}")
         return
     times = np.linspace(0.0, config.time.end, 1001)
     size = np.abs(np.broadcast_to(formula({**config.parameters, "t": times}), times.shape))

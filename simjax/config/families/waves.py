@@ -12,7 +12,7 @@ from typing import Any
 from simjax.config.kinds import Integer, ListOf, Nested, Real, Text, entry
 from simjax.config.locate import input_folders
 from simjax.config.model_schema import AXES, SPLITTING, FieldSchema, ModelSchema
-from simjax.config.problems import Problems
+from simjax.config.problems import Problems, unended
 from simjax.core.errors import ConfigurationError
 from simjax.formula import Formula
 
@@ -38,7 +38,7 @@ class Signal:
         try:
             return Formula(value)
         except ConfigurationError as error:
-            problems.add(path, value, self.allowed, str(error).rstrip("."))
+            problems.add(path, value, self.allowed, unended(error))
             return None
 
     def _read_file(self, path: str, value: Mapping, problems: Problems) -> SignalFile | None:
@@ -147,7 +147,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
             try:
                 source.signal.check_names(("t", *config.parameters))
             except ConfigurationError as error:
-                yield f"{path}.signal", f"{path}.signal: {error}".rstrip(".")
+                yield f"{path}.signal", unended(f"{path}.signal: {error}")
     for number, position in enumerate(physics.receivers):
         yield from _check_position(f"physics.receivers[{number}]", position, grid)
 

@@ -1,0 +1,38 @@
+"""The memory that an input asks for, compared with what there is before any of it is taken."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from simjax.core.errors import ResourceError
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def host_memory() -> int:
+    """Bytes of memory that this machine, or the container that it stands for, has in all."""
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name in _CGROUP_LIMITS:
+        try:
+            most = min(most, int(Path(name).read_text()))
+        except (OSError, ValueError):  # no such file, or the word "max"
+            continue
+    return most
+
+
+def require_memory(needed: float, what: str, advice: str, *, share: float = 0.5) -> None:
+    """Raises ResourceError where `what` needs more than its `share` of the machine's memory.
+
+    Args:
+        needed: bytes, estimated from counts or declared shapes.
+        what: the beginning of the sentence, such as "1000000000000 particles".
+        advice: what to write instead.
+        share: of the memory; the rest is for the run itself.
+    """
+    most = share * host_memory()
+    if needed > most:
+        raise ResourceError(
+            f"{what} would need about {needed / 2**30:.3g} GiB of memory to set up; at most {most / 2**30:.3g} GiB, "
+            f"{share:.0%} of this machine's, are used for it: {advice}."
+        )
