@@ -186,7 +186,8 @@ class Record:
             return  # nobody got as far as this frame
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        fields = {name: np.asarray(u)[None] for name, u in frame.fields.items()}
+        whole = self.programs.assemble({name: np.asarray(u) for name, u in frame.fields.items()})
+        fields = {name: u[None] for name, u in whole.items()}
         diagnostics = {name: np.asarray(d, np.float64)[None] for name, d in frame.diagnostics.items()}
         self.writer.write([frame.step], [frame.time], fields, diagnostics)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}

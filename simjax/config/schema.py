@@ -76,7 +76,7 @@ class OutputConfig:
     folder: str | None = entry(Text(optional=True, described="a folder below output.root"), None)
     overwrite: bool = entry(Flag(), False)
     fields: tuple[str, ...] | None = entry(
-        ListOf(Text(), 0, 100, optional=True, noun="variable names"), None, about="null: all of the model's"
+        ListOf(Text(), 0, 100, optional=True, noun="variable names"), None, about="null: all of the model's; also velocity_centered, speed"
     )
     animation: bool = entry(Flag(), True)
     report: bool = entry(Flag(), True)

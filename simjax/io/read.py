@@ -17,6 +17,7 @@ from simjax.io.frame_output import DIAGNOSTICS_NAME, segment_name
 from simjax.io.grid_output import FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
+from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
 from simjax.io.vtkhdf import SIDECAR_PATTERN
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")
@@ -39,7 +40,8 @@ def open_hdf5(path: Path) -> Iterator[h5py.File]:
 def open_run(folder: Path) -> xarray.Dataset:
     """The fields or particles, diagnostics and parameters of a run, read on demand; also while the run goes on.
 
-    Dimensions are ([member,] time, z, y, x) or ([member,] time, particle, space). Raises InputOutputError where a
+    Dimensions are ([member,] time, z, y, x) or ([member,] time, particle, space); `dataset.simjax.centered()` brings
+    fields on faces (`x_face`, ...) to cell centres. Raises InputOutputError where a
     segment is missing or damaged, which HDF5 itself would show as NaN.
     """
     master = _master_of(Path(folder))

@@ -306,6 +306,10 @@ class Acoustic(SplitModel):
         now = self.velocity(t, state, params, self.prepare(params))
         return {"pressure": state.pressure} | {f"velocity_{AXES[i]}": u for i, u in enumerate(now.velocity)}
 
+    def free_faces(self, t, state, params):
+        now = self.velocity(t, state, params, self.prepare(params))
+        return {f"velocity_{AXES[i]}": u for i, u in enumerate(now.surface) if u is not None}
+
 
 def _is_spec(node) -> bool:
     return isinstance(node, PartitionSpec)

@@ -90,6 +90,10 @@ class Programs(abc.ABC):
         status: bits of `core.status` that are set where the observation itself lacked room.
         """
 
+    def assemble(self, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The variables as they are written, from the arrays that `observe` returned, each without a time axis."""
+        return fields
+
     @abc.abstractmethod
     def open_writer(self, folder: Path, **options: Any) -> FrameWriter:
         """The writer of what `observe` returns."""

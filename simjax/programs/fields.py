@@ -19,11 +19,12 @@ from simjax.build import (
 )
 from simjax.config import Config, FileSource
 from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, Grid
+from simjax.core.grid import AXES, CENTER, Grid
 from simjax.core.model import Output
 from simjax.core.status import OK
 from simjax.core.varying import vary_like
 from simjax.io.grid_output import GridWriter
+from simjax.models import faces
 from simjax.parallel import decompose
 from simjax.programs.common import Programs
 from simjax.stepping import Clock, Schedule
@@ -43,6 +44,7 @@ class FieldPrograms(Programs):
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
+        self._layouts = faces.output_layouts(self.model)
         self.outputs = self._selected(self.model.outputs())
         self._member = jax.eval_shape(self._member_state)
         self._check_memory("a coarser grid.shape")
@@ -55,8 +57,21 @@ class FieldPrograms(Programs):
         self._faults: Callable | None = None
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-        chosen = self.config.output.fields
-        return outputs if chosen is None else tuple(o for o in outputs if o.name in chosen)
+        """Outputs that are written: the model's own, then those derived from them."""
+        chosen, ndim = self.config.output.fields, self.grid.ndim
+        if chosen is None:
+            return outputs
+        written = self.config.schema.written(ndim, self.config.counts)
+        names = [variable for name in chosen for variable in written[name]]
+        own = {output.name: output for output in outputs}
+        derived = []
+        for name, source in self.config.schema.derived(ndim).items():
+            if name not in names or name in own:
+                continue
+            like = own[source.components[0]]
+            text = source.long_name or f"{like.long_name} at cell centres"
+            derived.append(Output(name, (CENTER,) * ndim, like.units, text, "", source.vector, source.component))
+        return (*(output for output in outputs if output.name in names), *derived)
 
     def _member_state(self):
         """One member's whole state; only its shapes and dtypes are ever asked for."""
@@ -118,7 +133,7 @@ class FieldPrograms(Programs):
 
     def observe(self):
         if self._observe is None:
-            names = [output.name for output in self.outputs]
+            walled = self._walled()
 
             def look(values, files, state, clock, t):
                 values = vary_like(values, state)
@@ -131,18 +146,56 @@ class FieldPrograms(Programs):
                     diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
-                observed = ({name: fields[name] for name in names}, diagnostics)
+                observed = (self._written(model, fields, walled, t, state, params), diagnostics)
                 return *jax.tree.map(lambda u: jnp.where(good, u, jnp.nan), observed), jnp.zeros_like(clock.status)
 
             specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
-            fields = {name: self._member_specs(self.domain.spec()) for name in names}
-            self._observe = self._compile(look, (0, None, 0, 0, None), specs, (fields, self._one, self._one))
+            kinds = (self._member_specs(self.domain.spec()), self._one, self._one)
+            self._observe = self._compile(look, (0, None, 0, 0, None), specs, kinds)
         return self._observe
+
+    def _walled(self) -> dict[str, tuple[int, ...]]:
+        """Axes along which a written variable lies on faces, the upper wall's among them."""
+        return {o.name: faces.walled_faces(o, self._layouts[o.name]) for o in self.outputs if o.name in self._layouts}
+
+    def _written(self, model, fields, walled, t, state, params) -> dict[str, Any]:
+        """The variables to write on this block, with what lies on upper wall faces beside them."""
+        derived = self.config.schema.derived(self.grid.ndim)
+        layouts, free = faces.output_layouts(model), model.free_faces(t, state, params)
+        result = {}
+        for output in self.outputs:
+            name = output.name
+            if name not in fields:
+                parts = faces.centered_components(model, fields, free, derived[name].components, t)
+                result[name] = parts[0] if derived[name].centered else faces.magnitude(parts)
+                continue
+            result[name] = fields[name]
+            if walled.get(name):
+                beyond = faces.upper_faces(model.domain, fields[name], layouts[name], walled[name], free.get(name), t)
+                result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
+        return result
+
+    def assemble(self, fields):
+        result = {output.name: fields[output.name] for output in self.outputs}
+        for name, axes in self._walled().items():
+            if axes:
+                u = result[name]
+                first = u.ndim - self.grid.ndim
+                whole = np.empty([n + (k - first in axes) for k, n in enumerate(u.shape)], u.dtype)
+                whole[tuple(slice(n) for n in u.shape)] = u
+                for beyond, piece in ((b, fields[_beyond(name, b)]) for b in faces.subsets(axes)):
+                    at = [slice(n) for n in u.shape]
+                    last = [slice(None)] * u.ndim
+                    for axis in beyond:
+                        at[first + axis] = last[first + axis] = slice(-1, None)
+                    whole[tuple(at)] = piece[tuple(last)]
+                result[name] = whole
+        return result
 
     def open_writer(self, folder: Path, **options: Any) -> GridWriter:
         return GridWriter(
             folder, self.grid, self.outputs, members=self.members, parameters=self.parameters, dtype=self.dtype,
-            **options,
+            periodic=[axis.periodic for axis in self.config.boundaries], **options,
         )  # fmt: skip
 
     def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
@@ -153,6 +206,11 @@ class FieldPrograms(Programs):
             if fault is not None:
                 return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
         return "a field that the steps one by one did not reproduce"
+
+
+def _beyond(name: str, axes: tuple[int, ...]) -> str:
+    """The name, among what is observed, of a variable's values on upper wall faces of `axes`."""
+    return f"{name} beyond {''.join(AXES[axis] for axis in axes)}"
 
 
 def _field_name(path) -> str:
