@@ -110,7 +110,7 @@ class Record:
             **git_state(),
         }
         writer = programs.open_writer(
-            self.folder, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
+            self.folder, self.plan.schedule, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
             title=config.title or config.experiment_name, keep_until_step=keep_until_step,
             rounding_bits=config.output.rounding_bits,
         )  # fmt: skip

@@ -87,7 +87,7 @@ class ModelSchema:
     which its rounding is measured. falling: diagnostics that never rise. particles: of a model of particles, which has
     a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
     places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to
-    rounding.
+    rounding. dimensionless: lengths and times are numbers, not metres and seconds.
     """
 
     name: str
@@ -106,6 +106,7 @@ class ModelSchema:
     falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
     particles: type | None = None
     steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    dimensionless: bool = False
 
     @property
     def of_particles(self) -> bool:

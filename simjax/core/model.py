@@ -71,7 +71,7 @@ class Model(eqx.Module):
         return {}
 
     def measures(self) -> dict[str, Measure]:
-        """Units and meanings of `diagnostics`, by name; one that is not here is written without units."""
+        """Units and meanings of `diagnostics`, by name; those of `receiver_0`, ... stand under `receiver`."""
         return {}
 
     def partition_specs(self, state, params) -> tuple[Any, Any]:

@@ -68,7 +68,10 @@ def _open_h5md(master: Path) -> xarray.Dataset:
             inside = _members(file, parent)
             groups |= {n: f"{parent}/{n}" for n, g in inside.items() if isinstance(g, h5py.Group) and n != "box"}
         attributes = {name: _plain_attribute(value) for name, value in file.attrs.items()}
-        parameters = {name: np.asarray(value)[()] for name, value in _members(file, "parameters").items()}
+        parameters = {
+            name: ((), np.asarray(value)[()], {key: _plain_attribute(text) for key, text in value.attrs.items()})
+            for name, value in _members(file, "parameters").items()
+        }
         there = [name for name in OF_PARTICLES if f"{TRAJECTORY}/{name}" in file]
         fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", *there)}
         about = {name: _plain_attribute(v) for name, v in file[f"{TRAJECTORY}/species"].attrs.items()}

@@ -12,8 +12,9 @@ from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, cent
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, FACE, LOWER, UPPER
-from simjax.core.model import Output, SplitModel
+from simjax.core.model import Measure, Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
+from simjax.models.measures import times_volume
 from simjax.models.points import Points, gather, locate, receive, spread
 from simjax.ops import staggered_wave
 
@@ -258,6 +259,10 @@ class Acoustic(SplitModel):
             traces = self.receive(t, state, params)
             result |= {f"receiver_{k}": traces[k] for k in range(traces.shape[0])}
         return result
+
+    def measures(self):
+        energy = Measure(times_volume("J", self.domain.grid.ndim), "acoustic energy")
+        return {"energy": energy, "maximum_pressure": Measure("Pa", "max pressure"), "receiver": Measure("Pa")}
 
     def component_layouts(self):
         return {"pressure": (self.pressure_layout,), "velocity": self.layouts}

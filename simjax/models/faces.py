@@ -8,7 +8,7 @@ from jax import Array, lax
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
-from simjax.core.grid import AXES, CENTER, FACE
+from simjax.core.grid import CENTER, FACE
 from simjax.core.model import GridModel, Output
 
 

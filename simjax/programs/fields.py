@@ -33,12 +33,13 @@ from simjax.stepping import Clock, Schedule
 class FieldPrograms(Programs):
     """Everything compiled for a model of fields. outputs: what is written."""
 
-    units, time_units = ("cells", "cells/s"), "s"
+    units = ("cells", "cells/s")
     seconds = (1e-8, 1e-10)
     advice = "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
 
     def __init__(self, config: Config):
         super().__init__(config)
+        self.time_units, self.length_units = ("1", "1") if config.schema.dimensionless else ("s", "m")
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells
@@ -55,6 +56,7 @@ class FieldPrograms(Programs):
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
         self.files = self._place(files, self._file_specs)
         self._faults: Callable | None = None
+        self._starter: Callable | None = None
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         """Outputs that are written: the model's own, then those derived from them."""
@@ -92,14 +94,19 @@ class FieldPrograms(Programs):
         domain = dataclasses.replace(self.domain, steps_per_exchange=steps_per_exchange)
         return build_model(self.config, domain, values, files)
 
-    def start(self):
-        def begin(values, files, member):
-            model, params = self.build(values, files)
-            return initial_state(self.config, model, params, values, member, files["initial"], self.dtype)
+    def starter(self):
+        if self._starter is None:
 
-        specs = (self._one, self._file_specs, self._one)
-        begin = self._compile(begin, (0, None, 0), specs, self.state_specs)
-        state = begin(self.values, self.files, self._place_members())
+            def begin(values, files, member):
+                model, params = self.build(values, files)
+                return initial_state(self.config, model, params, values, member, files["initial"], self.dtype)
+
+            specs = (self._one, self._file_specs, self._one)
+            self._starter = self._compile(begin, (0, None, 0), specs, self.state_specs)
+        return self._starter
+
+    def start(self):
+        state = self.starter()(self.values, self.files, self._place_members())
         self._check_initial(state)
         return state, self._zero_clock()
 
@@ -192,10 +199,12 @@ class FieldPrograms(Programs):
                 result[name] = whole
         return result
 
-    def open_writer(self, folder: Path, **options: Any) -> GridWriter:
+    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> GridWriter:
         return GridWriter(
-            folder, self.grid, self.outputs, members=self.members, parameters=self.parameters, dtype=self.dtype,
-            periodic=[axis.periodic for axis in self.config.boundaries], **options,
+            folder, self.grid, self.outputs, members=self.members, parameters=self.used_parameters(schedule), dtype=self.dtype,
+            periodic=[axis.periodic for axis in self.config.boundaries],
+            about=self.describe_numbers(self.model.measures()), time_units=self.time_units,
+            length_units=self.length_units, **options,
         )  # fmt: skip
 
     def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
