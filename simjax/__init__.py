@@ -22,7 +22,7 @@ _HOMES = {
     "ElectromagneticPlasma": "models.electromagnetic_plasma",
     "Closure": "models.closure", "LocalNetwork": "models.closure", "with_closure": "models.closure",
     "InverseProblem": "inversion.problem", "Search": "inversion.search",
-    "open_run": "io.read", "check_run": "io.read", "certify": "certify",
+    "open_run": "io.read", "check_run": "io.read", "open_universe": "io.universe", "certify": "certify",
 }  # fmt: skip
 
 

@@ -59,14 +59,10 @@ def named_values(config: Config) -> dict[str, np.ndarray]:
     )
     if size == 1 and not config.ensemble.vary:
         return {name: np.asarray(value, np.float64) for name, value in values.items()}
-    varied = {_value_name(path): sample for path, sample in sample_members(config).items()}
+    names = {variation.path: variation.value_name for variation in config.ensemble.vary}
+    varied = {names[path]: sample for path, sample in sample_members(config).items()}
     chosen = {**values, **varied}
     return {name: np.broadcast_to(np.asarray(value, np.float64), (size,)) for name, value in chosen.items()}
-
-
-def _value_name(path: str) -> str:
-    section, _, name = path.partition(".")
-    return f"start_{name}" if section == "particles" else name
 
 
 def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | FormulaValue, ...]:
@@ -195,14 +191,17 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     `forcing`. Also a class decorator.
     """
     if issubclass(model, SpectralModel):
-        declare(model.__name__, model.parameters, model.fields, **SPECTRAL)
+        common = {"units": model.units, "dimensionless": model.dimensionless}
+        declare(model.__name__, model.parameters, model.fields, **SPECTRAL, **common)
         BUILDERS[model.__name__] = functools.partial(build_spectral, model)
         return model
 
     def build(config: Config, domain: Domain, sides, values: Values, coefficients):
         return model(domain, sides), {name: values[name] for name in model.parameters}
 
-    declare(model.__name__, model.parameters, model.fields, forced=())
+    declare(
+        model.__name__, model.parameters, model.fields, forced=(), units=model.units, dimensionless=model.dimensionless
+    )
     BUILDERS[model.__name__] = build
     return model
 

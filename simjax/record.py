@@ -149,7 +149,7 @@ class Record:
             **git_state(),
         }
         return programs.open_writer(
-            self.folder, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
+            self.folder, self.plan.schedule, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
             title=config.title or config.experiment_name, keep_until_step=keep_until_step,
             rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
@@ -221,7 +221,8 @@ class Record:
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        fields = {name: np.asarray(u)[None] for name, u in frame.fields.items()}
+        whole = self.programs.assemble({name: np.asarray(u) for name, u in frame.fields.items()})
+        fields = {name: u[None] for name, u in whole.items()}
         diagnostics = {name: np.asarray(d, np.float64)[None] for name, d in frame.diagnostics.items()}
         self.writer.write([frame.step], [frame.time], fields, diagnostics)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}

@@ -39,7 +39,7 @@ class FieldSchema:
     A scalar has one component, a `vector` one per axis (three if it is `whole`), a `free` field as many as are given.
     `default` is what stands where it is left out; without one (None) it must be given, unless it is `optional`.
     Components of a `staggered` vector lie on the faces normal to them, everything else at cell centres (for
-    coefficients; initial fields lie where the model has them).
+    coefficients; initial fields lie where the model has them; `at_corners`: this scalar is not at cell centres).
     """
 
     name: str
@@ -50,6 +50,7 @@ class FieldSchema:
     optional: bool = False
     free: bool = False
     whole: bool = False
+    at_corners: bool = False
 
     def components(self, ndim: int, count: int = 0) -> tuple[str, ...]:
         """Names of the variables in the file: `velocity_x`, ...; a scalar is its own; `count` of a free field."""
@@ -64,6 +65,17 @@ class FieldSchema:
 
 
 @dataclass(frozen=True)
+class Derived:
+    """A variable that can be written beside the model's own: the magnitude of some of these, or one at cell centres."""
+
+    components: tuple[str, ...]
+    centered: bool = False
+    long_name: str = ""
+    vector: str = ""
+    component: int = -1
+
+
+@dataclass(frozen=True)
 class ModelSchema:
     """What a registered model lets a configuration say.
 
@@ -75,7 +87,7 @@ class ModelSchema:
     which its rounding is measured. falling: diagnostics that never rise. particles: of a model of particles, which has
     a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
     places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to
-    rounding.
+    rounding. dimensionless: lengths and times are numbers, not metres and seconds.
     """
 
     name: str
@@ -94,6 +106,7 @@ class ModelSchema:
     falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
     particles: type | None = None
     steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    dimensionless: bool = False
 
     @property
     def of_particles(self) -> bool:
@@ -115,6 +128,39 @@ class ModelSchema:
         counts = {} if counts is None else counts
         names = (name for field in self.fields for name in field.components(ndim, counts.get(field.name, 0)))
         return tuple(names) + self.diagnosed(ndim)
+
+    def derived(self, ndim: int) -> dict[str, Derived]:
+        """What can be written of vectors beside their components: these at cell centres, and their magnitude.
+
+        Of `velocity` in a plane `velocity_centered_x`, `velocity_centered_y` and `speed`; of another vector such as
+        `magnetic` `magnetic_centered_x`, ... and `magnetic_magnitude`.
+        """
+        found: dict[str, Derived] = {}
+        for field in self.fields if not self.of_particles else ():
+            parts = field.components(ndim)
+            if not field.vector:
+                if field.at_corners:
+                    found[f"{field.name}_centered"] = Derived(parts, centered=True)
+                continue
+            name = f"{field.name}_centered"
+            for number, part in enumerate(parts):
+                found[f"{name}{part.removeprefix(field.name)}"] = Derived((part,), True, "", name, number)
+            size = "speed" if field.name == "velocity" else f"{field.name}_magnitude"
+            found[size] = Derived(parts, long_name=size.replace("_", " "))
+        own = self.variables(ndim)
+        return {name: derived for name, derived in found.items() if name not in own}
+
+    def written(self, ndim: int, counts: Mapping[str, int] | None = None) -> dict[str, tuple[str, ...]]:
+        """Names that `output.fields` takes, each with its variables: one of these, or a field with all components."""
+        counts, derived = counts or {}, self.derived(ndim)
+        names = {name: (name,) for name in (*self.variables(ndim, counts), *derived)}
+        for field in self.fields if not self.of_particles else ():
+            if field.vector or field.free:
+                names[field.name] = field.components(ndim, counts.get(field.name, 0))
+        for name, one in derived.items():
+            if one.vector:
+                names[one.vector] = (*names.get(one.vector, ()), name)
+        return names
 
     def parameters(self) -> dict[str, Real]:
         """Physics keys that hold one number: they are open to `ensemble.vary`."""

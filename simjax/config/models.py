@@ -39,14 +39,16 @@ MODELS: dict[str, ModelSchema] = {
 }
 
 
-def declare(name: str, parameters: Mapping[str, float], fields: Sequence[str], **properties: Any) -> None:
-    """Add a model with scalar `parameters` (name -> default) and cell-centred scalar `fields`.
+def declare(
+    name: str, parameters: Mapping[str, float], fields: Sequence[str], units: str = "1", **properties: Any
+) -> None:
+    """Add a model with scalar `parameters` (name -> default) and cell-centred scalar `fields` in `units`.
 
     `properties` are those of `ModelSchema` in which it differs from an explicit model with any walls.
     """
     numbers = [(key, float, entry(Real(), float(value))) for key, value in parameters.items()]
     physics = dataclasses.make_dataclass(f"{name}Physics", numbers, frozen=True)
-    schema = ModelSchema(name, physics, tuple(FieldSchema(field) for field in fields), SCALAR_WALLS)
+    schema = ModelSchema(name, physics, tuple(FieldSchema(field, units=units) for field in fields), SCALAR_WALLS)
     MODELS[name] = dataclasses.replace(schema, **properties)
 
 
@@ -60,3 +62,18 @@ def parameter_values(physics: Any) -> dict[str, float]:
         elif isinstance(kind, ListOf) and kind.per_axis:
             values |= {f"{field.name}_{axis}": number for axis, number in zip(AXES, value or (0.0,) * 3, strict=False)}
     return values
+
+
+def parameter_attributes(physics: type, ndim: int) -> dict[str, dict[str, str]]:
+    """Units and meanings of the numbers of a section, by the names of `parameter_values`, as its keys declare them."""
+    found: dict[str, dict[str, str]] = {}
+    for field in dataclasses.fields(physics):
+        about, units = field.metadata["about"], field.metadata["units"]
+        kind, meaning = field.metadata["kind"], (about or field.name.replace("_", " "))
+        if isinstance(kind, ListOf) and kind.per_axis:
+            found |= {
+                f"{field.name}_{axis}": {"long_name": f"{meaning}, {axis}", "units": units} for axis in AXES[:ndim]
+            }
+        else:
+            found[field.name] = {"long_name": meaning, "units": units}
+    return found

@@ -76,7 +76,9 @@ class OutputConfig:
     folder: str | None = entry(Text(optional=True, described="a folder below output.root"), None)
     overwrite: bool = entry(Flag(), False)
     fields: tuple[str, ...] | None = entry(
-        ListOf(Text(), 0, 100, optional=True, noun="variable names"), None, about="null: all of the model's"
+        ListOf(Text(), 0, 100, optional=True, noun="variable names"),
+        None,
+        about="null: all of the model's; also a whole field such as velocity, velocity_centered, speed",
     )
     animation: bool = entry(Flag(), True)
     report: bool = entry(Flag(), True)
@@ -152,6 +154,11 @@ class Variation:
     @property
     def name(self) -> str:
         return self.path.rsplit(".", 1)[-1]
+
+    @property
+    def value_name(self) -> str:
+        """Its name among those of the run's numbers, where those of the section particles begin with `start_`."""
+        return f"start_{self.name}" if self.path.startswith("particles.") else self.name
 
 
 @dataclass(frozen=True)

@@ -300,7 +300,7 @@ def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, A
 
 
 def _check_output_fields(output: Any, around: Surroundings) -> None:
-    kind = Choice(around.variables)
+    kind = Choice(tuple(around.schema.written(around.ndim, around.counts)))
     for i, name in enumerate((output.fields if output is not None else None) or ()):
         kind.read(f"output.fields[{i}]", name, around.problems)
 

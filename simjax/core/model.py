@@ -25,6 +25,14 @@ class Output:
     component: int = -1
 
 
+@dataclass(frozen=True)
+class Measure:
+    """What a number recorded at every output time is: its units and its meaning in words."""
+
+    units: str = "1"
+    long_name: str = ""
+
+
 class Model(eqx.Module):
     """Equations on a domain: pure functions, written once, that know neither devices nor time stepping.
 
@@ -73,6 +81,10 @@ class Model(eqx.Module):
         """Global scalars worth following, each reduced through `domain`."""
         return {}
 
+    def measures(self) -> dict[str, Measure]:
+        """Units and meanings of `diagnostics`, by name; those of `receiver_0`, ... stand under `receiver`."""
+        return {}
+
     def partition_specs(self, state, params) -> tuple[Any, Any]:
         """Partition of every leaf of `state` and `params`: fields are cut like the grid, the rest replicated.
 
@@ -102,6 +114,13 @@ class GridModel(Model):
     @abc.abstractmethod
     def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
+
+    def free_faces(self, t, state, params) -> dict[str, jax.Array]:
+        """Upper wall faces that are unknowns of their own, by the name of the output that lies on such faces.
+
+        Each is an array like the output that is zero but for its last line along the faces' axis.
+        """
+        return {}
 
 
 class DirectModel(Model):

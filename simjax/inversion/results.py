@@ -80,6 +80,7 @@ def _result(folder, config: Config, problem: InverseProblem, found: Answer, hist
             "simjax_run_id": folder.name,
             **git_state(),
         },
+        **({"time_units": "1", "length_units": "1"} if config.schema.dimensionless else {}),
         health={"window_norms": health.norms, "cosine": health.cosine},
         exit_message=message,
     )

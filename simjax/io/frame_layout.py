@@ -18,7 +18,7 @@ from simjax.core.errors import ConfigurationError
 from simjax.io.files import new_hdf5
 from simjax.io.segments import Segment, write_table
 
-CONVENTIONS = "CF-1.11"
+CONVENTIONS, SGRID = "CF-1.11", "SGRID-0.3"
 CHUNK_BYTES = 16 << 20
 # HDF5 holds a chunk that is being filled frame by frame in its cache, of 1 MiB.
 FILLED_BYTES = 1 << 19
@@ -68,22 +68,28 @@ def frame_layout(
     return FrameLayout(sizes, tuple(fixed), tuple(framed), time_units, rounding_bits)
 
 
-def diagnostic_variables(names: Sequence[str], leading: tuple[str, ...], parameters: Iterable[str]) -> list[Variable]:
-    """Numbers recorded at every output time."""
-    attributes = coordinates_attribute(parameters)
-    return [Variable(n, (*leading, "time"), np.dtype("f8"), {"long_name": n, **attributes}) for n in names]
+def diagnostic_variables(
+    names: Sequence[str],
+    leading: tuple[str, ...],
+    parameters: Iterable[str],
+    about: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[Variable]:
+    """Numbers recorded at every output time; about: attributes of each, such as units."""
+    common = coordinates_attribute(parameters)
+    described = {name: {"long_name": name, **(about or {}).get(name, {})} for name in names}
+    return [Variable(n, (*leading, "time"), np.dtype("f8"), {**described[n], **common}) for n in names]
 
 
 def member_coordinate(members: int | None) -> list[Variable]:
     """The members of an ensemble, if it is one."""
     if members is None:
         return []
-    attributes = {"standard_name": "realization", "long_name": "ensemble member", "axis": "E", "units": "1"}
+    attributes = {"standard_name": "realization", "long_name": "ensemble member", "units": "1"}
     return [Variable("member", ("member",), np.dtype("i4"), attributes, np.arange(members, dtype="i4"))]
 
 
-def parameter_variable(name: str, value, members: int | None) -> Variable:
-    """A number, or one per member."""
+def parameter_variable(name: str, value, members: int | None, about: Mapping[str, str] | None = None) -> Variable:
+    """A number, or one per member; about: its attributes, such as units."""
     values = np.asarray(value, dtype="f8")
     if values.shape not in ((), (members,)):
         raise ConfigurationError(
@@ -91,7 +97,7 @@ def parameter_variable(name: str, value, members: int | None) -> Variable:
             f"{members} members."
         )
     dims = ("member",) if values.ndim else ()
-    return Variable(name, dims, values.dtype, {"long_name": name, "units": "1"}, values)
+    return Variable(name, dims, values.dtype, {"long_name": name, **(about or {})}, values)
 
 
 def coordinates_attribute(parameters: Iterable[str]) -> dict[str, str]:

@@ -37,8 +37,14 @@ def build_layout(
     length_units: str,
     dtype,
     rounding_bits: int | None,
+    periodic: Sequence[bool] | None = None,
+    about: Mapping[str, Mapping[str, str]] | None = None,
 ) -> FrameLayout:
-    """Describes the files of a run; fields are (member, time, z, y, x), diagnostics (member, time)."""
+    """Describes the files of a run; fields are (member, time, z, y, x), diagnostics (member, time).
+
+    periodic: per axis, by default all; along others there is one face more than cells. about: attributes of
+    parameters and diagnostics by name.
+    """
     dtype = np.dtype(dtype)
     if dtype not in (np.dtype("f4"), np.dtype("f8")):
         raise ConfigurationError(f"dtype={dtype} of the output: expected float32 or float64.")
@@ -48,22 +54,32 @@ def build_layout(
             f"output.rounding_bits={rounding_bits}: expected 1 to {mantissa} bits for {dtype}, or null."
         )
     leading = () if members is None else ("member",)
-    fixed = [*member_coordinate(members), *space_coordinates(grid, outputs, length_units)]
-    fixed += [parameter_variable(name, value, members) for name, value in parameters.items()]
+    periodic, about = (True,) * grid.ndim if periodic is None else tuple(periodic), about or {}
+    fixed = [*member_coordinate(members), *space_coordinates(grid, outputs, length_units, periodic)]
+    fixed += [*topology(grid, outputs, periodic)]
+    fixed += [parameter_variable(name, value, members, about.get(name)) for name, value in parameters.items()]
+    staggered = any(FACE in output.offset for output in outputs)
     framed = [
-        field_variable(o, grid.ndim, (*leading, "time"), dtype, tuple(parameters), rounding_bits) for o in outputs
+        field_variable(o, grid.ndim, (*leading, "time"), dtype, tuple(parameters), rounding_bits, on_grid=staggered)
+        for o in outputs
     ]
-    framed += diagnostic_variables(diagnostics, leading, parameters)
+    framed += diagnostic_variables(diagnostics, leading, parameters, about)
     return frame_layout(fixed, framed, time_units, rounding_bits)
 
 
-def space_coordinates(grid: Grid, outputs: Sequence[Output], units: str) -> list[Variable]:
-    """Positions along every axis, slowest first: of cell centres, and of faces where an output lies on them."""
-    faces = {axis for output in outputs for axis, offset in enumerate(output.offset) if offset == FACE}
+def space_coordinates(
+    grid: Grid, outputs: Sequence[Output], units: str, periodic: Sequence[bool] | None = None
+) -> list[Variable]:
+    """Positions along every axis, slowest first: of cell centres, and of faces where an output lies on any.
+
+    Along a periodic axis there are as many faces as cells, each cell's lower one; else the upper wall's too. Where
+    `periodic` is None no axis has the upper wall's.
+    """
+    staggered = any(FACE in output.offset for output in outputs)
     coordinates = []
     for axis in reversed(range(grid.ndim)):
-        for offset, place in ((CENTER, "cell centre"), (FACE, "lower cell face")):
-            if offset == FACE and axis not in faces:
+        for offset, place in ((CENTER, "cell centre"), (FACE, "cell face")):
+            if offset == FACE and not staggered:
                 continue
             name = _dimension(axis, offset)
             attributes = {
@@ -72,8 +88,54 @@ def space_coordinates(grid: Grid, outputs: Sequence[Output], units: str) -> list
                 "long_name": f"{AXES[axis]} of the {place}",
             }
             values = grid.coordinates(axis, offset)
+            if offset == FACE and periodic is not None and not periodic[axis]:
+                values = np.append(values, grid.upper[axis])
             coordinates.append(Variable(name, (name,), np.dtype("f8"), attributes, values))
     return coordinates
+
+
+def topology(grid: Grid, outputs: Sequence[Output], periodic: Sequence[bool]) -> list[Variable]:
+    """The SGRID variable `grid`, which says how faces and cells belong together; none where all is at centres.
+
+    Along a periodic axis the last cell's upper face is the first one (padding: high, and `periodic` names the axis).
+    https://sgrid.github.io/sgrid, version 0.3; in one dimension as readers of two take it.
+    """
+    if not any(FACE in output.offset for output in outputs):
+        return []
+    axes, faces = AXES[: grid.ndim], [_dimension(axis, FACE) for axis in range(grid.ndim)]
+    padded = [
+        f"{axis}: {face} (padding: {'high' if wraps else 'none'})"
+        for axis, face, wraps in zip(axes, faces, periodic, strict=True)
+    ]
+    attributes: dict[str, object] = {
+        "cf_role": "grid_topology",
+        "topology_dimension": np.int32(grid.ndim),
+        "node_dimensions": " ".join(faces),
+        ("volume_dimensions" if grid.ndim == 3 else "face_dimensions"): " ".join(padded),
+        "node_coordinates": " ".join(faces),
+        "periodic": " ".join(axis for axis, wraps in zip(axes, periodic, strict=True) if wraps),
+    }
+    if grid.ndim == 2:
+        attributes |= {"edge1_dimensions": f"{faces[0]} {padded[1]}", "edge2_dimensions": f"{padded[0]} {faces[1]}"}
+    if grid.ndim == 3:
+        for axis in range(3):
+            across = [faces[k] if k == axis else padded[k] for k in range(3)]
+            along = [padded[k] if k == axis else faces[k] for k in range(3)]
+            attributes[f"face{axis + 1}_dimensions"] = " ".join(across)
+            attributes[f"edge{axis + 1}_dimensions"] = " ".join(along)
+    return [Variable("grid", (), np.dtype("i4"), attributes, np.int32(0))]
+
+
+def _location(offset: Sequence[float]) -> str:
+    """What SGRID calls the place of a field in its cell."""
+    faces = [axis for axis, o in enumerate(offset) if o == FACE]
+    if not faces:
+        return {1: "face", 2: "face", 3: "volume"}[len(offset)]
+    if len(faces) == len(offset):
+        return "node"
+    if len(offset) == 2:
+        return f"edge{faces[0] + 1}"
+    return f"face{faces[0] + 1}" if len(faces) == 1 else f"edge{({0, 1, 2} - set(faces)).pop() + 1}"
 
 
 def _dimension(axis: int, offset: float) -> str:
@@ -81,10 +143,12 @@ def _dimension(axis: int, offset: float) -> str:
 
 
 def field_variable(
-    output: Output, ndim: int, leading: tuple[str, ...], dtype: np.dtype, parameters=(), rounding_bits=None
-) -> Variable:
+    output: Output, ndim: int, leading: tuple[str, ...], dtype: np.dtype, parameters=(), rounding_bits=None,
+    *, on_grid: bool = False,
+) -> Variable:  # fmt: skip
     """A field without its values: dimensions `leading`, then those of space with the slowest first.
 
+    on_grid: whether the file has the variable of `topology`, which the field then points to.
     Raises ConfigurationError where the offset is neither the centre of a cell nor a face.
     """
     if len(output.offset) != ndim or any(o not in (CENTER, FACE) for o in output.offset):
@@ -98,6 +162,8 @@ def field_variable(
     if output.standard_name:
         attributes["standard_name"] = output.standard_name
     attributes["grid_location"] = " ".join(faces) or "center"
+    if on_grid:
+        attributes |= {"grid": "grid", "location": _location(output.offset)}
     attributes["_FillValue"] = dtype.type(np.nan)
     if output.vector:
         attributes |= {"vector": output.vector, "component": np.int32(output.component)}

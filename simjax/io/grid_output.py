@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simjax.core.errors import InputOutputError
+from simjax.io.frame_layout import CONVENTIONS, SGRID
 from simjax.io.frame_output import FrameWriter, root_attributes
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
 from simjax.io.vtkhdf import SIDECAR_PATTERN, write_sidecars
@@ -22,7 +23,11 @@ FIELDS_NAME = "fields.h5"
 
 
 class GridWriter(FrameWriter):
-    """Writes frames of fields: `fields[name]` is (frames, [member,] x, y, z), written as ([member,] time, z, y, x)."""
+    """Writes frames of fields: `fields[name]` is (frames, [member,] x, y, z), written as ([member,] time, z, y, x).
+
+    periodic: per axis, by default all; along others a field on faces has one value more than there are cells. about:
+    attributes of parameters and diagnostics by name, such as units.
+    """
 
     def __init__(
         self,
@@ -35,6 +40,8 @@ class GridWriter(FrameWriter):
         diagnostics: Sequence[str],
         attributes: Mapping[str, str | int],
         title: str,
+        periodic: Sequence[bool] | None = None,
+        about: Mapping[str, Mapping[str, str]] | None = None,
         time_units: str = "s",
         length_units: str = "m",
         dtype: npt.DTypeLike = np.float32,
@@ -53,8 +60,12 @@ class GridWriter(FrameWriter):
             length_units=length_units,
             dtype=dtype,
             rounding_bits=rounding_bits,
+            periodic=periodic,
+            about=about,
         )
         root = root_attributes(attributes, title, np.dtype(dtype), LAYOUT)
+        if any("cf_role" in variable.attributes for variable in layout.fixed):
+            root["Conventions"] = f"{CONVENTIONS} {SGRID}"
         super().__init__(
             folder, FIELDS_NAME, "fields", layout, root, keep_until_step=keep_until_step, segment_bytes=segment_bytes
         )

@@ -107,7 +107,7 @@ def _write_common(file: h5py.File, layout: FrameLayout, box: Box, attributes, st
     parameters = file.create_group("parameters", track_order=True)
     for variable in layout.fixed:
         if not per_particle(variable) and variable.values is not None and variable.values.ndim == 0:
-            parameters[variable.name] = variable.values
+            parameters.create_dataset(variable.name, data=variable.values).attrs.update(variable.attributes)
     return groups
 
 

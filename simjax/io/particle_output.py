@@ -36,14 +36,15 @@ class ParticleWriter(FrameWriter):
     """Writes frames of particles: `fields[name]` is (frames, [member,] axes, particles), written as
     ([member,] time, particle, space) with zeros along the third axis of a plane; of `scalars`, without axes.
 
-    One member makes `particles.h5md`; an ensemble `ensemble.h5` with an H5MD file for each member over it.
+    about: attributes of parameters and diagnostics by name, such as units. One member makes `particles.h5md`; an
+    ensemble `ensemble.h5` with an H5MD file for each member over it.
     """
 
     def __init__(
         self, folder: Path, *, lower: Sequence[float], upper: Sequence[float], periodic: Sequence[bool],
         names: Sequence[str], species: np.ndarray, mass: np.ndarray, charge: np.ndarray | None,
         members: int | None, parameters: Mapping[str, np.ndarray], scalars: Sequence[str] = (),
-        species_names: Sequence[str] = (),
+        species_names: Sequence[str] = (), about: Mapping[str, Mapping[str, str]] | None = None,
         diagnostics: Sequence[str], attributes: Mapping[str, str | int], title: str,
         dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None, keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
@@ -54,7 +55,7 @@ class ParticleWriter(FrameWriter):
         layout = build_layout(
             names, species, mass, charge, scalars=scalars, species_names=species_names, members=members,
             parameters=parameters, diagnostics=diagnostics, dtype=np.dtype(dtype),
-            rounding_bits=rounding_bits,
+            rounding_bits=rounding_bits, about=about or {},
         )  # fmt: skip
         root = root_attributes(attributes, title, np.dtype(dtype), LAYOUT)
         root |= {"simjax_box_lower": np.asarray(lower), "simjax_box_upper": np.asarray(upper)}
@@ -119,6 +120,7 @@ def build_layout(
     names: Sequence[str], species: np.ndarray, mass: np.ndarray, charge: np.ndarray | None, *, scalars: Sequence[str],
     species_names: Sequence[str], members: int | None,
     parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], dtype: np.dtype, rounding_bits: int | None,
+    about: Mapping[str, Mapping[str, str]],
 ) -> FrameLayout:  # fmt: skip
     """The variables of a run of particles: per particle ([member,] time, particle, space), diagnostics by time."""
     leading = () if members is None else ("member",)
@@ -130,19 +132,19 @@ def build_layout(
         Variable("species", ("particle",), np.dtype("i4"), _of_species(species_names), species.astype("i4")),
         _of_particles("mass", mass),
         *([] if charge is None else [_of_particles("charge", charge)]),
-        *(parameter_variable(name, value, members) for name, value in parameters.items()),
+        *(parameter_variable(name, value, members, about.get(name)) for name, value in parameters.items()),
     ]
-    about = {"image": "how often it has gone round the box"}
+    meaning = {"image": "how often it has gone round the box"}
     framed = [
         Variable(
             name,
             (*leading, "time", "particle", *(() if name in scalars else ("space",))),
             np.dtype("i4") if name == "image" else dtype,
-            {"long_name": about.get(name, name), **coordinates_attribute(parameters)},
+            {"long_name": meaning.get(name, name), **coordinates_attribute(parameters)},
         )  # fmt: skip
         for name in names
     ]
-    framed += diagnostic_variables(diagnostics, leading, parameters)
+    framed += diagnostic_variables(diagnostics, leading, parameters, about)
     return frame_layout(fixed, framed, "1", rounding_bits)
 
 

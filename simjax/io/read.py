@@ -19,6 +19,7 @@ from simjax.io.grid_output import FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.segments import read_master, segment_problem, unreadable
+from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
 from simjax.io.stored import open_stored
 from simjax.io.vtkhdf import SIDECAR_PATTERN
 
@@ -42,7 +43,8 @@ def open_hdf5(path: Path) -> Iterator[h5py.File]:
 def open_run(folder: Path) -> xarray.Dataset:
     """The fields or particles, diagnostics and parameters of a run, read on demand; also while the run goes on.
 
-    Dimensions are ([member,] time, z, y, x) or ([member,] time, particle, space). Raises InputOutputError where a
+    Dimensions are ([member,] time, z, y, x) or ([member,] time, particle, space); `dataset.simjax.centered()` brings
+    fields on faces (`x_face`, ...) to cell centres. Raises InputOutputError where a
     segment is missing or damaged, which HDF5 itself would show as NaN.
     """
     master = _master_of(Path(folder))
@@ -69,7 +71,10 @@ def _open_h5md(master: Path) -> xarray.Dataset:
             inside = _members(file, parent)
             groups |= {n: f"{parent}/{n}" for n, g in inside.items() if isinstance(g, h5py.Group) and n != "box"}
         attributes = {name: _plain_attribute(value) for name, value in file.attrs.items()}
-        parameters = {name: np.asarray(value)[()] for name, value in _members(file, "parameters").items()}
+        parameters = {
+            name: ((), np.asarray(value)[()], {key: _plain_attribute(text) for key, text in value.attrs.items()})
+            for name, value in _members(file, "parameters").items()
+        }
         there = [name for name in OF_PARTICLES if f"{TRAJECTORY}/{name}" in file]
         fixed = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("time", "step", "id", "species", *there)}
         about = {name: _plain_attribute(v) for name, v in file[f"{TRAJECTORY}/species"].attrs.items()}

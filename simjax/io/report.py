@@ -147,9 +147,8 @@ def _again(folder: Path, report: RunReport) -> str:
         reading = f'xr.open_dataset({str(fields)!r}, engine="h5netcdf")'
         blocks += [opening, ("Open it with xarray", f"import xarray as xr\n\nds = {reading}")]
     elif trajectory.is_file():
-        names = f"{str(folder / 'topology.xyz')!r}, {str(trajectory)!r}"
-        reading = f"mda.Universe({names}, convert_units=False)"
-        blocks += [opening, ("Open it with MDAnalysis", f"import MDAnalysis as mda\n\nuniverse = {reading}")]
+        universe = f"import simjax as sj\n\nuniverse = sj.open_universe({str(folder)!r})"
+        blocks += [opening, ("Open it with MDAnalysis", universe)]
     if sidecars:
         blocks.append(("Open it in ParaView", shlex.join(["paraview", str(folder / sidecars[0])])))
     shown = page.code_blocks(blocks)

@@ -13,12 +13,13 @@ import numpy as np
 
 from simjax.core.errors import InputOutputError
 from simjax.io.labels import common_power, number, quantity, scaled_label, time_labels, title_case
+from simjax.io.staggering import between_faces, periodic_axes
 
 if TYPE_CHECKING:
     import xarray as xr
 
 MISSING_COLOUR = (214, 216, 220)
-_FACE = "_face"
+_FACE, _CENTERED = "_face", "_centered"
 _DIAGNOSTIC_ORDER = ("kinetic_energy", "enstrophy", "max_divergence")
 _LAST = "courant"
 _SAMPLES = 1_000_000
@@ -86,8 +87,8 @@ class Scalar:
         """The values at one output time, slowest axis first; `cut` fixes the cell index along some axes.
 
         Only what is drawn is read, and what is not finite becomes NaN. Components of a vector stored on
-        faces are averaged to cell centres; the last cell, whose upper face is not stored, takes the value of
-        its lower face.
+        faces are averaged to cell centres; where nothing tells of the last cell's upper face, as in what is not a
+        run's own file, its lower face stands for both.
         """
         # Members that diverge pass through the largest numbers there are on their way to infinity.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -113,13 +114,10 @@ class Scalar:
         for position in reversed(range(values.ndim)):
             dim = str(selected.dims[position])
             if dim.endswith(_FACE):
-                values = values.mean(axis=position) if dim[0] in cut else _to_centre(values, position)
+                cells, wraps = self.dataset.sizes.get(dim[0]), dim[0] in periodic_axes(self.dataset)
+                across = dim[0] in cut
+                values = values.mean(axis=position) if across else between_faces(values, position, cells, wraps)
         return values
-
-
-def _to_centre(values: np.ndarray, axis: int) -> np.ndarray:
-    upper = np.concatenate([values.take(range(1, values.shape[axis]), axis), values.take([-1], axis)], axis)
-    return 0.5 * (values + upper)
 
 
 def scalars(dataset: xr.Dataset) -> list[Scalar]:
@@ -132,15 +130,20 @@ def scalars(dataset: xr.Dataset) -> list[Scalar]:
         vector = _vector_of(str(name), variable)
         if vector:
             vectors.setdefault(vector, []).append(str(name))
+        elif str(name).removesuffix(_CENTERED) in dataset.data_vars and str(name).endswith(_CENTERED):
+            continue  # the same at another place
         else:
             plain.append(_scalar(dataset, str(name)))
     magnitudes: list[Scalar] = []
     for vector, components in vectors.items():
+        base = vector.removesuffix(_CENTERED)
+        name = "speed" if base == "velocity" else f"{base}_magnitude"
+        if name in dataset.data_vars or (base != vector and base in vectors):
+            continue
         if len(components) == 1:
             plain.append(_scalar(dataset, components[0]))
             continue
         units = units_of(dataset, components[0])
-        name = "speed" if vector == "velocity" else f"{vector}_magnitude"
         magnitudes.append(Scalar(dataset, name, tuple(components), title_case(name), units))
     return sorted(plain + magnitudes, key=_rank)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,21 +24,23 @@ def write_sidecars(master: Path, grid: Grid, outputs: Sequence[Output]) -> list[
     Each is a VTKHDF 2.0 ImageData of the grid's cells over time, whose arrays are virtual datasets over
     `master`, named by a relative path, so the folder may move. Components that share a `vector` name become
     one array of three components. A variable that lives on lower faces is shown in the cell that owns the
-    face, half a cell above its place, because an image has one set of cells (`grid_location` says so).
+    face, half a cell above its place, because an image has one set of cells (`grid_location` says so);
+    `output.fields=[velocity_centered]` writes it where it is shown.
     Reference: VTK file formats, "VTKHDF file format", version 2.0.
     """
     with h5py.File(master, "r") as file:
         times = np.asarray(file["time"])
         members = len(np.asarray(file["member"])) if "member" in file else None
-        dtypes = {output.name: _dataset(file, output.name).dtype for output in outputs}
+        stored = {output.name: _dataset(file, output.name) for output in outputs}
+        kinds = {name: (dataset.shape, dataset.dtype) for name, dataset in stored.items()}
     paths = []
     for member in range(1 if members is None else members):
         path = master.with_name(f"fields.m{member:04d}.vtkhdf")
         with replaced(path) as temporary, new_hdf5(temporary) as file:
             root = _write_image(file, grid, times)
             for name, components in _arrays(outputs).items():
-                source = _Source(master.name, None if members is None else (members, member), len(times), grid.shape)
-                _write_array(root, name, components, source, dtypes[components[0].name])
+                source = _Source(master.name, None if members is None else member, len(times), grid.shape, kinds)
+                _write_array(root, name, components, source)
         paths.append(path)
     return paths
 
@@ -76,24 +78,23 @@ def _write_image(file: h5py.File, grid: Grid, times: np.ndarray) -> h5py.Group:
 
 
 class _Source:
-    """Where one member's scalar fields lie in the master."""
+    """Where one member's scalar fields lie in the master. kinds: shape and type of each dataset there."""
 
-    def __init__(self, file_name: str, member: tuple[int, int] | None, frames: int, shape: tuple[int, ...]):
-        self.file_name, self.member, self.frames = file_name, member, frames
+    def __init__(self, file_name: str, member: int | None, frames: int, shape: tuple[int, ...], kinds: Mapping):
+        self.file_name, self.member, self.frames, self.kinds = file_name, member, frames, kinds
         self.space = tuple(reversed(shape))
 
     def of(self, name: str) -> h5py.VirtualSource:
-        if self.member is None:
-            return h5py.VirtualSource(self.file_name, name, (self.frames, *self.space))
-        members, index = self.member
-        source = h5py.VirtualSource(self.file_name, name, (members, self.frames, *self.space))
-        return source[index]
+        """One value for each cell: of a field on faces that of the lower one."""
+        source = h5py.VirtualSource(self.file_name, name, self.kinds[name][0])
+        cells = tuple(slice(n) for n in (self.frames, *self.space))
+        return source[cells if self.member is None else (self.member, *cells)]
 
 
-def _write_array(root: h5py.Group, name: str, components: list[Output], source: _Source, dtype) -> None:
+def _write_array(root: h5py.Group, name: str, components: list[Output], source: _Source) -> None:
     vector = bool(components[0].vector)
     cells = (*(1,) * (3 - len(source.space)), *source.space)
-    layout = h5py.VirtualLayout((source.frames, *cells, *((3,) if vector else ())), dtype)
+    layout = h5py.VirtualLayout((source.frames, *cells, *((3,) if vector else ())), source.kinds[components[0].name][1])
     thin = (slice(None), *(0,) * (3 - len(source.space)), *(slice(None),) * len(source.space))
     for output in components:
         layout[(*thin, output.component) if vector else thin] = source.of(output.name)

@@ -12,8 +12,9 @@ from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, cent
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, FACE, LOWER, UPPER
-from simjax.core.model import Output, SplitModel
+from simjax.core.model import Measure, Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
+from simjax.models.measures import times_volume
 from simjax.models.points import Points, gather, locate, receive, spread
 from simjax.ops import staggered_wave
 
@@ -259,6 +260,10 @@ class Acoustic(SplitModel):
             result |= {f"receiver_{k}": traces[k] for k in range(traces.shape[0])}
         return result
 
+    def measures(self):
+        energy = Measure(times_volume("J", self.domain.grid.ndim), "acoustic energy")
+        return {"energy": energy, "maximum_pressure": Measure("Pa", "max pressure"), "receiver": Measure("Pa")}
+
     def component_layouts(self):
         return {"pressure": (self.pressure_layout,), "velocity": self.layouts}
 
@@ -305,6 +310,10 @@ class Acoustic(SplitModel):
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.velocity(t, state, params, self.prepare(params))
         return {"pressure": state.pressure} | {f"velocity_{AXES[i]}": u for i, u in enumerate(now.velocity)}
+
+    def free_faces(self, t, state, params):
+        now = self.velocity(t, state, params, self.prepare(params))
+        return {f"velocity_{AXES[i]}": u for i, u in enumerate(now.surface) if u is not None}
 
 
 def _is_spec(node) -> bool:

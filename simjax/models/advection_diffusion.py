@@ -11,6 +11,7 @@ from jax import Array
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
+from simjax.models.measures import of_field
 from simjax.ops import difference
 
 Scheme = Literal["central", "upwind"]
@@ -69,6 +70,9 @@ class AdvectionDiffusion(ExplicitModel):
             "minimum_concentration": domain.min(c),
             "maximum_concentration": domain.max(c),
         }
+
+    def measures(self):
+        return of_field("concentration", self.layout.units)
 
     def component_layouts(self):
         return {"concentration": (self.layout,)}

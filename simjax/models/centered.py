@@ -8,24 +8,28 @@ import jax
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
+from simjax.models.measures import of_fields
 
 
 class CenteredModel(ExplicitModel):
     """Equations of scalar fields at cell centres; state and params are dicts by name.
 
     A subclass names its `fields` and the default values of its `parameters`, and defines `rhs` and `stable_dt`.
-    The first line of its docstring is the title of its runs.
+    The first line of its docstring is the title of its runs. `units` are those of the fields; with `dimensionless`
+    lengths and times are numbers, not metres and seconds.
     """
 
     fields: ClassVar[Sequence[str]] = ()
     parameters: ClassVar[Mapping[str, float]] = {}
+    units: ClassVar[str] = "1"
+    dimensionless: ClassVar[bool] = False
 
     domain: Domain
     layout: FieldLayout
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]]):
         self.domain = domain
-        self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
+        self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
 
     def apply(self, stencil, state: dict[str, jax.Array], width: int = 1, t=0.0):
         """`stencil(field, ...)` of all fields in the order of `fields`, padded by `width`; see `Domain.apply`."""
@@ -42,6 +46,9 @@ class CenteredModel(ExplicitModel):
             result[f"minimum_{name}"] = domain.min(state[name])
             result[f"maximum_{name}"] = domain.max(state[name])
         return result
+
+    def measures(self):
+        return of_fields(self.fields, self.layout.units)
 
     def component_layouts(self):
         return {name: (self.layout,) for name in self.fields}

@@ -192,6 +192,12 @@ class _WithClosure(GridModel):
     def diagnostics(self, t, state, params):
         return self.model.diagnostics(t, state, params.own)
 
+    def measures(self):
+        return self.model.measures()
+
+    def free_faces(self, t, state, params):
+        return self.model.free_faces(t, state, params.own)
+
     def outputs(self):
         return self.model.outputs()
 

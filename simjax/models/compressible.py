@@ -10,8 +10,9 @@ from jax import Array, lax
 from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES, CENTER
-from simjax.core.model import ExplicitModel, Output
+from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.gas_sides import GasLayouts, gas_layouts, plain_layout
+from simjax.models.measures import times_volume
 from simjax.ops import gas, riemann
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces, pad_only
@@ -213,6 +214,20 @@ class Compressible(ExplicitModel):
         if params.density_floor is not None or params.pressure_floor is not None:
             result["cells_at_floor"] = domain.sum(self._at_floor(w, params).astype(w.density.dtype))
         return result
+
+    def measures(self):
+        ndim = self.domain.grid.ndim
+        momentum = {1: "kg m-1 s-1", 2: "kg s-1", 3: "kg m s-1"}[ndim]
+        return {
+            "mass": Measure(times_volume("kg", ndim), "total mass"),
+            **{f"momentum_{a}": Measure(momentum, f"total {a}-momentum") for a in AXES},
+            "energy": Measure(times_volume("J", ndim), "total energy"),
+            **{f"scalar_{k}": Measure(times_volume("kg", ndim), f"total of scalar {k}") for k in range(self.scalars)},
+            "max_mach": Measure("1", "max Mach number"),
+            "minimum_density": Measure("kg m-3", "minimum density"),
+            "minimum_pressure": Measure("Pa", "minimum pressure"),
+            "cells_at_floor": Measure("1", "cells at a floor"),
+        }
 
     def _at_floor(self, w: Primitive, params: Params) -> Array:
         """Where density or pressure is at its floor, but for rounding."""

@@ -20,7 +20,7 @@ from simjax.core.boundary import (
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
-from simjax.core.model import ExplicitModel, Output
+from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models import balance
 from simjax.ops import staggered
 from simjax.solvers.poisson import solve_poisson
@@ -183,6 +183,13 @@ class Incompressible(ExplicitModel):
             "kinetic_energy": 0.5 * domain.sum(tuple(u * u for u in state.velocity)) / domain.grid.cells,
             "enstrophy": 0.5 * domain.sum(tuple(w * w for w in vorticity)) / domain.grid.cells,
             "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t))),
+        }
+
+    def measures(self):
+        return {
+            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
+            "enstrophy": Measure("s-2", "mean enstrophy"),
+            "max_divergence": Measure("s-1", "max divergence"),
         }
 
     def component_layouts(self):

@@ -12,8 +12,9 @@ from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Peri
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, FACE
-from simjax.core.model import Output, SplitModel
+from simjax.core.model import Measure, Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, Profile, Term, mirrored_layout, refuse_other_sides
+from simjax.models.measures import times_volume
 from simjax.models.points import Points, gather, locate, receive, spread
 from simjax.ops import staggered_wave
 
@@ -280,6 +281,10 @@ class Maxwell(SplitModel):
             traces = self.receive(t, state, params)
             result |= {f"receiver_{k}": traces[k] for k in range(traces.shape[0])}
         return result
+
+    def measures(self):
+        energy = Measure(times_volume("J", self.domain.grid.ndim), "electromagnetic energy")
+        return {"energy": energy, "maximum_electric": Measure("V m-1", "max electric"), "receiver": Measure("V m-1")}
 
     def component_layouts(self):
         return {"electric": self.electric_layouts, "magnetic": self.magnetic_layouts}

@@ -12,6 +12,7 @@ from jax import lax
 from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
+from simjax.core.model import Measure
 from simjax.models.spectral import Force, SpectralModel
 from simjax.models.spectral_flow import square_of
 from simjax.ops.scaling import scaled
@@ -48,6 +49,7 @@ class KortewegDeVries(SpectralModel):
     transform per stage, 2/3 dealiased. Zabusky and Kruskal (1965), Phys. Rev. Lett. 15, 240.
     """
 
+    dimensionless = True
     parameters = {"nonlinearity": 6.0, "dispersion": 1.0}
 
     def symbol(self, k, params):
@@ -70,6 +72,9 @@ class KortewegDeVries(SpectralModel):
             "energy": volume * (0.5 * params["dispersion"] * gradient - params["nonlinearity"] / 6 * cube),
         }
 
+    def measures(self):
+        return {name: Measure("1", name) for name in ("mass", "momentum", "energy")}
+
 
 class KuramotoSivashinsky(SpectralModel):
     """Kuramoto-Sivashinsky: du/dt = -u du/dx - a d2u/dx2 - b d4u/dx4, chaos fed by a band of growing waves.
@@ -82,6 +87,7 @@ class KuramotoSivashinsky(SpectralModel):
     Kuramoto and Tsuzuki (1976), Prog. Theor. Phys. 55, 356; Sivashinsky (1977), Acta Astronaut. 4, 1177.
     """
 
+    dimensionless = True
     parameters = {"instability": 1.0, "damping": 1.0}
 
     domain: Domain

@@ -11,7 +11,7 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models import incompressible
-from simjax.models.transport import Source, statistics
+from simjax.models.transport import Source, statistics, statistics_measures
 from simjax.ops import transport
 from simjax.ops.difference import laplacian
 
@@ -91,6 +91,9 @@ class PassiveScalar(ExplicitModel):
     def diagnostics(self, t, state, params):
         """Those of the flow and of a transported scalar: total, mean, variance, minimum and maximum."""
         return self.flow.diagnostics(t, state, params) | statistics(self.domain, state.concentration)
+
+    def measures(self):
+        return self.flow.measures() | statistics_measures(self.domain, self.layout.units)
 
     def component_layouts(self):
         return self.flow.component_layouts() | {"concentration": (self.layout,)}

@@ -8,6 +8,7 @@ import math
 import jax.numpy as jnp
 from jax import lax
 
+from simjax.core.model import Measure
 from simjax.models.spectral import SpectralModel
 from simjax.models.spectral_flow import square_of
 from simjax.ops.scaling import scaled
@@ -22,6 +23,7 @@ class SwiftHohenberg(SpectralModel):
     Swift and Hohenberg (1977), Phys. Rev. A 15, 319; Cross and Hohenberg (1993), Rev. Mod. Phys. 65, 851.
     """
 
+    dimensionless = True
     kept = 1 / 2
     parameters = {"growth": 0.2, "wavenumber": 1.0, "asymmetry": 0.0}
 
@@ -40,6 +42,9 @@ class SwiftHohenberg(SpectralModel):
         powers = self.domain.mean(u * u * u * (0.25 * u - params["asymmetry"] / 3))
         linear = -0.5 * self.mean_product(spectrum, scaled(rate, spectrum))
         return {"free_energy": volume * (powers + linear), **super().diagnostics(t, state, params)}
+
+    def measures(self):
+        return {"free_energy": Measure("1", "free energy"), **super().measures()}
 
 
 class GrayScott(SpectralModel):

@@ -9,6 +9,8 @@ forward transform per stage.
 
 import math
 
+from simjax.core.model import Measure
+from simjax.models.measures import length_power
 from simjax.models.spectral import SpectralModel
 from simjax.models.spectral_flow import square_of
 from simjax.ops.scaling import scaled
@@ -31,6 +33,10 @@ class _PhaseField(SpectralModel):
     def diagnostics(self, t, state, params):
         volume = math.prod(self.domain.grid.lengths)
         return {"free_energy": volume * self.free_energy(state, params), "mean_u": self.mean(state["u"])}
+
+    def measures(self):
+        free = Measure(length_power(self.domain.grid.ndim), "free energy")
+        return {"free_energy": free, "mean_u": Measure("1", "mean of u")}
 
     def _excess(self, state):
         """Coefficients of u^3 - 3 u."""

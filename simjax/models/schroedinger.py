@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.core.grid import AXES, CENTER
-from simjax.core.model import Output
+from simjax.core.model import Measure, Output
 from simjax.models.spectral import SpectralModel, periodic_layout, precision_of
 from simjax.models.spectral_flow import square_of
 from simjax.ops.scaling import scaled, times_i
@@ -38,6 +38,7 @@ class Schroedinger(SpectralModel):
     are kept. Pitaevskii (1961), Sov. Phys. JETP 13, 451; Gross (1961), Nuovo Cimento 20, 454.
     """
 
+    dimensionless = True
     fields = ("psi",)
     kept = 1 / 2
 
@@ -103,6 +104,10 @@ class Schroedinger(SpectralModel):
             "energy": volume * (kinetic + self.domain.mean(potential * density)),
             **momenta,
         }
+
+    def measures(self):
+        momenta = {f"momentum_{axis}": Measure("1", f"{axis}-momentum") for axis in AXES}
+        return {"mass": Measure("1", "mass"), "energy": Measure("1", "energy"), **momenta}
 
 
 def density_of(psi: Array) -> Array:

@@ -13,6 +13,7 @@ from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Output, SemilinearModel
+from simjax.models.measures import of_fields
 from simjax.ops.scaling import scale_by, scaled, times_i
 from simjax.solvers.fourier import FourierBasis
 
@@ -29,13 +30,15 @@ class SpectralModel(SemilinearModel):
     The first line of its docstring is the title of its runs.
 
     `kept` is the share of the wavenumbers along each axis that is computed with: 2/3 for quadratic
-    nonlinearities, 1/2 for cubic ones. `forces` are source terms by field.
+    nonlinearities, 1/2 for cubic ones. `forces` are source terms by field. `units` are those of the fields; with
+    `dimensionless` lengths and times are numbers, not metres and seconds.
     """
 
     fields: ClassVar[Sequence[str]] = ("u",)
     parameters: ClassVar[Mapping[str, float]] = {}
     kept: ClassVar[float] = 2 / 3
     units: ClassVar[str] = "1"
+    dimensionless: ClassVar[bool] = False
 
     domain: Domain
     forces: dict[str, Force]
@@ -181,6 +184,9 @@ class SpectralModel(SemilinearModel):
             result[f"mean_{name}"] = mean
             result[f"variance_{name}"] = self.mean_product(state[name], state[name]) - mean**2
         return result
+
+    def measures(self):
+        return of_fields(self.fields, self.units)
 
 
 def periodic_layout(domain: Domain, units: str) -> FieldLayout:

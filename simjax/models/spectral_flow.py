@@ -11,7 +11,7 @@ from jax import Array
 from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES, CENTER
-from simjax.core.model import Output
+from simjax.core.model import Measure, Output
 from simjax.models.random_forcing import Band
 from simjax.models.spectral import Force, SpectralModel, periodic_layout, precision_of
 
@@ -127,6 +127,17 @@ class SpectralFlow(SpectralModel):
         for j, edge in enumerate(edges):
             result[f"energy_octave_{j}"] = jnp.sum(shells[edge : 2 * edge])
         return result
+
+    def measures(self):
+        named = {
+            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
+            "enstrophy": Measure("s-2", "mean enstrophy"),
+            "dissipation": Measure("m2 s-3", "mean dissipation"),
+            "energy_injection": Measure("m2 s-3", "energy fed by forces"),
+            "integral_scale": Measure("m", "integral scale"),
+        }
+        octaves = range(max(self.domain.grid.shape).bit_length())
+        return named | {f"energy_octave_{j}": Measure("m2 s-2", f"energy in octave {j}") for j in octaves}
 
     def _injection(self, t, k, state, params, dtype) -> Array:
         """Mean of u . f, and the rate of the random forcing."""

@@ -20,7 +20,8 @@ from simjax.core.boundary import (
     face_layout,
 )
 from simjax.core.domain import Domain
-from simjax.core.model import Output, SemiImplicitModel
+from simjax.core.model import Measure, Output, SemiImplicitModel
+from simjax.models.measures import length_power, of_field
 from simjax.ops import transport
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import multigrid, solve_elliptic
@@ -47,6 +48,12 @@ def statistics(domain: Domain, c: Array) -> dict[str, Array]:
         "minimum_concentration": domain.min(c),
         "maximum_concentration": domain.max(c),
     }
+
+
+def statistics_measures(domain: Domain, units: str) -> dict[str, Measure]:
+    """Units and meanings of `statistics` of a concentration in `units`."""
+    integrated = " ".join(part for part in (units, length_power(domain.grid.ndim)) if part != "1")
+    return of_field("concentration", units) | {"total_concentration": Measure(integrated, "integral of concentration")}
 
 
 class Extrapolated(Boundary):
@@ -115,6 +122,9 @@ class ConservedScalar(SemiImplicitModel):
     def diagnostics(self, t, state, params):
         """Those of `statistics`."""
         return statistics(self.domain, state.concentration)
+
+    def measures(self):
+        return statistics_measures(self.domain, self.layout.units)
 
     def component_layouts(self):
         return {"concentration": (self.layout,)}

@@ -13,14 +13,16 @@ from jax.sharding import PartitionSpec
 
 from simjax.build import named_values
 from simjax.config import Config, sample_members
+from simjax.config.models import parameter_attributes
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError, ResourceError
 from simjax.core.grid import AXES
-from simjax.core.model import Model
+from simjax.core.model import Measure, Model
 from simjax.core.varying import vary_like
 from simjax.integrators.table import INTEGRATORS
 from simjax.io.frame_output import FrameWriter
 from simjax.parallel import ENSEMBLE, distribute, make_mesh, prepend_axis, shardings
+from simjax.programs.used import used_names
 from simjax.runtime import available_memory
 from simjax.stepping import Clock, Schedule, advance, take_step
 
@@ -90,8 +92,16 @@ class Programs(abc.ABC):
         status: bits of `core.status` that are set where the observation itself lacked room.
         """
 
+    def assemble(self, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The variables as they are written, from the arrays that `observe` returned, each without a time axis."""
+        return fields
+
     @abc.abstractmethod
-    def open_writer(self, folder: Path, **options: Any) -> FrameWriter:
+    def starter(self) -> Callable:
+        """Compiled `(values, files, members) -> (state, ...)`, the state before the first step of each member."""
+
+    @abc.abstractmethod
+    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> FrameWriter:
         """The writer of what `observe` returns."""
 
     @abc.abstractmethod
@@ -122,6 +132,38 @@ class Programs(abc.ABC):
     def room(self) -> Mapping[str, Any]:
         """What a checkpoint's shapes depend on beside the configuration, for JSON."""
         return {}
+
+    # ------------------------------------------------------------------ what is written about numbers
+
+    def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
+        """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
+        template = self.template(self.room())
+        time, until = jax.ShapeDtypeStruct((), self.dtype), jax.ShapeDtypeStruct((), jnp.int32)
+        members = jax.ShapeDtypeStruct((() if self.members is None else (self.members,)), jnp.int32)
+        given = (self.values, self.files)
+        used = used_names(self.starter(), *given, members) | used_names(self.observe(), *given, *template, time)
+        # What a run begins with is traced already; one that goes on has traced nothing yet.
+        program = next(iter(self._advance.values())) if self._advance else self._single_step(schedule)
+        used |= used_names(program, *given, *template, until)
+        used |= {*self.config.parameters} | {variation.value_name for variation in self.config.ensemble.vary}
+        return {name: value for name, value in self.parameters.items() if name in used}
+
+    def describe_numbers(self, measures: Mapping[str, Measure]) -> dict[str, dict[str, str]]:
+        """Attributes of parameters and diagnostics by name: units and what they mean."""
+        config = self.config
+        about = parameter_attributes(type(config.physics), config.ndim)
+        if config.particles is not None:
+            starts = parameter_attributes(type(config.particles), config.ndim)
+            about |= {f"start_{name}": attributes for name, attributes in starts.items()}
+        about |= {name: {"long_name": name.replace("_", " ")} for name in config.parameters}
+        about["courant"] = {"units": "1", "long_name": "Courant number"}
+        for name in config.exact:
+            about[f"error_{name}"] = {"units": "1", "long_name": f"relative error of {name}"}
+        for name in self.observed_shapes()[1]:
+            measure = measures.get(name) or measures.get(name.rpartition("_")[0])
+            if measure is not None:
+                about[name] = {"units": measure.units, "long_name": measure.long_name or name.replace("_", " ")}
+        return about
 
     # ------------------------------------------------------------------ placement
 

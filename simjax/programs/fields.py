@@ -20,12 +20,13 @@ from simjax.build import (
 )
 from simjax.config import Config, FileSource
 from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, Grid
+from simjax.core.grid import AXES, CENTER, Grid
 from simjax.core.model import Output
 from simjax.core.status import OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.core.varying import vary_like
 from simjax.faults import limits_told, times_on_host
 from simjax.io.grid_output import GridWriter
+from simjax.models import faces
 from simjax.parallel import decompose
 from simjax.programs.common import Programs
 from simjax.stepping import Clock, Schedule, time_of
@@ -34,18 +35,20 @@ from simjax.stepping import Clock, Schedule, time_of
 class FieldPrograms(Programs):
     """Everything compiled for a model of fields. outputs: what is written."""
 
-    units, time_units = ("cells", "cells/s"), "s"
+    units = ("cells", "cells/s")
     seconds = (1e-8, 1e-10)
     advice = "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
 
     def __init__(self, config: Config):
         super().__init__(config)
+        self.time_units, self.length_units = ("1", "1") if config.schema.dimensionless else ("s", "m")
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
         check_sides(config, self.domain)
+        self._layouts = faces.output_layouts(self.model)
         self.outputs = self._selected(self.model.outputs())
         self._member = jax.eval_shape(self._member_state)
         self._check_memory("a coarser grid.shape")
@@ -56,10 +59,24 @@ class FieldPrograms(Programs):
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
         self.files = self._place(files, self._file_specs)
         self._faults: Callable | None = None
+        self._starter: Callable | None = None
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-        chosen = self.config.output.fields
-        return outputs if chosen is None else tuple(o for o in outputs if o.name in chosen)
+        """Outputs that are written: the model's own, then those derived from them."""
+        chosen, ndim = self.config.output.fields, self.grid.ndim
+        if chosen is None:
+            return outputs
+        written = self.config.schema.written(ndim, self.config.counts)
+        names = [variable for name in chosen for variable in written[name]]
+        own = {output.name: output for output in outputs}
+        derived = []
+        for name, source in self.config.schema.derived(ndim).items():
+            if name not in names or name in own:
+                continue
+            like = own[source.components[0]]
+            text = source.long_name or f"{like.long_name} at cell centres"
+            derived.append(Output(name, (CENTER,) * ndim, like.units, text, "", source.vector, source.component))
+        return (*(output for output in outputs if output.name in names), *derived)
 
     def _member_state(self):
         """One member's whole state; only its shapes and dtypes are ever asked for."""
@@ -80,14 +97,19 @@ class FieldPrograms(Programs):
         domain = dataclasses.replace(self.domain, steps_per_exchange=steps_per_exchange)
         return build_model(self.config, domain, values, files)
 
-    def start(self):
-        def begin(values, files, member):
-            model, params = self.build(values, files)
-            return initial_state(self.config, model, params, values, member, files["initial"], self.dtype)
+    def starter(self):
+        if self._starter is None:
 
-        specs = (self._one, self._file_specs, self._one)
-        begin = self._compile(begin, (0, None, 0), specs, self.state_specs)
-        state = begin(self.values, self.files, self._place_members())
+            def begin(values, files, member):
+                model, params = self.build(values, files)
+                return initial_state(self.config, model, params, values, member, files["initial"], self.dtype)
+
+            specs = (self._one, self._file_specs, self._one)
+            self._starter = self._compile(begin, (0, None, 0), specs, self.state_specs)
+        return self._starter
+
+    def start(self):
+        state = self.starter()(self.values, self.files, self._place_members())
         self._check_initial(state)
         return state, self._zero_clock()
 
@@ -121,7 +143,7 @@ class FieldPrograms(Programs):
 
     def observe(self):
         if self._observe is None:
-            names = [output.name for output in self.outputs]
+            walled = self._walled()
 
             def look(values, files, state, clock, t):
                 values = vary_like(values, state)
@@ -134,18 +156,58 @@ class FieldPrograms(Programs):
                     diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
-                observed = ({name: fields[name] for name in names}, diagnostics)
+                observed = (self._written(model, fields, walled, t, state, params), diagnostics)
                 return *jax.tree.map(lambda u: jnp.where(good, u, jnp.nan), observed), jnp.zeros_like(clock.status)
 
             specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
-            fields = {name: self._member_specs(self.domain.spec()) for name in names}
-            self._observe = self._compile(look, (0, None, 0, 0, None), specs, (fields, self._one, self._one))
+            kinds = (self._member_specs(self.domain.spec()), self._one, self._one)
+            self._observe = self._compile(look, (0, None, 0, 0, None), specs, kinds)
         return self._observe
 
-    def open_writer(self, folder: Path, **options: Any) -> GridWriter:
+    def _walled(self) -> dict[str, tuple[int, ...]]:
+        """Axes along which a written variable lies on faces, the upper wall's among them."""
+        return {o.name: faces.walled_faces(o, self._layouts[o.name]) for o in self.outputs if o.name in self._layouts}
+
+    def _written(self, model, fields, walled, t, state, params) -> dict[str, Any]:
+        """The variables to write on this block, with what lies on upper wall faces beside them."""
+        derived = self.config.schema.derived(self.grid.ndim)
+        layouts, free = faces.output_layouts(model), model.free_faces(t, state, params)
+        result = {}
+        for output in self.outputs:
+            name = output.name
+            if name not in fields:
+                parts = faces.centered_components(model, fields, free, derived[name].components, t)
+                result[name] = parts[0] if derived[name].centered else faces.magnitude(parts)
+                continue
+            result[name] = fields[name]
+            if walled.get(name):
+                beyond = faces.upper_faces(model.domain, fields[name], layouts[name], walled[name], free.get(name), t)
+                result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
+        return result
+
+    def assemble(self, fields):
+        result = {output.name: fields[output.name] for output in self.outputs}
+        for name, axes in self._walled().items():
+            if axes:
+                u = result[name]
+                first = u.ndim - self.grid.ndim
+                whole = np.empty([n + (k - first in axes) for k, n in enumerate(u.shape)], u.dtype)
+                whole[tuple(slice(n) for n in u.shape)] = u
+                for beyond, piece in ((b, fields[_beyond(name, b)]) for b in faces.subsets(axes)):
+                    at = [slice(n) for n in u.shape]
+                    last = [slice(None)] * u.ndim
+                    for axis in beyond:
+                        at[first + axis] = last[first + axis] = slice(-1, None)
+                    whole[tuple(at)] = piece[tuple(last)]
+                result[name] = whole
+        return result
+
+    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> GridWriter:
         return GridWriter(
-            folder, self.grid, self.outputs, members=self.members, parameters=self.parameters, dtype=self.dtype,
-            **options,
+            folder, self.grid, self.outputs, members=self.members, parameters=self.used_parameters(schedule), dtype=self.dtype,
+            periodic=[axis.periodic for axis in self.config.boundaries],
+            about=self.describe_numbers(self.model.measures()), time_units=self.time_units,
+            length_units=self.length_units, **options,
         )  # fmt: skip
 
     def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
@@ -180,8 +242,13 @@ def _largest(state) -> str:
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         size = np.abs(np.asarray(leaf))
         index = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
-        told.append(f"{_field_name(path)[1:]} {size[index]:.3g} at index {index}")
+        told.append(f"{_field_name(path)} {size[index]:.3g} at index {index}")
     return f"largest absolute values: {', '.join(told)}"
+
+
+def _beyond(name: str, axes: tuple[int, ...]) -> str:
+    """The name, among what is observed, of a variable's values on upper wall faces of `axes`."""
+    return f"{name} beyond {''.join(AXES[axis] for axis in axes)}"
 
 
 def _field_name(path) -> str:

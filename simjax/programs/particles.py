@@ -20,6 +20,7 @@ from simjax.core.grid import AXES, Grid
 from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
 from simjax.core.varying import vary_like
 from simjax.io.particle_output import ParticleWriter
+from simjax.models.measures import PARTICLES
 from simjax.parallel import decompose
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.programs.common import Programs
@@ -72,7 +73,7 @@ class ParticlePrograms(Programs):
         self._member = self._member_state()
         model, params = self._model(self.cells, {name: jnp.zeros((), self.dtype) for name in self.parameters})
         self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
-        self._observe, self._advance = None, {}
+        self._observe, self._advance, self._starter = None, {}, None
 
     def _member_state(self):
         """Shapes and dtypes of one member's whole state."""
@@ -99,7 +100,7 @@ class ParticlePrograms(Programs):
 
     def start(self):
         while True:
-            state, lost, fault = self._begin()(self.values, self.files, self._place_members())
+            state, lost, fault = self.starter()(self.values, self.files, self._place_members())
             lost, clock = int(np.max(np.asarray(lost))), self._zero_clock()
             bits = CELL_FULL if lost else self.missing_room(fault)
             if not bits:
@@ -111,9 +112,11 @@ class ParticlePrograms(Programs):
         self._check_initial(state)
         return state, clock
 
-    def _begin(self) -> Callable:
-        specs = (self._one, self._file_specs, self._one)
-        return self._compile(self.initial_state, (0, None, 0), specs, (self.state_specs, self._one, self._one))
+    def starter(self):
+        if self._starter is None:
+            specs, results = (self._one, self._file_specs, self._one), (self.state_specs, self._one, self._one)
+            self._starter = self._compile(self.initial_state, (0, None, 0), specs, results)
+        return self._starter
 
     def initial_state(self, values, files, member):
         """One member's state before the first step, how many particles found no place, and bits of `core.status`."""
@@ -163,13 +166,13 @@ class ParticlePrograms(Programs):
         arrays = {"position": position, "image": image, **self.family.arrays(model, state, params)}
         return {name: unpack(self.cells, state.ids, u, self.size) for name, u in arrays.items()}
 
-    def open_writer(self, folder: Path, **options: Any) -> ParticleWriter:
+    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> ParticleWriter:
         bounds, start = self.family.bounds, self.start_of
         return ParticleWriter(
             folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=self.names,
             scalars=self.family.scalars, species=start.species, species_names=self.family.species,
             mass=self.family.mass(start), charge=self.family.charge(start), members=self.members,
-            parameters=self.parameters, dtype=self.dtype, **options,
+            parameters=self.used_parameters(schedule), about=self.describe_numbers(PARTICLES), dtype=self.dtype, **options,
         )  # fmt: skip
 
     def shown(self, diagnostics):

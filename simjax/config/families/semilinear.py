@@ -91,18 +91,20 @@ def _one_axis_of_slope(config: Any) -> Iterable[tuple[str, str]]:
         )
 
 
-def _schema(name: str, physics: type, fields: tuple[str, ...] = ("u",), **properties: Any) -> ModelSchema:
-    schemas = tuple(FieldSchema(field) for field in fields)
+def _schema(
+    name: str, physics: type, fields: tuple[str, ...] = ("u",), units: str = "1", **properties: Any
+) -> ModelSchema:
+    schemas = tuple(FieldSchema(field, units=units) for field in fields)
     return ModelSchema(name, physics, schemas, **(SPECTRAL | properties))
 
 
 SCHEMAS: tuple[ModelSchema, ...] = (
-    _schema("viscous_burgers", ViscousBurgersPhysics),
-    _schema("korteweg_de_vries", KortewegDeVriesPhysics),
-    _schema("kuramoto_sivashinsky", KuramotoSivashinskyPhysics, check=_one_axis_of_slope),
+    _schema("viscous_burgers", ViscousBurgersPhysics, units="m s-1"),
+    _schema("korteweg_de_vries", KortewegDeVriesPhysics, dimensionless=True),
+    _schema("kuramoto_sivashinsky", KuramotoSivashinskyPhysics, check=_one_axis_of_slope, dimensionless=True),
     _schema("allen_cahn", AllenCahnPhysics),
     _schema("cahn_hilliard", CahnHilliardPhysics),
-    _schema("swift_hohenberg", SwiftHohenbergPhysics),
+    _schema("swift_hohenberg", SwiftHohenbergPhysics, dimensionless=True),
     _schema("gray_scott", GrayScottPhysics, ("u", "v")),
     _schema(
         "schroedinger",
@@ -111,5 +113,6 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         diagnosed=lambda ndim: ("density",),
         coefficients=(FieldSchema("potential", optional=True),),
         forced=(),
+        dimensionless=True,
     ),
 )

@@ -181,7 +181,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         name,
         MaxwellPhysics,
         fields=(
-            FieldSchema("electric", vector=len(electric) > 1, units="V m-1"),
+            FieldSchema("electric", vector=len(electric) > 1, units="V m-1", at_corners=len(electric) == 1),
             FieldSchema("magnetic", vector=len(magnetic) > 1, units="A m-1"),
         ),
         walls={"conductor": (), "absorbing": ()},

@@ -1,0 +1,76 @@
+"""Trajectories of particles in MDAnalysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+
+from simjax.core.errors import ConfigurationError, InputOutputError
+from simjax.io.h5md import TRAJECTORY
+from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
+from simjax.io.read import check_run, open_hdf5
+
+if TYPE_CHECKING:
+    from MDAnalysis import Universe
+
+
+def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
+    """The particles of a run as an MDAnalysis Universe: trajectory, time between frames, species, masses, charges.
+
+    Lengths, times and masses are in the run's own units, of which MDAnalysis converts none: where it says Angstrom and
+    ps it means these. `types` are the names of the species, or their numbers where they have none.
+
+    Args:
+        run: the folder of a run, or what `Simulation.run` returned.
+        member: of an ensemble, which one.
+
+    Raises:
+        ConfigurationError: an ensemble without a member, or a member that it does not have.
+        InputOutputError: no run of particles is there, a part of it is missing, or MDAnalysis is not installed.
+    """
+    folder = Path(getattr(run, "folder", run))
+    path = _trajectory(folder, member)
+    problems = check_run(folder)
+    if problems:
+        raise InputOutputError("; ".join(problems))
+    try:
+        import MDAnalysis
+    except ImportError:
+        raise InputOutputError("open_universe needs MDAnalysis; write `pip install MDAnalysis`.") from None
+    with open_hdf5(path) as file:
+        times = np.asarray(file[f"{TRAJECTORY}/time"])
+        found = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("species", "mass")}
+        names = str(file[f"{TRAJECTORY}/species"].attrs.get("flag_meanings", "")).split()
+        if f"{TRAJECTORY}/charge" in file:
+            found["charge"] = np.asarray(file[f"{TRAJECTORY}/charge"])
+    dt = float(times[1] - times[0]) if len(times) > 1 else 1.0
+    universe = MDAnalysis.Universe.empty(len(found["species"]))
+    types = [names[s] if s < len(names) else str(s) for s in found["species"].tolist()]
+    universe.add_TopologyAttr("types", types)
+    universe.add_TopologyAttr("names", types)
+    universe.add_TopologyAttr("masses", found["mass"])
+    if "charge" in found:
+        universe.add_TopologyAttr("charges", found["charge"])
+    universe.load_new(str(path), format="H5MD", convert_units=False, dt=dt)
+    return universe
+
+
+def _trajectory(folder: Path, member: int | None) -> Path:
+    """The H5MD file of a run, or of a member of an ensemble."""
+    if (folder / MASTER_NAME).is_file():
+        if member not in (None, 0):
+            raise ConfigurationError(f"member={member}: {folder} has one run of particles; leave it out.")
+        return folder / MASTER_NAME
+    if not (folder / ENSEMBLE_NAME).is_file():
+        raise InputOutputError(f"{folder} holds no run of particles; expected a folder with {MASTER_NAME}.")
+    with h5py.File(folder / ENSEMBLE_NAME, "r") as file:
+        count = len(np.asarray(file["member"]))
+    if member is None or not 0 <= member < count:
+        raise ConfigurationError(f"member={member}: expected one of the ensemble's, 0 to {count - 1}.")
+    path = folder / f"particles.m{member:04d}.h5md"
+    if not path.is_file():
+        raise InputOutputError(f"{path} is missing: it is written when a run ends or stops; resume the run.")
+    return path

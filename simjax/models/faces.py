@@ -1,0 +1,91 @@
+"""What is written of fields on faces: values on upper wall faces, which no cell stores, and values at cell centres."""
+
+import itertools
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.boundary import FieldLayout
+from simjax.core.domain import Domain
+from simjax.core.grid import CENTER, FACE
+from simjax.core.model import GridModel, Output
+
+
+def output_layouts(model: GridModel) -> dict[str, FieldLayout]:
+    """Layouts of the outputs that are components of initial fields, by the outputs' names."""
+    found, outputs = {}, model.outputs()
+    for field, layouts in model.component_layouts().items():
+        components = {output.component: output.name for output in outputs if output.vector == field}
+        single = any(output.name == field for output in outputs)
+        names = [field] if single else [components.get(k, f"{field}_{k}") for k in range(len(layouts))]
+        found |= dict(zip(names, layouts, strict=True))
+    return found
+
+
+def walled_faces(output: Output, layout: FieldLayout) -> tuple[int, ...]:
+    """Axes along which an output lies on faces and has walls: there it has one face more than cells."""
+    return tuple(a for a, offset in enumerate(output.offset) if offset == FACE and not layout.is_periodic(a))
+
+
+def upper_faces(domain: Domain, u: Array, layout: FieldLayout, axes: tuple[int, ...], free: Array | None, t) -> dict:
+    """Values on the upper wall faces of `axes`: a tuple of some of these axes -> the lines beyond their upper ends.
+
+    Each block gives the lines beyond its own end, one line along these axes; those of the last block are on the wall.
+    free: as of `GridModel.free_faces`.
+    """
+    padded = domain.pad(u, layout, 1, t)
+    pieces = {}
+    for beyond in subsets(axes):
+        piece = padded
+        for axis in range(domain.grid.ndim):
+            where = u.ndim + axis - domain.grid.ndim
+            n = u.shape[where]
+            start, stop = (n + 1, n + 2) if axis in beyond else (1, n + 1)
+            piece = lax.slice_in_dim(piece, start, stop, axis=where)
+        if free is not None and len(beyond) == 1:
+            where = u.ndim + beyond[0] - domain.grid.ndim
+            piece = piece + lax.slice_in_dim(free, u.shape[where] - 1, u.shape[where], axis=where)
+        pieces[beyond] = piece
+    return pieces
+
+
+def subsets(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """All choices of at least one of the axes."""
+    return [chosen for count in range(1, len(axes) + 1) for chosen in itertools.combinations(axes, count)]
+
+
+def at_centers(domain: Domain, u: Array, layout: FieldLayout, free: Array | None, t) -> Array:
+    """A field averaged from its faces, those on walls among them, to cell centres: second order."""
+    faces = [axis for axis, offset in enumerate(layout.offset) if offset != CENTER]
+    if not faces:
+        return u
+
+    def mean(padded: Array) -> Array:
+        for axis in range(domain.grid.ndim):
+            where = padded.ndim + axis - domain.grid.ndim
+            n = padded.shape[where]
+            here = lax.slice_in_dim(padded, 1, n - 1, axis=where)
+            if axis in faces:
+                here = 0.5 * (here + lax.slice_in_dim(padded, 2, n, axis=where))
+            padded = here
+        return padded
+
+    centred = domain.apply(mean, u, layout, 1, t)
+    return centred if free is None else centred + 0.5 * free
+
+
+def centered_components(
+    model: GridModel, fields: Mapping[str, Array], free: Mapping[str, Array], names: tuple[str, ...], t
+) -> tuple[Array, ...]:
+    """Some of a model's observed fields at cell centres."""
+    layouts = output_layouts(model)
+    return tuple(
+        at_centers(model.domain, fields[name], layouts[name], free.get(name), t) if name in layouts else fields[name]
+        for name in names
+    )
+
+
+def magnitude(components: tuple[Array, ...]) -> Array:
+    """The length of a vector."""
+    return jnp.sqrt(sum(u * u for u in components))

@@ -1,0 +1,66 @@
+"""Units and meanings of numbers that several models record at every output time."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from simjax.core.grid import AXES
+from simjax.core.model import Measure
+
+OF_FIELDS = ("mean", "variance", "minimum", "maximum")
+
+PARTICLES = {
+    "kinetic_energy": Measure("1", "kinetic energy"),
+    "potential_energy": Measure("1", "potential energy"),
+    "field_energy": Measure("1", "energy of the electric field"),
+    "electric_energy": Measure("1", "energy of the electric field"),
+    "magnetic_energy": Measure("1", "energy of the magnetic field"),
+    "energy": Measure("1", "energy"),
+    "conserved_energy": Measure("1", "energy with that of the thermostat"),
+    "temperature": Measure("1", "temperature"),
+    "pressure": Measure("1", "pressure"),
+    "charge": Measure("1", "total charge"),
+    "gauss": Measure("1", "largest excess in Gauss's law"),
+    "particles": Measure("1", "number of particles"),
+    "scale": Measure("1", "length of the box over that at the start"),
+    "volume": Measure("1", "volume of the box"),
+    "scale_factor": Measure("1", "scale factor of the background"),
+    "fluid_mass": Measure("1", "mass of the fluid"),
+    "density_deviation": Measure("1", "largest relative deviation of the density"),
+    "largest_force": Measure("1", "largest force"),
+    **{f"pressure_{a}{b}": Measure("1", f"pressure tensor, {a}{b}") for a in AXES for b in AXES},
+    **{f"momentum_{a}": Measure("1", f"{a}-momentum") for a in AXES},
+    **{f"angular_momentum_{a}": Measure("1", f"{a}-angular momentum") for a in AXES},
+    **{f"front_{a}": Measure("1", f"how far the fluid reaches along {a}") for a in AXES},
+}
+"""Of models of particles, whose units are those that the user chose."""
+
+
+def of_field(name: str, units: str, kinds: Sequence[str] = OF_FIELDS) -> dict[str, Measure]:
+    """Statistics of a field, such as `mean_concentration`."""
+    return {
+        f"{kind}_{name}": Measure(squared(units) if kind == "variance" else units, f"{kind} of {name}")
+        for kind in kinds
+    }
+
+
+def of_fields(names: Iterable[str], units: str) -> dict[str, Measure]:
+    """Statistics of fields with the same units."""
+    return {key: measure for name in names for key, measure in of_field(name, units).items()}
+
+
+def squared(units: str) -> str:
+    """Units of the square: `m s-1` becomes `m2 s-2`."""
+    if units == "1":
+        return units
+    return re.sub(r"([A-Za-z]+)(-?\d+)?", lambda part: f"{part[1]}{2 * int(part[2] or 1)}", units)
+
+
+def times_volume(units: str, ndim: int) -> str:
+    """Units of the integral over a line, a plane or a box of a density in `units` per m3: in a plane `kg m-1`."""
+    power = ndim - 3
+    return units if power == 0 else f"{units} m{power}"
+
+
+def length_power(power: int) -> str:
+    """Units of a length to a power: `m`, `m2`, `m3`."""
+    return "m" if power == 1 else f"m{power}"
