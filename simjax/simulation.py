@@ -19,7 +19,7 @@ from simjax.clock import at_frame_start, elapsed_of
 from simjax.config import Config
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
 from simjax.config.schema import AUTO
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.core.errors import NumericalError
 from simjax.core.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
