@@ -1,10 +1,9 @@
-"""Small problems of every model that takes a closure, with one: the cases of `cases.CASES`, and models they leave out."""
+"""Small problems of every model that takes a closure, with one: cases of the other files, and models they leave out."""
 
 import dataclasses
 
 import cases_flow
 import cases_gas
-import cases_semilinear
 import cases_spectral
 import cases_transport
 import equinox as eqx
@@ -89,7 +88,7 @@ _NEW = (
 _KNOWN = {
     case.name: case
     for case in (
-        *cases_flow.CASES, *cases_gas.CASES, *cases_spectral.CASES, *cases_transport.CASES, *cases_semilinear.CASES, *_NEW,
+        *cases_flow.CASES, *cases_gas.CASES, *cases_spectral.CASES, *cases_transport.CASES, *_NEW,
     )
 }  # fmt: skip
 

@@ -2,12 +2,15 @@
 
 import functools
 import itertools
+import re
+from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import yaml
 from case import PERIODIC, QUICK
 from configurations import refusal
 
@@ -49,7 +52,7 @@ def built(name, module=None, boundaries=None, **sections):
     """The model with a closure, of Python or of the configuration, its parameters and its first state."""
     config = validate({"model": name, **SMALL, **SECTIONS[name], "boundaries": boundaries or {}, **sections})
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
-    model, params = build_model(config, Domain(Grid((8, 8))), values, {"modules": {"closure": module}})
+    model, params = build_model(config, Domain(Grid(config.grid.shape)), values, {"modules": {"closure": module}})
     return model, params, initial_state(config, model, params, values, 0, {}, jnp.dtype("float64"))
 
 
@@ -296,6 +299,30 @@ def test_a_term_of_place_and_time_is_a_forcing():
         runs.append(jax.jit(step, compiler_options=QUICK)(state, params))
     for one, two in zip(jax.tree.leaves(runs[0]), jax.tree.leaves(runs[1]), strict=True):
         np.testing.assert_allclose(two, one, rtol=0, atol=1e-14)  # sums in another order
+
+
+# ---------------------------------------------------------------------- documentation
+
+PAGE = (Path(__file__).parents[1] / "docs" / "closures.md").read_text()
+
+
+def test_configurations_of_the_page_are_valid():
+    for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
+        sections = yaml.safe_load(text)
+        merged = {**SMALL, **SECTIONS[sections["model"]], **sections}
+        merged["physics"] = {**SECTIONS[sections["model"]]["physics"], **sections.get("physics", {})}
+        assert validate(merged).closure
+
+
+def test_the_module_of_the_page_diffuses():
+    model, params, state = built("advection_diffusion", grid={"shape": [64, 64]})
+    names = {"model": model, "params": params}
+    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], names)
+    slope = added(names["model"], names["params"], state).concentration
+    x, y = model.domain.coordinates((0.5, 0.5))
+    wave = 0.1 * np.sin(2 * np.pi * x) * np.cos(2 * np.pi * y)
+    # Of second order, (2 pi / 64)^2 / 12 of the term.
+    np.testing.assert_allclose(slope, -0.1 * x * 8 * np.pi**2 * wave, rtol=0, atol=1e-3 * 0.8)
 
 
 # ---------------------------------------------------------------------- refusals

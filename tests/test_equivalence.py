@@ -61,8 +61,7 @@ SLOW = {
     "two_level": ("acoustic-1d",),
     "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
     "closures": (
-        "advection-2d-walls-pointwise space", "flow-2d-inflow overlap", "passive-scalar-2d-inflow space", 
-        "gas-1d-weno-pointwise space", "semilinear-gray-scott-2d space",
+        "advection-2d-walls-pointwise space", "flow-2d-inflow overlap", "passive-scalar-2d-inflow space",
     ),
 }
 CHEAP = "advection-2d-walls budget space"
@@ -251,7 +250,7 @@ def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
 def with_closures():
     """Every model that takes a closure, beside every kind of side: decomposed, overlapped, as an ensemble in space.
 
-    The cheapest one in every run of the tests, and with the slow ones a staggered one, a gas and a spectral one.
+    The cheapest one in every run of the tests, and with the slow ones those on a staggered grid.
     """
     result = []
     for case in cases_closures.CASES:

@@ -16,9 +16,9 @@ from simjax.core.grid import AXES, LOWER, UPPER
 from simjax.core.status import OK, UNBALANCED
 from simjax.core.varying import cast_varying
 
-# An imbalance that is this share of the flux, times a velocity over the length of the box, is a divergence below that
-# of the projection's rounding, 100 roundings of the velocity over the spacing (`verdicts`). A sum on a device is rounded
-# as well: of a million values by the root of that many roundings.
+# In roundings of the flux. An imbalance of 100 of them, over the length of the box, is a divergence below that of the
+# projection's rounding, which may be 100 roundings of the velocity over the spacing (`verdicts`). A sum on a device is
+# rounded as well: of a million values by the root of that many roundings.
 TOLERANCE, TOLERANCE_OF_SUMS = 100, 1000
 
 Place = tuple[int, int]
@@ -31,7 +31,9 @@ def open_sides(layouts: Sequence[FieldLayout]) -> tuple[Place, ...]:
     for axis, layout in enumerate(layouts):
         for side in (LOWER, UPPER):
             boundary = layout.boundaries[axis][side]
-            if isinstance(boundary, Dirichlet) and not (isinstance(boundary.value, int | float) and boundary.value == 0):
+            if not isinstance(boundary, Dirichlet):
+                continue
+            if not isinstance(boundary.value, int | float) or boundary.value != 0:
                 found.append((axis, side))
     return tuple(found)
 
