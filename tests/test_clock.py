@@ -87,11 +87,11 @@ def test_counts_times_lengths_are_rounded_once(options):
         return length, total_of(pair_of(1234.5, jnp.float32), length, product(n % 999, pair_of(1e-4, jnp.float32)))
 
     (whole, low), total = jax.jit(jax.vmap(times), compiler_options=options)(jnp.asarray(counts, jnp.int32))
-    # Twice the digits of float32, but for some roundings of the second number.
-    np.testing.assert_allclose(np.float64(whole) + np.float64(low), 0.1 * counts, rtol=2**-44)
+    # The product with the lower half of the digits is rounded: 2^-24 of 2^-12.
+    np.testing.assert_allclose(np.float64(whole) + np.float64(low), 0.1 * counts, rtol=2**-36)
     exact = 1234.5 + 0.1 * counts + 1e-4 * (counts % 999)
     # The nearest number, or where two are nearly as near, the other.
-    assert np.all(np.abs(np.float64(total) - exact) <= 0.5001 * np.spacing(exact.astype(np.float32)))
+    assert np.all(np.abs(np.float64(total) - exact) <= 0.501 * np.spacing(exact.astype(np.float32)))
 
 
 def test_the_derivative_of_a_product_is_the_count():
@@ -167,12 +167,12 @@ class Wave(sj.CenteredModel):
         return {"u": self.apply(lambda u: (u[:-2] - u[1:-1]) / h, state, t=t)}
 
     def stable_dt(self, state, params):
-        return params["limit"] * jnp.max(jnp.abs(state["u"]))
+        return params["limit"] * jnp.min(state["u"])
 
 
 def test_the_clock_is_the_same_on_any_mesh_and_under_grad():
     start = {"u": 1 + 0.5 * jnp.sin(2 * jnp.pi * jnp.arange(8, dtype=jnp.float32) / 8)}
-    params, schedule = {"limit": jnp.float32(0.004)}, Schedule(1.0, courant=0.7, max_steps=300)
+    params, schedule = {"limit": jnp.float32(0.004)}, Schedule(1.0, courant=0.7, max_steps=800)
 
     def result(mesh):
         domain = sj.decompose(sj.Grid((8,)), mesh)
@@ -242,7 +242,7 @@ class Runaway(sj.CenteredModel):
         return dict(state)
 
     def stable_dt(self, state, params):
-        return 0.01 * jnp.max(state["u"]) ** -params["power"]
+        return 0.2 * jnp.max(state["u"]) ** -params["power"]
 
 
 def runaway(tmp_path, **sections):
@@ -258,12 +258,12 @@ def log_of(tmp_path):
 
 
 def test_a_step_that_shrinks_is_told_and_ends_the_run(tmp_path, capsys):
-    """u = e^t: a hundredth of the first step at t = 2.3, a two hundredth at t = 2.65."""
+    """u^6 = e^(6 t): a hundredth of the first step at t = 0.77, a two hundredth at t = 0.88."""
     with pytest.raises(NumericalError, match="limits.step_shrink") as error:
-        runaway(tmp_path, limits={"step_shrink": 5e-3}).run(progress=True)
+        runaway(tmp_path, limits={"step_shrink": 5e-3}, physics={"power": 6.0}).run(progress=True)
     assert error.value.exit_code == 3
     message = str(error.value)
-    for part in ("the first one was 0.008", "t=2.6", "largest absolute values: u 15.", "at index (3,)", "step "):
+    for part in ("the first one was 0.1", "t=0.8", "largest absolute values: ", " 2.6", "at index (3,)", "step "):
         assert part in message, message
     warning = "warning: the time step has shrunk to 0.00"
     assert log_of(tmp_path).count(warning) == 1 and "below limits.step_shrink=0.005 of it the run ends" in log_of(
