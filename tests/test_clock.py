@@ -191,7 +191,8 @@ def test_the_clock_is_the_same_on_any_mesh_and_under_grad():
     one, two = result(None), result(sj.make_mesh({"x": 2}))
     assert int(one[0].status) == OK and int(one[0].step) > 400
     for a, b in zip(jax.tree.leaves(one[0]), jax.tree.leaves(two[0]), strict=True):
-        np.testing.assert_array_equal(a, b)
+        # Counts are equal; lengths of steps follow fields, which two programs round in two ways.
+        np.testing.assert_allclose(a, b, rtol=1e-4 if jnp.issubdtype(a.dtype, jnp.floating) else 0)
     # Roundings of float32 in some five hundred steps.
     np.testing.assert_allclose(one[2], two[2], rtol=1e-5)
     assert np.all(np.isfinite(one[2])) and np.any(one[2] != 0)

@@ -1,7 +1,7 @@
 """Sums and products whose rounding error is kept: a number as an unevaluated sum of two of its own type.
 
-Compilers simplify `(a + b) - a`. `lax.reduce_precision` to the type's own precision changes no value, and no compiler
-pass that reorders arithmetic looks through it.
+A compiler may simplify `(a + b) - a`. `lax.reduce_precision` to the type's own precision changes no value, and no pass
+that reorders arithmetic looks through it.
 """
 
 import jax.numpy as jnp
