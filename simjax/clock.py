@@ -171,12 +171,16 @@ def time_of(clock: Clock, schedule: Schedule) -> Array:
     """The present time, in the clock's dtype."""
     dtype = clock.elapsed.dtype
     start = pair_of(schedule.start, dtype)
-    if schedule._free_dt is not None:
-        return _total(start, _times(clock.frame * schedule.steps + clock.substep, schedule.dt, dtype))
-    begin = _times(clock.frame, schedule.interval, dtype)
+    begin = _times(clock.frame, _interval_of(schedule, dtype))
     if schedule.dt is None:
         return _total(start, begin, (clock.elapsed, clock.elapsed_low))
-    return _total(start, begin, _times(clock.substep, schedule.dt, dtype))
+    return _total(start, begin, _times(clock.substep, pair_of(schedule.dt, dtype)))
+
+
+def _interval_of(schedule: Schedule, dtype) -> Pair:
+    if isinstance(schedule.interval, float):
+        return pair_of(schedule.interval, dtype)
+    return _times(jnp.asarray(schedule.steps, jnp.int32), pair_of(schedule.dt, dtype))
 
 
 def _is_double(dtype) -> bool:
@@ -184,8 +188,8 @@ def _is_double(dtype) -> bool:
     return jnp.finfo(dtype).nmant >= 52
 
 
-def _times(count: Array, length, dtype) -> Pair:
-    length = pair_of(length, dtype)
+def _times(count: Array, length: Pair) -> Pair:
+    dtype = length[0].dtype
     if _is_double(dtype):
         return count.astype(dtype) * length[0], jnp.zeros((), dtype)
     return product(count, length)

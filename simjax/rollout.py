@@ -192,6 +192,7 @@ class Rollout:
         trajectory = simulate(
             model, self.integrator, params, state, self.schedule, clock=clock,
             frames=self.frames if frames is None else frames, observe=watch, checkpoint=self.checkpoint,
+            on_fault="keep",  # callers ask the status
         )  # fmt: skip
         return trajectory, watch(time_of(clock, self.schedule), state, vary_like(params, state))
 

@@ -204,8 +204,9 @@ def _run(
             return _measured(programs, _observed(programs, state, params, model, files), state.ids, sizes)
 
         trajectory = simulate(
-            model, programs.integrator, params, state, schedule, frames=FRAMES, observe=measure, checkpoint=plan
-        )
+            model, programs.integrator, params, state, schedule, frames=FRAMES, observe=measure, checkpoint=plan,
+            on_fault="keep",
+        )  # fmt: skip
         status = programs.domain.max(trajectory.clock.status | fault) | jnp.where(lost > 0, CELL_FULL, OK)
         # A run that stopped on a fault is that of its last good state.
         return jnp.where(status == OK, jnp.sum(trajectory.observed), jnp.nan), status

@@ -1,7 +1,7 @@
 """Sums and products whose rounding error is kept: a number as an unevaluated sum of two of its own type.
 
-Compilers simplify `(a + b) - a`. `lax.reduce_precision` to the type's own precision changes no value, and no compiler
-pass that reorders arithmetic looks through it.
+A compiler may simplify `(a + b) - a`. `lax.reduce_precision` to the type's own precision changes no value, and no pass
+that reorders arithmetic looks through it.
 """
 
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def added(pair: Pair, x: Array) -> Pair:
 
 
 def product(count: Array, pair: Pair) -> Pair:
-    """An integer `count` times `pair`; exact to a rounding of the second number up to 2^24 (float32) counts."""
+    """An integer `count` times `pair`, to half as many digits again as the type has, if the type holds `count`."""
     x, rest = pair
     # Factors of half the digits each, whose products are exact.
     half = (jnp.finfo(x.dtype).nmant + 1) // 2

@@ -50,7 +50,7 @@ def sample(
     # Without gradient: nothing of the run is kept for reverse mode.
     params, state = jax.lax.stop_gradient((vary_like(params, state), state))
     run = simulate(
-        model, INTEGRATORS["direct"], params, state, schedule, frames=frames, clock=clock,
+        model, INTEGRATORS["direct"], params, state, schedule, frames=frames, clock=clock, on_fault="keep",
         observe=lambda t, state, params: model.arrange(state, params),
     )  # fmt: skip
     states, arrangements, faults = run.observed

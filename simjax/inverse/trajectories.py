@@ -62,7 +62,7 @@ def follow(
     params = jax.tree.map(lambda p: cast_varying(p, model.domain.names), params)
     state, lost = model.state_from(start.position, start.velocity, species, params)
     run = simulate(
-        model, INTEGRATORS["direct"], params, state, schedule, frames=frames, checkpoint=checkpoint,
+        model, INTEGRATORS["direct"], params, state, schedule, frames=frames, checkpoint=checkpoint, on_fault="keep",
         observe=lambda t, state, params: motion_of(model.cells, state, species.shape[0]),
     )  # fmt: skip
     return run.observed, run.clock.status | jnp.where(lost > 0, CELL_FULL, OK).astype(jnp.int32)
