@@ -146,8 +146,8 @@ def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme
 def _squared_jump(below: Primitive, above: Primitive, axis: int, per_velocity: Array) -> Array:
     """Sum of the squares of all waves' jumps; velocities across `axis` come as they are. Same if mirrored."""
     density, velocity, pressure, _ = jax.tree.map(jnp.subtract, above, below)
-    across = (per_velocity * u for k, u in enumerate(velocity) if k != axis)
-    return squared_norm((density, *across)) + squared_norm((velocity[axis], pressure))
+    across = tuple(per_velocity * u for k, u in enumerate(velocity) if k != axis)
+    return squared_norm((*across, density)) + squared_norm((velocity[axis], pressure))
 
 
 def _interpolate(

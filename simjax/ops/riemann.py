@@ -37,8 +37,15 @@ RiemannFlux = Callable[[Primitive, Primitive, int, Array], Conserved]
 
 
 def squared_norm(components: tuple[Array, ...]) -> Array:
-    """Sum of squares."""
-    return sum((v * v for v in components[1:]), components[0] * components[0])
+    """Sum of squares; exchanging the first two components does not change a bit of it.
+
+    a * a + b * b would: compilers fuse one of the products with the sum and so leave it unrounded.
+    """
+    if len(components) == 1:
+        return components[0] * components[0]
+    a, b, *others = components
+    total, rest = a + b, a - b
+    return sum((v * v for v in others), 0.5 * (total * total + rest * rest))
 
 
 def conserved(w: Primitive, gamma: Array) -> Conserved:

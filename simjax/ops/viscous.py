@@ -58,6 +58,7 @@ def viscous_flux(
             stress[k] = viscosity * (slopes[k] + faces.slope(velocity[axis], k))
     stress[axis] = viscosity * (2 * slopes[axis] - (2 / 3) * divergence)
     work = conductivity * faces.slope(temperature, axis)
-    for u, tension in zip(velocity, stress, strict=True):
-        work = work + tension * faces.mean(u)
+    # The normal first, so that both axes of a flow symmetric about the diagonal are summed in one order.
+    for k in sorted(range(len(spacing)), key=lambda k: k != axis):
+        work = work + stress[k] * faces.mean(velocity[k])
     return Conserved(0 * work, tuple(-tension for tension in stress), -work)
