@@ -24,7 +24,7 @@ from simjax.config.folders import (
     write_hydra_folder,
 )
 from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputError
-from simjax.io.checkpoint import Checkpoints, Restored
+from simjax.io.checkpoint import Checkpoints, Restored, require_meta
 from simjax.io.files import write_text
 from simjax.runtime import command_line, device_name, git_state, versions
 
@@ -123,6 +123,12 @@ def check_same_run(
     return Run(recorded["run_id"], recorded["started"]), notes + ([table] if table else [])
 
 
+RUN_META = {
+    "time": float, "interval": float, "frame_time": float, "origin_time": float, "origin_frame": int, "halvings": int,
+}  # fmt: skip
+"""What the checkpoint of a run says of itself, beside the description of the run."""
+
+
 def restore(
     folder: Path, config: Config, parameters: Mapping[str, Any], template: Callable[[dict[str, Any]], Any]
 ) -> tuple[Run, Restored, list[str]]:
@@ -136,6 +142,7 @@ def restore(
     checkpoints, same = Checkpoints(folder / "checkpoints", config.checkpoint.keep), []
 
     def checked(meta):
+        require_meta(meta, RUN_META)
         same[:] = check_same_run(folder, config, parameters, meta.get("run"))
         return template(meta)
 

@@ -23,7 +23,7 @@ from simjax.inverse.solver import Iterate
 from simjax.inversion.answer import Answer, answer
 from simjax.inversion.problem import InverseProblem
 from simjax.inversion.solvers import solver_of
-from simjax.io.checkpoint import Checkpoints
+from simjax.io.checkpoint import Checkpoints, require_meta
 from simjax.io.files import open_in_run
 from simjax.io.lock import FolderLock
 from simjax.progress import IterationProgress
@@ -189,6 +189,7 @@ class _Search:
         if restored is None:
             return 0, begin
         self.notes += restored.skipped
+        require_meta(restored.meta, {"history": list, "stage": int})
         self.history = restored.meta["history"]
         lines = "".join(json.dumps(line) + "\n" for line in self.history)
         with open_in_run(self.folder / "metrics.jsonl", "w") as file:
