@@ -25,6 +25,7 @@ from simjax.io.initial import read_field
 from simjax.io.initial_files import BYTES_PER_VALUE
 from simjax.io.particle_files import read_particles
 from simjax.programs.fields import _field_name
+from simjax.simulation import Simulation
 
 # What no user should read: Python's own words for objects, classes and addresses, and sentences cut at their end.
 GARBLED = re.compile(r"object at 0x|<ast|<class|Traceback|\w+Exception\b|\w+Error\b|=\.$|\(None\)|\['|'\] is")
@@ -377,8 +378,19 @@ def test_fields_are_named_as_a_user_writes_them(state, name):
     assert _field_name(path) == name
 
 
-def test_a_dye_without_a_number_says_which_field(tmp_path):
-    assert "concentration" in str(pytest.raises(ConfigurationError, validate, changed(DYE, {"initial.concentration": "q"})).value)
+def test_a_step_too_long_for_one_member_names_it(tmp_path, monkeypatch):
+    """Forward Euler with diffusion along two axes: dt <= h^2 / (4 kappa), of 1/16 and 1/8."""
+    vary = {"physics.diffusivity": {"values": [1e-3, 2e-3, 0.3, 4e-3]}}
+    changes = {"ensemble": {"size": 4, "vary": vary}, "time.dt": 0.02, "time.integrator": "euler"}
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError) as refused:
+        Simulation(validate(changed(DYE, changes))).run()
+    text = str(refused.value)
+    assert "for the initial state of member 2 (physics.diffusivity=0.3); write time.dt=" in text
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ConfigurationError, match="member 3 .*, the strictest of 2 that it is too long for"):
+        vary["physics.diffusivity"]["values"] = [1e-3, 0.2, 2e-3, 0.3]
+        Simulation(validate(changed(DYE, changes))).run()
 
 
 @pytest.mark.parametrize("name", ["missing", "folder"])
