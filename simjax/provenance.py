@@ -130,19 +130,21 @@ RUN_META = {
 
 
 def restore(
-    folder: Path, config: Config, parameters: Mapping[str, Any], template: Callable[[dict[str, Any]], Any]
-) -> tuple[Run, Restored, list[str]]:
+    folder: Path, config: Config, parameters: Mapping[str, Any], template: Callable[[dict[str, Any]], Any],
+    wanted: Mapping[str, type] = RUN_META,
+) -> tuple[Run, Restored, list[str]]:  # fmt: skip
     """The run in a folder, its newest whole checkpoint, and sentences about what is done differently from now on.
 
-    template: of what the checkpoint holds, from what it says of itself (`Checkpoints.latest`).
+    template: of what the checkpoint holds, from what it says of itself (`Checkpoints.latest`), which has at least the
+    `wanted` keys.
 
     Raises:
-        ConfigurationError, CheckpointError: it is another simulation, as in `check_same_run`, or no checkpoint is whole.
+        ConfigurationError, CheckpointError: another simulation, as in `check_same_run`, or no checkpoint is whole.
     """
     checkpoints, same = Checkpoints(folder / "checkpoints", config.checkpoint.keep), []
 
     def checked(meta):
-        require_meta(meta, RUN_META)
+        require_meta(meta, wanted)
         same[:] = check_same_run(folder, config, parameters, meta.get("run"))
         return template(meta)
 
@@ -187,10 +189,9 @@ def _check_not_edited(folder: Path, own: Mapping[str, Any], recorded: Mapping[st
         )
 
 
-def require_frames(folder: Path, kept: int, recorded: Mapping[str, Any]) -> None:
-    """Raises InputOutputError where there are fewer or more frames than a checkpoint's `recorded` progress says."""
-    expected = recorded.get("frames", kept)
-    if kept != expected:
+def require_frames(folder: Path, kept: int, expected: int | None) -> None:
+    """Raises InputOutputError where there are not as many frames up to a checkpoint as there were when it was saved."""
+    if expected is not None and kept != expected:
         raise InputOutputError(
             f"resume={folder}: {kept} frames are there up to the checkpoint where {expected} were written; bring the "
             "whole folder back from a copy."
@@ -224,7 +225,7 @@ class Part:
     """
 
     def __init__(
-        self, folder: Path, config: Config, run: Run, *, from_step: int | None, changes: Sequence[str] = ()
+        self, folder: Path, config: Config, run: Run, *, from_step: int | None, notes: Sequence[str] = ()
     ):  # fmt: skip
         self.folder, self.config, self.run = folder, config, run
         self._part: dict[str, Any] = {
@@ -232,7 +233,7 @@ class Part:
             "from_step": from_step or 0,
             "command": command_line(),
             "overrides": list(config.overrides),
-            "changes": list(changes),
+            "notes": list(notes),
             "config_sha256": _digest(config_yaml(config)),
             "device": device_name(),
             "versions": versions(),

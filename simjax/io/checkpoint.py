@@ -280,7 +280,7 @@ def _manager(folder: Path) -> ocp.CheckpointManager:
 
 
 def _told_elsewhere(record: logging.LogRecord) -> bool:
-    """Keeps back the tracebacks that orbax's threads log: what they raise is raised by `wait` too, and in a sentence."""
+    """Keeps back the tracebacks that orbax's threads log: what they raise is raised by `wait` too, in a sentence."""
     return not ("orbax" in record.pathname and record.exc_info)
 
 
