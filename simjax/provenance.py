@@ -24,7 +24,7 @@ from simjax.config.folders import (
     write_hydra_folder,
 )
 from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputError
-from simjax.io.checkpoint import Checkpoints, Restored
+from simjax.io.checkpoint import Checkpoints, Restored, require_meta
 from simjax.io.files import write_text
 from simjax.runtime import command_line, device_name, git_state, versions
 
@@ -123,19 +123,28 @@ def check_same_run(
     return Run(recorded["run_id"], recorded["started"]), notes + ([table] if table else [])
 
 
+RUN_META = {
+    "time": float, "interval": float, "frame_time": float, "origin_time": float, "origin_frame": int, "halvings": int,
+}  # fmt: skip
+"""What the checkpoint of a run says of itself, beside the description of the run."""
+
+
 def restore(
-    folder: Path, config: Config, parameters: Mapping[str, Any], template: Callable[[dict[str, Any]], Any]
-) -> tuple[Run, Restored, list[str]]:
+    folder: Path, config: Config, parameters: Mapping[str, Any], template: Callable[[dict[str, Any]], Any],
+    wanted: Mapping[str, type] = RUN_META,
+) -> tuple[Run, Restored, list[str]]:  # fmt: skip
     """The run in a folder, its newest whole checkpoint, and sentences about what is done differently from now on.
 
-    template: of what the checkpoint holds, from what it says of itself (`Checkpoints.latest`).
+    template: of what the checkpoint holds, from what it says of itself (`Checkpoints.latest`), which has at least the
+    `wanted` keys.
 
     Raises:
-        ConfigurationError, CheckpointError: it is another simulation, as in `check_same_run`, or no checkpoint is whole.
+        ConfigurationError, CheckpointError: another simulation, as in `check_same_run`, or no checkpoint is whole.
     """
     checkpoints, same = Checkpoints(folder / "checkpoints", config.checkpoint.keep), []
 
     def checked(meta):
+        require_meta(meta, wanted)
         same[:] = check_same_run(folder, config, parameters, meta.get("run"))
         return template(meta)
 
@@ -180,10 +189,9 @@ def _check_not_edited(folder: Path, own: Mapping[str, Any], recorded: Mapping[st
         )
 
 
-def require_frames(folder: Path, kept: int, recorded: Mapping[str, Any]) -> None:
-    """Raises InputOutputError where there are fewer or more frames than a checkpoint's `recorded` progress says."""
-    expected = recorded.get("frames", kept)
-    if kept != expected:
+def require_frames(folder: Path, kept: int, expected: int | None) -> None:
+    """Raises InputOutputError where there are not as many frames up to a checkpoint as there were when it was saved."""
+    if expected is not None and kept != expected:
         raise InputOutputError(
             f"resume={folder}: {kept} frames are there up to the checkpoint where {expected} were written; bring the "
             "whole folder back from a copy."
@@ -217,7 +225,7 @@ class Part:
     """
 
     def __init__(
-        self, folder: Path, config: Config, run: Run, *, from_step: int | None, changes: Sequence[str] = ()
+        self, folder: Path, config: Config, run: Run, *, from_step: int | None, notes: Sequence[str] = ()
     ):  # fmt: skip
         self.folder, self.config, self.run = folder, config, run
         self._part: dict[str, Any] = {
@@ -225,7 +233,7 @@ class Part:
             "from_step": from_step or 0,
             "command": command_line(),
             "overrides": list(config.overrides),
-            "changes": list(changes),
+            "notes": list(notes),
             "config_sha256": _digest(config_yaml(config)),
             "device": device_name(),
             "versions": versions(),

@@ -30,7 +30,7 @@ from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.progress import Progress
-from simjax.provenance import Part, Run, description
+from simjax.provenance import Part, Run, description, require_frames
 from simjax.runtime import command_line, device_name, git_state, versions
 from simjax.stepping import Clock
 from simjax.verdicts import judge
@@ -67,16 +67,19 @@ def require_space(folder: Path, config: Config, programs: Programs, plan: Plan, 
 
 
 class Record:
-    """The files and the display of one run; created before its first frame."""
+    """The files and the display of one run; created before its first frame.
+
+    keep_until_step, frames: of a run that goes on, the step of its checkpoint and how many frames there were by then.
+    """
 
     def __init__(
         self, folder: Path, config: Config, programs: Programs, plan: Plan, notes: list[str], progress: bool,
-        *, run: Run, keep_until_step: int | None,
+        *, run: Run, keep_until_step: int | None, frames: int | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.notes = list(notes)
         self.last_time = 0.0
-        self._part = Part(folder, config, run, from_step=keep_until_step, changes=notes)
+        self._part = Part(folder, config, run, from_step=keep_until_step, notes=notes)
         self._description = description(run, config, programs.parameters)
         self._keep_until_step = keep_until_step
         self._pending: deque[_Frame] = deque()
@@ -91,6 +94,7 @@ class Record:
         self._note_tail()
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         self.writer = self._open_writer(keep_until_step)
+        require_frames(folder, self.writer.frames_kept, frames)
         self._metrics: TextIO | None = None
         self._log: TextIO | None = None
         self._unlogged: list[str] = []

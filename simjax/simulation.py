@@ -26,7 +26,7 @@ from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
 from simjax.pacing import Pace
 from simjax.programs import Programs, programs_for
-from simjax.provenance import Run, last_outcome, new_run, require_frames, restore
+from simjax.provenance import Run, last_outcome, new_run, restore
 from simjax.record import Record, require_space
 from simjax.runtime import StopSignals, set_up_jax
 from simjax.stepping import Schedule
@@ -159,15 +159,15 @@ class _Run:
                 print(message)
             return Result(folder, 0, message)
         require_space(folder, self.config, self.programs, self.plan, resumed=True)
-        self._open_record(folder, run, restored.step)
-        require_frames(folder, self.record.writer.frames_kept, restored.meta)
+        self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
 
-    def _open_record(self, folder: Path, run: Run, step: int | None) -> None:
+    def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
         self.record = Record(
-            folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step
-        )
+            folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step,
+            frames=frames,
+        )  # fmt: skip
 
     def _plan_from(self, meta: dict[str, Any]) -> int:
         """Go on with the output times of the checkpoint, or count new ones from it; the frames that are complete."""

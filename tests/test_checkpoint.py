@@ -1,6 +1,7 @@
 """A checkpoint is whole or not there, and goes on exactly, on any number of devices."""
 
 import contextlib
+import hashlib
 import json
 import os
 import resource
@@ -20,7 +21,14 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from simjax.core.errors import CheckpointError, InputOutputError
-from simjax.io.checkpoint import COMMIT_NAME, MANIFEST_NAME, Checkpoints, list_checkpoints, verify_checkpoint
+from simjax.io.checkpoint import (
+    COMMIT_NAME,
+    MANIFEST_NAME,
+    Checkpoints,
+    list_checkpoints,
+    require_meta,
+    verify_checkpoint,
+)
 
 
 class State(NamedTuple):
@@ -140,6 +148,55 @@ def empty_every_file(path: Path) -> None:
     for file in path.rglob("*"):
         if file.is_file():
             file.write_bytes(b"")
+
+
+def rewrite(change):
+    """A manifest of somebody else's, with a commit marker that fits."""
+
+    def damage(path: Path) -> None:
+        text = change(json.loads((path / MANIFEST_NAME).read_text()))
+        (path / MANIFEST_NAME).write_text(text)
+        (path / COMMIT_NAME).write_text(hashlib.sha256(text.encode()).hexdigest())
+
+    return damage
+
+
+def without(key):
+    return lambda manifest: json.dumps({name: value for name, value in manifest.items() if name != key})
+
+
+FOREIGN = {
+    "not JSON": (rewrite(lambda manifest: "{"), "not JSON"),
+    "a list": (rewrite(lambda manifest: "[1]"), "schema None"),
+    "a later schema": (rewrite(lambda manifest: json.dumps(manifest | {"schema": 99})), "schema 99"),
+    "no schema": (rewrite(without("schema")), "schema None"),
+    "no files": (rewrite(without("files")), "no 'files' of type dict"),
+    "no meta": (rewrite(without("meta")), "no 'meta' of type dict"),
+    "leaves of numbers": (rewrite(lambda manifest: json.dumps(manifest | {"leaves": 3})), "no 'leaves' of type dict"),
+    "files elsewhere": (rewrite(lambda manifest: json.dumps(manifest | {"files": {"../x": {}}})), "outside"),
+    "files of numbers": (rewrite(lambda manifest: json.dumps(manifest | {"files": {"x": 1}})), "not its bytes"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_manifest_of_another_schema_is_skipped_with_a_word(checkpoints, name):
+    save(checkpoints, 10, 20)
+    damage, words = FOREIGN[name]
+    damage(checkpoints.folder / "20")
+    assert words in (verify_checkpoint(checkpoints.folder / "20") or "")
+    restored = checkpoints.latest(template())
+    assert_state(restored, 10)
+    assert words in restored.skipped[0]
+
+
+@pytest.mark.parametrize(
+    "meta", [{}, {"time": None}, {"time": "1"}, {"time": float("nan")}, {"time": True}, {"time": 1.0, "frame": 1.5}]
+)
+def test_what_a_checkpoint_says_of_itself_is_checked(meta):
+    with pytest.raises(CheckpointError, match="the checkpoint says") as refused:
+        require_meta(meta, {"time": float, "frame": int})
+    assert refused.value.exit_code == 6
+    require_meta({"time": 1, "frame": 0, "more": None}, {"time": float, "frame": int})
 
 
 DAMAGES = {

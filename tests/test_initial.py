@@ -281,12 +281,12 @@ def npz_that_claims(path, shape):
 
 
 def test_sizes_are_checked_before_memory_is_taken(tmp_path):
-    # 40 bytes for each value of eight
-    refused(npz_that_claims(tmp_path / "a.npz", (2**20, 2**20)), "need about 4.1e+04 GiB", error=ResourceError)
+    # 56 bytes for each value of eight
+    refused(npz_that_claims(tmp_path / "a.npz", (2**20, 2**20)), "need about 5.73e+04 GiB", error=ResourceError)
     refused(npz_that_claims(tmp_path / "b.npz", (100, 100)), "claims shape (100, 100)", error=InputOutputError)
     with h5py.File(tmp_path / "c.h5", "w") as file:
         file.create_dataset("c", shape=(2**20, 2**20), dtype="f8", chunks=(64, 64))
-    refused(tmp_path / "c.h5", "need about 4.1e+04 GiB", "smaller array", error=ResourceError)
+    refused(tmp_path / "c.h5", "need about 5.73e+04 GiB", "smaller array", error=ResourceError)
 
 
 def test_links_out_of_the_file_are_refused(tmp_path):

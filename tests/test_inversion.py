@@ -310,6 +310,35 @@ def test_sensors_outside_of_the_run_are_refused(tmp_path):
         InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}]))
 
 
+def table_of(folder, header, reading):
+    path = folder / "sensors.csv"
+    path.write_text(f"{header}\n{reading}\n")
+    return path
+
+
+def test_sensors_without_a_variable_are_those_of_the_only_one(tmp_path):
+    table = table_of(tmp_path, "t,x,y,value", "0.2,1,1,0.3")
+    (instrument,) = InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}])).instruments
+    assert instrument.operator.variable == "concentration" and instrument.measured.tolist() == [[0.3]]
+
+
+def test_sensors_that_do_not_say_which_variable_they_measured_are_refused(tmp_path):
+    table = table_of(tmp_path, "t,x,y,value", "0.2,1,1,0.3")
+    flow = {
+        "model": "incompressible", "physics": {"viscosity": 0.1}, "initial": {"velocity": ["sin(y)", "0"]},
+        "parameters": {},
+    }  # fmt: skip
+    unknowns = {"physics.viscosity": {"guess": 0.2}}
+    with pytest.raises(ConfigurationError, match="does not say what was measured.*velocity_x, velocity_y.*add a column"):
+        InverseProblem(config(unknowns, [{"sensors": str(table), "deviation": 0.1}], **flow))
+
+
+def test_sensors_of_an_unknown_variable_are_refused(tmp_path):
+    table = table_of(tmp_path, "t,x,y,value,variable", "0.2,1,1,0.3,concentrtion")
+    with pytest.raises(ConfigurationError, match="readings of 'concentrtion'; did you mean 'concentration'?"):
+        InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}]))
+
+
 @pytest.mark.slow
 def test_sensors_of_a_file_are_met(tmp_path, folder):
     """Values written to a CSV file, some missing and between frames, lead back to the numbers that made them."""

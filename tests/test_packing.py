@@ -1,4 +1,4 @@
-"""Particles packed into the cells of several devices."""
+"""Particles packed into the cells of several devices, and cells that cannot hold them."""
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from simjax.core.domain import Domain
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, cells_for, pack, unpack
 
@@ -24,3 +27,16 @@ def test_gradients_pass_through_packing(sizes):
     run = distribute(square, mesh, in_specs=(PartitionSpec(),), out_specs=PartitionSpec())
     # Products by two are exact.
     np.testing.assert_array_equal(jax.jit(jax.grad(run))(values), 2 * values)
+
+
+@pytest.mark.parametrize("capacity", [0, -8, 4, 30, 8.0, True])
+def test_a_capacity_that_loops_over_pairs_cannot_take_is_refused(capacity):
+    """Of 4 slots they look at none, and of 30 they overlook the last six."""
+    with pytest.raises(ConfigurationError, match="expected .* multiple of 8") as refused:
+        Cells(Domain(Grid((4, 4))), capacity, (True, True))
+    assert "write 32" in str(refused.value) or capacity != 30
+
+
+def test_one_axis_too_few_is_refused():
+    with pytest.raises(ConfigurationError, match="one per axis"):
+        Cells(Domain(Grid((4, 4))), 8, (True,))

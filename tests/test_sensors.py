@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simjax.core.errors import ConfigurationError, InputOutputError
-from simjax.inverse.sensors import read_sensors
+from simjax.inverse.sensors import LARGEST_FILE, read_sensors
 
 
 def written(folder, text):
@@ -130,3 +130,11 @@ def test_readings_of_another_variable_are_refused(tmp_path):
         sensors.of("temprature")
     with pytest.raises(ConfigurationError, match=r"no readings of 'w'; it has those of pressure, temperature\."):
         sensors.of("w")
+
+
+def test_a_table_too_large_for_sensors_is_refused_unread(tmp_path):
+    path = tmp_path / "sensors.csv"
+    with path.open("wb") as file:
+        file.truncate(LARGEST_FILE + 1)  # holes: nothing lies on the disk
+    with pytest.raises(ConfigurationError, match="at most 256 MiB"):
+        read_sensors(path, 1)

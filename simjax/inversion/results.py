@@ -39,14 +39,14 @@ CURVE_POINTS = 201
 
 
 def leave(
-    folder: Path, config: Config, problem: InverseProblem, found: Answer, history: list[dict[str, Any]],
+    folder: Path, run_id: str, config: Config, problem: InverseProblem, found: Answer, history: list[dict[str, Any]],
     kept: dict[int, Any], health: Health, notes: list[str], message: str,
 ) -> None:  # fmt: skip
     """Write inversion.h5, the pictures, the animation and the report, as the section `output` asks."""
     for name, module in found.modules.items():
         with replaced(folder / f"{name}{MODULE_SUFFIX}") as path:
             eqx.tree_serialise_leaves(path, module)
-    result = _result(folder, config, problem, found, history, kept, health, notes, message)
+    result = _result(run_id, config, problem, found, history, kept, health, notes, message)
     write_inversion(folder, result)
     if config.output.report:
         from simjax.io.inversion_figure import write_pictures
@@ -56,7 +56,7 @@ def leave(
         write_inversion_report(folder, result)
 
 
-def _result(folder, config: Config, problem: InverseProblem, found: Answer, history, kept, health, notes, message):
+def _result(run_id, config: Config, problem: InverseProblem, found: Answer, history, kept, health, notes, message):
     at_guess, at_estimate = problem.readings(problem.start()), problem.readings(found.latent)
     return InversionResult(
         title=config.title or config.experiment_name,
@@ -77,7 +77,7 @@ def _result(folder, config: Config, problem: InverseProblem, found: Answer, hist
             "simjax_seed": config.seed,
             "simjax_versions_json": json.dumps(versions()),
             "simjax_device": device_name(),
-            "simjax_run_id": folder.name,
+            "simjax_run_id": run_id,
             **git_state(),
         },
         **({"time_units": "1", "length_units": "1"} if config.schema.dimensionless else {}),

@@ -11,9 +11,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+import yaml
 
+from simjax.build import named_values
 from simjax.config import Config
-from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
+from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder, resume_differences
 from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.status import OK, reasons
 from simjax.inverse.gradient_descent import scattered
@@ -27,9 +29,11 @@ from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.lock import FolderLock
 from simjax.progress import IterationProgress
+from simjax.provenance import Part, description, last_outcome, new_run, restore
 from simjax.runtime import StopSignals, set_up_jax
 
 STOPPED = 75
+COMPLETED = "completed"
 # Estimates kept for the animation, at most.
 MOST_KEPT = 40
 # Windows of time in the report of the gradient's health.
@@ -60,25 +64,31 @@ class Search:
         self.problem = problem
         self.config = problem if isinstance(problem, Config) else problem.config
 
-    def run(self, *, resume: str | None = None, progress: bool = False) -> Found:
+    def run(self, *, resume: str | None = None, progress: bool = False, launched: float | None = None) -> Found:
         """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
+
+        launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call.
 
         Raises:
             ConfigurationError, ResourceError: before anything is written.
             NumericalError: the run of the guess or of an iterate fails.
         """
+        launched = wall.monotonic() if launched is None else launched
         config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
-        set_up_jax(config)
         folder = find_resumable(config)
-        notes = [] if folder is None else check_same_simulation(folder, config)
+        resumed = folder is not None
+        if folder is None:
+            planned_folder(config)
+        set_up_jax(config)
         stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
         with StopSignals() as signals:
             if folder is None:
                 stages.check()
                 folder = new_run_folder(config)
             with FolderLock(folder):
-                write_hydra_folder(folder, config)
-                return _Search(config, stages, folder, notes, signals, progress).carry_out()
+                if not resumed and config.output.overwrite:
+                    clear_run_folder(folder)
+                return _Search(config, stages, folder, signals, progress, launched).carry_out(resumed)
 
 
 class Stages:
@@ -133,21 +143,29 @@ def _value_and_gradient(problem: LeastSquares, latent):
 class _Search:
     """One execution of the host loop, in a folder of its own."""
 
-    def __init__(self, config: Config, stages: Stages, folder: Path, notes, signals: StopSignals, progress: bool):
-        self.config, self.stages, self.folder, self.signals = config, stages, folder, signals
+    def __init__(
+        self, config: Config, stages: Stages, folder: Path, signals: StopSignals, progress: bool, launched: float
+    ):  # fmt: skip
+        self.config, self.stages, self.folder, self.signals, self._launched = config, stages, folder, signals, launched
         assert config.inverse is not None
         self.options = config.inverse.solver
-        self.notes: list[str] = list(notes) + stages.whole.notes
+        self.notes: list[str] = list(stages.whole.notes)
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         total = self.options.iterations * len(stages)
         self.display = IterationProgress(config.title or config.experiment_name, total) if progress else None
         self.history: list[dict[str, Any]] = []
         self.kept: dict[int, Any] = {}
         self._last_checkpoint = wall.monotonic()
+        self._seconds = 0.0  # of the longest iteration
+        self._begun = False
 
-    def carry_out(self) -> Found:
+    def carry_out(self, resumed: bool) -> Found:
         begun = wall.monotonic()
-        stage, iterate = self._where_to_begin()
+        stage, iterate, finished = self._go_on() if resumed else self._begin_anew()
+        if finished:
+            found = answer(self.stages.whole, self._estimate(stage, iterate), iterate)
+            message = f"{self.folder} has already finished; nothing to do. {found.summary()}"
+            return Found(self.folder, 0, message, found)
         if self.display:
             self.display.start()
         try:
@@ -158,6 +176,7 @@ class _Search:
                 if stopped or number == len(self.stages) - 1:
                     self._checkpoint(number, iterate)
                 if stopped:
+                    self._part.end(f"stopped by {stopped}, resumable")
                     return Found(self.folder, STOPPED, f"stopped by {stopped}; go on with resume={self.folder}")
         finally:
             self.checkpoints.close()
@@ -168,6 +187,7 @@ class _Search:
         self.notes += found.doubts
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
         self._leave(found, health, message)
+        self._part.end(f"{COMPLETED}: {message}")
         return Found(self.folder, 0, message, found)
 
     # ------------------------------------------------------------------ iterations
@@ -182,34 +202,61 @@ class _Search:
     def _estimate(self, stage: int, iterate: Iterate):
         return self._solver(stage).estimate(iterate)
 
-    def _where_to_begin(self) -> tuple[int, Iterate]:
-        """The newest checkpoint, on these devices, or the guess."""
+    def _begin_anew(self) -> tuple[int, Iterate, bool]:
+        """The guess; the files of a new search."""
+        begin = self._fresh(0, self.stages.problem(0).start())
+        self._part = Part(self.folder, self.config, new_run(self.folder), from_step=None, notes=self.notes)
+        self._begin()
+        return 0, begin, False
+
+    def _go_on(self) -> tuple[int, Iterate, bool]:
+        """Stage and iterate of the newest checkpoint, on these devices; and whether that was the end of the search."""
         begin = self._fresh(0, self.stages.problem(0).start())
         template = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype, sharding=u.sharding), begin)
-        restored = self.checkpoints.latest(template)
-        if restored is None:
-            return 0, begin
-        self.notes += restored.skipped
+        run, restored, notes = restore(
+            self.folder, self.config, named_values(self.config), lambda _: template, {"history": list, "stage": int}
+        )
+        self.notes += notes
         self.history = restored.meta["history"]
+        self._part = Part(self.folder, self.config, run, from_step=restored.step, notes=self.notes)
+        before = yaml.safe_load(restored.meta["run"]["config"])
+        other = [s for s in resume_differences(before, self.config.mapping)[1] if s.startswith(("inverse.", "output."))]
+        finished = not other and (last_outcome(self.folder) or "").startswith(COMPLETED)
+        return restored.meta["stage"], restored.tree, finished
+
+    def _begin(self) -> None:
+        """Write the configuration, the provenance and the history so far; on resume, after the first iteration."""
+        if self._begun:
+            return
+        self._begun = True
+        (self.folder / "checkpoints").mkdir(exist_ok=True)  # a search without it has lost its checkpoints
         lines = "".join(json.dumps(line) + "\n" for line in self.history)
-        with open_in_run(self.folder / "metrics.jsonl", "w") as file:
-            file.write(lines)
-        return restored.meta["stage"], restored.tree
+        self._part.begin({self.folder / "metrics.jsonl": lines})
 
     def _descend(self, stage: int, iterate: Iterate) -> tuple[Iterate, str | None]:
         """Iterations of one stage; the last iterate, and why it stopped early."""
         solver, problem = self._solver(stage), self.stages.problem(stage).least_squares()
         step = eqx.filter_jit(solver.step)
         while int(iterate.iteration) < self.options.iterations:
-            if self.signals.received:
-                return iterate, self.signals.received
+            reason = self.signals.received or self._time_is_up()
+            if reason:
+                return iterate, reason
+            begun = wall.monotonic()
             before, iterate = iterate, step(problem, iterate)
             self._record(stage, solver, iterate)
+            self._seconds = wall.monotonic() - begun
             if self._checkpoint_is_due():
                 self._checkpoint(stage, iterate)
             if int(iterate.iteration) > 1 and solver.settled(iterate, before, self.options.tolerance):
                 break
         return iterate, None
+
+    def _time_is_up(self) -> str | None:
+        """Whether the wall-clock limit leaves no room for another iteration like the last, and a checkpoint."""
+        limit = self.config.limits.wall_clock
+        if limit is None or wall.monotonic() - self._launched + self._seconds + 1.0 < limit:
+            return None
+        return f"the wall-clock limit of {limit:g} s"
 
     def _record(self, stage: int, solver, iterate: Iterate) -> None:
         """One line of history, or the sentence that says why there is none."""
@@ -225,6 +272,7 @@ class _Search:
             "iteration": number, "stage": stage, "loss": [float(loss) for loss in losses],
             "gradient_norm": [float(size) for size in np.atleast_1d(iterate.gradient_norm)],
         }  # fmt: skip
+        self._begin()
         self.history.append(line)
         with open_in_run(self.folder / "metrics.jsonl") as file:
             file.write(json.dumps(line) + "\n")
@@ -268,11 +316,17 @@ class _Search:
         return seconds or frames
 
     def _checkpoint(self, stage: int, iterate: Iterate) -> None:
-        self.checkpoints.save(len(self.history), iterate, {"stage": stage, "history": self.history})
+        self._begin()
+        run = description(self._part.run, self.config, named_values(self.config))
+        self.checkpoints.save(len(self.history), iterate, {"stage": stage, "history": self.history, "run": run})
         self.checkpoints.wait()
         self._last_checkpoint = wall.monotonic()
 
     def _leave(self, found: Answer, health: Health, message: str) -> None:
         from simjax.inversion.results import leave
 
-        leave(self.folder, self.config, self.stages.whole, found, self.history, self.kept, health, self.notes, message)
+        self._begin()
+        leave(
+            self.folder, self._part.run.id, self.config, self.stages.whole, found, self.history, self.kept, health,
+            self.notes, message,
+        )  # fmt: skip

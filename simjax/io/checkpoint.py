@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -222,9 +223,10 @@ def verify_checkpoint(path: Path) -> str | None:
         return f"it has no manifest or commit marker ({error})"
     if hashlib.sha256(text).hexdigest() != mark:
         return "its manifest does not match its commit marker"
+    problem = _manifest_problem(text)
+    if problem:
+        return problem
     manifest = json.loads(text)
-    if manifest.get("schema") != SCHEMA:
-        return f"its manifest follows schema {manifest.get('schema')}, and this version of simjax reads {SCHEMA}"
     for name, expected in manifest["files"].items():
         file = path / name
         if not file.is_file():
@@ -234,6 +236,37 @@ def verify_checkpoint(path: Path) -> str | None:
         if fingerprint(file)[1] != expected["sha256"]:
             return f"{name} has changed since it was written (its checksum differs)"
     return None
+
+
+def _manifest_problem(text: bytes) -> str | None:
+    """How a manifest differs from those that this version writes."""
+    try:
+        manifest = json.loads(text)
+    except ValueError as error:
+        return f"its manifest is not JSON ({error})"
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
+    if schema != SCHEMA:
+        return f"its manifest follows schema {schema}, and this version of simjax reads {SCHEMA}"
+    for key, kind in (("step", int), ("meta", dict), ("leaves", dict), ("files", dict)):
+        if not isinstance(manifest.get(key), kind):
+            return f"its manifest has no {key!r} of type {kind.__name__}, as schema {SCHEMA} has"
+    for name, about in manifest["files"].items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            return f"its manifest names {name!r}, outside of its folder"
+        if not isinstance(about, dict) or not {"bytes", "sha256"} <= about.keys():
+            return f"its manifest says {str(about)[:60]} of {name}, and not its bytes and sha256"
+    return None
+
+
+def require_meta(meta: Mapping[str, Any], wanted: Mapping[str, type]) -> None:
+    """Raises CheckpointError where what a checkpoint says of itself lacks a key, or has another type there."""
+    for key, kind in wanted.items():
+        found, kinds = meta.get(key), {float: (int, float), tuple: (list, tuple)}.get(kind, (kind,))
+        if not isinstance(found, kinds) or isinstance(found, bool) or (kind is float and not math.isfinite(found)):
+            raise CheckpointError(
+                f"the checkpoint says {key}={str(found)[:60]}, and this version of simjax writes a value of type "
+                f"{kind.__name__}; go on with the version that wrote it, or run again from the start."
+            )
 
 
 def _manager(folder: Path) -> ocp.CheckpointManager:
@@ -247,7 +280,7 @@ def _manager(folder: Path) -> ocp.CheckpointManager:
 
 
 def _told_elsewhere(record: logging.LogRecord) -> bool:
-    """Keeps back the tracebacks that orbax's threads log: what they raise is raised by `wait` too, and in a sentence."""
+    """Keeps back the tracebacks that orbax's threads log: what they raise is raised by `wait` too, in a sentence."""
     return not ("orbax" in record.pathname and record.exc_info)
 
 

@@ -96,12 +96,11 @@ def replaced_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
     So a full disk changes none of them. A kill between two renames leaves each file whole, the first ones new.
     """
     temporaries = [path.with_name(path.name + TEMPORARY_SUFFIX) for path in paths]
-    path = paths[0]
     try:
-        for path, temporary in zip(paths, temporaries, strict=True):
+        for temporary in temporaries:
             temporary.unlink(missing_ok=True)  # left by a kill, or a link that would be written through
         yield temporaries
-        for path, temporary in zip(paths, temporaries, strict=True):
+        for temporary in temporaries:
             synchronise(temporary)
         _rename_all(temporaries, paths)
         for folder in {path.parent for path in paths}:
@@ -110,8 +109,8 @@ def replaced_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
         raise
     except OSError as error:
         raise InputOutputError(
-            f"{path} could not be written ({error}); what was there before is kept: free space or "
-            "mend the permissions of the folder, then resume."
+            f"{', '.join(map(str, paths))} could not be written ({error}); what was there before is kept: free space "
+            "or mend the permissions of the folder, then resume."
         ) from error
     finally:
         for temporary in temporaries:

@@ -85,7 +85,8 @@ def _check_units(stored: Stored, expected: str | None, where: str) -> str:
     given = given.ravel()[0] if isinstance(given, np.ndarray) and given.size == 1 else given
     text = given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given)
     if unit_powers(text) != unit_powers(expected):
-        raise ConfigurationError(f"{where} is in '{text}'; expected '{expected}': convert it before.")
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        raise ConfigurationError(f"{where} is in '{shown}'; expected '{expected}': convert it before.")
     return ""
 
 

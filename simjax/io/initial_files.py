@@ -19,8 +19,8 @@ from simjax.core.errors import ConfigurationError, InputOutputError, SimjaxError
 from simjax.io.containment import MAXIMUM_LINKS, require_contained
 from simjax.io.memory import require_memory
 
-BYTES_PER_VALUE = 32
-"""Memory to read and regrid a value, besides the value as it lies in the file: four arrays of float64."""
+BYTES_PER_VALUE = 48
+"""Memory to read and regrid a value, besides the value as it lies in the file: up to 42 bytes were measured."""
 _ATTRIBUTES = ("units", "scale_factor", "add_offset", "_FillValue", "missing_value")
 # What the readers were seen to raise on truncated files and on files with flipped bits.
 DAMAGED = (

@@ -36,12 +36,13 @@ class _NamedStore(H5NetCDFStore):
 
     def open_store_variable(self, name, var):
         variable = super().open_store_variable(name, var)
-        array = _NamedArray(H5NetCDFArrayWrapper(name, self), name, Path(self._filename))
+        full_name = f"{self._group}/{name}" if self._group else name
+        array = _NamedArray(H5NetCDFArrayWrapper(name, self), full_name, Path(self._filename))
         data = indexing.LazilyIndexedArray(array)
         return xarray.Variable(variable.dims, data, variable.attrs, variable.encoding)
 
 
 def open_stored(path: Path, group: str | None = None) -> xarray.Dataset:
     """A file, or a group of it, read on demand; InputOutputError where values cannot be read."""
-    store = _NamedStore.open(str(path.absolute()), group=group)
+    store = _NamedStore.open(str(path.absolute()), group=group, phony_dims="access")
     return xarray.open_dataset(store)

@@ -148,7 +148,8 @@ class SpectralFlow(SpectralModel):
         if self.band is None or params.injection is None:
             return power
         # As a sum over the grid, which is the same on all devices by its type as well.
-        return power + self.domain.sum(jnp.where(square_of(self.basis.indices()) == 0, params.injection, 0))
+        rate = jnp.asarray(params.injection, dtype)
+        return power + self.domain.sum(jnp.where(square_of(self.basis.indices()) == 0, rate, 0))
 
     # ------------------------------------------------------------------ fields
 

@@ -19,6 +19,7 @@ from simjax.core.errors import ConfigurationError, NumericalError
 from simjax.core.grid import AXES, Grid
 from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
 from simjax.core.varying import vary_like
+from simjax.io.checkpoint import require_meta
 from simjax.io.particle_output import ParticleWriter
 from simjax.models.measures import PARTICLES
 from simjax.parallel import decompose
@@ -189,7 +190,9 @@ class ParticlePrograms(Programs):
         return {**dataclasses.asdict(self._room), "cells": list(self._room.cells)}
 
     def template(self, room):
-        wanted = Room(**{**room, "cells": tuple(room["cells"])})
+        names = [field.name for field in dataclasses.fields(Room)]
+        require_meta(room, {name: tuple if name == "cells" else int for name in names})
+        wanted = Room(**{name: tuple(room[name]) if name == "cells" else room[name] for name in names})
         if wanted != self._room:
             self._make(wanted)
         return super().template(room)
