@@ -39,7 +39,7 @@ def smallest(name):
     return validate(
         {
             "model": name, "grid": {"shape": [8] * ndim}, "physics": physics, "time": time, "precision": "float64",
-            "initial": {f.name: components(f) for f in schema.fields if f.default is None},
+            "initial": {f.name: components(f) for f in schema.fields if f.default is None or f.free},
             "coefficients": {f.name: components(f) for f in schema.coefficients if f.default is None},
         }
     )  # fmt: skip
