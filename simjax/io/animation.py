@@ -17,6 +17,7 @@ from simjax.io import scene
 from simjax.io.animation_stage import LineStage, PlaneStage
 from simjax.io.files import replaced
 from simjax.io.particle_stage import ParticleStage
+from simjax.io.readable import readable
 from simjax.io.webp import animated_webp, frame_durations
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_li
     coarsely until it stays below `size_limit` bytes. A line in 1-D, the plane in 2-D, the mid-plane across z
     in 3-D, up to four members of an ensemble side by side. Particles as spheres or discs.
     """
+    dataset = readable(dataset)
     count = dataset.sizes.get("time", 0)
     stride = -(-count // _MOST_FRAMES)
     frames = sorted({*range(0, count, stride), count - 1}) if count else []

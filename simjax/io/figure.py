@@ -10,6 +10,7 @@ from simjax.io import scene
 from simjax.io.figure_rows import FULL_WIDTH, CurveRow, LineRow, Panel, PanelRow, ScatterRow
 from simjax.io.labels import quantity
 from simjax.io.particle_figure import particle_rows
+from simjax.io.readable import readable
 from simjax.io.scene import Scalar
 from simjax.io.sheet import LARGE, MUTED, Sheet
 
@@ -38,7 +39,9 @@ def write_summary(dataset: xr.Dataset, path: Path, *, title: str = "", subtitle:
     speed. Three: mid-planes, each titled with its position. Ensembles: members at the last time, and the
     last diagnostics against each parameter that varies. Below: the diagnostics over time. Particles: pictures at
     up to four times, energies, temperature, speeds. Values that are not finite are left grey or blank.
+    Long times and lengths are in days and kilometres, short ones in milliseconds and micrometres.
     """
+    dataset = readable(dataset)
     named = {"title": title or str(dataset.attrs.get("title", "")), "subtitle": subtitle or describe(dataset)}
     return write_rows(_rows(dataset), path, **named, otherwise="No output frame was written.")
 

@@ -15,6 +15,7 @@ from simjax.io.config_difference import Difference, differences, marked_yaml
 from simjax.io.curves import curve_figures
 from simjax.io.figure import describe
 from simjax.io.labels import duration, metric
+from simjax.io.readable import readable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,7 +68,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
     summary.png and animation.webp or .mp4 are taken from `folder` where they are there and inlined, the
     animation more coarsely where it would make the page too large. All text is escaped.
     """
-    folder = Path(folder)
+    folder, dataset = Path(folder), readable(dataset)
     parts = [
         _header(dataset, report),
         page.picture(folder / "summary.png", "Summary", "fields at several times and diagnostics"),

@@ -244,7 +244,7 @@ class Compressible(ExplicitModel):
 
     def component_layouts(self):
         fields = {
-            "density": (self.layouts.heat,),
+            "density": (FieldLayout(self.layouts.heat.offset, self.layouts.heat.boundaries, "kg m-3"),),
             "velocity": self.layouts.velocity,
             "pressure": (self.layouts.pressure,),
         }

@@ -204,8 +204,8 @@ class FieldPrograms(Programs):
 
     def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> GridWriter:
         return GridWriter(
-            folder, self.grid, self.outputs, members=self.members, parameters=self.used_parameters(schedule), dtype=self.dtype,
-            periodic=[axis.periodic for axis in self.config.boundaries],
+            folder, self.grid, self.outputs, members=self.members, parameters=self.used_parameters(schedule),
+            dtype=self.dtype, periodic=[axis.periodic for axis in self.config.boundaries],
             about=self.describe_numbers(self.model.measures()), time_units=self.time_units,
             length_units=self.length_units, **options,
         )  # fmt: skip

@@ -173,7 +173,8 @@ class ParticlePrograms(Programs):
             folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=self.names,
             scalars=self.family.scalars, species=start.species, species_names=self.family.species,
             mass=self.family.mass(start), charge=self.family.charge(start), members=self.members,
-            parameters=self.used_parameters(schedule), about=self.describe_numbers(PARTICLES), dtype=self.dtype, **options,
+            parameters=self.used_parameters(schedule), about=self.describe_numbers(PARTICLES), dtype=self.dtype,
+            **options,
         )  # fmt: skip
 
     def shown(self, diagnostics):
