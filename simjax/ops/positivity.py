@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.staging import held
 from simjax.ops.riemann import Conserved, Primitive, mean_and_jump, squared_norm
 
 MARGIN = 0.1
@@ -29,7 +30,8 @@ def limit_state(face: Primitive, cell: Primitive) -> Primitive:
 
     Zhang and Shu (2010), J. Comput. Phys. 229, 8918, in primitive variables, where both conditions are linear.
     """
-    share = jnp.minimum(_share(cell.density, face.density, MARGIN), _share(cell.pressure, face.pressure, MARGIN))
+    share = _share(cell.density, face.density, MARGIN)
+    share = held(jnp.minimum(share, _share(cell.pressure, face.pressure, MARGIN)))
 
     def draw(value, kept):
         return jnp.where(share < 1, kept + share * (value - kept), value)
@@ -59,15 +61,15 @@ def limit_flux(
     pressure, which is concave. Hu, Adams and Shu (2013), J. Comput. Phys. 242, 169; Zhang and Shu (2010), J. Comput.
     Phys. 229, 8918.
     """
-    first = mean_and_jump(below[1], above[1], below[0], above[0], speed)
+    first = held(mean_and_jump(below[1], above[1], below[0], above[0], speed))
     pace = 1 / speed
     middle = mean_and_jump(below[0], above[0], below[1], above[1], pace)
     excess = jax.tree.map(lambda high, low: pace * (high - low), flux, first)
     ends = [jax.tree.map(change, middle, excess) for change in (jnp.subtract, jnp.add)]
-    share = jnp.minimum(*(_share(middle.density, end.density, FLUX_MARGIN) for end in ends))
+    share = held(jnp.minimum(*(_share(middle.density, end.density, FLUX_MARGIN) for end in ends)))
     inner = _inner_energy(middle)
     mixed = [_inner_energy(_mix(middle, end, share)) for end in ends]
-    share = share * jnp.minimum(*(_share(inner, energy, FLUX_MARGIN) for energy in mixed))
+    share = held(share * jnp.minimum(*(_share(inner, energy, FLUX_MARGIN) for energy in mixed)))
     return _mix(first, flux, share)
 
 
