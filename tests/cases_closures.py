@@ -26,8 +26,9 @@ class Exchange(eqx.Module):
     strength: jax.Array
     width: int = eqx.field(static=True, default=1)
 
-    def __call__(self, *fields, x, t):
-        ndim = x.ndim
+    def __call__(self, *fields, x=None, t=0.0):
+        ndim = fields[0].ndim
+        x = fields[-1] if x is None else x
         here = [shift(u, ndim, width=self.width) for u in fields]
         ahead = [sum(shift(u, ndim, axis, self.width, self.width) for axis in range(ndim)) / ndim for u in fields]
         wave = jnp.cos(shift(x, ndim, -1 % ndim, -self.width, self.width) + t)
@@ -35,10 +36,10 @@ class Exchange(eqx.Module):
         return tuple(self.strength * (wave * other + 0.3 * far - 0.2 * own) for own, other, far in others)
 
 
-def closed(case: Case, width: int = 1) -> Case:
+def closed(case: Case, width: int = 1, coordinates: tuple[str, ...] = ("x", "t")) -> Case:
     """The case with a closure of all fields, that reads `width` cells around each."""
     weights, rest = eqx.partition(
-        Closure(Exchange(jnp.asarray(0.2), width), width=width, coordinates=("x", "t")), eqx.is_inexact_array
+        Closure(Exchange(jnp.asarray(0.2), width), width=width, coordinates=coordinates), eqx.is_inexact_array
     )
     return dataclasses.replace(
         case,
@@ -85,7 +86,7 @@ _NEW = (
     _semilinear("cahn-hilliard-2d", phase_fields.CahnHilliard),
     _semilinear("swift-hohenberg-2d", patterns.SwiftHohenberg),
 )  # fmt: skip
-_KNOWN = {
+KNOWN = {
     case.name: case
     for case in (
         *cases_flow.CASES, *cases_gas.CASES, *cases_spectral.CASES, *cases_transport.CASES, *_NEW,
@@ -114,6 +115,6 @@ MODELS = {
 
 POINTWISE = ("advection-2d-walls", "flow-2d-walls", "gas-1d-weno")
 CASES = (
-    *(closed(_KNOWN[name]) for names in MODELS.values() for name in names),
-    *(closed(_KNOWN[name], width=0) for name in POINTWISE),
+    *(closed(KNOWN[name]) for names in MODELS.values() for name in names),
+    *(closed(KNOWN[name], width=0) for name in POINTWISE),
 )

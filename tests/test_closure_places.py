@@ -5,6 +5,7 @@ import itertools
 import re
 from pathlib import Path
 
+import cases_closures
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from case import PERIODIC, QUICK
 from configurations import refusal
 
 import simjax as sj
+from simjax.blocking import blocked
 from simjax.build import build_model, initial_state, named_values
 from simjax.config import MODELS, validate
 from simjax.core.boundary import NoSlipWall
@@ -299,6 +301,20 @@ def test_a_term_of_place_and_time_is_a_forcing():
         runs.append(jax.jit(step, compiler_options=QUICK)(state, params))
     for one, two in zip(jax.tree.leaves(runs[0]), jax.tree.leaves(runs[1]), strict=True):
         np.testing.assert_allclose(two, one, rtol=0, atol=1e-14)  # sums in another order
+
+
+def test_steps_between_exchanges_take_a_closure_without_places():
+    euler = INTEGRATORS["euler"]
+    for name, width in itertools.product(("advection-2d-periodic", "advection-2d-walls"), (0, 1)):
+        for coordinates in ((), ("x",)):
+            case = cases_closures.closed(cases_closures.KNOWN[name], width, coordinates)
+            model = case.build(Domain(case.grid))
+            taken = functools.partial(blocked, model, euler, case.params(), None, case.initial_state(), 2, jnp.float64)
+            if not coordinates:
+                assert taken()
+                continue
+            with pytest.raises(ConfigurationError, match="is not made of stencils alone"):
+                taken()
 
 
 # ---------------------------------------------------------------------- documentation

@@ -156,7 +156,7 @@ class _WithClosure(GridModel):
             pair if kind.is_periodic(axis) else (Extrapolated(), Extrapolated())
             for axis, pair in enumerate(kind.boundaries)
         )
-        x = self.domain.coordinates(place, like.dtype)
+        x = self.domain.coordinates(place, like.dtype) if axes else ()
         positions = [match_varying(jnp.broadcast_to(x[axis], like.shape), like) for axis in axes]
         return positions, [FieldLayout(tuple(place), beyond)] * len(axes)
 
