@@ -163,8 +163,11 @@ class Clock(eqx.Module):
         def zero(kind):
             return jnp.zeros((), kind)
 
-        counts, times = [zero(jnp.int32) for _ in range(3)], [zero(dtype) for _ in range(5)]
-        return cls(*counts, *times, jnp.asarray(OK, jnp.int32))
+        count = jnp.int32
+        return cls(
+            zero(count), zero(count), zero(count), zero(dtype), zero(dtype), zero(dtype), zero(dtype), zero(dtype),
+            jnp.asarray(OK, count),
+        )  # fmt: skip
 
 
 def time_of(clock: Clock, schedule: Schedule) -> Array:

@@ -159,7 +159,7 @@ class Rollout:
 
     def times(self) -> np.ndarray:
         """`(frames + 1,)`: the start and the end of every frame."""
-        return self.schedule.start + np.arange(self.frames + 1) * self.schedule.interval
+        return float(self.schedule.start) + np.arange(self.frames + 1) * self.schedule.interval
 
     # ------------------------------------------------------------------ the run
 

@@ -1,5 +1,8 @@
 """Steps of a length that is traced: one program for all of them, differentiable in it."""
 
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -188,6 +191,15 @@ def test_single_precision_where_the_step_is_a_plain_number():
 def test_impossible_steps_are_refused(make, sentence):
     with pytest.raises(ConfigurationError, match=sentence):
         make()
+
+
+@pytest.mark.slow
+def test_the_page_on_running_models_runs(capsys):
+    text = (Path(sj.__file__).parents[1] / "docs" / "simulate.md").read_text()
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, names)
+    assert "a field became infinite or not a number, in frame" in capsys.readouterr().out
 
 
 def test_an_array_as_a_step_is_a_plain_number():

@@ -22,7 +22,7 @@ class Integrator(eqx.Module):
     def stages(self) -> int:
         """Evaluations of the tendency per step."""
 
-    def prepare(self, model, params, dt: float | None) -> Any:
+    def prepare(self, model, params, dt: float | jax.Array | None) -> Any:
         """What is the same in every step, formed once before the loop; `dt` is None where the step varies."""
         return None
 
