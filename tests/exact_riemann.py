@@ -70,3 +70,5 @@ class RiemannProblem:
 SOD = RiemannProblem((1.0, 0.0, 1.0), (0.125, 0.0, 0.1))
 TWO_RAREFACTIONS = RiemannProblem((1.0, -2.0, 0.4), (1.0, 2.0, 0.4))
 """Problem 2 of Toro, "123": nearly a vacuum in the middle."""
+BLAST = RiemannProblem((1.0, -19.59745, 1000.0), (1.0, -19.59745, 0.01), origin=0.8)
+"""Problem 5 of Toro: the left half of the colliding blasts, seen by an observer to whom the contact nearly stands."""

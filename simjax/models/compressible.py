@@ -193,7 +193,10 @@ class Compressible(ExplicitModel):
         return jax.tree.map(lambda new, old: jnp.where(raised, new, old), State(*q), state)
 
     def stable_dt(self, state, params):
-        """One over the sum over axes of (|u| + c) / h, and of the rates of viscosity and conduction."""
+        """One over the sum over axes of (|u| + c) / h, and of the rates of viscosity and conduction.
+
+        A sum, not the largest: in a cube, Courant number 0.3 of it is 0.1 per axis where all axes are alike.
+        """
         h = self.domain.grid.spacing
         w = riemann.primitive(_conserved(state), params.gamma)
         c = riemann.sound_speed(w, params.gamma)

@@ -86,6 +86,8 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         fields=(_DENSITY, _VELOCITY, _PRESSURE, _SCALARS),
         walls=WALLS,
         diagnosed=lambda ndim: ("temperature", "mach", "schlieren"),
+        # Means of forward Euler steps keep density and pressure positive; rk4 is none, and loses strong shocks and near
+        # vacua at any step length, but is far more exact where the flow is smooth: docs/gas.md.
         integrators=("ssprk3", "ssprk2", "williamson3", "kutta3", "rk4", "heun", "midpoint", "euler"),
         forced=(),
         check=_check,
