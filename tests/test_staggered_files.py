@@ -86,6 +86,19 @@ def test_a_free_surface_has_its_own_velocity(mesh):
     np.testing.assert_allclose(fields["velocity_centered_y"], centred, rtol=0, atol=1e-14)
 
 
+def test_members_have_walls_of_their_own():
+    sections = {
+        "initial": {"velocity": [0, "rise*y"]},
+        "parameters": {"rise": 1.0},
+        "ensemble": {"size": 4, "vary": {"parameters.rise": {"values": [1.0, 2.0, 3.0, 4.0]}}},
+        "mesh": {"ensemble": 2},
+    }
+    fields = observed(FREE, fields=["velocity_y", "velocity_centered_y"], **sections)
+    assert fields["velocity_y"].shape == (4, 4, 7) and fields["velocity_centered_y"].shape == (4, 4, 6)
+    # At y = 2 twice the slope, to rounding of the extrapolation.
+    np.testing.assert_allclose(fields["velocity_y"][:, 0, -1], [2, 4, 6, 8], rtol=1e-14)
+
+
 def test_what_lies_on_the_corners_of_cells_has_corners_on_walls_too():
     fields = observed(CAVITY_OF_LIGHT, fields=["electric", "electric_centered", "magnetic_magnitude"])
     x, y = np.linspace(0, 1, 7), np.linspace(0, 1, 9)

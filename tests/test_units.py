@@ -113,7 +113,8 @@ def test_a_run_lists_the_keys_that_it_used():
 def test_particles_list_the_keys_of_their_own_potential_and_dynamics():
     config = validate(
         {
-            "model": "molecular_dynamics", "box": {"upper": [7.0, 7.0]}, "particles": {"count": 16, "placement": "square"},
+            "model": "molecular_dynamics", "box": {"upper": [7.0, 7.0]},
+            "particles": {"count": 16, "placement": "square"},
             "physics": {"dynamics": "langevin"}, "time": {"end": 0.1, "output_every": 0.1, "dt": 0.01},
             "ensemble": {"size": 2, "vary": {"particles.temperature": {"values": [1.0, 2.0]}}},
         }

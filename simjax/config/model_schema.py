@@ -153,7 +153,7 @@ class ModelSchema:
     def written(self, ndim: int, counts: Mapping[str, int] | None = None) -> dict[str, tuple[str, ...]]:
         """Names that `output.fields` takes, each with its variables: one of these, or a field with all components."""
         counts, derived = counts or {}, self.derived(ndim)
-        names = {name: (name,) for name in (*self.variables(ndim, counts), *derived)}
+        names: dict[str, tuple[str, ...]] = {name: (name,) for name in (*self.variables(ndim, counts), *derived)}
         for field in self.fields if not self.of_particles else ():
             if field.vector or field.free:
                 names[field.name] = field.components(ndim, counts.get(field.name, 0))

@@ -251,9 +251,7 @@ class FrameWriter(abc.ABC):
     def _diagnostics_layout(self) -> FrameLayout:
         """The same run without fields and without space."""
         spaceless = {"member", "time"}
-        fixed = tuple(
-            v for v in self._layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes
-        )
+        fixed = tuple(v for v in self._layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes)
         framed = tuple(v for v in self._layout.framed if spaceless.issuperset(v.dims))
         return replace(self._layout, fixed=fixed, framed=framed)
 

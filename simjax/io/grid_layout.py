@@ -123,7 +123,7 @@ def topology(grid: Grid, outputs: Sequence[Output], periodic: Sequence[bool]) ->
             along = [padded[k] if k == axis else faces[k] for k in range(3)]
             attributes[f"face{axis + 1}_dimensions"] = " ".join(across)
             attributes[f"edge{axis + 1}_dimensions"] = " ".join(along)
-    return [Variable("grid", (), np.dtype("i4"), attributes, np.int32(0))]
+    return [Variable("grid", (), np.dtype("i4"), attributes, np.zeros((), "i4"))]
 
 
 def _location(offset: Sequence[float]) -> str:
