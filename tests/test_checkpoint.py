@@ -255,9 +255,7 @@ def test_another_schema_is_refused_not_cast(checkpoints):
     assert_state(checkpoints.latest(template()), 10)
 
 
-# orbax's own threads find their event loop closed after one of them failed.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_full_disk_leaves_the_earlier_checkpoint(checkpoints):
+def test_a_full_disk_leaves_the_earlier_checkpoint_and_one_sentence(checkpoints, caplog, capfd):
     save(checkpoints, 10)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256, hard))  # Python ignores the signal: the write fails
@@ -266,10 +264,30 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(checkpoints):
             save(checkpoints, 20)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    # Neither orbax's threads, which log what they raise, nor those that find their event loop closed.
+    assert not [record for record in caplog.records if record.exc_info] and "Traceback" not in capfd.readouterr().err
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["10"]
     assert_state(checkpoints.latest(template()), 10)
     save(checkpoints, 30)
     assert_state(checkpoints.latest(template()), 30)
+
+
+def test_a_disk_that_is_too_small_is_known_before_orbax_is_asked(checkpoints, monkeypatch):
+    save(checkpoints, 10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9 - 100, 100))
+    with pytest.raises(InputOutputError, match="step 20 could not be written .*0.00 GB free"):
+        save(checkpoints, 20)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["10"]
+
+
+def test_a_manifest_of_another_schema_is_skipped_with_a_word(checkpoints):
+    save(checkpoints, 10)
+    path = checkpoints.folder / "10"
+    text = (path / MANIFEST_NAME).read_text().replace('"schema": 1', '"schema": 2')
+    (path / MANIFEST_NAME).write_text(text)
+    (path / COMMIT_NAME).write_text(hashlib.sha256(text.encode()).hexdigest())
+    with pytest.raises(CheckpointError, match="follows schema 2, and this version of simjax reads 1"):
+        checkpoints.latest(template())
 
 
 SAVER = """

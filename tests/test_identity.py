@@ -1,4 +1,4 @@
-"""A run is resumed as what it was: its configuration, its frames and its checkpoints belong together, or it is refused."""
+"""A run is resumed as what it was: its configuration, its frames and its checkpoints belong together."""
 
 import json
 import os

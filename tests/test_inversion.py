@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import pytest
 
 from simjax.certify.inverse import inverse_objective
 from simjax.config import validate
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.core.errors import CheckpointError, ConfigurationError, NumericalError
 from simjax.inverse.least_squares import half_square
 from simjax.inversion.problem import InverseProblem
 from simjax.inversion.search import Search
@@ -215,6 +216,30 @@ def test_a_killed_search_goes_on_exactly_and_on_another_mesh(solver, folder, mon
             jax.tree.leaves(resumed.answer.estimate[path]), jax.tree.leaves(whole.answer.estimate[path]), strict=True
         ):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * float(np.abs(b).max()))
+
+
+@pytest.mark.slow
+def test_a_finished_search_that_is_resumed_writes_nothing(folder):
+    options = {"solver": {"name": "gauss_newton", "iterations": 3}, "output": folder}
+    found = searched(config({"physics.diffusivity": NUMBERS["physics.diffusivity"]}, [SENSORS], **options))
+
+    def contents():
+        paths = (p for p in found.folder.rglob("*") if p.is_file() and p.name != ".simjax.lock")
+        return {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
+
+    before = contents()
+    (part,) = json.loads((found.folder / "provenance.json").read_text())["parts"]
+    assert part["outcome"].startswith("completed")
+    again = searched(config({"physics.diffusivity": NUMBERS["physics.diffusivity"]}, [SENSORS], **options),
+                     resume=str(found.folder))  # fmt: skip
+    assert (again.exit_code, again.folder) == (0, found.folder) and "already finished" in again.message
+    assert contents() == before
+    for a, b in zip(again.answer.estimate.values(), found.answer.estimate.values(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    shutil.rmtree(found.folder / "checkpoints")
+    with pytest.raises(CheckpointError, match="bring it back"):
+        searched(config({"physics.diffusivity": NUMBERS["physics.diffusivity"]}, [SENSORS], **options),
+                 resume=str(found.folder))  # fmt: skip
 
 
 @pytest.mark.long

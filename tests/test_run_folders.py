@@ -10,7 +10,6 @@ import yaml
 from configurations import DYE, FLOW, changed, refusal
 
 import simjax
-
 from simjax.config import compose_from_run, load_config, validate
 from simjax.config.folders import (
     default_yaml,
@@ -133,7 +132,10 @@ def test_files_are_written_beside_their_place_and_renamed():
     """No module but `io.files` writes a file in place: a full disk or a kill would leave half of it."""
     found = []
     for path in sorted(Path(simjax.__file__).parent.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if path.name == "files.py" or not any(word in text for word in ("write_text(", "write_bytes(", "open(")):
+            continue
+        tree = ast.parse(text)
         allowed = replaced_names(tree)
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
@@ -141,6 +143,6 @@ def test_files_are_written_beside_their_place_and_renamed():
             modes = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             opened = name in ("open", "open_in_run") and any(mode.strip("bt+") in ("w", "x") for mode in modes)
             target = ast.unparse(call.func).rpartition(".")[0]
-            if (written or opened) and target not in allowed and path.name != "files.py":
+            if (written or opened) and target not in allowed:
                 found.append(f"{path.name}:{call.lineno}: {ast.unparse(call)}")
     assert not found

@@ -203,7 +203,7 @@ def write_variables(file: h5py.File, attributes: Mapping[str, object], variables
     for name, value in attributes.items():
         file.attrs[name] = value
     for variable in sorted(variables, key=lambda v: v.dims != (v.name,)):  # scales before what is attached to them
-        storage = checked_storage(np.shape(variable.values), variable.dtype)
+        storage = checked_storage(np.asarray(variable.values).shape, variable.dtype)
         dataset = file.create_dataset(
             variable.name, data=variable.values, dtype=variable.dtype, track_order=True, **storage
         )
