@@ -18,7 +18,7 @@ from simjax.build import Origin, plan_frames, register
 from simjax.config import Config
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
 from simjax.config.schema import AUTO
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.core.errors import NumericalError
 from simjax.core.status import ESCAPED, OK, reasons
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
