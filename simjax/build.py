@@ -44,7 +44,6 @@ from simjax.models.spectral import SpectralModel
 from simjax.noise import random_modes
 from simjax.stepping import Schedule
 
-
 BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, its array, and the program's
 
 
@@ -55,8 +54,9 @@ def named_values(config: Config) -> dict[str, np.ndarray]:
         values |= {f"start_{name}": value for name, value in parameter_values(config.particles).items()}
     size = config.ensemble.size
     require_memory(
-        size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}", "use a smaller ensemble.size"
-    )
+        size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}",
+        "write a smaller ensemble.size",
+    )  # fmt: skip
     if size == 1 and not config.ensemble.vary:
         return {name: np.asarray(value, np.float64) for name, value in values.items()}
     names = {variation.path: variation.value_name for variation in config.ensemble.vary}

@@ -197,7 +197,8 @@ def normalise(override: str, folders: Sequence[Path]) -> str:
         raise ConfigurationError(f"{_cut(key)}: nested deeper than {MAXIMUM_DEPTH} levels.")
     if len(key) > LONGEST_KEY or not re.fullmatch(r"\w[\w\-/@:]*(\.\w[\w\-/@:]*)*", key):
         raise ConfigurationError(
-            f"{_cut(override)!r}: {_cut(key)!r} is no key; expected names joined by single points, such as time.end=2.0."
+            f"{_cut(override)!r}: {_cut(key)!r} is no key; expected names joined by single points, such as "
+            "time.end=2.0."
         )
     problem = reference_problem(value[1:].strip().strip("'\""))
     if problem:

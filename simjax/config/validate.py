@@ -60,7 +60,7 @@ def validate(
     problems.raise_if_any()
     keys = _read_keys(mapping, problems)
     schema, grid, time, ndim = keys["model"], keys["grid"], keys["time"], _count_axes(mapping)
-    physics, parameters = None, {}
+    physics, parameters, ensemble = None, {}, None
     if schema is not None:
         physics = read_section(schema.physics, "physics", keys["physics"], problems)
         parameters = read_parameters(keys["parameters"] or {}, schema, problems)
@@ -73,7 +73,6 @@ def validate(
     _check_scales(grid, keys["box"], keys["precision"] or "float64", problems)
     if time is not None:
         time = _check_time(time, schema, problems)
-    ensemble = None
     if schema is not None and keys["ensemble"] is not None:
         ensemble = _read_ensemble(keys["ensemble"], schema, parameters, keys["mesh"], problems)
     found = {**keys, "physics": physics, "parameters": parameters, "grid": grid, "time": time, "ensemble": ensemble}
@@ -249,7 +248,8 @@ def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: P
         cells = section.shape if isinstance(section, GridConfig) else (1,) * len(section.upper)
         for axis, (a, b, n) in enumerate(zip(section.lower, section.upper, cells, strict=True)):
             if b - a > largest or (b - a) / n < least:
-                hint = "write the equations in other units" + (", or precision=float64" if precision == "float32" else "")
+                hint = "write the equations in other units"
+                hint += ", or precision=float64" if precision == "float32" else ""
                 expected = f"a {name} of at most {largest:g} along each axis, and cells of at least {least:g}"
                 problems.add(f"{name}.upper[{axis}]", b, expected, hint)
 

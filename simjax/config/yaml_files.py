@@ -160,8 +160,8 @@ class _Resolver:
         self.nodes += 1
         if depth > MAXIMUM_DEPTH or self.nodes > MAXIMUM_NODES:
             raise ConfigurationError(
-                f"the configuration is nested deeper than {MAXIMUM_DEPTH} levels or has more than {MAXIMUM_NODES} values: "
-                "its references ${...} are circular or too many."
+                f"the configuration is nested deeper than {MAXIMUM_DEPTH} levels or has more than {MAXIMUM_NODES} "
+                "values: its references ${...} are circular or too many."
             )
         if isinstance(value, dict):
             return {key: self.resolve(item, depth + 1) for key, item in value.items()}

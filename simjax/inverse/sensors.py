@@ -13,7 +13,6 @@ import numpy as np
 from simjax.core.errors import ConfigurationError, InputOutputError
 from simjax.core.grid import AXES
 
-
 LARGEST_FILE = 2**28
 """Bytes; some five million readings, which take forty times as much memory while they are sorted into tables."""
 

@@ -262,7 +262,8 @@ def require_meta(meta: Mapping[str, Any], wanted: Mapping[str, type]) -> None:
     """Raises CheckpointError where what a checkpoint says of itself lacks a key, or has another type there."""
     for key, kind in wanted.items():
         found, kinds = meta.get(key), {float: (int, float), tuple: (list, tuple)}.get(kind, (kind,))
-        if not isinstance(found, kinds) or isinstance(found, bool) or (kind is float and not math.isfinite(found)):
+        number = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+        if not isinstance(found, kinds) or (kind in (int, float) and not number):
             raise CheckpointError(
                 f"the checkpoint says {key}={str(found)[:60]}, and this version of simjax writes a value of type "
                 f"{kind.__name__}; go on with the version that wrote it, or run again from the start."

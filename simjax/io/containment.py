@@ -1,7 +1,8 @@
 """Where the values of an HDF5 file come from: a file that reads anything outside its own folder is refused.
 
-A dataset may be made of others (virtual datasets), lie in raw files (external storage), stand behind a link into another
-file, and have dimension scales of which the same is true. HDF5 follows all of these without a word, to any depth.
+A dataset may be made of others (virtual datasets), lie in raw files (external storage), stand behind a link into
+another file, and have dimension scales of which the same is true. HDF5 follows all of these without a word, to any
+depth.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Sources:
                             if (target, source) not in self.needs:
                                 later.setdefault(target, set()).add(source)
                         if len(self.needs) > MAXIMUM_SOURCES:
-                            raise InputOutputError(f"{path} takes its values from more than {MAXIMUM_SOURCES} datasets.")
+                            raise InputOutputError(f"{path} takes its values from over {MAXIMUM_SOURCES} datasets.")
             waiting = {
                 where: {name for name in names if (where, name) not in self.needs} for where, names in later.items()
             }
@@ -111,8 +112,8 @@ class _Sources:
 
 def _too_deep(path: Path) -> InputOutputError:
     return InputOutputError(
-        f"{path} takes its values from datasets that take theirs from others, more than {MAXIMUM_HOPS} times over or in a "
-        "circle; expected a file that holds its own values: copy them into it."
+        f"{path} takes its values from datasets that take theirs from others, more than {MAXIMUM_HOPS} times over or "
+        "in a circle; expected a file that holds its own values: copy them into it."
     )
 
 

@@ -76,8 +76,8 @@ def _from_h5md(path: Path, ndim: int) -> dict[str, np.ndarray]:
                 frames = _frames(trajectory, name, path)
                 if frames.ndim != 3 or frames.shape[2] < ndim or not frames.shape[0]:
                     raise ConfigurationError(
-                        f"particles.file={path}: {name} has shape {frames.shape}; expected (frames, particles, {ndim} or "
-                        "more), with at least one frame."
+                        f"particles.file={path}: {name} has shape {frames.shape}; expected (frames, particles, {ndim} "
+                        "or more), with at least one frame."
                     )
                 check_size(frames.shape[1:], frames.dtype.itemsize, path, name)
                 found[name] = np.asarray(frames[-1])[:, :ndim]

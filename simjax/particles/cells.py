@@ -41,11 +41,11 @@ class Cells(eqx.Module):
 
     def __check_init__(self):
         if isinstance(self.capacity, bool) or not isinstance(self.capacity, int | np.integer) or self.capacity < 1:
-            raise ConfigurationError(f"Cells.capacity={self.capacity!r}: expected a whole number, a multiple of {GROUP}.")
+            raise ConfigurationError(f"Cells.capacity={self.capacity!r}: expected a positive multiple of {GROUP}.")
         if self.capacity % GROUP:
             raise ConfigurationError(
-                f"Cells.capacity={self.capacity}: expected a multiple of {GROUP}, the slots that a loop over pairs looks "
-                f"at together; write {GROUP * math.ceil(self.capacity / GROUP)}."
+                f"Cells.capacity={self.capacity}: expected a multiple of {GROUP}, the slots that a loop over pairs "
+                f"looks at together; write {GROUP * math.ceil(self.capacity / GROUP)}."
             )
         if len(self.periodic) != self.ndim:
             raise ConfigurationError(

@@ -193,7 +193,7 @@ class ParticlePrograms(Programs):
     def template(self, room):
         names = [field.name for field in dataclasses.fields(Room)]
         require_meta(room, {name: tuple if name == "cells" else int for name in names})
-        wanted = Room(**{name: tuple(room[name]) if name == "cells" else room[name] for name in names})
+        wanted = Room(**{**{name: room[name] for name in names}, "cells": tuple(room["cells"])})
         if wanted != self._room:
             self._make(wanted)
         return super().template(room)
