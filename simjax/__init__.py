@@ -13,7 +13,7 @@ _HOMES = {
     "Clock": "clock", "Schedule": "clock", "Trajectory": "stepping", "advance": "stepping",
     "simulate": "stepping", "Binomial": "adjoint.plan", "Budget": "adjoint.plan",
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
-    "Simulation": "simulation", "Result": "simulation", "load": "simulation", "configure": "simulation",
+    "Simulation": "simulation", "Result": "result", "load": "simulation", "configure": "simulation",
     "register": "build", "CenteredModel": "models.centered", "SpectralModel": "models.spectral",
     "Cells": "particles.cells", "Pairs": "particles.pairs", "Skin": "particles.arrangement",
     "ParticleMesh": "particles.mesh", "MolecularDynamics": "models.molecular", "Gravity": "models.gravity",
@@ -21,6 +21,9 @@ _HOMES = {
     "ElectromagneticPlasma": "models.electromagnetic_plasma",
     "Closure": "models.closure", "LocalNetwork": "models.closure", "with_closure": "models.closure",
     "InverseProblem": "inversion.problem", "Search": "inversion.search",
+    "SimjaxError": "core.errors", "ConfigurationError": "core.errors", "NumericalError": "core.errors",
+    "InputOutputError": "core.errors", "ResourceError": "core.errors", "CheckpointError": "core.errors",
+    "Stopped": "core.errors", "Interrupted": "core.errors",
     "open_run": "io.read", "check_run": "io.read", "certify": "certify",
 }  # fmt: skip
 

@@ -7,15 +7,17 @@ import json
 import logging
 import math
 import shlex
+import tempfile
 import time as wall
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from simjax.build import Plan
@@ -31,6 +33,9 @@ from simjax.progress import Progress
 from simjax.runtime import command_line, device_name, git_state, versions
 from simjax.stepping import Clock
 from simjax.verdicts import judge
+
+if TYPE_CHECKING:
+    import xarray
 
 LOG = logging.getLogger("simjax")
 
@@ -96,8 +101,24 @@ class Record:
                 f"time.end={self.config.time.end:g}."
             )
 
-    def _open_writer(self, keep_until_step: int | None) -> FrameWriter:
-        programs, config = self.programs, self.config
+    def in_memory(self, state, clock: Clock, time: float, step: int) -> xarray.Dataset:
+        """A frame with all variables of the model, whether they are written or not."""
+        from simjax.io.read import open_run
+
+        programs = self.programs.of_all_variables()
+        at = jnp.asarray(time, programs.dtype)
+        fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
+        with tempfile.TemporaryDirectory() as folder:
+            writer = self._open_writer(None, Path(folder), programs)
+            writer.write([step], [time], *self._as_written(fields, diagnostics))
+            writer.close(complete=True)
+            with open_run(Path(folder)) as dataset:
+                return dataset.load()
+
+    def _open_writer(
+        self, keep_until_step: int | None, folder: Path | None = None, programs: Programs | None = None
+    ) -> FrameWriter:
+        programs, config = self.programs if programs is None else programs, self.config
         attributes = {
             "simjax_version": versions()["simjax"],
             "simjax_config_yaml": config_yaml(config),
@@ -110,7 +131,7 @@ class Record:
             **git_state(),
         }
         writer = programs.open_writer(
-            self.folder, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
+            self.folder if folder is None else folder, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
             title=config.title or config.experiment_name, keep_until_step=keep_until_step,
             rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
@@ -186,8 +207,7 @@ class Record:
             return  # nobody got as far as this frame
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        fields = {name: np.asarray(u)[None] for name, u in frame.fields.items()}
-        diagnostics = {name: np.asarray(d, np.float64)[None] for name, d in frame.diagnostics.items()}
+        fields, diagnostics = self._as_written(frame.fields, frame.diagnostics)
         self.writer.write([frame.step], [frame.time], fields, diagnostics)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)
@@ -195,6 +215,11 @@ class Record:
             # Of an ensemble, the least favourable member that is still going.
             worst = {name: float(np.nanmax(d)) for name, d in self.latest.items() if not np.all(np.isnan(d))}
             self.display.update(frame.time, frame.step, pace.rate, self.programs.shown(worst))
+
+    def _as_written(self, fields, diagnostics) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """What was observed at one time, as the writer takes it."""
+        written = {name: np.asarray(u)[None] for name, u in fields.items()}
+        return written, {name: np.asarray(d, np.float64)[None] for name, d in diagnostics.items()}
 
     def _log_metrics(self, frame: _Frame) -> None:
         line: dict[str, Any] = {"time": frame.time, "step": frame.step}

@@ -65,6 +65,11 @@ def share(key: Hashable, make: Callable[[], Shared]) -> Shared:
     return _SHARED[key]
 
 
+def forget_programs() -> None:
+    """Drop every shared program, and with it the memory of what was compiled for it."""
+    _SHARED.clear()
+
+
 class Rollout:
     """The run of a configuration as a function `run(values, fields)` of this device's blocks, to be distributed.
 

@@ -142,12 +142,12 @@ def _run(config: Config) -> int:
     if config.inverse is not None:
         from simjax.inversion.search import Search
 
-        found = Search(config).run(progress=True)
+        found = Search(config).run(progress=True, on_stop="return")
         print(f"{found.message}\n{found.folder}")
         return found.exit_code
     from simjax.simulation import Simulation
 
-    result = Simulation(config).run(resume=config.resume, progress=True)
+    result = Simulation(config).run(resume=config.resume, progress=True, on_stop="return")
     return result.exit_code
 
 

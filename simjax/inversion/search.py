@@ -6,7 +6,7 @@ import dataclasses
 import json
 import time as wall
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 
 from simjax.config import Config
 from simjax.config.folders import check_same_simulation, find_resumable, new_run_folder, write_hydra_folder
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.core.errors import ConfigurationError, NumericalError, stop_error
 from simjax.core.status import OK, reasons
 from simjax.inverse.gradient_descent import scattered
 from simjax.inverse.health import Health, gradient_health
@@ -59,25 +59,38 @@ class Search:
         self.problem = problem
         self.config = problem if isinstance(problem, Config) else problem.config
 
-    def run(self, *, resume: str | None = None, progress: bool = False) -> Found:
+    def run(
+        self, *, resume: str | Path | None = None, progress: bool = False,
+        on_stop: Literal["raise", "return"] = "raise",
+    ) -> Found:  # fmt: skip
         """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
 
+        on_stop: as of `Simulation.run`.
+
         Raises:
+            Interrupted, a KeyboardInterrupt: after Ctrl-C. Stopped: after another signal. Both come after a checkpoint.
             ConfigurationError, ResourceError: before anything is written.
             NumericalError: the run of the guess or of an iterate fails.
         """
-        config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
+        with StopSignals(lethal=on_stop == "return") as signals:
+            found = self._run(resume, progress, signals)
+        if on_stop == "raise" and (signals.received or found.exit_code == STOPPED):  # also one that came at the end
+            assert found.folder is not None
+            raise stop_error(signals.received, found.message, found.folder)
+        return found
+
+    def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals) -> Found:
+        config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
         set_up_jax(config)
         folder = find_resumable(config)
         notes = [] if folder is None else check_same_simulation(folder, config)
         stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
-        with StopSignals() as signals:
-            if folder is None:
-                stages.check()
-                folder = new_run_folder(config)
-            with FolderLock(folder):
-                write_hydra_folder(folder, config)
-                return _Search(config, stages, folder, notes, signals, progress).carry_out()
+        if folder is None:
+            stages.check()
+            folder = new_run_folder(config)
+        with FolderLock(folder):
+            write_hydra_folder(folder, config)
+            return _Search(config, stages, folder, notes, signals, progress).carry_out()
 
 
 class Stages:
@@ -157,7 +170,7 @@ class _Search:
                 if stopped or number == len(self.stages) - 1:
                     self._checkpoint(number, iterate)
                 if stopped:
-                    return Found(self.folder, STOPPED, f"stopped by {stopped}; go on with resume={self.folder}")
+                    return Found(self.folder, STOPPED, f"stopped by {stopped} after {len(self.history)} iterations, resumable")
         finally:
             self.checkpoints.close()
             if self.display:

@@ -43,7 +43,7 @@ class FieldPrograms(Programs):
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
-        self.outputs = self._selected(self.model.outputs())
+        self.choose_variables()
         self._member = jax.eval_shape(self._member_state)
         self._check_memory("a coarser grid.shape")
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
@@ -53,6 +53,9 @@ class FieldPrograms(Programs):
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
         self.files = self._place(files, self._file_specs)
         self._faults: Callable | None = None
+
+    def choose_variables(self):
+        self.outputs = self._selected(self.model.outputs())
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         chosen = self.config.output.fields
