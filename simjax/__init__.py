@@ -14,6 +14,7 @@ _HOMES = {
     "simulate": "stepping", "Binomial": "adjoint.plan", "Budget": "adjoint.plan",
     "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
     "Simulation": "simulation", "Result": "result", "load": "simulation", "configure": "simulation",
+    "RunFunction": "differentiable",
     "register": "build", "CenteredModel": "models.centered", "SpectralModel": "models.spectral",
     "Cells": "particles.cells", "Pairs": "particles.pairs", "Skin": "particles.arrangement",
     "ParticleMesh": "particles.mesh", "MolecularDynamics": "models.molecular", "Gravity": "models.gravity",

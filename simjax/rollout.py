@@ -266,9 +266,9 @@ class Rollout:
         return self._builder, structure_of(self._taken), self.mesh, *of_run
 
     def bare(self) -> "Rollout":
-        """The same without the arrays from files, to be kept with a program."""
+        """The same with shapes in place of the arrays from files, to be kept with a program."""
         bare = copy.copy(self)
-        bare._files = {}
+        bare._files = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), self._files)
         return bare
 
     def _placed_files(self):

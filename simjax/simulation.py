@@ -21,6 +21,7 @@ from simjax.config.folders import check_same_simulation, find_resumable, new_run
 from simjax.config.schema import AUTO
 from simjax.core.errors import ConfigurationError, NumericalError, stop_error
 from simjax.core.status import ESCAPED, OK, reasons
+from simjax.differentiable import RunFunction
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
@@ -66,6 +67,10 @@ class Simulation:
         if on_stop == "raise" and (signals.received or result.exit_code == STOPPED):  # also one that came at the end
             raise stop_error(signals.received, result.message, result.folder)
         return result
+
+    def differentiable(self, **options: Any) -> RunFunction:
+        """The run as a function `(values, fields)` for `jax.grad`; options are those of `simjax.RunFunction`."""
+        return RunFunction(self.config, **options)
 
     def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals) -> Result:
         config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
@@ -160,13 +165,7 @@ class _Run:
             return Result(folder, 0, message)
         write_hydra_folder(folder, self.config)
         self.record = Record(
-            folder,
-            self.config,
-            self.programs,
-            self.plan,
-            self.notes,
-            self.progress,
-            keep_until_step=restored.step,
+            folder, self.config, self.programs, self.plan, self.notes, self.progress, keep_until_step=restored.step
         )
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
