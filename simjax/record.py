@@ -59,7 +59,7 @@ class Record:
         *, keep_until_step: int | None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan = folder, config, programs, plan
-        self.notes = list(notes)
+        self.notes = [*config.notes, *notes]
         self.last_time = 0.0
         self._began = datetime.now(UTC).isoformat(timespec="seconds")
         self._pending: deque[_Frame] = deque()

@@ -375,10 +375,12 @@ class _Run:
         raise NumericalError(message)
 
 
-def load(experiment: str, overrides: Sequence[str] = (), *, config_dir: str | None = None) -> Simulation:
+def load(
+    experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None
+) -> Simulation:  # fmt: skip
     """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
 
-    Raises ConfigurationError with everything that is wrong with the configuration.
+    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong with the configuration.
     """
     from simjax.config import load_config
 

@@ -14,7 +14,7 @@ from simjax.formula import Formula
 
 # Sections that the host reads, and sections that enter programs as arguments.
 _NOT_COMPILED = frozenset(
-    "experiment_name title output checkpoint limits resume exact mapping overrides description inverse "
+    "experiment_name title output checkpoint limits resume exact mapping overrides description notes inverse "
     "physics parameters seed".split()
 )
 

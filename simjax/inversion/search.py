@@ -149,7 +149,7 @@ class _Search:
         self.config, self.stages, self.folder, self.signals = config, stages, folder, signals
         assert config.inverse is not None
         self.options = config.inverse.solver
-        self.notes: list[str] = list(notes) + stages.whole.notes
+        self.notes: list[str] = [*config.notes, *notes, *stages.whole.notes]
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         total = self.options.iterations * len(stages)
         self.display = IterationProgress(config.title or config.experiment_name, total) if progress else None

@@ -15,6 +15,7 @@ from simjax.core.grid import AXES, CENTER, FACE, LOWER, UPPER
 from simjax.core.model import Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.points import Points, gather, locate, receive, spread
+from simjax.models.sides import check_sides
 from simjax.ops import staggered_wave
 
 Signal = Callable[[Array], Array]
@@ -66,6 +67,8 @@ class Acoustic(SplitModel):
     `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
     """
 
+    Params, State = Params, State
+
     domain: Domain
     pressure_layout: FieldLayout
     layouts: tuple[FieldLayout, ...]
@@ -76,6 +79,7 @@ class Acoustic(SplitModel):
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
         if order not in staggered_wave.WEIGHTS:
             raise ConfigurationError(f"Acoustic: order={order} is unknown; write order=2 or order=4.")
+        check_sides(domain, sides, "Acoustic")
         refuse_other_sides(sides, (PeriodicSide, SlipWall, FreeSurface), "periodic, rigid, free or absorbing")
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], "Pa")

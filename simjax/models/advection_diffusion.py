@@ -11,6 +11,8 @@ from jax import Array
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
+from simjax.models.numbers import require_at_least
+from simjax.models.sides import check_scalar_sides
 from simjax.ops import difference
 
 Scheme = Literal["central", "upwind"]
@@ -28,6 +30,9 @@ class Params(eqx.Module):
     diffusivity: Array
     velocity: Array
 
+    def __check_init__(self):
+        require_at_least("AdvectionDiffusion.Params", {"diffusivity": self.diffusivity})
+
 
 class AdvectionDiffusion(ExplicitModel):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).
@@ -37,11 +42,14 @@ class AdvectionDiffusion(ExplicitModel):
     Methods for Ordinary and Partial Differential Equations, ch. 9-10.
     """
 
+    Params, State = Params, State
+
     domain: Domain
     layout: FieldLayout
     scheme: Scheme = eqx.field(static=True)
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme = "central"):
+        check_scalar_sides(domain, sides, "AdvectionDiffusion")
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme

@@ -9,6 +9,8 @@ from jax import Array
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
+from simjax.models.numbers import require_at_least
+from simjax.models.sides import check_scalar_sides
 from simjax.models.transport import ConservedScalar, State
 from simjax.ops import transport
 
@@ -20,6 +22,9 @@ class Params(eqx.Module):
 
     viscosity: Array
 
+    def __check_init__(self):
+        require_at_least("Burgers.Params", {"viscosity": self.viscosity})
+
 
 class Burgers(ConservedScalar):
     """Burgers' equation: dc/dt = -sum over axes of d(c^2 / 2)/dx_i + nu lap(c).
@@ -28,6 +33,8 @@ class Burgers(ConservedScalar):
     that one of `SCHEMES` finds on both sides of a face; central diffusion of second order. LeVeque (2002), Finite
     Volume Methods for Hyperbolic Problems, ch. 11.
     """
+
+    Params, State = Params, State
 
     domain: Domain
     layout: FieldLayout
@@ -47,6 +54,7 @@ class Burgers(ConservedScalar):
                 f"physics.scheme={scheme!r}: Burgers' equation needs one that knows upwind from downwind; "
                 f"write {', '.join(SCHEMES)}."
             )
+        check_scalar_sides(domain, sides, "Burgers")
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], "m s-1")
         self.scheme = scheme

@@ -8,6 +8,7 @@ import jax
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
+from simjax.models.sides import check_scalar_sides
 
 
 class CenteredModel(ExplicitModel):
@@ -17,6 +18,8 @@ class CenteredModel(ExplicitModel):
     The first line of its docstring is the title of its runs.
     """
 
+    Params = State = dict
+
     fields: ClassVar[Sequence[str]] = ()
     parameters: ClassVar[Mapping[str, float]] = {}
 
@@ -24,6 +27,7 @@ class CenteredModel(ExplicitModel):
     layout: FieldLayout
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]]):
+        check_scalar_sides(domain, sides, type(self).__name__)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
 

@@ -71,6 +71,8 @@ class ElectromagneticPlasma(DirectModel):
     Birdsall and Langdon (1985), Plasma Physics via Computer Simulation, chapter 15.
     """
 
+    Params, State = Params, State
+
     cells: Cells
     finer: int = eqx.field(static=True, default=1)
     steps_per_arrangement: int = eqx.field(static=True, default=1)

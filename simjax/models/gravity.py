@@ -26,6 +26,8 @@ class Gravity(DirectModel):
     and du/dt = -grad phi / a with the comoving rho. Quinn et al. (1997), astro-ph/9710043, eq. 6-10.
     """
 
+    Params, State = Params, State
+
     cells: Cells
     attraction: Attraction
     steps_per_arrangement: int = eqx.field(static=True, default=1)

@@ -15,6 +15,7 @@ from simjax.core.grid import AXES, CENTER, FACE
 from simjax.core.model import Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.points import Points, gather, locate, receive, spread
+from simjax.models.sides import check_sides
 from simjax.ops import staggered_wave
 
 Signal = Callable[[Array], Array]
@@ -79,6 +80,8 @@ class Maxwell(SplitModel):
     (SlipWall), or Absorbing behind a CPML of `layer_cells`.
     """
 
+    Params, State = Params, State
+
     domain: Domain
     electric_layouts: tuple[FieldLayout, ...]
     magnetic_layouts: tuple[FieldLayout, ...]
@@ -108,6 +111,7 @@ class Maxwell(SplitModel):
             )
         if order not in staggered_wave.WEIGHTS:
             raise ConfigurationError(f"Maxwell: order={order} is unknown; write order=2 or order=4.")
+        check_sides(domain, sides, "Maxwell")
         refuse_other_sides(sides, (PeriodicSide, SlipWall), "periodic, conductor or absorbing")
         self.domain, self.polarisation, self.order = domain, polarisation, order
         self.along = electric.index(AXES.index(along))

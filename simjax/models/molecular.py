@@ -71,6 +71,8 @@ class MolecularDynamics(DirectModel):
     error. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
+    Params, State = Params, State
+
     cells: Cells
     skin: Skin
     potential: Interaction

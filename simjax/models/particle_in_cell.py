@@ -47,6 +47,8 @@ class ElectrostaticPlasma(DirectModel):
     (1985), Plasma Physics via Computer Simulation, chapters 2 and 4.
     """
 
+    Params, State = Params, PlasmaParticles
+
     mesh: ParticleMesh
     steps_per_arrangement: int = eqx.field(static=True, default=1)
 

@@ -11,6 +11,7 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models import incompressible
+from simjax.models.numbers import require_at_least
 from simjax.models.transport import Source, statistics
 from simjax.ops import transport
 from simjax.ops.difference import laplacian
@@ -27,6 +28,9 @@ class Params(incompressible.Params):
 
     diffusivity: Array
 
+    def __check_init__(self):
+        require_at_least("PassiveScalar.Params", {"diffusivity": self.diffusivity})
+
 
 class PassiveScalar(ExplicitModel):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
@@ -37,6 +41,8 @@ class PassiveScalar(ExplicitModel):
     The limited schemes keep to the range of the initial values, central ones do not where the scalar is not resolved:
     filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113).
     """
+
+    Params, State = Params, State
 
     flow: incompressible.Incompressible
     layout: FieldLayout

@@ -38,6 +38,8 @@ class Schroedinger(SpectralModel):
     are kept. Pitaevskii (1961), Sov. Phys. JETP 13, 451; Gross (1961), Nuovo Cimento 20, 454.
     """
 
+    Params = Params
+
     fields = ("psi",)
     kept = 1 / 2
 

@@ -65,6 +65,8 @@ class SmoothedParticles(DirectModel):
     gradient of their number; for flows without free surfaces. Adami, Hu and Adams (2013), J. Comput. Phys. 241, 292.
     """
 
+    Params, State = Params, State
+
     cells: Cells
     skin: Skin
     kernel: SmoothingKernel

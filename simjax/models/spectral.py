@@ -13,6 +13,7 @@ from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Output, SemilinearModel
+from simjax.models.sides import check_sides
 from simjax.ops.scaling import scale_by, scaled, times_i
 from simjax.solvers.fourier import FourierBasis
 
@@ -32,6 +33,8 @@ class SpectralModel(SemilinearModel):
     nonlinearities, 1/2 for cubic ones. `forces` are source terms by field.
     """
 
+    Params = State = dict
+
     fields: ClassVar[Sequence[str]] = ("u",)
     parameters: ClassVar[Mapping[str, float]] = {}
     kept: ClassVar[float] = 2 / 3
@@ -46,6 +49,8 @@ class SpectralModel(SemilinearModel):
         sides: Sequence[tuple[Side, Side]] | None = None,
         forces: Mapping[str, Force | None] | None = None,
     ):
+        if sides is not None:
+            check_sides(domain, sides, type(self).__name__)
         for axis, pair in enumerate(sides or ()):
             if not all(isinstance(side, PeriodicSide) for side in pair):
                 raise ConfigurationError(

@@ -12,6 +12,7 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Output
+from simjax.models.numbers import require_at_least
 from simjax.models.random_forcing import Band
 from simjax.models.spectral import Force, SpectralModel, periodic_layout, precision_of
 
@@ -29,6 +30,10 @@ class Params(eqx.Module):
     injection: Array | None = None
     seed: Array | None = None
 
+    def __check_init__(self):
+        names = ("viscosity", "drag", "hyperviscosity", "injection")
+        require_at_least("Params", {name: getattr(self, name) for name in names})
+
 
 class SpectralFlow(SpectralModel):
     """du/dt + (u . grad) u = -grad(p) + nu lap(u) - eta (-lap)^p u - r u + f, div(u) = 0, in a periodic box.
@@ -37,6 +42,8 @@ class SpectralFlow(SpectralModel):
     component. `band` are the wavenumbers of the random forcing: isotropic, white in time, independent of the flow, so
     that the energy it feeds per time is `Params.injection` in the mean.
     """
+
+    Params = Params
 
     domain: Domain
     forces: dict[str, Force]

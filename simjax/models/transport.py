@@ -21,6 +21,7 @@ from simjax.core.boundary import (
 )
 from simjax.core.domain import Domain
 from simjax.core.model import Output, SemiImplicitModel
+from simjax.models.sides import check_scalar_sides
 from simjax.ops import transport
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import multigrid, solve_elliptic
@@ -151,6 +152,8 @@ class Transport(ConservedScalar):
     Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
     """
 
+    Params, State = Params, State
+
     domain: Domain
     layout: FieldLayout
     velocity_layouts: tuple[FieldLayout, ...]
@@ -169,6 +172,7 @@ class Transport(ConservedScalar):
         factor: TimeFactor | None = None,
         tolerance: float = 1e-8,
     ):
+        check_scalar_sides(domain, sides, "Transport")
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.velocity_layouts = tuple(
