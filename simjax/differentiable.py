@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from simjax.adjoint.plan import Checkpoint
@@ -24,9 +25,9 @@ from simjax.stepping import Trajectory
 class RunFunction:
     """`run(values, fields)`: the run of a configuration as a pure function of its numbers and fields.
 
-    `jax.grad`, `jax.jit` and, on one device, `jax.vmap` take it as any function. Arrays are whole, in units of the simulation, on one
-    device or cut over the mesh of the configuration; what is computed of them needs no collectives. Functions of one
-    structure share their compiled program, whatever their numbers.
+    `jax.grad`, `jax.jit` and, on one device, `jax.vmap` take it as any function. Arrays are whole, in units of the
+    simulation, on one device or cut over the mesh of the configuration; what is computed of them needs no collectives.
+    Functions of one structure share their compiled program, whatever their numbers.
 
     Args:
         config: a model of fields, with one member, whose time.end is a multiple of time.output_every.
@@ -70,8 +71,8 @@ class RunFunction:
             fields: by path, a tuple with an array of the grid's shape for each component, or the array of a scalar.
 
         Returns:
-            The last `state` and `clock`, and `observed`: every variable `(frames + 1, *grid.shape)` and every diagnostic
-            `(frames + 1,)` by name, at `times`.
+            The last `state` and `clock`, and `observed`: every variable `(frames + 1, *grid.shape)` and every
+            diagnostic `(frames + 1,)` by name, at `times`.
 
         Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
         """
@@ -88,7 +89,7 @@ class RunFunction:
                 )
             given[section][name] = tuple(jnp.asarray(part, self._dtype) for part in parts)
         state, clock, variables, diagnostics = self._program(numbers, given)
-        if not isinstance(clock.status, jax.core.Tracer) and int(clock.status) != OK:
+        if not isinstance(clock.status, Tracer) and int(clock.status) != OK:
             raise NumericalError(
                 f"{reasons(int(clock.status))} in step {int(clock.step)}; write a smaller time.dt or time.courant, or "
                 "other numbers. Inside jax.jit and jax.grad such a run is NaN."

@@ -380,7 +380,7 @@ def load(
 ) -> Simulation:  # fmt: skip
     """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
 
-    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong with the configuration.
+    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong.
     """
     from simjax.config import load_config
 

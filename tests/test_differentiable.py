@@ -1,4 +1,4 @@
-"""A configured run as a function: its gradient against differences, on one device and on a mesh, and what it refuses."""
+"""A configured run as a function: its gradient against differences, on one device and on a mesh; what it refuses."""
 
 import jax
 import jax.numpy as jnp

@@ -122,8 +122,8 @@ def test_without_output_the_last_frame_is_in_memory(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_members_without_output(tmp_path):
-    several = dye(tmp_path, "output=none", "ensemble.size=2", "ensemble.vary={physics.diffusivity: {values: [0.1, 0.2]}}")
-    assert several.run().ds.concentration.dims == ("member", "y", "x")
+    vary = "ensemble.vary={physics.diffusivity: {values: [0.1, 0.2]}}"
+    assert dye(tmp_path, "output=none", "ensemble.size=2", vary).run().ds.concentration.dims == ("member", "y", "x")
 
 
 @pytest.mark.long  # a minute of compiling

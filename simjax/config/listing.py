@@ -32,10 +32,7 @@ def _section(name: str, section: type, mapping: Mapping[str, Any]) -> Iterator[s
     for field in fields:
         about, units = field.metadata["about"], field.metadata["units"]
         yield f"  {field.name}{f' [{units}]' if units != '1' else ''}{f': {about}' if about else ''}"
-        if field.default is dataclasses.MISSING:
-            default = "required"
-        else:
-            default = f"default {_written(field.default)}"
+        default = "required" if field.default is dataclasses.MISSING else f"default {_written(field.default)}"
         here = f"; here {_written(chosen[field.name])}" if field.name in chosen else ""
         yield f"      {field.metadata['kind'].allowed}; {default}{here}"
 

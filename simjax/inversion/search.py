@@ -170,7 +170,8 @@ class _Search:
                 if stopped or number == len(self.stages) - 1:
                     self._checkpoint(number, iterate)
                 if stopped:
-                    return Found(self.folder, STOPPED, f"stopped by {stopped} after {len(self.history)} iterations, resumable")
+                    message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
+                    return Found(self.folder, STOPPED, message)
         finally:
             self.checkpoints.close()
             if self.display:

@@ -67,8 +67,6 @@ class Acoustic(SplitModel):
     `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
     """
 
-    Params, State = Params, State
-
     domain: Domain
     pressure_layout: FieldLayout
     layouts: tuple[FieldLayout, ...]
@@ -309,6 +307,9 @@ class Acoustic(SplitModel):
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.velocity(t, state, params, self.prepare(params))
         return {"pressure": state.pressure} | {f"velocity_{AXES[i]}": u for i, u in enumerate(now.velocity)}
+
+
+Acoustic.Params, Acoustic.State = Params, State
 
 
 def _is_spec(node) -> bool:

@@ -42,8 +42,6 @@ class AdvectionDiffusion(ExplicitModel):
     Methods for Ordinary and Partial Differential Equations, ch. 9-10.
     """
 
-    Params, State = Params, State
-
     domain: Domain
     layout: FieldLayout
     scheme: Scheme = eqx.field(static=True)
@@ -89,3 +87,6 @@ class AdvectionDiffusion(ExplicitModel):
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:
         return {"concentration": state.concentration}
+
+
+AdvectionDiffusion.Params, AdvectionDiffusion.State = Params, State

@@ -34,8 +34,6 @@ class Burgers(ConservedScalar):
     Volume Methods for Hyperbolic Problems, ch. 11.
     """
 
-    Params, State = Params, State
-
     domain: Domain
     layout: FieldLayout
     scheme: str = eqx.field(static=True)
@@ -87,3 +85,6 @@ class Burgers(ConservedScalar):
         return jnp.maximum(speed, float(jnp.finfo(speed.dtype).tiny) ** 0.5) * sum(
             1 / s for s in self.domain.grid.spacing
         )
+
+
+Burgers.Params, Burgers.State = Params, State

@@ -70,8 +70,6 @@ class Compressible(ExplicitModel):
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
     """
 
-    Params, State = Params, State
-
     domain: Domain
     layouts: GasLayouts
     plain: FieldLayout
@@ -282,6 +280,9 @@ class Compressible(ExplicitModel):
             return _root(riemann.squared_norm(tuple(slopes)))
 
         return self.domain.apply(steepness, state.density, self.plain, width=1)
+
+
+Compressible.Params, Compressible.State = Params, State
 
 
 def _conserved(state: State) -> Conserved:

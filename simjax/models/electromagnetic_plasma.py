@@ -71,8 +71,6 @@ class ElectromagneticPlasma(DirectModel):
     Birdsall and Langdon (1985), Plasma Physics via Computer Simulation, chapter 15.
     """
 
-    Params, State = Params, State
-
     cells: Cells
     finer: int = eqx.field(static=True, default=1)
     steps_per_arrangement: int = eqx.field(static=True, default=1)
@@ -238,6 +236,9 @@ class ElectromagneticPlasma(DirectModel):
             "gauss": self.domain.max(jnp.abs(self.excess(state, params))),
         }
         return result | {f"momentum_{'xyz'[k]}": self.domain.sum(momentum[k]) for k in range(3)}
+
+
+ElectromagneticPlasma.Params, ElectromagneticPlasma.State = Params, State
 
 
 def light_speed(params: Params) -> Array:

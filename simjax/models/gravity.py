@@ -26,8 +26,6 @@ class Gravity(DirectModel):
     and du/dt = -grad phi / a with the comoving rho. Quinn et al. (1997), astro-ph/9710043, eq. 6-10.
     """
 
-    Params, State = Params, State
-
     cells: Cells
     attraction: Attraction
     steps_per_arrangement: int = eqx.field(static=True, default=1)
@@ -101,3 +99,6 @@ class Gravity(DirectModel):
             f"angular_momentum_{name}": self.domain.sum(mass * (x[i] * v[j] - x[j] * v[i]))
             for name, (i, j) in planes.items()
         }
+
+
+Gravity.Params, Gravity.State = Params, State

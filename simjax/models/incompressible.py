@@ -55,8 +55,6 @@ class Incompressible(ExplicitModel):
     moving), slip, or prescribed velocity with no net flux.
     """
 
-    Params, State = Params, State
-
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     pressure_layout: FieldLayout
@@ -204,3 +202,6 @@ class Incompressible(ExplicitModel):
         if len(vorticity) == 1:
             return result | {"vorticity": vorticity[0]}
         return result | {"vorticity_magnitude": jnp.sqrt(sum(w * w for w in vorticity))}
+
+
+Incompressible.Params, Incompressible.State = Params, State

@@ -80,8 +80,6 @@ class Maxwell(SplitModel):
     (SlipWall), or Absorbing behind a CPML of `layer_cells`.
     """
 
-    Params, State = Params, State
-
     domain: Domain
     electric_layouts: tuple[FieldLayout, ...]
     magnetic_layouts: tuple[FieldLayout, ...]
@@ -343,6 +341,9 @@ class Maxwell(SplitModel):
         return {
             name: u for field, names, _ in self._fields() for name, u in zip(names, getattr(now, field), strict=True)
         }
+
+
+Maxwell.Params, Maxwell.State = Params, State
 
 
 def _layout(offset: Sequence[float], sides: Sequence[tuple[Side, Side]], units: str = "1") -> FieldLayout:

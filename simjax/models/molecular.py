@@ -71,8 +71,6 @@ class MolecularDynamics(DirectModel):
     error. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
     """
 
-    Params, State = Params, State
-
     cells: Cells
     skin: Skin
     potential: Interaction
@@ -256,6 +254,9 @@ class MolecularDynamics(DirectModel):
         found = self.potential.tail(cutoff, self.cells.ndim, here, there, params.potential)
         energy, pressure = (jnp.sum(count[:, None] * count[None] * integral) / 2 for integral in found)
         return energy, pressure
+
+
+MolecularDynamics.Params, MolecularDynamics.State = Params, State
 
 
 def _mass(params: Params, species: Array) -> Array:

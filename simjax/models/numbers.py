@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from simjax.core.errors import ConfigurationError
 
@@ -33,7 +34,7 @@ def require_at_least(owner: str, numbers: Mapping[str, Any], least: float = 0.0,
 
 
 def _known(value: Any) -> np.ndarray | None:
-    if isinstance(value, jax.core.Tracer) or not isinstance(value, (int, float, np.ndarray, np.generic, jax.Array)):
+    if isinstance(value, Tracer) or not isinstance(value, (int, float, np.ndarray, np.generic, jax.Array)):
         return None
     if np.size(value) > MOST_CHECKED or (isinstance(value, jax.Array) and not value.is_fully_addressable):
         return None

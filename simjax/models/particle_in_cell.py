@@ -47,8 +47,6 @@ class ElectrostaticPlasma(DirectModel):
     (1985), Plasma Physics via Computer Simulation, chapters 2 and 4.
     """
 
-    Params, State = Params, PlasmaParticles
-
     mesh: ParticleMesh
     steps_per_arrangement: int = eqx.field(static=True, default=1)
 
@@ -168,6 +166,9 @@ class ElectrostaticPlasma(DirectModel):
             "particles": counted(self.cells, state.ids),
         }
         return result | {f"momentum_{'xyz'[k]}": self.domain.sum(momentum[k]) for k in range(momentum.shape[0])}
+
+
+ElectrostaticPlasma.Params, ElectrostaticPlasma.State = Params, PlasmaParticles
 
 
 def of_species(values: Array, species: Array) -> Array:

@@ -42,8 +42,6 @@ class PassiveScalar(ExplicitModel):
     filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113).
     """
 
-    Params, State = Params, State
-
     flow: incompressible.Incompressible
     layout: FieldLayout
     source: Source | None
@@ -103,3 +101,6 @@ class PassiveScalar(ExplicitModel):
 
     def observe(self, t, state, params) -> dict[str, Array]:
         return {"concentration": state.concentration} | self.flow.observe(t, state, params)
+
+
+PassiveScalar.Params, PassiveScalar.State = Params, State

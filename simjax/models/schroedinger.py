@@ -38,8 +38,6 @@ class Schroedinger(SpectralModel):
     are kept. Pitaevskii (1961), Sov. Phys. JETP 13, 451; Gross (1961), Nuovo Cimento 20, 454.
     """
 
-    Params = Params
-
     fields = ("psi",)
     kept = 1 / 2
 
@@ -105,6 +103,9 @@ class Schroedinger(SpectralModel):
             "energy": volume * (kinetic + self.domain.mean(potential * density)),
             **momenta,
         }
+
+
+Schroedinger.Params = Params
 
 
 def density_of(psi: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simjax.core.boundary import GasInflow, NoSlipWall, Outflow, PeriodicSide, ScalarSide, Side, SlipWall
+from simjax.core.boundary import GasInflow, NoSlipWall, Outflow, PeriodicSide, ScalarSide, Side
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES
@@ -45,7 +45,7 @@ def refuse_sides(sides: Sequence[tuple[Side, Side]], refused: tuple[type[Side], 
     for axis, pair in enumerate(sides):
         for side in pair:
             if isinstance(side, refused):
-                raise ConfigurationError(f"boundaries.{AXES[axis]}: {takes} sides; {type(side).__name__} came.")
+                raise ConfigurationError(f"boundaries.{AXES[axis]}: {takes} sides; got {type(side).__name__}.")
 
 
 def check_flow_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], name: str) -> None:

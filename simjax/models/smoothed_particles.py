@@ -65,8 +65,6 @@ class SmoothedParticles(DirectModel):
     gradient of their number; for flows without free surfaces. Adami, Hu and Adams (2013), J. Comput. Phys. 241, 292.
     """
 
-    Params, State = Params, State
-
     cells: Cells
     skin: Skin
     kernel: SmoothingKernel
@@ -239,6 +237,9 @@ class SmoothedParticles(DirectModel):
             result["potential_energy"] = self.domain.sum(jnp.where(fluid, mass * height, 0))
             result["energy"] = result["kinetic_energy"] + result["potential_energy"]
         return result
+
+
+SmoothedParticles.Params, SmoothedParticles.State = Params, State
 
 
 def _fluid(state: State) -> Array:

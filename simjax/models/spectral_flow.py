@@ -43,8 +43,6 @@ class SpectralFlow(SpectralModel):
     that the energy it feeds per time is `Params.injection` in the mean.
     """
 
-    Params = Params
-
     domain: Domain
     forces: dict[str, Force]
     order: int = eqx.field(static=True)
@@ -157,6 +155,9 @@ class SpectralFlow(SpectralModel):
             Output(f"velocity_{axis}", offset, "m s-1", f"{axis}-velocity", vector="velocity", component=i)
             for i, axis in enumerate(AXES[: self.domain.grid.ndim])
         )
+
+
+SpectralFlow.Params = Params
 
 
 def square_of(k: tuple[Array, ...]) -> Array:

@@ -152,8 +152,6 @@ class Transport(ConservedScalar):
     Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
     """
 
-    Params, State = Params, State
-
     domain: Domain
     layout: FieldLayout
     velocity_layouts: tuple[FieldLayout, ...]
@@ -241,6 +239,9 @@ class Transport(ConservedScalar):
     def partition_specs(self, state, params):
         fields = jax.tree.map(lambda u: self.domain.spec(u.ndim), (state, params))
         return fields
+
+
+Transport.Params, Transport.State = Params, State
 
 
 def _velocity_boundary(side: Side) -> Boundary:
