@@ -7,15 +7,17 @@ import json
 import logging
 import math
 import shlex
+import tempfile
 import time as wall
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from simjax.build import Plan
@@ -34,6 +36,9 @@ from simjax.provenance import Part, Run, description, require_frames
 from simjax.runtime import command_line, device_name, git_state, versions
 from simjax.stepping import Clock
 from simjax.verdicts import judge
+
+if TYPE_CHECKING:
+    import xarray
 
 LOG = logging.getLogger("simjax")
 # A Courant-limited step that has become so much shorter than the first one is told, and each time it does so again.
@@ -77,9 +82,9 @@ class Record:
         *, run: Run, keep_until_step: int | None, frames: int | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
-        self.notes = list(notes)
+        self.notes = [*config.notes, *notes]
         self.last_time = 0.0
-        self._part = Part(folder, config, run, from_step=keep_until_step, notes=notes)
+        self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
         self._description = description(run, config, programs.parameters)
         self._keep_until_step = keep_until_step
         self._pending: deque[_Frame] = deque()
@@ -139,8 +144,24 @@ class Record:
                 f"time.end={self.config.time.end:g}."
             )
 
-    def _open_writer(self, keep_until_step: int | None) -> FrameWriter:
-        programs, config = self.programs, self.config
+    def in_memory(self, state, clock: Clock, time: float, step: int) -> xarray.Dataset:
+        """A frame with all variables of the model, whether they are written or not."""
+        from simjax.io.read import open_run
+
+        programs = self.programs.of_all_variables()
+        at = jnp.asarray(time, programs.dtype)
+        fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
+        with tempfile.TemporaryDirectory() as folder:
+            writer = self._open_writer(None, Path(folder), programs)
+            writer.write([step], [time], *_as_written(programs, fields, diagnostics))
+            writer.close(complete=True)
+            with open_run(Path(folder)) as dataset:
+                return dataset.load()
+
+    def _open_writer(
+        self, keep_until_step: int | None, folder: Path | None = None, programs: Programs | None = None
+    ) -> FrameWriter:
+        programs, config = self.programs if programs is None else programs, self.config
         attributes = {
             "simjax_version": versions()["simjax"],
             "simjax_config_yaml": config_yaml(config),
@@ -153,7 +174,8 @@ class Record:
             **git_state(),
         }
         return programs.open_writer(
-            self.folder, self.plan.schedule, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
+            self.folder if folder is None else folder, self.plan.schedule,
+            diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
             title=config.title or config.experiment_name, keep_until_step=keep_until_step,
             rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
@@ -225,9 +247,7 @@ class Record:
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        whole = self.programs.assemble({name: np.asarray(u) for name, u in frame.fields.items()})
-        fields = {name: u[None] for name, u in whole.items()}
-        diagnostics = {name: np.asarray(d, np.float64)[None] for name, d in frame.diagnostics.items()}
+        fields, diagnostics = _as_written(self.programs, frame.fields, frame.diagnostics)
         self.writer.write([frame.step], [frame.time], fields, diagnostics)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)
@@ -395,3 +415,10 @@ class Record:
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome
+
+
+def _as_written(programs: Programs, fields, diagnostics) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Fields and diagnostics of one time, as the writer takes them."""
+    whole = programs.assemble({name: np.asarray(u) for name, u in fields.items()})
+    written = {name: u[None] for name, u in whole.items()}
+    return written, {name: np.asarray(d, np.float64)[None] for name, d in diagnostics.items()}

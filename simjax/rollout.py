@@ -65,6 +65,11 @@ def share(key: Hashable, make: Callable[[], Shared]) -> Shared:
     return _SHARED[key]
 
 
+def forget_programs() -> None:
+    """Drop every shared program, and with it the memory of what was compiled for it."""
+    _SHARED.clear()
+
+
 class Rollout:
     """The run of a configuration as a function `run(values, fields)` of this device's blocks, to be distributed.
 
@@ -262,9 +267,9 @@ class Rollout:
         return self._builder, structure_of(self._taken), self.mesh, *of_run
 
     def bare(self) -> "Rollout":
-        """The same without the arrays from files, to be kept with a program."""
+        """The same with shapes in place of the arrays from files, to be kept with a program."""
         bare = copy.copy(self)
-        bare._files = {}
+        bare._files = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), self._files)
         return bare
 
     def _placed_files(self):

@@ -18,8 +18,10 @@ options:
   -m, --multirun       every combination of values such as seed=1,2,3, one run after the other
   --cfg job            print the composed configuration and stop
   --config-dir DIR     a folder with your own experiment/NAME.yaml
+  experiment=none      the defaults alone
+  ~key                 drop a key; '~initial initial={...}' replaces a mapping, 'initial={...}' merges into it
   resume=DIR           go on with a run; resume=auto with the newest of the experiment
-  -h, --help           this text
+  -h, --help           this text; with experiment=NAME or model=NAME the keys of its model: meaning, units, default
   --version            the version
 
 exit codes: 0 done, 2 configuration, 3 numerical, 4 files, 5 memory or devices, 6 checkpoint,
@@ -62,7 +64,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _main(options: argparse.Namespace) -> int:
     if options.help or options.version:
-        print(_help(options.config_dir) if options.help else f"simjax {_version()}")
+        print(_help(options) if options.help else f"simjax {_version()}")
         return 0
     keys = [override.lstrip("+").partition("=")[0].strip() for override in options.overrides]
     if options.cfg:
@@ -149,12 +151,14 @@ def _run(config: Config, launched: float | None = None) -> int:
     if config.inverse is not None:
         from simjax.inversion.search import Search
 
-        found = Search(config).run(progress=True, launched=launched)
+        found = Search(config).run(progress=True, launched=launched, on_stop="return")
         print(f"{found.message}\n{found.folder}")
         return found.exit_code
     from simjax.simulation import Simulation
 
-    result = Simulation(config).run(resume=config.resume, progress=True, launched=launched)
+    result = Simulation(config).run(
+        resume=config.resume, progress=True, launched=launched, on_stop="return"
+    )
     return result.exit_code
 
 
@@ -175,8 +179,20 @@ def _experiments(config_dir: str | None) -> str:
     return "\n".join(["experiments:", *lines])
 
 
-def _help(config_dir: str | None) -> str:
-    return f"usage: {USAGE}\n\n{_experiments(config_dir)}\n\n{OPTIONS}".rstrip()
+def _help(options: argparse.Namespace) -> str:
+    if not options.overrides:
+        return f"usage: {USAGE}\n\n{_experiments(options.config_dir)}\n\n{OPTIONS}".rstrip()
+    from simjax.config import MODELS, compose
+    from simjax.config.listing import keys_of_model
+    from simjax.config.problems import closest
+
+    mapping = compose(options.overrides, config_dir=options.config_dir).mapping
+    model = str(mapping.get("model"))
+    if model not in MODELS:
+        close = closest(model, MODELS)
+        hint = f"did you mean model={close}?" if close else f"known are {', '.join(MODELS)}."
+        raise ConfigurationError(f"model={model}: no such model; {hint}")
+    return keys_of_model(MODELS[model], mapping)
 
 
 def _version() -> str:

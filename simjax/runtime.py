@@ -86,9 +86,13 @@ def available_memory() -> int | None:
 
 
 class StopSignals:
-    """A context in which the first SIGTERM, SIGINT or SIGUSR1 asks for a stop and a second one acts at once."""
+    """A context in which the first SIGTERM, SIGINT or SIGUSR1 asks for a stop and a second one acts at once.
 
-    def __init__(self) -> None:
+    lethal: a second one ends the process, as on a command line; otherwise it does what it did before the context.
+    """
+
+    def __init__(self, *, lethal: bool) -> None:
+        self.lethal = lethal
         self.received: str | None = None
         self._previous: dict[int, object] = {}
 
@@ -102,7 +106,8 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
-        signal.signal(number, signal.SIG_DFL)
+        previous = signal.SIG_DFL if self.lethal else self._previous[number]
+        signal.signal(number, previous)  # pyright: ignore[reportArgumentType]
 
     def __exit__(self, *exception) -> None:
         for number, previous in self._previous.items():

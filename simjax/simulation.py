@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time as wall
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import equinox as eqx
 import jax
@@ -19,8 +20,9 @@ from simjax.clock import at_frame_start, elapsed_of
 from simjax.config import Config
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
 from simjax.config.schema import AUTO
-from simjax.core.errors import NumericalError
+from simjax.core.errors import NumericalError, stop_error
 from simjax.core.status import HOPELESS, OK, UNBALANCED, reasons
+from simjax.differentiable import RunFunction
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
@@ -28,36 +30,13 @@ from simjax.pacing import Pace
 from simjax.programs import Programs, programs_for
 from simjax.provenance import Run, last_outcome, new_run, restore
 from simjax.record import Record, require_space
+from simjax.result import Result
 from simjax.runtime import StopSignals, set_up_jax
 from simjax.stepping import Schedule
-
-if TYPE_CHECKING:
-    import xarray
 
 STOPPED = 75
 COMPLETED = "completed"
 RETRIES = 3
-
-
-@dataclasses.dataclass
-class Result:
-    """What a run came to: its folder, the exit code (0 done, 75 stopped and resumable), and a sentence."""
-
-    folder: Path
-    exit_code: int
-    message: str
-    statuses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
-    _dataset: Any = None
-    failed_checks: tuple[str, ...] = ()  # a sentence for each property that it must have kept and did not
-
-    @property
-    def ds(self) -> xarray.Dataset:
-        """Fields, diagnostics and parameters, as an xarray Dataset read on demand."""
-        if self._dataset is None:
-            from simjax.io.read import open_run
-
-            self._dataset = open_run(self.folder)
-        return self._dataset
 
 
 class Simulation:
@@ -66,7 +45,10 @@ class Simulation:
     def __init__(self, config: Config):
         self.config = config
 
-    def run(self, *, resume: str | None = None, progress: bool = False, launched: float | None = None) -> Result:
+    def run(
+        self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,
+        on_stop: Literal["raise", "return"] = "raise",
+    ) -> Result:  # fmt: skip
         """Run to time.end, or go on with an earlier run.
 
         Args:
@@ -74,28 +56,42 @@ class Simulation:
                 the configuration says.
             progress: show the run on stdout.
             launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call.
+            on_stop: what follows the checkpoint after a signal or at limits.wall_clock: an error, or a result of exit
+                code 75, where a second signal ends the process.
 
         Raises:
+            Interrupted, a KeyboardInterrupt: after Ctrl-C. Stopped: after another signal, at limits.wall_clock. Their
+                `folder` is that of the run, to go on with.
             ConfigurationError, ResourceError: before anything is compiled or written.
             NumericalError: the fields became not finite; the last good state is in the checkpoints.
             InputOutputError, CheckpointError: the folder cannot be used.
         """
         launched = wall.monotonic() if launched is None else launched
-        config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
+        with StopSignals(lethal=on_stop == "return") as signals:
+            result = self._run(resume, progress, signals, launched)
+        if on_stop == "raise" and (signals.received or result.exit_code == STOPPED):  # also one that came at the end
+            raise stop_error(signals.received, result.message, result.folder)
+        return result
+
+    def differentiable(self, **options: Any) -> RunFunction:
+        """The run as a function `(values, fields)` for `jax.grad`; options are those of `simjax.RunFunction`."""
+        return RunFunction(self.config, **options)
+
+    def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> Result:
+        config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
         folder = find_resumable(config)
         planned = planned_folder(config) if folder is None else folder
         set_up_jax(config)
         programs = programs_for(config)
-        with StopSignals() as signals:
-            run = _Run(config, programs, signals, progress, launched)
-            if folder is not None:
-                with FolderLock(folder):
-                    return run.go_on(folder)
-            require_space(planned, config, programs, plan_frames(config, 1))
-            run.prepare()
-            folder = new_run_folder(config)
+        run = _Run(config, programs, signals, progress, launched)
+        if folder is not None:
             with FolderLock(folder):
-                return run.begin(folder)
+                return run.go_on(folder)
+        require_space(planned, config, programs, plan_frames(config, 1))
+        run.prepare()
+        folder = new_run_folder(config)
+        with FolderLock(folder):
+            return run.begin(folder)
 
 
 class _Run:
@@ -201,10 +197,20 @@ class _Run:
                 code, message = STOPPED, self.record.stop(reason, self.pace, elapsed)
             else:
                 code, message = 0, self.record.finish(self.pace, elapsed)
-            return Result(self.record.folder, code, message, self.record.statuses, None, self.record.failed_checks)
+            return Result(
+                self.record.folder, code, message, self.record.statuses, failed_checks=self.record.failed_checks,
+                _last_frame=self._last_frame(),
+            )  # fmt: skip
         except BaseException:
             self.record.abandon()
             raise
+
+    def _last_frame(self) -> Callable | None:
+        """What makes a dataset of the state, where no fields are written: it is kept on the devices."""
+        if self.config.output.fields != ():
+            return None
+        time = self.plan.time_after(int(np.max(np.asarray(self.clock.frame))))
+        return functools.partial(self.record.in_memory, self.state, self.clock, time, self.step)
 
     def _choose_exchanges(self, first_frame: int) -> None:
         """How many steps are taken between two exchanges, where that is measured."""
@@ -366,10 +372,12 @@ class _Run:
         raise NumericalError(message)
 
 
-def load(experiment: str, overrides: Sequence[str] = (), *, config_dir: str | None = None) -> Simulation:
+def load(
+    experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None
+) -> Simulation:  # fmt: skip
     """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
 
-    Raises ConfigurationError with everything that is wrong with the configuration.
+    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong.
     """
     from simjax.config import load_config
 

@@ -280,7 +280,7 @@ def test_a_disk_that_is_too_small_is_known_before_orbax_is_asked(checkpoints, mo
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["10"]
 
 
-def test_a_manifest_of_another_schema_is_skipped_with_a_word(checkpoints):
+def test_checkpoints_that_all_follow_another_schema_are_refused(checkpoints):
     save(checkpoints, 10)
     path = checkpoints.folder / "10"
     text = (path / MANIFEST_NAME).read_text().replace('"schema": 1', '"schema": 2')

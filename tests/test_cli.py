@@ -42,8 +42,8 @@ def simulations(monkeypatch):
         def __init__(self, config):
             self.config = config
 
-        def run(self, *, resume, progress, launched):
-            assert progress and resume == self.config.resume
+        def run(self, *, resume, progress, launched, on_stop):
+            assert progress and on_stop == "return" and resume == self.config.resume
             seen.append(self.config)
             if self.config.seed == 13:
                 raise NumericalError("the velocity is not finite.")

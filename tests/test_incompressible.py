@@ -460,7 +460,7 @@ def test_taylor_green_vortex_in_three_dimensions():
 
 def test_refuses_what_it_cannot_solve():
     plane = Domain(Grid((4, 4)))
-    with pytest.raises(ConfigurationError, match=r"boundaries\.y: .*outflow came"):
+    with pytest.raises(ConfigurationError, match=r"boundaries\.y: .*got Outflow"):
         Incompressible(plane, [PERIODIC, (Inflow(), Outflow())])
     with pytest.raises(ConfigurationError, match="needs a grid of 2 or 3 axes; one came"):
         Incompressible(Domain(Grid((4,))), [PERIODIC])

@@ -38,7 +38,7 @@ def _words(text: str) -> frozenset[str]:
 # The run around the library. Its modules may use each other in any order that has no cycle.
 TOP = _words(
     "config builders build noise programs exchanges pacing provenance record verdicts simulation progress runtime run "
-    "formula rollout certify inversion"
+    "formula rollout differentiable result certify inversion"
 )
 
 COLLECTIVES = _words(

@@ -171,7 +171,10 @@ def test_resuming_with_another_end_and_cadence(tmp_path):
 def test_wall_clock_limit_stops_resumably(tmp_path, monkeypatch):
     # A clock by which a second passes between two looks at it, of which there is one per frame at least.
     monkeypatch.setattr(simulation, "wall", SimpleNamespace(monotonic=itertools.count(0.0).__next__))
-    result = run(tmp_path, "dye", *DYE, "time.dt=0.01", "time.end=1", "time.output_every=0.02", "limits.wall_clock=20")
-    assert result.exit_code == 75
-    assert "wall-clock limit" in result.message and list_checkpoints(result.folder / "checkpoints")
-    assert 0 < float(result.ds.time[-1]) < 1
+    begin = [*DYE, "time.dt=0.01", "time.end=1", "time.output_every=0.02", "limits.wall_clock=20"]
+    with pytest.raises(sj.Stopped, match="wall-clock limit") as stopped:
+        run(tmp_path, "dye", *begin)
+    folder = stopped.value.folder
+    assert list_checkpoints(folder / "checkpoints") and str(folder) in str(stopped.value)
+    with sj.open_run(folder) as dataset:
+        assert 0 < float(dataset.time[-1]) < 1

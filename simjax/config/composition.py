@@ -38,6 +38,12 @@ _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re
 LONGEST_KEY = 200
 _DEFAULT_GROUPS = ("output",)
 _PATHS = ("resume", "output.root", "output.folder")
+NO_EXPERIMENT = "none"
+# Sections of names that a user chooses or leaves out: what a base has there beside them is told.
+_OPEN_SECTIONS = (
+    "physics", "parameters", "boundaries", "initial", "coefficients", "forcing", "closure", "exact", "particles",
+    "ensemble.vary", "inverse",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,11 @@ class Composition:
     overrides: tuple[str, ...]
     folders: tuple[Path, ...]
     experiment: str | None
+    notes: tuple[str, ...] = ()
 
     def config(self) -> Config:
         config = validate(self.mapping, folders=input_folders(self.folders[1:]), overrides=self.overrides)
+        config = replace(config, notes=self.notes)
         known = {experiment.name: experiment for experiment in list_experiments(self.folders)}
         experiment = known.get(config.experiment_name)
         return replace(config, description=experiment.description if experiment is not None else "")
@@ -75,6 +83,8 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | Path | None = No
     """Compose conf/config.yaml, the chosen experiment and overrides `key=value` (any order, + optional)."""
     folders = config_folders(config_dir)
     normalised = [normalise(override, folders) for override in overrides]
+    if not _is_experiment(NO_EXPERIMENT, folders):
+        normalised = [text for text in normalised if text != f"+experiment={NO_EXPERIMENT}"]
     chosen = _chosen_experiment(normalised)
     with _composing():
         values = _parse([text for text in normalised if _sets_a_value(text)])
@@ -84,7 +94,8 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | Path | None = No
     plain.pop("hydra", None)
     if chosen is not None and plain.get("experiment_name") is None:
         plain["experiment_name"] = chosen
-    return Composition(_complete(plain, values), tuple(overrides), folders, chosen)
+    notes = _what_remains(plain, values, f"experiment={chosen}")
+    return Composition(_complete(plain, values), tuple(overrides), folders, chosen, notes)
 
 
 def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
@@ -100,7 +111,9 @@ def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
             raise ConfigurationError(f"{given}: a resumed run takes keys, such as output.report=true, not groups.")
     with _composing():
         values = _parse(normalised)
-    return Composition(_complete(yaml.safe_load(text) or {}, values), tuple(overrides), folders, None)
+    plain = yaml.safe_load(text) or {}
+    notes = _what_remains(plain, values, "the earlier run")
+    return Composition(_complete(plain, values), tuple(overrides), folders, None, notes)
 
 
 def known_keys() -> list[str]:
@@ -121,6 +134,38 @@ def _complete(plain: dict[str, Any], overrides: Sequence[Override]) -> dict[str,
     if plain.get("experiment_name", "") is None:
         del plain["experiment_name"]
     return resolve_references(plain)
+
+
+def _what_remains(base: Mapping[str, Any], overrides: Sequence[Override], named: str) -> tuple[str, ...]:
+    """Sentences about entries of the base that stay beside those of a mapping that a user gives."""
+    deleted = tuple(override.key_or_group for override in overrides if override.is_delete())
+    notes = []
+    for override in overrides:
+        path = override.key_or_group
+        inside = any(path == section or path.startswith(f"{section}.") for section in _OPEN_SECTIONS)
+        if override.is_delete() or not inside or path in deleted:
+            continue
+        given, there = override.value(), _at(base, path)
+        if isinstance(given, dict) and isinstance(there, dict):
+            gone = {key for key in there if f"{path}.{key}" in deleted or there[key] is None}
+            left = [str(key) for key in there if key not in given and key not in gone]
+            if left:
+                notes.append(
+                    f"{path}={{...}} is merged: {', '.join(left)} of {named} stay beside "
+                    f"{', '.join(map(str, given)) or 'nothing'}; write ~{path} before it for these alone."
+                )
+    return tuple(notes)
+
+
+def _at(mapping: Any, path: str) -> Any:
+    """What stands at a path, or None."""
+    for key in path.split("."):
+        mapping = mapping.get(key) if isinstance(mapping, Mapping) else None
+    return mapping
+
+
+def _is_experiment(name: str, folders: Sequence[Path]) -> bool:
+    return any((folder / "experiment" / f"{name}.yaml").is_file() for folder in folders)
 
 
 def _apply(plain: dict[str, Any], path: str, override: Override) -> None:
@@ -167,7 +212,7 @@ def _merged(old: Any, new: Any) -> Any:
 def load_config(
     experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | Path | None = None
 ) -> Config:
-    """Compose and validate in one call: `load_config("fluid", ["grid.shape=[64,64]"])`."""
+    """Compose and validate in one call: `load_config("fluid", ["grid.shape=[64,64]"])`; no name: the defaults alone."""
     chosen = [] if experiment is None else [f"experiment={experiment}"]
     return compose([*chosen, *overrides], config_dir=config_dir).config()
 
@@ -258,6 +303,8 @@ def _check_choices(group: str, value: str, folders: Sequence[Path]) -> None:
     if re.fullmatch(r"(glob|choice)\(.*\)", value):
         return
     for name in value.strip("[]").split(","):
+        if group == "experiment" and name.strip() == NO_EXPERIMENT:
+            continue
         if name.strip() not in known:
             close = closest(name, known)
             hint = f"did you mean {group}={close}?" if close else f"known are {', '.join(known)}."

@@ -212,6 +212,7 @@ class Config:
     mapping: Mapping[str, Any] = field(repr=False, compare=False, default_factory=dict)
     overrides: tuple[str, ...] = field(compare=False, default=())
     description: str = field(compare=False, default="")
+    notes: tuple[str, ...] = field(compare=False, default=())  # sentences about how it was composed
     inverse: InverseConfig | None = None
 
     @property

@@ -13,10 +13,10 @@ from simjax.config.schema import Config, FileSource
 from simjax.formula import Formula
 
 # Sections that the host reads, and sections that enter programs as arguments.
-_NOT_COMPILED = frozenset(
-    "experiment_name title output checkpoint limits resume exact mapping overrides description inverse "
-    "physics parameters seed".split()
-)
+_NOT_COMPILED = (
+    "experiment_name", "title", "output", "checkpoint", "limits", "resume", "exact", "mapping", "overrides",
+    "description", "notes", "inverse", "physics", "parameters", "seed",
+)  # fmt: skip
 
 
 def structure_of(config: Config) -> Hashable:

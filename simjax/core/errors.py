@@ -1,5 +1,7 @@
 """Errors that carry a sentence for the user and the exit code of the command line."""
 
+from pathlib import Path
+
 
 class SimjaxError(Exception):
     """Base of all errors simjax raises on purpose; `exit_code` is what `python -m simjax.run` returns."""
@@ -35,3 +37,27 @@ class CheckpointError(SimjaxError, RuntimeError):
     """No usable checkpoint, or one of another simulation."""
 
     exit_code = 6
+
+
+class Stopped(SimjaxError, RuntimeError):
+    """A run or a search ended before its time, by a signal or at its wall-clock limit; `folder` holds a checkpoint."""
+
+    exit_code = 75
+
+    def __init__(self, message: str, folder: Path):
+        super().__init__(message)
+        self.folder = folder
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run or a search, raised after its checkpoint; `folder` is the folder to go on with."""
+
+    def __init__(self, message: str, folder: Path):
+        super().__init__(message)
+        self.folder = folder
+
+
+def stop_error(signal: str | None, message: str, folder: Path) -> Stopped | Interrupted:
+    """The error of a run that was stopped by `signal`, or at its wall-clock limit where there was none."""
+    kind = Interrupted if signal == "SIGINT" else Stopped
+    return kind(f"{message}; go on with .run(resume={str(folder)!r})", folder)

@@ -2,7 +2,7 @@
 
 import abc
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -39,6 +39,12 @@ class Model(eqx.Module):
     A model is abstract or final. `state` and `params` are pytrees (usually `eqx.Module`s); every spatial field
     in `state` has the spatial axes last. How a model advances in time is said by the abstract classes below.
     """
+
+    Params: ClassVar[type]
+    """Of `params`, as in `Incompressible.Params(viscosity, drag)`; dict where parameters are numbers by name."""
+
+    State: ClassVar[type]
+    """Of `state`; dict where fields stand by name."""
 
     domain: eqx.AbstractVar[Domain]
 

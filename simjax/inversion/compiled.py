@@ -20,6 +20,7 @@ from simjax.inversion.modules import Modules
 from simjax.parallel import ENSEMBLE, distribute, prepend_axis
 from simjax.rollout import share
 
+
 def compiled(
     experiments: Sequence[Experiment], modules: Modules, fields: tuple[str, ...],
     transforms: Mapping[str, Transform], priors: Mapping[str, Prior],

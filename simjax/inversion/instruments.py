@@ -118,7 +118,7 @@ class Instrument:
     @property
     def _has_one_deviation(self) -> bool:
         given = self.source.deviation is not None or self.source.fraction is not None
-        return given or np.ndim(self.deviation) == 0
+        return given or self.deviation is None or self.deviation.ndim == 0
 
     def bare(self) -> Instrument:
         """The same before anything was measured, to be kept with a program."""

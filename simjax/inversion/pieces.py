@@ -98,7 +98,7 @@ class Pieces:
         return jax.tree.map(of_leaf, state, specs)
 
     def spread(self, guess, values, fields):
-        """The guess with a first field for every piece, where the run of the guess is at that time; and the `scales`."""
+        """The guess with a first field for every piece, where the guess's run is at that time; and the `scales`."""
         if self.windows == 1:
             return guess, None
         components = {path: self._components(path) for path in self._cut}

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import time as wall
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ import yaml
 from simjax.build import named_values
 from simjax.config import Config
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder, resume_differences
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.core.errors import ConfigurationError, NumericalError, stop_error
 from simjax.core.status import OK, reasons
 from simjax.inverse.gradient_descent import scattered
 from simjax.inverse.health import Health, gradient_health
@@ -64,31 +64,43 @@ class Search:
         self.problem = problem
         self.config = problem if isinstance(problem, Config) else problem.config
 
-    def run(self, *, resume: str | None = None, progress: bool = False, launched: float | None = None) -> Found:
+    def run(
+        self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,
+        on_stop: Literal["raise", "return"] = "raise",
+    ) -> Found:  # fmt: skip
         """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
 
-        launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call.
+        launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call. on_stop: as of
+        `Simulation.run`.
 
         Raises:
+            Interrupted, a KeyboardInterrupt: after Ctrl-C. Stopped: after another signal. Both come after a checkpoint.
             ConfigurationError, ResourceError: before anything is written.
             NumericalError: the run of the guess or of an iterate fails.
         """
         launched = wall.monotonic() if launched is None else launched
-        config = self.config if resume is None else dataclasses.replace(self.config, resume=resume)
+        with StopSignals(lethal=on_stop == "return") as signals:
+            found = self._run(resume, progress, signals, launched)
+        if on_stop == "raise" and (signals.received or found.exit_code == STOPPED):  # also one that came at the end
+            assert found.folder is not None
+            raise stop_error(signals.received, found.message, found.folder)
+        return found
+
+    def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> Found:
+        config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
         folder = find_resumable(config)
         resumed = folder is not None
         if folder is None:
             planned_folder(config)
         set_up_jax(config)
         stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
-        with StopSignals() as signals:
-            if folder is None:
-                stages.check()
-                folder = new_run_folder(config)
-            with FolderLock(folder):
-                if not resumed and config.output.overwrite:
-                    clear_run_folder(folder)
-                return _Search(config, stages, folder, signals, progress, launched).carry_out(resumed)
+        if folder is None:
+            stages.check()
+            folder = new_run_folder(config)
+        with FolderLock(folder):
+            if not resumed and config.output.overwrite:
+                clear_run_folder(folder)
+            return _Search(config, stages, folder, signals, progress, launched).carry_out(resumed)
 
 
 class Stages:
@@ -149,7 +161,7 @@ class _Search:
         self.config, self.stages, self.folder, self.signals, self._launched = config, stages, folder, signals, launched
         assert config.inverse is not None
         self.options = config.inverse.solver
-        self.notes: list[str] = list(stages.whole.notes)
+        self.notes: list[str] = [*config.notes, *stages.whole.notes]
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         total = self.options.iterations * len(stages)
         self.display = IterationProgress(config.title or config.experiment_name, total) if progress else None
@@ -176,8 +188,9 @@ class _Search:
                 if stopped or number == len(self.stages) - 1:
                     self._checkpoint(number, iterate)
                 if stopped:
-                    self._part.end(f"stopped by {stopped}, resumable")
-                    return Found(self.folder, STOPPED, f"stopped by {stopped}; go on with resume={self.folder}")
+                    message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
+                    self._part.end(message)
+                    return Found(self.folder, STOPPED, message)
         finally:
             self.checkpoints.close()
             if self.display:

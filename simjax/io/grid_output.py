@@ -83,7 +83,8 @@ class GridWriter(FrameWriter):
         return values if bits is None or lead == len(shape) else round_mantissa(values, bits)
 
     def write_sidecars(self):
-        write_sidecars(self.folder / FIELDS_NAME, self._grid, self._outputs)
+        if self._outputs:  # else there is nothing to see
+            write_sidecars(self.folder / FIELDS_NAME, self._grid, self._outputs)
 
     def remove_sidecars(self):
         for sidecar in self.folder.glob(SIDECAR_PATTERN):

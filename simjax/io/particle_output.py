@@ -51,7 +51,7 @@ class ParticleWriter(FrameWriter):
     ):  # fmt: skip
         missing = h5md.AXES - len(lower)  # a plane is a box without thickness
         self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
-        self._members, self._species = members, species
+        self._members, self._species, self._placed = members, species, "position" in names
         layout = build_layout(
             names, species, mass, charge, scalars=scalars, species_names=species_names, members=members,
             parameters=parameters, diagnostics=diagnostics, dtype=np.dtype(dtype),
@@ -98,8 +98,9 @@ class ParticleWriter(FrameWriter):
             write_virtual(path, self._layout, attributes, steps, times, sources)
 
     def write_sidecars(self):
-        with replaced(self.folder / TOPOLOGY_NAME) as path:
-            path.write_text(_topology(self._species), encoding="ascii")
+        if self._placed:  # without positions there is nothing to see
+            with replaced(self.folder / TOPOLOGY_NAME) as path:
+                path.write_text(_topology(self._species), encoding="ascii")
         for member in (None,) if self._members is None else range(self._members):
             stem = "particles" if member is None else f"particles.m{member:04d}"
             if member is not None:
@@ -107,8 +108,9 @@ class ParticleWriter(FrameWriter):
                     h5md.write_member(
                         path, self._layout, self._box, self._attributes, self._steps, self._times, ENSEMBLE_NAME, member
                     )
-            with replaced(self.folder / f"{stem}.vtkhdf") as path:
-                write_points(path, self._layout, self.master_name, self.within, self._times, member)
+            if self._placed:
+                with replaced(self.folder / f"{stem}.vtkhdf") as path:
+                    write_points(path, self._layout, self.master_name, self.within, self._times, member)
 
     def remove_sidecars(self):
         for pattern in SIDECAR_PATTERNS:

@@ -16,6 +16,7 @@ from simjax.core.model import Measure, Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.measures import times_volume
 from simjax.models.points import Points, gather, locate, receive, spread
+from simjax.models.sides import check_sides
 from simjax.ops import staggered_wave
 
 Signal = Callable[[Array], Array]
@@ -77,6 +78,7 @@ class Acoustic(SplitModel):
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
         if order not in staggered_wave.WEIGHTS:
             raise ConfigurationError(f"Acoustic: order={order} is unknown; write order=2 or order=4.")
+        check_sides(domain, sides, "Acoustic")
         refuse_other_sides(sides, (PeriodicSide, SlipWall, FreeSurface), "periodic, rigid, free or absorbing")
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], "Pa")
@@ -314,6 +316,9 @@ class Acoustic(SplitModel):
     def free_faces(self, t, state, params):
         now = self.velocity(t, state, params, self.prepare(params))
         return {f"velocity_{AXES[i]}": u for i, u in enumerate(now.surface) if u is not None}
+
+
+Acoustic.Params, Acoustic.State = Params, State
 
 
 def _is_spec(node) -> bool:

@@ -12,6 +12,8 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.measures import of_field
+from simjax.models.numbers import require_at_least
+from simjax.models.sides import check_scalar_sides
 from simjax.ops import difference
 
 Scheme = Literal["central", "upwind"]
@@ -29,6 +31,9 @@ class Params(eqx.Module):
     diffusivity: Array
     velocity: Array
 
+    def __check_init__(self):
+        require_at_least("AdvectionDiffusion.Params", {"diffusivity": self.diffusivity})
+
 
 class AdvectionDiffusion(ExplicitModel):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).
@@ -43,6 +48,7 @@ class AdvectionDiffusion(ExplicitModel):
     scheme: Scheme = eqx.field(static=True)
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme = "central"):
+        check_scalar_sides(domain, sides, "AdvectionDiffusion")
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme
@@ -85,3 +91,6 @@ class AdvectionDiffusion(ExplicitModel):
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:
         return {"concentration": state.concentration}
+
+
+AdvectionDiffusion.Params, AdvectionDiffusion.State = Params, State

@@ -9,6 +9,8 @@ from jax import Array
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
+from simjax.models.numbers import require_at_least
+from simjax.models.sides import check_scalar_sides
 from simjax.models.transport import ConservedScalar, State
 from simjax.ops import transport
 
@@ -19,6 +21,9 @@ class Params(eqx.Module):
     """viscosity nu: scalar, length^2 / time."""
 
     viscosity: Array
+
+    def __check_init__(self):
+        require_at_least("Burgers.Params", {"viscosity": self.viscosity})
 
 
 class Burgers(ConservedScalar):
@@ -47,6 +52,7 @@ class Burgers(ConservedScalar):
                 f"physics.scheme={scheme!r}: Burgers' equation needs one that knows upwind from downwind; "
                 f"write {', '.join(SCHEMES)}."
             )
+        check_scalar_sides(domain, sides, "Burgers")
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], "m s-1")
         self.scheme = scheme
@@ -79,3 +85,6 @@ class Burgers(ConservedScalar):
         return jnp.maximum(speed, float(jnp.finfo(speed.dtype).tiny) ** 0.5) * sum(
             1 / s for s in self.domain.grid.spacing
         )
+
+
+Burgers.Params, Burgers.State = Params, State

@@ -9,6 +9,7 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.measures import of_fields
+from simjax.models.sides import check_scalar_sides
 
 
 class CenteredModel(ExplicitModel):
@@ -19,6 +20,8 @@ class CenteredModel(ExplicitModel):
     lengths and times are numbers, not metres and seconds.
     """
 
+    Params = State = dict
+
     fields: ClassVar[Sequence[str]] = ()
     parameters: ClassVar[Mapping[str, float]] = {}
     units: ClassVar[str] = "1"
@@ -28,6 +31,7 @@ class CenteredModel(ExplicitModel):
     layout: FieldLayout
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]]):
+        check_scalar_sides(domain, sides, type(self).__name__)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
 

@@ -13,6 +13,8 @@ from simjax.core.grid import AXES, CENTER
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.gas_sides import GasLayouts, gas_layouts, plain_layout
 from simjax.models.measures import times_volume
+from simjax.models.numbers import require_at_least
+from simjax.models.sides import check_sides
 from simjax.ops import gas, riemann
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces, pad_only
@@ -43,6 +45,11 @@ class Params(eqx.Module):
     gravity: Array | None = None
     density_floor: Array | None = None
     pressure_floor: Array | None = None
+
+    def __check_init__(self):
+        require_at_least("Compressible.Params", {"gamma": self.gamma}, 1.0, strictly=True)
+        names = ("viscosity", "conductivity", "density_floor", "pressure_floor")
+        require_at_least("Compressible.Params", {name: getattr(self, name) for name in names})
 
 
 class Compressible(ExplicitModel):
@@ -82,6 +89,7 @@ class Compressible(ExplicitModel):
         scalars: int = 0,
         gas_constant: float | Array = 1.0,
     ):
+        check_sides(domain, sides, "Compressible")
         self.domain = domain
         self.scheme = gas.Scheme() if scheme is None else scheme
         self.gravity_axes = tuple(gravity_axes)
@@ -300,6 +308,9 @@ class Compressible(ExplicitModel):
             return _root(riemann.squared_norm(tuple(slopes)))
 
         return self.domain.apply(steepness, state.density, self.plain, width=1)
+
+
+Compressible.Params, Compressible.State = Params, State
 
 
 def _conserved(state: State) -> Conserved:

@@ -238,6 +238,9 @@ class ElectromagneticPlasma(DirectModel):
         return result | {f"momentum_{'xyz'[k]}": self.domain.sum(momentum[k]) for k in range(3)}
 
 
+ElectromagneticPlasma.Params, ElectromagneticPlasma.State = Params, State
+
+
 def light_speed(params: Params) -> Array:
     """c = 1 / sqrt(eps mu)."""
     return 1 / jnp.sqrt(params.permittivity * params.permeability)

@@ -99,3 +99,6 @@ class Gravity(DirectModel):
             f"angular_momentum_{name}": self.domain.sum(mass * (x[i] * v[j] - x[j] * v[i]))
             for name, (i, j) in planes.items()
         }
+
+
+Gravity.Params, Gravity.State = Params, State

@@ -11,7 +11,6 @@ from simjax.core.boundary import (
     Dirichlet,
     FieldLayout,
     Neumann,
-    Outflow,
     Periodic,
     Side,
     center_layout,
@@ -22,6 +21,8 @@ from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models import balance
+from simjax.models.numbers import require_at_least
+from simjax.models.sides import check_flow_sides
 from simjax.ops import staggered
 from simjax.solvers.poisson import solve_poisson
 
@@ -40,6 +41,9 @@ class Params(eqx.Module):
 
     viscosity: Array
     drag: Array
+
+    def __check_init__(self):
+        require_at_least("Incompressible.Params", {"viscosity": self.viscosity, "drag": self.drag})
 
 
 class Incompressible(ExplicitModel):
@@ -68,12 +72,7 @@ class Incompressible(ExplicitModel):
         ndim = domain.grid.ndim
         if ndim < 2:
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes; one came.")
-        for axis, pair in enumerate(sides):
-            if any(isinstance(side, Outflow) for side in pair):
-                raise ConfigurationError(
-                    f"boundaries.{AXES[axis]}: incompressible flow takes periodic, no_slip, slip or inflow (a "
-                    "prescribed velocity) sides; outflow came."
-                )
+        check_flow_sides(domain, sides, "Incompressible")
         self.domain = domain
         self.layouts = tuple(
             face_layout(i, [[s.velocity_boundary(i, axis) for s in pair] for axis, pair in enumerate(sides)], "m s-1")
@@ -225,3 +224,6 @@ class Incompressible(ExplicitModel):
         if len(vorticity) == 1:
             return result | {"vorticity": vorticity[0]}
         return result | {"vorticity_magnitude": jnp.sqrt(sum(w * w for w in vorticity))}
+
+
+Incompressible.Params, Incompressible.State = Params, State

@@ -16,6 +16,7 @@ from simjax.core.model import Measure, Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.measures import times_volume
 from simjax.models.points import Points, gather, locate, receive, spread
+from simjax.models.sides import check_sides
 from simjax.ops import staggered_wave
 
 Signal = Callable[[Array], Array]
@@ -109,6 +110,7 @@ class Maxwell(SplitModel):
             )
         if order not in staggered_wave.WEIGHTS:
             raise ConfigurationError(f"Maxwell: order={order} is unknown; write order=2 or order=4.")
+        check_sides(domain, sides, "Maxwell")
         refuse_other_sides(sides, (PeriodicSide, SlipWall), "periodic, conductor or absorbing")
         self.domain, self.polarisation, self.order = domain, polarisation, order
         self.along = electric.index(AXES.index(along))
@@ -344,6 +346,9 @@ class Maxwell(SplitModel):
         return {
             name: u for field, names, _ in self._fields() for name, u in zip(names, getattr(now, field), strict=True)
         }
+
+
+Maxwell.Params, Maxwell.State = Params, State
 
 
 def _layout(offset: Sequence[float], sides: Sequence[tuple[Side, Side]], units: str = "1") -> FieldLayout:

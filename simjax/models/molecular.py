@@ -256,6 +256,9 @@ class MolecularDynamics(DirectModel):
         return energy, pressure
 
 
+MolecularDynamics.Params, MolecularDynamics.State = Params, State
+
+
 def _mass(params: Params, species: Array) -> Array:
     """Mass of every slot, `(1, *cells.shape)`."""
     return params.mass.at[species].get(mode="promise_in_bounds")[None]

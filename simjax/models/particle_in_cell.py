@@ -168,6 +168,9 @@ class ElectrostaticPlasma(DirectModel):
         return result | {f"momentum_{'xyz'[k]}": self.domain.sum(momentum[k]) for k in range(momentum.shape[0])}
 
 
+ElectrostaticPlasma.Params, ElectrostaticPlasma.State = Params, PlasmaParticles
+
+
 def of_species(values: Array, species: Array) -> Array:
     """A property of its species for every slot, `(1, *cells.shape)`."""
     return values.at[species].get(mode="promise_in_bounds")[None]

@@ -11,6 +11,7 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models import incompressible
+from simjax.models.numbers import require_at_least
 from simjax.models.transport import Source, statistics, statistics_measures
 from simjax.ops import transport
 from simjax.ops.difference import laplacian
@@ -26,6 +27,9 @@ class Params(incompressible.Params):
     """diffusivity D: of the scalar, length^2 / time."""
 
     diffusivity: Array
+
+    def __check_init__(self):
+        require_at_least("PassiveScalar.Params", {"diffusivity": self.diffusivity})
 
 
 class PassiveScalar(ExplicitModel):
@@ -106,3 +110,6 @@ class PassiveScalar(ExplicitModel):
 
     def observe(self, t, state, params) -> dict[str, Array]:
         return {"concentration": state.concentration} | self.flow.observe(t, state, params)
+
+
+PassiveScalar.Params, PassiveScalar.State = Params, State

@@ -110,6 +110,9 @@ class Schroedinger(SpectralModel):
         return {"mass": Measure("1", "mass"), "energy": Measure("1", "energy"), **momenta}
 
 
+Schroedinger.Params = Params
+
+
 def density_of(psi: Array) -> Array:
     """|psi|^2, without the root."""
     return psi.real * psi.real + psi.imag * psi.imag

@@ -239,5 +239,8 @@ class SmoothedParticles(DirectModel):
         return result
 
 
+SmoothedParticles.Params, SmoothedParticles.State = Params, State
+
+
 def _fluid(state: State) -> Array:
     return (state.species == FLUID) & (state.ids >= 0)

@@ -14,6 +14,7 @@ from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Output, SemilinearModel
 from simjax.models.measures import of_fields
+from simjax.models.sides import check_sides
 from simjax.ops.scaling import scale_by, scaled, times_i
 from simjax.solvers.fourier import FourierBasis
 
@@ -34,6 +35,8 @@ class SpectralModel(SemilinearModel):
     `dimensionless` lengths and times are numbers, not metres and seconds.
     """
 
+    Params = State = dict
+
     fields: ClassVar[Sequence[str]] = ("u",)
     parameters: ClassVar[Mapping[str, float]] = {}
     kept: ClassVar[float] = 2 / 3
@@ -49,6 +52,8 @@ class SpectralModel(SemilinearModel):
         sides: Sequence[tuple[Side, Side]] | None = None,
         forces: Mapping[str, Force | None] | None = None,
     ):
+        if sides is not None:
+            check_sides(domain, sides, type(self).__name__)
         for axis, pair in enumerate(sides or ()):
             if not all(isinstance(side, PeriodicSide) for side in pair):
                 raise ConfigurationError(

@@ -12,6 +12,7 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Measure, Output
+from simjax.models.numbers import require_at_least
 from simjax.models.random_forcing import Band
 from simjax.models.spectral import Force, SpectralModel, periodic_layout, precision_of
 
@@ -28,6 +29,10 @@ class Params(eqx.Module):
     hyperviscosity: Array | None = None
     injection: Array | None = None
     seed: Array | None = None
+
+    def __check_init__(self):
+        names = ("viscosity", "drag", "hyperviscosity", "injection")
+        require_at_least("Params", {name: getattr(self, name) for name in names})
 
 
 class SpectralFlow(SpectralModel):
@@ -162,6 +167,9 @@ class SpectralFlow(SpectralModel):
             Output(f"velocity_{axis}", offset, "m s-1", f"{axis}-velocity", vector="velocity", component=i)
             for i, axis in enumerate(AXES[: self.domain.grid.ndim])
         )
+
+
+SpectralFlow.Params = Params
 
 
 def square_of(k: tuple[Array, ...]) -> Array:

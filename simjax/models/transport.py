@@ -22,6 +22,7 @@ from simjax.core.boundary import (
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SemiImplicitModel
 from simjax.models.measures import length_power, of_field
+from simjax.models.sides import check_scalar_sides
 from simjax.ops import transport
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import multigrid, solve_elliptic
@@ -179,6 +180,7 @@ class Transport(ConservedScalar):
         factor: TimeFactor | None = None,
         tolerance: float = 1e-8,
     ):
+        check_scalar_sides(domain, sides, "Transport")
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.velocity_layouts = tuple(
@@ -247,6 +249,9 @@ class Transport(ConservedScalar):
     def partition_specs(self, state, params):
         fields = jax.tree.map(lambda u: self.domain.spec(u.ndim), (state, params))
         return fields
+
+
+Transport.Params, Transport.State = Params, State
 
 
 def _velocity_boundary(side: Side) -> Boundary:

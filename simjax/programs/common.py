@@ -1,6 +1,8 @@
 """What the compiled functions of a run have in common: placement, members, memory, steps."""
 
 import abc
+import copy
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -107,6 +109,19 @@ class Programs(abc.ABC):
     @abc.abstractmethod
     def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
         """What went wrong first, where and when: `steps` steps again, one by one."""
+
+    @abc.abstractmethod
+    def choose_variables(self) -> None:
+        """Take the variables that the section `output` asks for, of which `observe` returns the values."""
+
+    def of_all_variables(self) -> "Programs":
+        """The same, but `observe` returns, and the writer takes, every variable of the model."""
+        everything = copy.copy(self)
+        output = dataclasses.replace(self.config.output, fields=None)
+        everything.config = dataclasses.replace(self.config, output=output)
+        everything._observe = None
+        everything.choose_variables()
+        return everything
 
     def shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
         """What the display tells of the latest diagnostics."""

@@ -48,8 +48,7 @@ class FieldPrograms(Programs):
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
         check_sides(config, self.domain)
-        self._layouts = faces.output_layouts(self.model)
-        self.outputs = self._selected(self.model.outputs())
+        self.choose_variables()
         self._member = jax.eval_shape(self._member_state)
         self._check_memory("a coarser grid.shape")
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
@@ -60,6 +59,10 @@ class FieldPrograms(Programs):
         self.files = self._place(files, self._file_specs)
         self._faults: Callable | None = None
         self._starter: Callable | None = None
+
+    def choose_variables(self):
+        self._layouts = faces.output_layouts(self.model)
+        self.outputs = self._selected(self.model.outputs())
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         """Outputs that are written: the model's own, then those derived from them."""

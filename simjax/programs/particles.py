@@ -44,8 +44,7 @@ class ParticlePrograms(Programs):
         self.advice = self.family.advice
         self.start_of = self.family.start()
         self.size = self.start_of.count
-        chosen = config.output.fields
-        self.names = tuple(n for n in config.variables() if chosen is None or n in chosen)
+        self.choose_variables()
         self._growths = 0
         self._first_energy: float | None = None
         self.notes = []
@@ -62,6 +61,10 @@ class ParticlePrograms(Programs):
         self._check_memory("fewer particles")
         self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
+
+    def choose_variables(self):
+        chosen = self.config.output.fields
+        self.names = tuple(n for n in self.config.variables() if chosen is None or n in chosen)
 
     def _make(self, room: Room) -> None:
         """All that follows from the room; programs compiled for another are forgotten."""

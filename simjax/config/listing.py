@@ -1,0 +1,67 @@
+"""The keys of a model as text: what each means, its units, what may stand there and what stands there by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from simjax.config.model_schema import FieldSchema, ModelSchema
+
+
+def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:
+    """Every key of `physics`, `particles`, `initial`, `coefficients` and the walls; `mapping` is a configuration."""
+    lines = [f"model: {schema.name}"]
+    lines += _section("physics", schema.physics, mapping)
+    if schema.particles is not None:
+        lines += _section("particles", schema.particles, mapping)
+    lines += _fields("initial", schema.fields, mapping)
+    lines += _fields("coefficients", schema.coefficients, mapping)
+    if schema.walls and not schema.of_particles:
+        lines += ["", "boundaries, for each axis periodic, or lower and upper:"]
+        lines += [f"  {_wall(kind, keys)}" for kind, keys in schema.walls.items()]
+    lines += ["", f"time.integrator: {', '.join(schema.integrators)} (the first where it is left out)"]
+    return "\n".join(lines)
+
+
+def _section(name: str, section: type, mapping: Mapping[str, Any]) -> Iterator[str]:
+    fields, chosen = dataclasses.fields(section), mapping.get(name) or {}
+    summary = (section.__doc__ or "").strip().splitlines()
+    yield ""
+    yield f"{name}:{'' if fields else ' no keys'}{' ' + summary[0] if summary else ''}".rstrip()
+    for field in fields:
+        about, units = field.metadata["about"], field.metadata["units"]
+        yield f"  {field.name}{f' [{units}]' if units != '1' else ''}{f': {about}' if about else ''}"
+        default = "required" if field.default is dataclasses.MISSING else f"default {_written(field.default)}"
+        here = f"; here {_written(chosen[field.name])}" if field.name in chosen else ""
+        yield f"      {field.metadata['kind'].allowed}; {default}{here}"
+
+
+def _fields(section: str, fields: Iterable[FieldSchema], mapping: Mapping[str, Any]) -> Iterator[str]:
+    chosen = mapping.get(section) or {}
+    for number, field in enumerate(fields):
+        if number == 0:
+            yield ""
+            yield f"{section}: a formula of x, y, z and named numbers, or {{file: NAME, variable: NAME}}"
+        shape = "one for each axis" if field.vector else "as many as are given" if field.free else "one"
+        missing = "may be left out" if field.optional else f"default {field.default}"
+        if field.default is None and not field.optional:
+            missing = "required"
+        units = f" [{field.units}]" if field.units != "1" else ""
+        here = f"; here {_written(chosen[field.name])}" if field.name in chosen else ""
+        yield f"  {field.name}{units}: {shape}; {missing}{here}"
+
+
+def _wall(kind: str, keys: Iterable[Any]) -> str:
+    names = [key if isinstance(key, str) else key.name for key in keys]
+    return f"{{kind: {kind}, {', '.join(f'{name}: ...' for name in names)}}}" if names else kind
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_written, value))}]"
+    return str(value)

@@ -1,0 +1,61 @@
+"""Velocities from the faces of cells to their centres, and back: what connects simjax with codes that collocate."""
+
+from collections.abc import Sequence
+
+from jax import Array
+
+from simjax.core.boundary import FieldLayout, center_layout
+from simjax.core.errors import ConfigurationError
+from simjax.core.grid import CENTER, FACE
+from simjax.core.model import GridModel
+from simjax.ops.difference import shift
+
+
+def velocity_at_centers(model: GridModel, velocity: Sequence[Array], t=0.0) -> tuple[Array, ...]:
+    """The velocity at cell centres, `(*grid.shape)` per component, from that of the model's state.
+
+    The mean of the two faces of a cell, second order; the upper face of the last cell is on the wall. Of a model on one
+    device these are whole arrays, inside `distribute` this device's blocks.
+
+    Raises ConfigurationError for a model without a velocity on faces, and for another number of components.
+    """
+    layouts = _layouts(model, velocity)
+    ndim = len(layouts)
+
+    def mean(*padded):
+        return tuple(0.5 * (shift(u, ndim) + shift(u, ndim, axis, 1)) for axis, u in enumerate(padded))
+
+    return model.domain.apply(mean, tuple(velocity), layouts, width=1, t=t)
+
+
+def velocity_on_faces(model: GridModel, velocity: Sequence[Array], t=0.0) -> tuple[Array, ...]:
+    """The velocity on the lower faces of cells, as the model's state has it, from that at cell centres.
+
+    The mean of the two cells of a face, second order; on walls it is what the wall prescribes. It is free of divergence
+    to second order only: `model.constrain(t, 0.0, state, params)` projects it.
+
+    Raises ConfigurationError as `velocity_at_centers`.
+    """
+    layouts = _layouts(model, velocity)
+    ndim = len(layouts)
+    centered = tuple(center_layout(layout.boundaries, layout.units) for layout in layouts)
+
+    def mean(*padded):
+        return tuple(0.5 * (shift(u, ndim, axis, -1) + shift(u, ndim)) for axis, u in enumerate(padded))
+
+    faces = model.domain.apply(mean, tuple(velocity), centered, width=1, t=t)
+    return model.domain.impose(faces, layouts, t)
+
+
+def _layouts(model: GridModel, velocity: Sequence[Array]) -> tuple[FieldLayout, ...]:
+    """Those of the velocity's components, each on the faces normal to its axis."""
+    layouts, ndim = model.component_layouts().get("velocity", ()), model.domain.grid.ndim
+    staggered = [tuple(FACE if axis == i else CENTER for axis in range(ndim)) for i in range(ndim)]
+    if [layout.offset for layout in layouts] != staggered:
+        raise ConfigurationError(
+            f"{type(model).__name__} has no velocity on the faces of its cells; expected a staggered model such as "
+            "Incompressible."
+        )
+    if len(velocity) != ndim:
+        raise ConfigurationError(f"expected a velocity of {ndim} components, one array per axis, got {len(velocity)}.")
+    return layouts
