@@ -85,7 +85,7 @@ class MultiStart(Solver):
         return bool(jnp.all(jnp.abs(before.loss - iterate.loss) <= tolerance * jnp.abs(before.loss)))
 
 
-def scattered(latent, members: int, spread: float, seed: int):
+def scattered(latent, members: int, spread: float, seed: int | Array):
     """`members` copies of a tree, all but the first with normal numbers of standard deviation `spread` added.
 
     The numbers depend on the place in the whole array, not on devices.

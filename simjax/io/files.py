@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, Literal, TextIO
 
 import h5py
 
@@ -48,7 +48,7 @@ def open_without_following(path: Path | str, flags: int) -> int:
     return descriptor
 
 
-def open_in_run(path: Path, mode: str = "a") -> TextIO:
+def open_in_run(path: Path, mode: Literal["a", "w"] = "a") -> TextIO:
     """A text file in a run's folder, opened to append ("a") or to write ("w"); never through a link."""
     try:
         return open(path, mode, encoding="utf-8", opener=open_without_following)
