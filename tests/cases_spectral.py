@@ -46,7 +46,7 @@ CASES = (
     Case(
         "spectral-vorticity-2d-courant", _plane, lambda domain: Vorticity(domain, [PERIODIC] * 2, (stirring, None)),
         lambda: Params(jnp.asarray(0.05), jnp.asarray(0.1)), _velocity, "imex_euler",
-        Schedule(0.1, courant=0.4, max_steps=3), weighed=observed,
+        Schedule(0.1, courant=0.4, max_steps=4), weighed=observed,
     ),
     Case(
         "spectral-velocity-3d", _box,

@@ -271,8 +271,19 @@ def test_a_step_that_shrinks_is_told_and_ends_the_run(tmp_path, capsys):
         tmp_path
     )
     assert "has shrunk to" in capsys.readouterr().out
+    # The last good state is kept, and goes on where it may.
+    assert "limits.step_shrink=null to go on" in message
+    further = runaway(
+        tmp_path, limits={"step_shrink": None}, physics={"power": 6.0},
+        time={"end": 1.0, "courant": 1.0, "output_every": 0.5},
+    )  # fmt: skip
+    result = further.run(resume=str(next(tmp_path.glob("*/*/run.log")).parent))
+    assert result.exit_code == 0 and float(result.ds.time[-1]) == 1.0
+    # The first step of 0.1, with the third-order scheme, is the largest error.
+    np.testing.assert_allclose(result.ds.u.isel(time=-1), np.e * result.ds.u.isel(time=0), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_without_a_bound_the_run_goes_on_and_tells_again(tmp_path):
     result = runaway(
         tmp_path, limits={"step_shrink": None}, physics={"power": 4.0},

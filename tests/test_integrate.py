@@ -132,6 +132,7 @@ def test_coefficients_of_exponential_schemes_follow_a_traced_step():
     assert_taylor(loss, 0.1)
 
 
+@pytest.mark.slow
 def test_gradients_over_devices_and_backwards_in_time():
     """Waves on a mesh; with leapfrog, reverse mode also undoes the steps."""
     mesh, grid = sj.make_mesh({"x": 2, "y": 2}), sj.Grid((8, 6))

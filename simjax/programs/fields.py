@@ -225,7 +225,9 @@ class FieldPrograms(Programs):
                 return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
             if np.any(np.asarray(clock.status) & (STEP_COLLAPSED | STEP_SHRUNK)):
                 time, step = float(np.min(times_on_host(clock, schedule))), int(np.max(np.asarray(clock.step)))
-                return f"{limits_told(clock)}, step {step}, t={time:.6g}; {_largest(state)}"
+                shrunk = np.any(np.asarray(clock.status) & STEP_SHRUNK)
+                further = "; resume with limits.step_shrink=null to go on nevertheless" if shrunk else ""
+                return f"{limits_told(clock)}, step {step}, t={time:.6g}; {_largest(state)}{further}"
         return "a field that the steps one by one did not reproduce"
 
     def _imbalance(self, clock: Clock, schedule: Schedule) -> str:
