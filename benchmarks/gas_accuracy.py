@@ -2,7 +2,8 @@
 
 Shock tubes by every scheme at 200 and 400 cells; a sound wave and the isentropic vortex by `ssprk3` and `rk4` at
 several Courant numbers, with the number of evaluations of the tendency; shocks by the same two, and how many of a
-thousand random Riemann problems they lose. A run is lost that ends in what is not a number or not positive. `docs/gas.md` holds what it prints.
+thousand random Riemann problems they lose. A run is lost that ends in what is not a number or not positive.
+`docs/gas.md` holds what it prints.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class TimeConfig:
     courant: float | None = entry(
         Real(above=0.0, high=10.0, optional=True),
         None,
-        about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube of "
-        "equal cells and speeds is 0.1 per axis",
+        about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube is 0.1 "
+        "per axis",
     )
     integrator: str = entry(Text(optional=True, described="a scheme of the model"), None)
 
