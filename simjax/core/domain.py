@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -37,6 +38,7 @@ class Domain(eqx.Module):
     overlap: bool = eqx.field(static=True)
     implementation: str = eqx.field(static=True)
     steps_per_exchange: int = eqx.field(static=True)
+    allows_loops: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -121,6 +121,14 @@ class DirectModel(Model):
 class ExplicitModel(GridModel):
     """A model given by its tendency."""
 
+    @property
+    def loops_over_stages(self) -> bool:
+        """Whether Runge-Kutta methods take their stages in a loop, so that the program holds the tendency once.
+
+        Compilation takes that much less time; a loop of short stages would copy its state for nothing.
+        """
+        return False
+
     @abc.abstractmethod
     def rhs(self, t, state, params) -> Any:
         """The tendency d(state)/dt, a tree like `state`."""

@@ -29,5 +29,6 @@ def replayed(closed: ClosedJaxpr, result: Callable[[JaxprEqn, list], list]) -> C
 def computed(equation: JaxprEqn, inputs: list) -> list:
     """What the operation gives, as jax computes it."""
     primitive = equation.primitive
-    found = primitive.bind(*inputs, **primitive.get_bind_params(equation.params))
+    with equation.ctx.manager:  # marks of the operation, such as `core.staging.held` sets
+        found = primitive.bind(*inputs, **primitive.get_bind_params(equation.params))
     return found if primitive.multiple_results else [found]

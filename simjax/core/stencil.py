@@ -1,13 +1,13 @@
 """Stencils evaluated on blocks and their ghost lines, with an adjoint that is a stencil too."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, jaxprs_in_params
 
 from simjax.core.gather import blocks_read, gathered_in_parts
 from simjax.core.ghosts import Sides, assembled, assembled_within, disassembled, padded
@@ -45,9 +45,9 @@ def evaluate(
     """
     seen: Leaves = []
     fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
-    value, shapes, operations = _explicit(stencil, seen, assembled(fields, ghosts, width))
-    results, stores = jax.tree.structure(shapes), "dynamic_update_slice" in operations
-    selects = not stores and worth_selecting(fields[0].shape[-len(ghosts[0]) :], width, len(operations))
+    value, shapes, traced = _explicit(stencil, seen, assembled(fields, ghosts, width))
+    results, stores = jax.tree.structure(shapes), "dynamic_update_slice" in set(_names(traced))
+    selects = not stores and worth_selecting(fields[0].shape[-len(ghosts[0]) :], width, len(traced.eqns))
     computed = _computing(stencil, value, seen, (fields, ghosts), width, overlap, selects, fused)
     if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
         return results.unflatten(computed(seen, fields, ghosts, padded))
@@ -161,7 +161,7 @@ def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents)
 
 
 def _explicit(function: Callable, seen: Leaves, examples):
-    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and the names of its operations.
+    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and its operations.
 
     Traced values that it closes over are added to the list `seen`.
     """
@@ -180,4 +180,12 @@ def _explicit(function: Callable, seen: Leaves, examples):
         consts = [c if k is None else seen[k] for c, k in zip(closed.consts, places, strict=True)]
         return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arguments))
 
-    return run, shapes, [equation.primitive.name for equation in closed.jaxpr.eqns]
+    return run, shapes, closed.jaxpr
+
+
+def _names(jaxpr: Jaxpr) -> Iterator[str]:
+    """The names of all operations, those inside of other ones too."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jaxprs_in_params(equation.params):
+            yield from _names(inner)

@@ -107,6 +107,8 @@ class Tile(Domain):
 class Unbounded(Domain):
     """A domain without sides, for tracing alone: what is read for a cell far from all of them (`kernels.marks`)."""
 
+    allows_loops = False
+
     def __init__(self, domain: Domain):
         super().__init__(domain.grid, domain.split)
 

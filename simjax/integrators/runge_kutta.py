@@ -4,9 +4,15 @@ Three forms, because they differ in memory and in what survives limiting: Butche
 combinations (strong stability preserving), and Williamson's two-register form.
 """
 
+from collections.abc import Callable, Sequence
+
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
 
+from simjax.core.varying import steady_carry
 from simjax.integrators.integrator import Integrator
 
 
@@ -19,6 +25,22 @@ def _combine(state, dt, weights, tendencies):
         return u + dt * (used[0][0] * slopes[0] + total)
 
     return jax.tree.map(leaf, state, *(k for _, k in used)) if used else state
+
+
+def _looped(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array):
+    """`carry = stage(carry, row, number)` for the rows of a table, as a loop.
+
+    Reverse mode keeps the carry of every stage and computes the stage anew from it.
+    """
+    table = np.asarray(rows)
+
+    def body(numbered):
+        number, carry = numbered
+        row = lax.dynamic_index_in_dim(jnp.asarray(table, dt.dtype), number, keepdims=False)
+        return number + 1, jax.checkpoint(stage, prevent_cse=False)(carry, row, number)
+
+    body, numbered = steady_carry(body, (jnp.zeros((), jnp.int32), carry))
+    return lax.scan(lambda numbered, _: (body(numbered), None), numbered, length=len(table))[0][1]
 
 
 class RungeKutta(Integrator):
@@ -34,12 +56,38 @@ class RungeKutta(Integrator):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        if self.stages > 1 and model.loops_over_stages:
+            return self._step_in_loop(model, t, dt, state, params)
         slopes = [model.rhs(t, state, params)]
         for row in self.a:
             time = t + sum(row) * dt
             stage = model.constrain(time, dt, _combine(state, dt, row, slopes), params)
             slopes.append(model.rhs(time, stage, params))
         return model.constrain(t + dt, dt, _combine(state, dt, self.b, slopes), params)
+
+
+    def _step_in_loop(self, model, t, dt, state, params):
+        """Slopes that are not yet known are zero and have the weight zero."""
+
+        def stage(carry, row, number):
+            now, slopes = carry
+            weights, c, ahead = row[:-2], row[-2], row[-1]
+            slope = model.rhs(t + c * dt, now, params)
+            slopes = jax.tree.map(
+                lambda known, new: lax.dynamic_update_index_in_dim(known, new, number, 0), slopes, slope
+            )
+
+            def combined(u, known):
+                total = sum((weights[k] * known[k] for k in range(1, self.stages)), weights[0] * known[0])
+                return u + dt * total
+
+            return model.constrain(t + ahead * dt, dt, jax.tree.map(combined, state, slopes), params), slopes
+
+        rows = [[*row, *[0.0] * (self.stages - len(row))] for row in (*self.a, self.b)]
+        times = [0.0, *map(sum, self.a), 1.0]
+        table = [[*row, times[k], times[k + 1]] for k, row in enumerate(rows)]
+        none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state)
+        return _looped(stage, (state, none), table, dt)[0]
 
 
 class ShuOsher(Integrator):
@@ -57,6 +105,8 @@ class ShuOsher(Integrator):
         return len(self.rows)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        if self.stages > 1 and model.loops_over_stages:
+            return self._step_in_loop(model, t, dt, state, params)
         stage, c = state, 0.0
         for alpha, beta in self.rows:
             slope = model.rhs(t + c * dt, stage, params)
@@ -69,6 +119,22 @@ class ShuOsher(Integrator):
             )  # fmt: skip
             stage = model.constrain(t + c * dt, dt, stage, params)
         return stage
+
+    def _step_in_loop(self, model, t, dt, state, params):
+        def stage(now, row, number):
+            alpha, beta, c, ahead = row
+            slope = model.rhs(t + c * dt, now, params)
+            mixed = jax.tree.map(
+                lambda u, v, k: alpha * u + (1 - alpha) * (v + dt * beta * k), state, now, slope
+            )  # fmt: skip
+            return model.constrain(t + ahead * dt, dt, mixed, params)
+
+        table, c = [], 0.0
+        for alpha, beta in self.rows:
+            ahead = (1 - alpha) * (c + beta)
+            table.append((alpha, beta, c, ahead))
+            c = ahead
+        return _looped(stage, state, table, dt)
 
 
 class LowStorage(Integrator):
@@ -88,6 +154,8 @@ class LowStorage(Integrator):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        if self.stages > 1 and model.loops_over_stages:
+            return self._step_in_loop(model, t, dt, state, params)
         register = None
         for i, (a, b) in enumerate(zip(self.a, self.b, strict=True)):
             slope = model.rhs(t + self.c[i] * dt, state, params)
@@ -99,6 +167,19 @@ class LowStorage(Integrator):
             state = jax.tree.map(lambda u, r, b=b: u + b * r, state, register)
             state = model.constrain(t + ahead * dt, dt, state, params)
         return state
+
+    def _step_in_loop(self, model, t, dt, state, params):
+        def stage(carry, row, number):
+            now, register = carry
+            a, b, c, ahead = row
+            slope = model.rhs(t + c * dt, now, params)
+            register = jax.tree.map(lambda r, k: a * r + dt * k, register, slope)
+            now = jax.tree.map(lambda u, r: u + b * r, now, register)
+            return model.constrain(t + ahead * dt, dt, now, params), register
+
+        times = (*self.c[1:], 1.0)
+        table = list(zip(self.a, self.b, self.c, times, strict=True))
+        return _looped(stage, (state, jax.tree.map(jnp.zeros_like, state)), table, dt)[0]
 
 
 # Stability along the imaginary axis: 1.73 for three stages of order three, 2.83 for the classical fourth order;

@@ -142,6 +142,10 @@ class ExplicitWithClosure(_WithClosure, ExplicitModel):
     model: ExplicitModel
     rest: Closure
 
+    @property
+    def loops_over_stages(self):
+        return self.model.loops_over_stages
+
     def rhs(self, t, state, params):
         return self.added(self.model.rhs(t, state, params.own), t, state, params)
 

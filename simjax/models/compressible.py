@@ -90,6 +90,11 @@ class Compressible(ExplicitModel):
         self.plain = plain_layout(sides)
 
     @property
+    def loops_over_stages(self) -> bool:
+        """Its tendency is thousands of operations, which three stages would hold three times."""
+        return self.domain.allows_loops
+
+    @property
     def width(self) -> int:
         """Ghost cells that the tendency needs."""
         return max(self.scheme.interpolation.width, 1)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.staging import stored
+from simjax.core.staging import held, held_in_reverse, stacked, stored
 from simjax.ops.positivity import limit_flux, limit_state
 from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, around_faces, pad_only
 from simjax.ops.riemann import (
@@ -70,7 +70,7 @@ def convective_flux(
     if interpolation.order > 2:
         flux = jax.tree.map(jnp.add, flux, _curvature(fluxes, axis, rises))
     speed = jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
-    speeds = around_faces(speed, axis, ndim, width)
+    speeds = held_in_reverse(around_faces(speed, axis, ndim, width))
     states = _split(q, axis, ndim, width)
     below, above = ((states[k], _lifted(fluxes[k], axis, at_rest[k], cells[k])) for k in (width - 1, width))
     return stored(limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width])))
@@ -79,7 +79,7 @@ def convective_flux(
 def _split(tree, axis: int, ndim: int, width: int) -> list:
     """The 2 width cells around each face, each a tree like `tree`."""
     leaves, structure = jax.tree.flatten(tree)
-    columns = [around_faces(leaf, axis, ndim, width) for leaf in leaves]
+    columns = held_in_reverse([around_faces(leaf, axis, ndim, width) for leaf in leaves])
     return [jax.tree.unflatten(structure, cell) for cell in zip(*columns, strict=True)]
 
 
@@ -118,6 +118,7 @@ def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme
     square = 0.5 * gamma * (inner[0].pressure / inner[0].density + inner[1].pressure / inner[1].density)
     speed = jnp.sqrt(square)
     per_velocity, per_pressure = 0.5 * density / speed, 0.5 / square
+    density, square, speed, per_velocity, per_pressure = held((density, square, speed, per_velocity, per_pressure))
 
     def waves(w: Primitive) -> Primitive:
         push, swing = per_pressure * w.pressure, per_velocity * w.velocity[axis]
@@ -135,12 +136,12 @@ def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme
     # only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one all the same.
     ends = amplitudes[0], amplitudes[width - 1], amplitudes[width], amplitudes[-1]
     jumps = [_squared_jump(a, b, axis, per_velocity) for a, b in pairwise(ends)]
-    noise = QUIET * (jumps[1] + (jumps[0] + jumps[2]))
-    none = jnp.zeros((), noise.dtype)
+    noise = held(QUIET * (jumps[1] + (jumps[0] + jumps[2])))
+    none = jnp.zeros_like(noise)
     others = tuple(noise if k == axis else none for k in range(len(cells[0].velocity)))
     level = Primitive(noise, others, noise, (none,) * len(cells[0].scalars))
     left, right = _interpolate(amplitudes, scheme.interpolation, level)
-    return primitives(left), primitives(right)
+    return held_in_reverse((primitives(left), primitives(right)))
 
 
 def _squared_jump(below: Primitive, above: Primitive, axis: int, per_velocity: Array) -> Array:
@@ -153,13 +154,18 @@ def _squared_jump(below: Primitive, above: Primitive, axis: int, per_velocity: A
 def _interpolate(
     cells: list[Primitive], interpolation: Reconstruction, noise: Primitive | None = None
 ) -> tuple[Primitive, Primitive]:
-    """(left, right) of every variable; `noise` is the roughness that counts as none."""
+    """(left, right) of every variable; `noise` is the roughness that counts as none.
 
-    def upwind(level, *points):
-        return interpolation.upwind(*points, noise=level)
-
-    level = jax.tree.map(lambda _: 0.0, cells[0]) if noise is None else noise
-    return jax.tree.map(upwind, level, *cells[:-1]), jax.tree.map(upwind, level, *reversed(cells[1:]))
+    All variables and both sides are entries of one array, so that the scheme stands in the program once.
+    """
+    structure = jax.tree.structure(cells[0])
+    leaves = [jax.tree.leaves(cell) for cell in cells]
+    points = [stacked([*below, *above]) for below, above in zip(leaves[:-1], reversed(leaves[1:]), strict=False)]
+    level = 0.0 if noise is None else stacked(2 * jax.tree.leaves(noise))
+    values = held(interpolation.upwind(*points, noise=level, cut=held_in_reverse))
+    count = structure.num_leaves
+    left, right = ([values[k + n] for n in range(count)] for k in (0, count))
+    return structure.unflatten(left), structure.unflatten(right)
 
 
 def _curvature(fluxes: list[Conserved], axis: int, rises: Sequence[Array] | None) -> Conserved:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.staging import held
 from simjax.ops.riemann import Conserved, Primitive, mean_and_jump, squared_norm
 
 MARGIN = 0.1
@@ -22,7 +23,7 @@ def limit_state(face: Primitive, cell: Primitive) -> Primitive:
 
     Zhang and Shu (2010), J. Comput. Phys. 229, 8918, in primitive variables, where both conditions are linear.
     """
-    share = jnp.minimum(_share(cell.density, face.density), _share(cell.pressure, face.pressure))
+    share = held(jnp.minimum(_share(cell.density, face.density), _share(cell.pressure, face.pressure)))
 
     def draw(value, kept):
         return jnp.where(share < 1, kept + share * (value - kept), value)
@@ -53,15 +54,15 @@ def limit_flux(
     Courant number 1/2 of sum((|u| + c) / h), where 2 dt / (w h) = 1 / speed. Density first, then pressure, which is
     concave. Hu, Adams and Shu (2013), J. Comput. Phys. 242, 169.
     """
-    first = mean_and_jump(below[1], above[1], below[0], above[0], speed)
+    first = held(mean_and_jump(below[1], above[1], below[0], above[0], speed))
     pace = 1 / speed
     ends = [
         (_left_over(q, first, direction), _left_over(q, flux, direction))
         for q, direction in ((below[0], pace), (above[0], -pace))
     ]
-    share = _least([_share(low.density, high.density) for low, high in ends])
+    share = held(_least([_share(low.density, high.density) for low, high in ends]))
     mixed = [(low, _mix(low, high, share)) for low, high in ends]
-    share = share * _least([_share(_inner_energy(low), _inner_energy(high)) for low, high in mixed])
+    share = held(share * _least([_share(_inner_energy(low), _inner_energy(high)) for low, high in mixed]))
     return _mix(first, flux, share)
 
 

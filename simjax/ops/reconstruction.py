@@ -43,7 +43,7 @@ class Reconstruction:
 
     width: ghost cells needed. order: of accuracy where the solution is smooth. upwind: from 2 width - 1 cells in
     the order of the flow, the value at the face ahead of the middle one; its keyword `noise` is a squared difference
-    that counts as none.
+    that counts as none, and `cut` what intermediate values pass through (`core.staging.held_in_reverse`).
     """
 
     width: int
@@ -51,8 +51,13 @@ class Reconstruction:
     upwind: Callable[..., Array]
 
 
+def as_it_is(values):
+    """What is given."""
+    return values
+
+
 def _limited(limiter: Limiter) -> Reconstruction:
-    def upwind(behind, center, ahead, noise=0.0):
+    def upwind(behind, center, ahead, noise=0.0, cut=as_it_is):
         return center + 0.5 * limiter(center - behind, ahead - center)
 
     return Reconstruction(2, 2, upwind)
@@ -67,12 +72,12 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
     pick the weights of a uniform state, and their derivatives.
     """
 
-    def upwind(a, b, c, d, e, noise=0.0):
+    def upwind(a, b, c, d, e, noise=0.0, cut=as_it_is):
         # Differences from the middle: the derivatives of the weights times the value itself would cancel badly.
         a, b, d, e = a - c, b - c, d - c, e - c
         bend = a - 2 * b, b + d, e - 2 * d
         tilt = a - 4 * b, b - d, e - 4 * d
-        rough = [13 / 12 * x * x + 0.25 * y * y for x, y in zip(bend, tilt, strict=True)]
+        rough = cut([13 / 12 * x * x + 0.25 * y * y for x, y in zip(bend, tilt, strict=True)])
         kind = jnp.finfo(c.dtype)
         noise = noise + (1024 * float(kind.eps) * c) ** 2 + float(kind.tiny) ** 0.48
         scale = 1 / (rough[0] + rough[2] + rough[1] + noise)
@@ -92,7 +97,7 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
     return Reconstruction(3, 5, upwind)
 
 
-_SIMPLE = {"first_order": Reconstruction(1, 1, lambda center, noise=0.0: center)} | {
+_SIMPLE = {"first_order": Reconstruction(1, 1, lambda center, noise=0.0, cut=None: center)} | {
     name: _limited(limiter) for name, limiter in LIMITERS.items()
 }
 
