@@ -65,7 +65,6 @@ class RungeKutta(Integrator):
             slopes.append(model.rhs(time, stage, params))
         return model.constrain(t + dt, dt, _combine(state, dt, self.b, slopes), params)
 
-
     def _step_in_loop(self, model, t, dt, state, params):
         """Slopes that are not yet known are zero and have the weight zero."""
 
