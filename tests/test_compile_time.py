@@ -72,7 +72,7 @@ def test_a_step_of_a_gas_holds_its_tendency_once():
 
 @pytest.mark.slow
 def test_the_gradient_of_a_gas_stays_small():
-    # 12 855 with jax 0.10.2; some 45 000 before, which took the compiler more than five minutes and 3.4 GB.
+    # 12 855 with jax 0.10.2; 45 095 before, which took the compiler more than five minutes and 3.4 GB.
     model, state = plane_gas()
     assert operations(jax.grad(loss(steps(model, "ssprk3", 30))), state) < 16000
 
