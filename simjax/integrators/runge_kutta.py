@@ -39,8 +39,8 @@ def _looped(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array):
         row = lax.dynamic_index_in_dim(jnp.asarray(table, dt.dtype), number, keepdims=False)
         return number + 1, jax.checkpoint(stage, prevent_cse=False)(carry, row, number)
 
-    body, numbered = steady_carry(body, (jnp.zeros((), jnp.int32), carry))
-    return lax.scan(lambda numbered, _: (body(numbered), None), numbered, length=len(table))[0][1]
+    steady, numbered = steady_carry(body, (jnp.zeros((), jnp.int32), carry))
+    return lax.scan(lambda numbered, _: (steady(numbered), None), numbered, length=len(table))[0][1]
 
 
 class RungeKutta(Integrator):
