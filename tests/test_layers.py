@@ -14,9 +14,9 @@ ROOT = Path(simjax.__file__).parent
 # From the bottom up. A name is a module or a package; those on one line are siblings that do not know each other.
 LAYERS = (
     ("core.errors", "core.replay", "core.compensated"),
-    ("core.grid", "core.status", "core.staging", "core.varying"),
+    ("core.grid", "core.status", "core.varying"),
     ("core.boundary", "core.linear", "core.stencil_adjoint"),
-    ("core.ghosts",),
+    ("core.ghosts", "core.staging"),
     ("core.stitch", "kernels"),
     ("core.gather",),
     ("core.stencil",),

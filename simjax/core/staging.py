@@ -28,8 +28,7 @@ def stored(tree):
 
 @jax.custom_jvp
 def stacked(leaves):
-    """A list of arrays of one shape and dtype as one array with a first axis over them; it and its cotangent are
-    `held`."""
+    """Arrays of one shape and dtype as one array, along a new first axis; it and its cotangent are `held`."""
     return held(_written(leaves))
 
 

@@ -34,13 +34,13 @@ def _looped(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array):
     """
     table = np.asarray(rows)
 
-    def one(numbered):
+    def body(numbered):
         number, carry = numbered
         row = lax.dynamic_index_in_dim(jnp.asarray(table, dt.dtype), number, keepdims=False)
         return number + 1, jax.checkpoint(stage, prevent_cse=False)(carry, row, number)
 
-    body, numbered = steady_carry(one, (jnp.zeros((), jnp.int32), carry))
-    return lax.scan(lambda numbered, _: (body(numbered), None), numbered, length=len(table))[0][1]
+    steady, numbered = steady_carry(body, (jnp.zeros((), jnp.int32), carry))
+    return lax.scan(lambda numbered, _: (steady(numbered), None), numbered, length=len(table))[0][1]
 
 
 class RungeKutta(Integrator):
@@ -64,6 +64,29 @@ class RungeKutta(Integrator):
             stage = model.constrain(time, dt, _combine(state, dt, row, slopes), params)
             slopes.append(model.rhs(time, stage, params))
         return model.constrain(t + dt, dt, _combine(state, dt, self.b, slopes), params)
+
+    def _step_in_loop(self, model, t, dt, state, params):
+        """Slopes that are not yet known are zero and have the weight zero."""
+
+        def stage(carry, row, number):
+            now, slopes = carry
+            weights, c, ahead = row[:-2], row[-2], row[-1]
+            slope = model.rhs(t + c * dt, now, params)
+            slopes = jax.tree.map(
+                lambda known, new: lax.dynamic_update_index_in_dim(known, new, number, 0), slopes, slope
+            )
+
+            def combined(u, known):
+                total = sum((weights[k] * known[k] for k in range(1, self.stages)), weights[0] * known[0])
+                return u + dt * total
+
+            return model.constrain(t + ahead * dt, dt, jax.tree.map(combined, state, slopes), params), slopes
+
+        rows = [[*row, *[0.0] * (self.stages - len(row))] for row in (*self.a, self.b)]
+        times = [0.0, *map(sum, self.a), 1.0]
+        table = [[*row, times[k], times[k + 1]] for k, row in enumerate(rows)]
+        none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state)
+        return _looped(stage, (state, none), table, dt)[0]
 
 
     def _step_in_loop(self, model, t, dt, state, params):
