@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import resource
 import shutil
@@ -270,6 +271,17 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_and_one_sentence(checkpoints,
     assert_state(checkpoints.latest(template()), 10)
     save(checkpoints, 30)
     assert_state(checkpoints.latest(template()), 30)
+
+
+@pytest.mark.parametrize("logger", ["absl", "asyncio"])
+def test_tracebacks_of_orbax_are_kept_back_and_no_others(checkpoints, caplog, logger):
+    save(checkpoints, 10)
+    for file in ("/orbax/checkpoint/serialization.py", "/a_program.py"):
+        try:
+            exec(compile("raise OSError('disk full')", file, "exec"))
+        except OSError:
+            logging.getLogger(logger).exception("raised in %s", file)
+    assert [record.getMessage() for record in caplog.records] == ["raised in /a_program.py"]
 
 
 def test_a_disk_that_is_too_small_is_known_before_orbax_is_asked(checkpoints, monkeypatch):

@@ -173,7 +173,7 @@ def test_a_resume_that_fails_in_its_first_writes_changes_nothing(folder, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(5, 23, 3))
+@pytest.mark.parametrize("number", range(5, 23, 6))
 def test_a_resume_that_fails_later_is_whole_and_goes_on(folder, finished, monkeypatch, number, tmp_path):
     whole = run(tmp_path / "whole", "time.end=0.5").ds.load()
     fail_at(monkeypatch, number, OSError(28, "No space left on device"))

@@ -273,16 +273,20 @@ def require_meta(meta: Mapping[str, Any], wanted: Mapping[str, type]) -> None:
 def _manager(folder: Path) -> ocp.CheckpointManager:
     import orbax.checkpoint as ocp
 
-    absl = logging.getLogger("absl")
-    if _told_elsewhere not in absl.filters:
-        absl.addFilter(_told_elsewhere)
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_told_elsewhere)  # once, however often
     # Steps are removed by this module, after the commit; orbax would remove them before it.
     return ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(save_root_metadata=False))
 
 
 def _told_elsewhere(record: logging.LogRecord) -> bool:
     """Keeps back the tracebacks that orbax's threads log: what they raise is raised by `wait` too, in a sentence."""
-    return not ("orbax" in record.pathname and record.exc_info)
+    trace = record.exc_info[2] if record.exc_info else None
+    while trace is not None:
+        if "orbax" in trace.tb_frame.f_code.co_filename:
+            return False
+        trace = trace.tb_next
+    return True
 
 
 def _named_leaves(tree) -> dict[str, Any]:
