@@ -132,7 +132,8 @@ class Record:
         }
         writer = programs.open_writer(
             self.folder if folder is None else folder,
-            diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes, title=config.title or config.experiment_name, keep_until_step=keep_until_step,
+            diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
+            title=config.title or config.experiment_name, keep_until_step=keep_until_step,
             rounding_bits=config.output.rounding_bits,
         )  # fmt: skip
         kept = self.config.checkpoint.keep * programs.state_bytes() * self.config.mesh.devices * (programs.members or 1)
