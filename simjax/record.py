@@ -293,7 +293,7 @@ class Record:
         """Leave the files as they are after an error in the host loop; nothing is hidden by a second error."""
         if self.display is not None:
             self.display.finish("")
-        for close in (lambda: self.writer.close(complete=False), self.checkpoints.close, self._metrics.close):
+        for close in (lambda: self.writer.close(complete=False), self.checkpoints.close, self._metrics.close, self._log.close):
             with contextlib.suppress(Exception):
                 close()
 
