@@ -22,11 +22,11 @@ _HOMES = {
     "AdvectionDiffusion": "models.advection_diffusion", "Incompressible": "models.incompressible",
     "PassiveScalar": "models.passive_scalar", "Compressible": "models.compressible", "Acoustic": "models.acoustic",
     "Maxwell": "models.maxwell", "Vorticity": "models.vorticity", "SpectralVelocity": "models.spectral_velocity",
-    "ViscousBurgers": "models.nonlinear_waves:Burgers", "KortewegDeVries": "models.nonlinear_waves",
+    "ViscousBurgers": "models.nonlinear_waves", "KortewegDeVries": "models.nonlinear_waves",
     "KuramotoSivashinsky": "models.nonlinear_waves", "AllenCahn": "models.phase_fields",
     "CahnHilliard": "models.phase_fields", "SwiftHohenberg": "models.patterns", "GrayScott": "models.patterns",
     "Schroedinger": "models.schroedinger", "Transport": "models.transport", "Burgers": "models.burgers",
-    "Absorbing": "models.absorbing", "FreeSurface": "models.absorbing", "GasScheme": "ops.gas:Scheme",
+    "Absorbing": "models.absorbing", "FreeSurface": "models.absorbing", "GasScheme": "ops.gas",
     "velocity_at_centers": "models.collocation", "velocity_on_faces": "models.collocation",
     "Cells": "particles.cells", "Pairs": "particles.pairs", "Skin": "particles.arrangement",
     "ParticleMesh": "particles.mesh", "MolecularDynamics": "models.molecular", "Gravity": "models.gravity",
@@ -40,6 +40,9 @@ _HOMES = {
     "open_run": "io.read", "check_run": "io.read", "open_universe": "io.universe", "certify": "certify",
 }  # fmt: skip
 
+# What is called otherwise where it is defined.
+_OWN_NAMES = {"ViscousBurgers": "Burgers", "GasScheme": "Scheme"}
+
 
 def __dir__():
     return sorted({*globals(), *_HOMES})
@@ -48,7 +51,6 @@ def __dir__():
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'simjax' has no attribute {name!r}")
-    module, _, other_name = _HOMES[name].partition(":")
-    value = getattr(import_module(f"simjax.{module}"), other_name or name)
+    value = getattr(import_module(f"simjax.{_HOMES[name]}"), _OWN_NAMES.get(name, name))
     # A module of that name has come by the import, and is called like its function.
     return globals().setdefault(name, value)

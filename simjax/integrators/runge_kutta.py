@@ -89,30 +89,6 @@ class RungeKutta(Integrator):
         return _looped(stage, (state, none), table, dt)[0]
 
 
-    def _step_in_loop(self, model, t, dt, state, params):
-        """Slopes that are not yet known are zero and have the weight zero."""
-
-        def stage(carry, row, number):
-            now, slopes = carry
-            weights, c, ahead = row[:-2], row[-2], row[-1]
-            slope = model.rhs(t + c * dt, now, params)
-            slopes = jax.tree.map(
-                lambda known, new: lax.dynamic_update_index_in_dim(known, new, number, 0), slopes, slope
-            )
-
-            def combined(u, known):
-                total = sum((weights[k] * known[k] for k in range(1, self.stages)), weights[0] * known[0])
-                return u + dt * total
-
-            return model.constrain(t + ahead * dt, dt, jax.tree.map(combined, state, slopes), params), slopes
-
-        rows = [[*row, *[0.0] * (self.stages - len(row))] for row in (*self.a, self.b)]
-        times = [0.0, *map(sum, self.a), 1.0]
-        table = [[*row, times[k], times[k + 1]] for k, row in enumerate(rows)]
-        none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state)
-        return _looped(stage, (state, none), table, dt)[0]
-
-
 class ShuOsher(Integrator):
     """u_i = alpha_i u + (1 - alpha_i) (u_{i-1} + dt beta_i rhs(t + c_{i-1} dt, u_{i-1})), u_0 = u.
 
