@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import shlex
-import tempfile
 import time as wall
 from collections import deque
 from collections.abc import Iterator
@@ -26,14 +25,14 @@ from simjax.config import Config
 from simjax.config.folders import config_yaml, default_yaml
 from simjax.core.status import OK, reasons
 from simjax.faults import shrinkage, times_on_host
+from simjax.frame_files import as_written, dataset_of, open_writer
 from simjax.io.checkpoint import Checkpoints
-from simjax.io.files import open_in_run, require_free_space
-from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
+from simjax.io.files import open_in_run
 from simjax.pacing import Pace
 from simjax.programs import Programs
 from simjax.progress import Progress
 from simjax.provenance import Part, Run, description, require_frames
-from simjax.runtime import command_line, device_name, git_state, versions
+from simjax.runtime import command_line, device_name, versions
 from simjax.stepping import Clock
 from simjax.verdicts import judge
 
@@ -54,21 +53,6 @@ class _Frame:
     fields: dict[str, jax.Array]
     diagnostics: dict[str, jax.Array]
     clock: Clock
-
-
-def require_space(folder: Path, config: Config, programs: Programs, plan: Plan, *, resumed: bool = False) -> None:
-    """Raises InputOutputError where the disk of `folder` lacks room for the plan's frames and for checkpoints.
-
-    A short run is copied to one file at its end, so that its frames are there twice; a checkpoint is written beside
-    those that are kept.
-    """
-    fields, diagnostics, _ = programs.observed_shapes()
-    frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fields)) + 8 * len(diagnostics)
-    whole = frame * (plan.total + 1)
-    mesh = config.mesh
-    state = programs.state_bytes() * mesh.x * mesh.y * mesh.z * (programs.members or 1)
-    needed = frame * (plan.total + 1 - plan.origin.frame) + (config.checkpoint.keep + 1) * state
-    require_free_space(folder, needed + (whole if whole < CONSOLIDATE_BYTES else 0), resumed=resumed)
 
 
 class Record:
@@ -98,7 +82,7 @@ class Record:
         self.steps = 0
         self._note_tail()
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
-        self.writer = self._open_writer(keep_until_step)
+        self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
         require_frames(folder, self.writer.frames_kept, frames)
         self._metrics: TextIO | None = None
         self._log: TextIO | None = None
@@ -146,38 +130,12 @@ class Record:
 
     def in_memory(self, state, clock: Clock, time: float, step: int) -> xarray.Dataset:
         """A frame with all variables of the model, whether they are written or not."""
-        from simjax.io.read import open_run
-
         programs = self.programs.of_all_variables()
         at = jnp.asarray(time, programs.dtype)
         fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
-        with tempfile.TemporaryDirectory() as folder:
-            writer = self._open_writer(None, Path(folder), programs)
-            writer.write([step], [time], *_as_written(programs, fields, diagnostics))
-            writer.close(complete=True)
-            with open_run(Path(folder)) as dataset:
-                return dataset.load()
-
-    def _open_writer(
-        self, keep_until_step: int | None, folder: Path | None = None, programs: Programs | None = None
-    ) -> FrameWriter:
-        programs, config = self.programs if programs is None else programs, self.config
-        attributes = {
-            "simjax_version": versions()["simjax"],
-            "simjax_config_yaml": config_yaml(config),
-            "simjax_overrides": json.dumps(list(config.overrides)),
-            "simjax_seed": config.seed,
-            "simjax_prng_impl": str(jax.config.jax_default_prng_impl),  # pyright: ignore[reportAttributeAccessIssue]
-            "simjax_versions_json": json.dumps(versions()),
-            "simjax_device": device_name(),
-            "simjax_run_id": self.run.id,
-            **git_state(),
-        }
-        return programs.open_writer(
-            self.folder if folder is None else folder, self.plan.schedule,
-            diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
-            title=config.title or config.experiment_name, keep_until_step=keep_until_step,
-            rounding_bits=config.output.rounding_bits,
+        return dataset_of(
+            lambda folder: open_writer(folder, programs, self.config, self.plan, self.run.id),
+            step, time, *as_written(programs, fields, diagnostics),
         )  # fmt: skip
 
     def _kept_metrics(self) -> dict[Path, str]:
@@ -247,7 +205,7 @@ class Record:
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        fields, diagnostics = _as_written(self.programs, frame.fields, frame.diagnostics)
+        fields, diagnostics = as_written(self.programs, frame.fields, frame.diagnostics)
         self.writer.write([frame.step], [frame.time], fields, diagnostics)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)
@@ -415,10 +373,3 @@ class Record:
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome
-
-
-def _as_written(programs: Programs, fields, diagnostics) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Fields and diagnostics of one time, as the writer takes them."""
-    whole = programs.assemble({name: np.asarray(u) for name, u in fields.items()})
-    written = {name: u[None] for name, u in whole.items()}
-    return written, {name: np.asarray(d, np.float64)[None] for name, d in diagnostics.items()}

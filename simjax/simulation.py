@@ -23,13 +23,14 @@ from simjax.config.schema import AUTO
 from simjax.core.errors import NumericalError, stop_error
 from simjax.core.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.differentiable import RunFunction
+from simjax.frame_files import require_space
 from simjax.io.lock import FolderLock
 from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
 from simjax.pacing import Pace
 from simjax.programs import Programs, programs_for
 from simjax.provenance import Run, last_outcome, new_run, restore
-from simjax.record import Record, require_space
+from simjax.record import Record
 from simjax.result import Result
 from simjax.runtime import StopSignals, set_up_jax
 from simjax.stepping import Schedule

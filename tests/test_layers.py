@@ -37,8 +37,8 @@ def _words(text: str) -> frozenset[str]:
 
 # The run around the library. Its modules may use each other in any order that has no cycle.
 TOP = _words(
-    "config builders build noise programs exchanges pacing provenance record verdicts simulation progress runtime run "
-    "formula rollout differentiable result certify inversion"
+    "config builders build noise programs exchanges frame_files pacing provenance record verdicts simulation progress "
+    "runtime run formula rollout differentiable result certify inversion"
 )
 
 COLLECTIVES = _words(
