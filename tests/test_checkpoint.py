@@ -25,6 +25,7 @@ from simjax.core.errors import CheckpointError, InputOutputError
 from simjax.io.checkpoint import (
     COMMIT_NAME,
     MANIFEST_NAME,
+    SCHEMA,
     Checkpoints,
     list_checkpoints,
     require_meta,
@@ -295,10 +296,10 @@ def test_a_disk_that_is_too_small_is_known_before_orbax_is_asked(checkpoints, mo
 def test_checkpoints_that_all_follow_another_schema_are_refused(checkpoints):
     save(checkpoints, 10)
     path = checkpoints.folder / "10"
-    text = (path / MANIFEST_NAME).read_text().replace('"schema": 1', '"schema": 2')
+    text = (path / MANIFEST_NAME).read_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}')
     (path / MANIFEST_NAME).write_text(text)
     (path / COMMIT_NAME).write_text(hashlib.sha256(text.encode()).hexdigest())
-    with pytest.raises(CheckpointError, match="follows schema 2, and this version of simjax reads 1"):
+    with pytest.raises(CheckpointError, match=f"schema {SCHEMA + 1}, and this version of simjax reads {SCHEMA}"):
         checkpoints.latest(template())
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MANIFEST_NAME = "simjax_manifest.json"
 COMMIT_NAME = "simjax_commit"
 SAVING_FOLDER = ".saving"
-SCHEMA = 1  # of the manifest
+SCHEMA = 2  # of the manifest; 2 describes the run, and clocks keep their rounding error
 
 
 @dataclass(frozen=True)

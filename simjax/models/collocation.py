@@ -8,7 +8,7 @@ from simjax.core.boundary import FieldLayout, center_layout
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import CENTER, FACE
 from simjax.core.model import GridModel
-from simjax.ops.difference import shift
+from simjax.ops import staggered
 
 
 def velocity_at_centers(model: GridModel, velocity: Sequence[Array], t=0.0) -> tuple[Array, ...]:
@@ -20,10 +20,10 @@ def velocity_at_centers(model: GridModel, velocity: Sequence[Array], t=0.0) -> t
     Raises ConfigurationError for a model without a velocity on faces, and for another number of components.
     """
     layouts = _layouts(model, velocity)
-    ndim = len(layouts)
+    center = (CENTER,) * len(layouts)
 
     def mean(*padded):
-        return tuple(0.5 * (shift(u, ndim) + shift(u, ndim, axis, 1)) for axis, u in enumerate(padded))
+        return tuple(staggered.mean_at(u, kind.offset, center) for u, kind in zip(padded, layouts, strict=True))
 
     return model.domain.apply(mean, tuple(velocity), layouts, width=1, t=t)
 
@@ -37,11 +37,11 @@ def velocity_on_faces(model: GridModel, velocity: Sequence[Array], t=0.0) -> tup
     Raises ConfigurationError as `velocity_at_centers`.
     """
     layouts = _layouts(model, velocity)
-    ndim = len(layouts)
+    center = (CENTER,) * len(layouts)
     centered = tuple(center_layout(layout.boundaries, layout.units) for layout in layouts)
 
     def mean(*padded):
-        return tuple(0.5 * (shift(u, ndim, axis, -1) + shift(u, ndim)) for axis, u in enumerate(padded))
+        return tuple(staggered.mean_at(u, center, kind.offset) for u, kind in zip(padded, layouts, strict=True))
 
     faces = model.domain.apply(mean, tuple(velocity), centered, width=1, t=t)
     return model.domain.impose(faces, layouts, t)

@@ -10,6 +10,7 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.grid import CENTER, FACE
 from simjax.core.model import GridModel, Output
+from simjax.ops import staggered
 
 
 def output_layouts(model: GridModel) -> dict[str, FieldLayout]:
@@ -57,21 +58,10 @@ def subsets(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 def at_centers(domain: Domain, u: Array, layout: FieldLayout, free: Array | None, t) -> Array:
     """A field averaged from its faces, those on walls among them, to cell centres: second order."""
-    faces = [axis for axis, offset in enumerate(layout.offset) if offset != CENTER]
-    if not faces:
+    place = (CENTER,) * domain.grid.ndim
+    if layout.offset == place:
         return u
-
-    def mean(padded: Array) -> Array:
-        for axis in range(domain.grid.ndim):
-            where = padded.ndim + axis - domain.grid.ndim
-            n = padded.shape[where]
-            here = lax.slice_in_dim(padded, 1, n - 1, axis=where)
-            if axis in faces:
-                here = 0.5 * (here + lax.slice_in_dim(padded, 2, n, axis=where))
-            padded = here
-        return padded
-
-    centred = domain.apply(mean, u, layout, 1, t)
+    centred = domain.apply(lambda padded: staggered.mean_at(padded, layout.offset, place), u, layout, 1, t)
     return centred if free is None else centred + 0.5 * free
 
 
