@@ -555,3 +555,11 @@ def test_configurations_name_every_scheme():
     options = {name: field.metadata["kind"] for name, field in CompressiblePhysics.__dataclass_fields__.items()}
     assert set(options["reconstruction"].options) == set(INTERPOLATIONS)
     assert set(options["flux"].options) == set(FLUXES)
+
+
+def test_what_lies_beyond_an_inflow_is_its_density():
+    """What closures and other readers of the fields are given beyond a side, where fluxes take p / rho."""
+    model = gas((8,), [(GasInflow(1.3, 2.0, (0.4,)), Outflow())])
+    (layout,) = model.component_layouts()["density"]
+    padded = model.domain.pad(jnp.linspace(0.5, 0.9, 8), layout, 1)
+    assert (float(padded[0]), float(padded[-1])) == (1.3, 0.9)

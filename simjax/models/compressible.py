@@ -260,7 +260,7 @@ class Compressible(ExplicitModel):
 
     def component_layouts(self):
         fields = {
-            "density": (FieldLayout(self.layouts.heat.offset, self.layouts.heat.boundaries, "kg m-3"),),
+            "density": (self.layouts.density,),
             "velocity": self.layouts.velocity,
             "pressure": (self.layouts.pressure,),
         }

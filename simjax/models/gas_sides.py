@@ -29,9 +29,14 @@ Sides = Sequence[tuple[Side, Side]]
 
 
 class GasLayouts(NamedTuple):
-    """Layouts of heat p / rho, of each velocity component, of pressure, and of each scalar."""
+    """Layouts of heat p / rho, of density, of each velocity component, of pressure, and of each scalar.
+
+    Fluxes are formed from heat. Beside a wall of given temperature, where density follows from pressure and heat, it
+    has no slope here.
+    """
 
     heat: FieldLayout
+    density: FieldLayout
     velocity: tuple[FieldLayout, ...]
     pressure: FieldLayout
     scalars: tuple[FieldLayout, ...]
@@ -54,6 +59,7 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
 
     return GasLayouts(
         layout(lambda side, axis: _heat(side, gas_constant), "m2 s-2"),
+        layout(lambda side, axis: _density(side), "kg m-3"),
         tuple(velocity(component) for component in range(len(sides))),
         layout(lambda side, axis: _pressure(side), "Pa"),
         tuple(scalar(number) for number in range(scalars)),
@@ -90,6 +96,10 @@ def _heat(side: Side, gas_constant: float | Array) -> Boundary:
     if isinstance(side, NoSlipWall) and side.temperature is not None:
         return PositiveDirichlet(Derived(jnp.multiply, (side.temperature, gas_constant)))
     return _even(side)
+
+
+def _density(side: Side) -> Boundary:
+    return Exterior(side.density) if isinstance(side, GasInflow) else _even(side)
 
 
 def _pressure(side: Side) -> Boundary:
