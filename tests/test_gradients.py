@@ -119,9 +119,12 @@ def transport_params(unknowns):
     return advection_diffusion.Params(unknowns["diffusivity"], jnp.stack([unknowns["speed"], -0.5 * unknowns["speed"]]))
 
 
-def moving(unknowns):
+def moving(unknowns, ndim=2):
     """A wall at rest below and one above that moves with the unknown speed, not the same everywhere."""
-    return NoSlipWall(), NoSlipWall((lambda t, *x: unknowns["wall"] * jnp.cos(x[0] + t), *[0.0] * 2))
+    return NoSlipWall(), NoSlipWall((lambda t, *x: unknowns["wall"] * jnp.cos(x[0] + t), *[0.0] * (ndim - 1)))
+
+
+moving_in_space = functools.partial(moving, ndim=3)
 
 
 def heated(unknowns):
@@ -155,7 +158,7 @@ PROBLEMS = {
             checkpoint="every_step", integrator="euler",
         ),
         Problem(
-            "box", BOX, flow(PERIODIC, moving, PERIODIC), flow_params, FLOW, 3, integrator="euler",
+            "box", BOX, flow(PERIODIC, moving_in_space, PERIODIC), flow_params, FLOW, 3, integrator="euler",
         ),
     )
 }  # fmt: skip

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax import Array
 
 from simjax.inverse.least_squares import LeastSquares, norm
 from simjax.inverse.solver import Iterate, Solver
