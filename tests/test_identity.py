@@ -13,7 +13,7 @@ import yaml
 import simjax as sj
 from simjax import provenance
 from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputError
-from simjax.io import files
+from simjax.io import checkpoint, files
 from simjax.io.checkpoint import MANIFEST_NAME, list_checkpoints
 from simjax.record import Record
 
@@ -64,7 +64,7 @@ def test_a_checkpoint_says_what_it_belongs_to(finished):
     text = (finished / ".hydra" / "config.yaml").read_text()
     saved = manifest(finished)
     described = saved["meta"]["run"]
-    assert saved["schema"] == described["schema"] == 1
+    assert (saved["schema"], described["schema"]) == (checkpoint.SCHEMA, provenance.SCHEMA)
     assert described["config"] == text and yaml.safe_load(text)["physics"]["diffusivity"] > 0
     assert {"simjax", "jax", "jaxlib"} <= set(described["versions"])
     assert described["device"] == {"kind": "cpu", "count": 1}

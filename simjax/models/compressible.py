@@ -11,7 +11,7 @@ from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import ExplicitModel, Measure, Output
-from simjax.models.gas_sides import GasLayouts, gas_layouts, plain_layout
+from simjax.models.gas_sides import GasLayouts, density_layout, gas_layouts, plain_layout
 from simjax.models.measures import times_volume
 from simjax.models.numbers import require_at_least
 from simjax.models.sides import check_sides
@@ -73,6 +73,7 @@ class Compressible(ExplicitModel):
 
     domain: Domain
     layouts: GasLayouts
+    density_layout: FieldLayout
     plain: FieldLayout
     scheme: gas.Scheme = eqx.field(static=True)
     gravity_axes: tuple[int, ...] = eqx.field(static=True)
@@ -96,6 +97,7 @@ class Compressible(ExplicitModel):
         self.scalars = scalars
         self.gas_constant = gas_constant
         self.layouts = gas_layouts(sides, scalars, gas_constant)
+        self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
 
     @property
@@ -260,7 +262,7 @@ class Compressible(ExplicitModel):
 
     def component_layouts(self):
         fields = {
-            "density": (self.layouts.density,),
+            "density": (self.density_layout,),
             "velocity": self.layouts.velocity,
             "pressure": (self.layouts.pressure,),
         }

@@ -29,14 +29,9 @@ Sides = Sequence[tuple[Side, Side]]
 
 
 class GasLayouts(NamedTuple):
-    """Layouts of heat p / rho, of density, of each velocity component, of pressure, and of each scalar.
-
-    Fluxes are formed from heat. Beside a wall of given temperature, where density follows from pressure and heat, it
-    has no slope here.
-    """
+    """Layouts of heat p / rho, of each velocity component, of pressure, and of each scalar: what fluxes read."""
 
     heat: FieldLayout
-    density: FieldLayout
     velocity: tuple[FieldLayout, ...]
     pressure: FieldLayout
     scalars: tuple[FieldLayout, ...]
@@ -59,11 +54,18 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
 
     return GasLayouts(
         layout(lambda side, axis: _heat(side, gas_constant), "m2 s-2"),
-        layout(lambda side, axis: _density(side), "kg m-3"),
         tuple(velocity(component) for component in range(len(sides))),
         layout(lambda side, axis: _pressure(side), "Pa"),
         tuple(scalar(number) for number in range(scalars)),
     )
+
+
+def density_layout(sides: Sides) -> FieldLayout:
+    """The layout of density for readers of the fields, such as closures; fluxes take heat.
+
+    Beside a wall of given temperature, where density follows from pressure and heat, it has no slope here.
+    """
+    return center_layout([tuple(_density(side) for side in pair) for pair in sides], "kg m-3")
 
 
 def plain_layout(sides: Sides) -> FieldLayout:
