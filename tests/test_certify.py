@@ -62,10 +62,9 @@ def test_an_experiment_passes():
     }  # fmt: skip
 
 
-# Of every family of equations one, but gases, whose scheme burgers has; one of them with every plan.
-OF_EACH_FAMILY = (
-    "burgers", "cavity", "double_slit", "gray_scott", "inverse_source", "layered_medium", "turbulence_2d",
-)  # fmt: skip
+# Of every family of equations one, but gases, whose scheme burgers has; one of them with every plan. The loss of an
+# inverse problem is certified in test_inverse_several.
+OF_EACH_FAMILY = ("burgers", "cavity", "double_slit", "gray_scott", "layered_medium", "turbulence_2d")
 WITH_ALL_PLANS = ("gray_scott",)
 
 

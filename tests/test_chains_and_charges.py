@@ -115,7 +115,7 @@ def test_links_of_chains():
     assert chain_links(12, 3, angles=False).ends is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bonds_of_a_melt_have_their_published_length(tmp_path):
     """sqrt(<b^2>) = 0.97: Kremer and Grest (1990), J. Chem. Phys. 92, 5057, at density 0.85 and temperature 1."""
     small = ["box.upper=[6.175,6.175,6.175]", "particles.count=200", "arrangement.skin=0.41"]

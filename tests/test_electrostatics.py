@@ -198,7 +198,7 @@ SUMS = {"plain": ewald_sum(0.5, 1e-6), "mesh": mesh_sum(0.5, 1e-3, 4, "tsc")}
 @pytest.mark.parametrize(
     "name, sizes",
     [
-        pytest.param("mesh", {"x": 4, "y": 2}, marks=pytest.mark.slow, id="mesh 4x2"),
+        pytest.param("mesh", {"x": 4, "y": 2}, marks=pytest.mark.long, id="mesh 4x2"),
         pytest.param("mesh", {"x": 2, "y": 2, "z": 2}, marks=pytest.mark.long, id="mesh 2x2x2"),
         pytest.param("plain", {"x": 2, "y": 2, "z": 2}, marks=pytest.mark.long, id="plain 2x2x2"),
     ],

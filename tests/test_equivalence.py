@@ -60,9 +60,7 @@ SLOW = {
     "overlap": ("acoustic-3d", "burgers-1d-weno5"),
     "two_level": ("acoustic-1d",),
     "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
-    "closures": (
-        "advection-2d-walls-pointwise space", "flow-2d-inflow overlap", "passive-scalar-2d-inflow space",
-    ),
+    "closures": ("advection-2d-walls-pointwise space", "passive-scalar-2d-inflow space"),
 }
 CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]

@@ -52,7 +52,7 @@ USUAL = ("fluid", "from_file", "burgers", "solitons", "condensate")
 # sought in an inverse problem is in test_inverse_experiments.
 LONGER = (
     "taylor_green_sph", "two_stream", "binary_mixture", "molten_salt", "polymer_melt", "weibel", "zeldovich",
-    "kolmogorov", "taylor_green", "zabusky_kruskal", "shear_layer",
+    "kolmogorov", "taylor_green", "taylor_green_3d", "zabusky_kruskal", "shear_layer",
 )  # fmt: skip
 
 

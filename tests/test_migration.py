@@ -80,8 +80,9 @@ def end_of(mesh: str | None):
     return particles, slots
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize(
+    "mesh", [pytest.param(mesh, marks=pytest.mark.slow if mesh == "4x2" else pytest.mark.long) for mesh in MESHES]
+)
 def test_two_hundred_steps_are_those_of_one_device(mesh):
     """Bit for bit in which particle is in which slot and how often it went round; to rounding in where it is there."""
     (where, velocity, image), slots = end_of(mesh)

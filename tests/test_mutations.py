@@ -14,7 +14,11 @@ def test_faults_fit_the_sources(mutation):
     assert re.search(rf"^def {name or 'test_'}", (ROOT / file).read_text(), re.MULTILINE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def marks(mutation):
+    """Each takes some ten seconds: with the slow tests those of particles and kernels, which nothing else repeats."""
+    return pytest.mark.slow if mutation.path.startswith(("particles", "kernels")) else pytest.mark.long
+
+
+@pytest.mark.parametrize("mutation", [pytest.param(m, marks=marks(m), id=m.name) for m in MUTATIONS])
 def test_faults_are_noticed(mutation):
     assert not mutation.survives()
