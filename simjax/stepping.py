@@ -28,7 +28,7 @@ from simjax.core.status import (
     all_finite,
     spoiled,
 )
-from simjax.core.varying import steady_carry, vary_like
+from simjax.core.varying import match_varying, steady_carry, vary_like
 from simjax.faults import is_traced, raise_on_fault
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 
@@ -88,7 +88,8 @@ def advance(
         fault |= jnp.where(anywhere & good, UNPHYSICAL, OK).astype(jnp.int32)
     keep, smallest = fault == OK, clock.smallest_limit
     state, clock = jax.tree.map(lambda new, old: jnp.where(keep, new, old), (state, clock), begin)
-    return state, eqx.tree_at(lambda c: (c.status, c.smallest_limit), clock, (fault, smallest))
+    # The smallest step stays that of the attempt, and varies between devices as the rest of the clock does.
+    return state, eqx.tree_at(lambda c: (c.status, c.smallest_limit), clock, (fault, match_varying(smallest, fault)))
 
 
 def _prepared(model: Model, integrator: Integrator, params, state, schedule: Schedule):
