@@ -250,8 +250,8 @@ class Text:
         if value is None and self.optional:
             return None
         if not isinstance(value, str) or len(value) > self.longest or not re.fullmatch(self.pattern, value):
-            long = isinstance(value, str) and len(value) > self.longest
-            hint = f"it has {len(value)} characters, more than {self.longest}" if long else ""
+            size = len(value) if isinstance(value, str) else 0
+            hint = f"it has {size} characters, more than {self.longest}" if size > self.longest else ""
             problems.add(path, value, self.allowed, hint)
             return None
         if re.search("[\0\ud800-\udfff]", value):

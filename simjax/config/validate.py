@@ -243,10 +243,11 @@ def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: P
     """Squares of lengths and of spacings are numbers of the run's precision: equations divide by them."""
     largest, least = {"float32": (1e18, 1e-18), "float64": (1e150, 1e-150)}[precision]
     for name, section in (("grid", grid), ("box", box)):
-        if section is None or section.lower is None:
+        lower, upper = getattr(section, "lower", None), getattr(section, "upper", None)
+        if lower is None or upper is None:
             continue
-        cells = section.shape if isinstance(section, GridConfig) else (1,) * len(section.upper)
-        for axis, (a, b, n) in enumerate(zip(section.lower, section.upper, cells, strict=True)):
+        cells = section.shape if isinstance(section, GridConfig) else (1,) * len(upper)
+        for axis, (a, b, n) in enumerate(zip(lower, upper, cells, strict=True)):
             if b - a > largest or (b - a) / n < least:
                 hint = "write the equations in other units"
                 hint += ", or precision=float64" if precision == "float32" else ""
