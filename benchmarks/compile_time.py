@@ -1,4 +1,4 @@
-"""What the compiler takes for every shipped experiment: its CPU seconds, operations and memory.
+"""Measure what the compiler takes for every shipped experiment: CPU seconds, operations and memory.
 
 Each program is compiled in a process of its own with the default flags: two steps of the run, and the gradient of the
 same two steps by all their unknowns (`simjax.certify`), on a small grid, as the grid's size hardly matters. What is

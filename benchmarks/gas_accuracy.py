@@ -183,7 +183,7 @@ def shocks(numbers, cells: int = 200):
 
 
 def lots(numbers, problems: int = 1024, cells: int = 64, steps: int = 60):
-    """How many of many random Riemann problems are lost: states over orders of magnitude, Mach numbers too."""
+    """Count the random Riemann problems that are lost; states and Mach numbers span orders of magnitude."""
     head("integrator", *(f"lost of {problems} at Courant number {c}" for c in numbers))
     model = line(cells, Scheme())
     rng = np.random.default_rng(0)

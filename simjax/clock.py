@@ -137,7 +137,7 @@ def _step_length(dt) -> Number:
 
 
 class Clock(eqx.Module):
-    """Where a simulation stands. Time is formed from integers or kept with its rounding error: it does not drift.
+    """The position of a simulation in time, from integers or kept with its rounding error: it does not drift.
 
     frame: completed frames. substep: steps since the frame began. step: steps since the start. elapsed: time since
     the frame began, rounded; elapsed_low: what that rounding left out, so that their sum has twice the digits. dt: the
@@ -187,7 +187,7 @@ def _interval_of(schedule: Schedule, dtype) -> Pair:
 
 
 def _is_double(dtype) -> bool:
-    """Whether a rounding is too small to matter, and plain products and sums do."""
+    """Tell whether the type is so precise that plain products and sums suffice."""
     return jnp.finfo(dtype).nmant >= 52
 
 

@@ -1,4 +1,4 @@
-"""What a simulation's clock says of how it went, in words and as an exception."""
+"""Faults of a simulation read from its clock, in words and as an exception."""
 
 import math
 
@@ -12,12 +12,12 @@ from simjax.core.status import OK, STEP_COLLAPSED, STEP_SHRUNK, reasons
 
 
 def is_traced(clock: Clock) -> bool:
-    """Whether the clock's values are not known: within jit, vmap and shard_map."""
+    """Tell whether the clock is traced, as within jit, vmap and shard_map."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(clock))
 
 
 def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
-    """What became of a run, in words: "no fault", or the cause, the frame, the step and the time.
+    """Describe the outcome of a run: "no fault", or the cause, the frame, the step and the time.
 
     Args:
         clock: as `simulate` and `advance` return it, of one run or with leading axes of members. Not traced: call this
@@ -57,7 +57,7 @@ def times_on_host(clock: Clock, schedule: Schedule) -> np.ndarray:
 
 
 def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:
-    """Nothing where a run came to its end.
+    """Raise an error if a run did not come to its end.
 
     Raises:
         NumericalError: it did not; with the cause, the frame, the step and the time, as of `status_of`.

@@ -1,4 +1,4 @@
-"""Which run a folder holds: its id, what computed each part of it, and whether what goes on is the same simulation."""
+"""Identity of the run in a folder: its id, what computed each part, and whether a resume is the same simulation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def new_run(folder: Path) -> Run:
 
 
 def description(run: Run, config: Config, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says of the run that it belongs to: its configuration, versions, devices and parameters."""
+    """Describe a run for its checkpoints: configuration, versions, devices and parameters."""
     import jax
 
     text = config_yaml(config)
@@ -199,7 +199,7 @@ def require_frames(folder: Path, kept: int, expected: int | None) -> None:
 
 
 def version_table(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What computes now where something else did before, as a table; empty where nothing differs."""
+    """Tabulate versions and devices that differ from those of the run so far; empty if none do."""
     rows = [
         (name, str(before["versions"].get(name, "not recorded")), str(now["versions"].get(name, "not installed")))
         for name in dict.fromkeys([*before["versions"], *now["versions"]])
@@ -244,7 +244,7 @@ class Part:
 
     @property
     def started(self) -> str:
-        """When it began, UTC."""
+        """The time at which the part began, UTC."""
         return self._part["started"]
 
     def begin(self, others: Mapping[Path, str] | None = None) -> None:
@@ -271,6 +271,6 @@ def _parts(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def last_outcome(folder: Path) -> str | None:
-    """How the last part of the run in a folder ended; None where it did not end in good order."""
+    """Read how the last part of the run in a folder ended; None if it did not end in good order."""
     parts = _parts(read_provenance(folder))
     return parts[-1].get("outcome") if parts else None

@@ -139,7 +139,7 @@ class Record:
         )  # fmt: skip
 
     def _kept_metrics(self) -> dict[Path, str]:
-        """On resume, the metrics without the lines after the checkpoint's step."""
+        """Read the metrics of a resumed run without the lines after the checkpoint's step."""
         path = self.folder / "metrics.jsonl"
         if self._keep_until_step is None or not path.exists():
             return {}

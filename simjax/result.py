@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Result:
-    """What a run came to: its folder, the exit code (0 done, 75 stopped and resumable), and a sentence."""
+    """The outcome of a run: its folder, the exit code (0 done, 75 stopped and resumable), and a sentence."""
 
     folder: Path
     exit_code: int

@@ -49,7 +49,7 @@ Shared = TypeVar("Shared")
 
 
 def share(key: Hashable, make: Callable[[], Shared]) -> Shared:
-    """What `make` once made for this key; the least recently used of too many is forgotten.
+    """Return what `make` made for this key the first time; the least recently used of too many is forgotten.
 
     A key that cannot be compared, as one that holds arrays, shares nothing.
     """
@@ -257,7 +257,7 @@ class Rollout:
 
     @property
     def _builder(self) -> Callable:
-        """What makes the model: another one where a model of this name was registered again."""
+        """The model's builder, which is another one once a model of this name is registered again."""
         return BUILDERS[self.config.model]
 
     @property

@@ -82,7 +82,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _check_override(override: str, config_dir: str | None) -> None:
-    """Nothing runs without an experiment, but `simjax.run fluid` and `expriment=fluid` are told what they meant."""
+    """Refuse `simjax.run fluid` and `expriment=fluid` with the words that were meant."""
     from simjax.config.composition import known_keys, normalise
     from simjax.config.problems import closest
 

@@ -115,7 +115,7 @@ class StopSignals:
 
 
 def process_start() -> float:
-    """When this process was launched, by `time.monotonic`; where the system does not say, now."""
+    """The launch of this process by `time.monotonic`; the present where the system does not tell."""
     import time
 
     now = time.monotonic()

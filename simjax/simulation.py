@@ -207,7 +207,7 @@ class _Run:
             raise
 
     def _last_frame(self) -> Callable | None:
-        """What makes a dataset of the state, where no fields are written: it is kept on the devices."""
+        """Return a maker of the last frame's dataset, if no fields are written: the state stays on the devices."""
         if self.config.output.fields != ():
             return None
         time = self.plan.time_after(int(np.max(np.asarray(self.clock.frame))))

@@ -33,7 +33,7 @@ from simjax.faults import is_traced, raise_on_fault
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 
 OnFault = Literal["raise", "nan", "keep"]
-"""What becomes of a run that does not come to its end, see `simulate`."""
+"""The fate of a run that does not come to its end, see `simulate`."""
 
 
 class Trajectory(eqx.Module):
@@ -93,7 +93,7 @@ def advance(
 
 
 def _prepared(model: Model, integrator: Integrator, params, state, schedule: Schedule):
-    """What the scheme forms once before all steps."""
+    """Form what the scheme needs once before all steps."""
     dt = schedule.even_dt
     if dt is not None and not isinstance(dt, float):
         dt = jnp.asarray(dt, real_dtype(state))

@@ -21,7 +21,7 @@ from simjax.stepping import Schedule
 
 
 class Exchange(eqx.Module):
-    """What each field gets from the next one, where it is and one cell further, by place and time."""
+    """A closure in which each field gets terms from the next one, here and one cell further, by place and time."""
 
     strength: jax.Array
     width: int = eqx.field(static=True, default=1)

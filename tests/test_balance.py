@@ -1,4 +1,4 @@
-"""What flows into an incompressible box must flow out: refused before a run, watched in one, told after one."""
+"""Balance of inflow and outflow of an incompressible box: refused before a run, watched in it, told after it."""
 
 import jax
 import jax.numpy as jnp

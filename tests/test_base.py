@@ -1,4 +1,4 @@
-"""What a configuration stands on: an experiment, or nothing; what of it stays, and how a user gets to know the keys."""
+"""The base of a configuration (an experiment, or nothing), the entries of it that remain, and the listing of keys."""
 
 import dataclasses
 import subprocess

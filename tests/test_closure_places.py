@@ -59,7 +59,7 @@ def built(name, module=None, boundaries=None, **sections):
 
 
 def added(model, params, state, t=0.0):
-    """What the closure adds to the tendency of the state."""
+    """The tendency that the closure adds to that of the state."""
     nothing = jax.tree.map(jnp.zeros_like, state)
     return jax.jit(lambda state: model.added(nothing, t, state, params), compiler_options=QUICK)(state)
 

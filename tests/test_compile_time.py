@@ -1,4 +1,4 @@
-"""What the compiler gets to do: its time follows the number of operations, which the count of these bounds."""
+"""Bounds on the number of operations that the compiler gets, which its time follows."""
 
 import jax
 import jax.numpy as jnp

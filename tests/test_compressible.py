@@ -558,7 +558,7 @@ def test_configurations_name_every_scheme():
 
 
 def test_what_lies_beyond_an_inflow_is_its_density():
-    """What closures and other readers of the fields are given beyond a side, where fluxes take p / rho."""
+    """Closures and other readers of the fields get the inflow's density beyond a side, where fluxes take p / rho."""
     model = gas((8,), [(GasInflow(1.3, 2.0, (0.4,)), Outflow())])
     (layout,) = model.component_layouts()["density"]
     padded = model.domain.pad(jnp.linspace(0.5, 0.9, 8), layout, 1)

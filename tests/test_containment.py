@@ -178,7 +178,7 @@ def test_a_run_file_that_is_a_link_out_of_its_folder_is_refused(folder):
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_virtual_datasets_over_files_of_the_folder_are_read(folder, linked):
-    """As a run's master file maps its segments; the user's own link to the file is followed."""
+    """A run's master file maps its segments like this; the user's own link to the file is followed."""
     (folder / "data").mkdir()
     with h5py.File(folder / "data" / "segment.h5", "w") as file:
         file["u"] = np.arange(4.0)

@@ -137,7 +137,7 @@ def test_numbers_of_every_type_are_spoiled_or_kept():
 
 
 def test_a_good_run_costs_a_product_at_its_end():
-    """Of the program: some operations at the end of the run and of each frame, none within a step."""
+    """The program grows at the end of the run and of each frame, and not within a step."""
 
     def equations(on_fault):
         traced = jax.make_jaxpr(lambda k: run(k, on_fault=on_fault).state)(0.1)

@@ -32,7 +32,7 @@ def test_staying_positive_costs_no_exactness(problem, end):
 
 @pytest.mark.slow
 def test_contact_and_shock_of_a_blast_are_where_they_belong():
-    """By WENO5-Z of characteristic variables: within a quarter of a cell, where the plain scheme is 0.4 ahead."""
+    """WENO5-Z of characteristic variables: within a quarter of a cell, where the plain scheme is 0.4 ahead."""
     end, cells = 0.012, 200
     model = gas((cells,), [OPEN], WENO)
     x = np.asarray(centers(model)[0])

@@ -34,7 +34,7 @@ def _plain(where):
 
 
 def brought(array, begin, shape):
-    """What the copy engine brings: the part of an array that begins at `begin`, and zeros beyond its ends."""
+    """Copy as the engine does: the part of an array that begins at `begin`, and zeros beyond its ends."""
     block = np.zeros(shape, array.dtype)
     inside = [slice(max(b, 0), min(b + n, whole)) for b, n, whole in zip(begin, shape, array.shape, strict=True)]
     there = [slice(s.start - b, s.stop - b) for s, b in zip(inside, begin, strict=True)]

@@ -79,7 +79,7 @@ def test_a_checkpoint_says_what_it_belongs_to(finished):
     ("key", "value"), [("physics.diffusivity", 0.5), ("time.end", 0.4), ("grid.shape", [16, 8]), ("seed", 5)]
 )
 def test_an_edited_configuration_is_refused_with_the_difference(folder, key, value):
-    """What may change as well: it is to be said on the command line."""
+    """Even changes that are allowed have to be made on the command line."""
     path = folder / ".hydra" / "config.yaml"
     edited = yaml.safe_load(path.read_text())
     section, _, name = key.rpartition(".")
@@ -122,7 +122,7 @@ def test_checkpoints_of_another_run_are_refused(folder):
 
 
 def test_frames_older_than_the_checkpoint_are_refused(folder):
-    """As of a copy that was brought back in part."""
+    """A copy that was brought back in part looks like this."""
     older = (folder / "fields.h5").read_bytes()
     run(folder, "time.end=0.4", resume=str(folder))
     (folder / "fields.h5").write_bytes(older)
@@ -146,7 +146,7 @@ def test_parts_versions_and_changes_are_kept(folder, monkeypatch):
 
 
 class Killed(BaseException):
-    """As if the process died."""
+    """Stands for the death of the process."""
 
 
 def fail_at(monkeypatch, number, error):

@@ -140,7 +140,7 @@ SHIPPED = {config.model: config for config in CONFIGS if config.grid is not None
 
 @pytest.mark.parametrize("before", SHIPPED.values(), ids=SHIPPED)
 def test_models_depend_on_numbers_as_arguments_alone(before):
-    """What a shared program takes for granted: a number's size is nowhere in the model but in what is passed to it."""
+    """Shared programs take for granted that numbers reach the model as arguments and in no other way."""
     numbers = parameter_values(before.physics)
     scaled = {
         f.name: value * 1.25 if f.name in numbers else tuple(1.25 * v for v in value)

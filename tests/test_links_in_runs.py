@@ -45,7 +45,7 @@ def test_a_folder_that_is_a_link_is_refused(victim, name):
 
 @pytest.mark.parametrize("mode", ["a", "w"])
 def test_files_of_a_run_are_not_opened_through_a_link(victim, mode):
-    """As one that was put there while the run was going on."""
+    """The link was put there while the run was going on."""
     (victim.parent / "run" / "run.log").symlink_to(victim)
     with pytest.raises(InputOutputError, match="is a link to"):
         open_in_run(victim.parent / "run" / "run.log", mode)

@@ -31,7 +31,7 @@ def test_gradients_pass_through_packing(sizes):
 
 @pytest.mark.parametrize("capacity", [0, -8, 4, 30, 8.0, True])
 def test_a_capacity_that_loops_over_pairs_cannot_take_is_refused(capacity):
-    """Of 4 slots they look at none, and of 30 they overlook the last six."""
+    """The loops would look at none of 4 slots and overlook the last six of 30."""
     with pytest.raises(ConfigurationError, match="expected .* multiple of 8") as refused:
         Cells(Domain(Grid((4, 4))), capacity, (True, True))
     assert "write 32" in str(refused.value) or capacity != 30

@@ -326,7 +326,7 @@ def test_migration_moves_particles_and_loses_none(particles):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_particles_on_faces_between_cells_are_kept(dtype):
-    """On every face and corner, and one rounding beside it: the cells on both sides agree which of them has it."""
+    """Particles on every face and corner, and one rounding beside: both cells agree which of them has each."""
     cells = Cells(Domain(Grid((3, 5), (0, 0), (3.9, 5.5))), 256, (True, True))
     half = np.array([[h / 2] for h in cells.domain.grid.spacing], dtype)
     near = [[0, *(np.nextafter(s * h, to, dtype=dtype) for s in (-1, 1) for to in (-9, s * h, 9))] for h in half[:, 0]]

@@ -1,4 +1,4 @@
-"""What `import simjax as sj` gives: every model with its parameters and state, checked as on the command line."""
+"""Public names of `import simjax as sj`: every model with its parameters and state, checked as on the command line."""
 
 import jax
 import jax.numpy as jnp

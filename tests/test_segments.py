@@ -95,7 +95,7 @@ def test_a_segment_of_another_run_is_named_though_its_steps_agree(written):
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_segment_with_other_values_is_named_by_its_checksum(written, number):
-    """Of this run, in size and steps like the one that was written, whole to HDF5: only the digest differs."""
+    """A segment of this run with the same size and steps, whole to HDF5: only the digest differs."""
     folder, stem, make, _ = written
     path = folder / segment_name(number, stem)
     path.write_bytes((folder.parent / "shifted" / segment_name(number, stem)).read_bytes())
@@ -168,12 +168,12 @@ def test_every_dataset_of_a_segment_has_a_checksum(written):
 
 
 class Killed(BaseException):
-    """As if the process died."""
+    """Stands for the death of the process."""
 
 
 @pytest.mark.parametrize("replacement", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 3))])
 def test_a_kill_between_replacements_of_a_resumed_run_leaves_it_whole(written, replacement, monkeypatch):
-    """Of the master, of diagnostics, of the last segment and of the master again: each in one step, in this order."""
+    """The master, diagnostics, the last segment and the master again are replaced in this order, each in one step."""
     folder, _, make, write = written
     rename, renamed = os.replace, []
 

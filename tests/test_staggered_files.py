@@ -48,7 +48,7 @@ CAVITY_OF_LIGHT = {
 
 
 def observed(mapping, t=0.0, fields=None, **sections):
-    """What a run would write of its first state, were it at time t, by name and in the order of axes x, y, z."""
+    """The variables that a run would write of its first state at time t, by name, with axes in the order x, y, z."""
     jax.config.update("jax_enable_x64", True)
     programs = programs_for(validate({**mapping, **sections, "output": {"fields": fields}}))
     state, clock = programs.start()

@@ -158,7 +158,7 @@ def _what_remains(base: Mapping[str, Any], overrides: Sequence[Override], named:
 
 
 def _at(mapping: Any, path: str) -> Any:
-    """What stands at a path, or None."""
+    """Return the entry at a path, or None."""
     for key in path.split("."):
         mapping = mapping.get(key) if isinstance(mapping, Mapping) else None
     return mapping
@@ -264,7 +264,7 @@ def normalise(override: str, folders: Sequence[Path]) -> str:
 
 
 def _unwritable(character: str) -> bool:
-    """Whether no YAML file can hold it: a control character, or half of one that UTF-8 writes as a pair."""
+    """Tell whether no YAML file can hold the text: it has a control character or half of a surrogate pair."""
     return (character < " " and character not in "\t\n\r") or "\ud800" <= character <= "\udfff"
 
 

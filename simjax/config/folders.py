@@ -31,7 +31,7 @@ def new_run_id() -> str:
 
 
 def planned_folder(config: Config) -> Path:
-    """Where a new run will write, or the folder in which its own will be made; nothing is made yet.
+    """Return the folder that a new run will write, or the one in which it will be made; nothing is made yet.
 
     Raises:
         ConfigurationError: the folder is outside output.root, or holds what may not be overwritten.
@@ -182,7 +182,7 @@ def _has_checkpoints(folder: Path) -> bool:
 
 
 def _recorded_start(folder: Path) -> tuple[str, str]:
-    """When the run in a folder began, UTC, and its id."""
+    """Read when the run in a folder began, in UTC, and its id."""
     provenance = read_provenance(folder)
     started, run_id = provenance.get("started"), provenance.get("run_id")
     if not isinstance(started, str) or not isinstance(run_id, str):
@@ -194,7 +194,7 @@ def _recorded_start(folder: Path) -> tuple[str, str]:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """What `provenance.json` says; nothing where it is missing or damaged."""
+    """Read `provenance.json`; an empty mapping where it is missing or damaged."""
     try:
         found = json.loads((folder / PROVENANCE_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -130,7 +130,7 @@ class ModelSchema:
         return tuple(names) + self.diagnosed(ndim)
 
     def derived(self, ndim: int) -> dict[str, Derived]:
-        """What can be written of vectors beside their components: these at cell centres, and their magnitude.
+        """List the variables derived from vectors: components at cell centres, and the magnitude.
 
         Of `velocity` in a plane `velocity_centered_x`, `velocity_centered_y` and `speed`; of another vector such as
         `magnetic` `magnetic_centered_x`, ... and `magnetic_magnitude`.

@@ -301,7 +301,7 @@ def read_forcing(value: Mapping[str, Any], around: Surroundings) -> dict[str, tu
 
 
 def read_closure(value: Mapping[str, Any], around: Surroundings) -> dict[str, tuple[Formula, ...]]:
-    """What is added to the tendency of each field, one formula per component, of all fields, place and time."""
+    """Read the closure's formulas, one per component of a field, in terms of all fields, place and time."""
     problems, schema = around.problems, around.schema
     if value and not schema.modules:
         problems.say(

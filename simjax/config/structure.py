@@ -1,4 +1,4 @@
-"""What of a configuration a compiled program depends on, as a key: runs with equal keys share their programs."""
+"""Keys of compiled programs: runs whose configurations have equal keys share their programs."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class Domain(eqx.Module):
         return u
 
     def prescribed(self, u, layout: FieldLayout, axis: int, side: int, t=0.0) -> Array | None:
-        """What the side prescribes for a field `u` on the faces in it, to broadcast against one line; None: nothing."""
+        """The value prescribed for `u` on the faces in a side, to broadcast against one line; None where it is free."""
         if layout.offset[axis] != FACE or layout.is_periodic(axis):
             return None
         positions = functools.partial(self._side_positions, u, layout, axis, side)

@@ -27,7 +27,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Measure:
-    """What a number recorded at every output time is: its units and its meaning in words."""
+    """The description of a number recorded at every output time: its units and its meaning in words."""
 
     units: str = "1"
     long_name: str = ""
@@ -41,10 +41,10 @@ class Model(eqx.Module):
     """
 
     Params: ClassVar[type]
-    """Of `params`, as in `Incompressible.Params(viscosity, drag)`; dict where parameters are numbers by name."""
+    """The class of `params`, as in `Incompressible.Params(viscosity, drag)`; dict if parameters are numbers by name."""
 
     State: ClassVar[type]
-    """Of `state`; dict where fields stand by name."""
+    """The class of `state`; dict if fields stand by name."""
 
     domain: eqx.AbstractVar[Domain]
 
@@ -72,7 +72,7 @@ class Model(eqx.Module):
         return None
 
     def explain(self, t, params) -> str:
-        """What `fault` finds at time `t`, with its numbers, on the host; "" for nothing."""
+        """Describe, on the host, the fault found at time `t`, with its numbers; "" if there is none."""
         return ""
 
     def irreversible(self, params) -> str:
@@ -159,7 +159,7 @@ class ExplicitModel(GridModel):
 
     @property
     def loops_over_stages(self) -> bool:
-        """Whether Runge-Kutta methods take their stages in a loop, so that the program holds the tendency once.
+        """True if Runge-Kutta methods take their stages in a loop, so that the program holds the tendency once.
 
         Compilation takes that much less time; a loop of short stages would copy its state for nothing.
         """

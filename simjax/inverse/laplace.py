@@ -23,7 +23,7 @@ UNKNOWN = 1e6
 
 
 class Sensitivity(NamedTuple):
-    """What the residuals r tell about some numbers, with all other unknowns left free.
+    """The sensitivity of the residuals r to some numbers, with all other unknowns left free.
 
     factor: `(k, k)`, the upper triangular R of P J, where J holds the derivatives of r in the k numbers and P takes
     away what the other unknowns can make up for. (R^T R)^-1 is the covariance of the numbers. size: `(k,)`, the norms
@@ -38,7 +38,7 @@ class Sensitivity(NamedTuple):
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """How certain numbers are, in units of their latents.
+    """The uncertainty of numbers, in units of their latents.
 
     deviations: the standard deviation of each, infinite where the residuals do not determine it. undetermined:
     combinations of numbers that change no residual: by name, how much each changes along one of them; a single name is
@@ -139,7 +139,7 @@ def posterior_samples(problem: LeastSquares, latent, count: int, seed: int = 0) 
 
 
 def converged(left) -> bool:
-    """Whether conjugate gradients that end with this relative residual have converged."""
+    """Tell whether conjugate gradients that end with this relative residual have converged."""
     return bool(left <= CONVERGED * TOLERANCE)
 
 

@@ -28,7 +28,7 @@ from simjax.models.closure import Closure
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search found, and how certain it is.
+    """The result of a search and its uncertainty.
 
     estimate, guess, truth (None without): unknowns by path. intervals: 95 % of each number, by path; ends are infinite,
     or those of the unknown's bounds, where the measurements do not determine it. doubts: sentences that name what is

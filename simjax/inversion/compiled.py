@@ -81,7 +81,7 @@ class CompiledProblem:
         self._series: dict[tuple[str, ...], Callable] = {}
 
     def series(self, physical: Physical, known):
-        """What instruments read in runs in one piece with these unknowns, and the status by experiment."""
+        """Run all experiments in one piece; return the instruments' readings, and the status by experiment."""
         paths = tuple(physical)
         if paths not in self._series:
             specs = {path: self._whole_specs[path] for path in paths}
@@ -150,5 +150,5 @@ class CompiledProblem:
 
 
 def joined(series) -> dict[str, Any]:
-    """What belongs to the instruments of all experiments."""
+    """Merge the values of the instruments of all experiments."""
     return {name: values for own in series for name, values in own.items()}

@@ -62,7 +62,7 @@ class Experiment:
 
     @property
     def structure(self) -> Hashable:
-        """What programs of the run and its residuals depend on: everything but what they take as arguments."""
+        """The key of the programs of the run and its residuals: all that they do not take as arguments."""
         return self.name, self.rollout.structure, self.pieces.structure, tuple(i.structure for i in self.instruments)
 
     def bare(self) -> Experiment:
@@ -104,7 +104,7 @@ class Experiment:
         return self.pieces.run(*self.inputs(physical, known), self._read)[0]
 
     def residuals(self, physical: Physical, given) -> tuple[dict[str, Array], Any, Array]:
-        """In standard deviations: by instrument what is read less what was measured, and at joints; the status.
+        """Residuals by instrument and at joints, in standard deviations, and the status.
 
         given: `known`, and what was "measured" by instrument, and the "scales" of joints.
         """
@@ -137,7 +137,7 @@ class Experiment:
         ]
 
     def placed_measurements(self) -> dict[str, Measured]:
-        """What was measured by instrument, on the mesh."""
+        """The measurements of every instrument, placed on the mesh."""
         placed = {i.name: i.measurements(self.rollout.dtype) for i in self.instruments}
         return jax.tree.map(jax.device_put, placed, shardings(self.rollout.mesh, self.measured_specs()))
 

@@ -26,7 +26,7 @@ from simjax.rollout import Rollout
 
 
 class Measured(NamedTuple):
-    """What was measured, as programs take it: arrays alone, so that one program serves every data set of these shapes.
+    """Measurements as programs take them: arrays alone, so that one program serves every data set of these shapes.
 
     values `(m, *operator.shape)`, present the same or None, deviation a number or the same; below and fraction `(m,)`
     as of `Instrument`, the latter None where every time is the end of a frame; number: of degrees of freedom or of
@@ -91,7 +91,7 @@ class Instrument:
         return jnp.asarray(self.below, jnp.int32), fraction
 
     def measurements(self, dtype) -> Measured:
-        """What was measured, in the precision of the run."""
+        """The measurements in the precision of the run."""
         assert self.measured is not None
         return Measured(
             self.measured.astype(dtype), self.present, jnp.asarray(self.standard_deviation(), dtype),
@@ -110,7 +110,7 @@ class Instrument:
 
     @property
     def structure(self) -> Hashable:
-        """What a program that reads it depends on: everything but the numbers of `measurements`."""
+        """The key of a program that reads the instrument: everything but the numbers of `measurements`."""
         kind = None if self.source.noise is None else self.source.noise[0]
         shapes = self.present is None, self._has_one_deviation, bool(self.fraction.any())
         return self.name, frozen(self.operator), kind, self.experiment, *shapes
@@ -125,7 +125,7 @@ class Instrument:
         return dataclasses.replace(self, measured=None, present=None, deviation=None)
 
     def residuals(self, series: Array, measured: Measured) -> Array:
-        """What is read less what was measured, in standard deviations, zero where nothing was."""
+        """Readings less measurements, in standard deviations; zero where nothing was measured."""
         read = between_frames(series, measured.below, measured.fraction)
         if self.source.noise is None:
             noise = GaussianNoise(measured.deviation)

@@ -50,7 +50,7 @@ class Modules:
 
     @property
     def structure(self) -> Hashable:
-        """What a program with these modules in it depends on: everything but their arrays."""
+        """The key of a program with these modules in it: everything but their arrays."""
         return frozen(self._rest), jax.tree.structure(self.arrays), jax.tree.structure(self.weights)
 
     def bare(self) -> Modules:

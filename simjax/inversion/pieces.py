@@ -45,7 +45,7 @@ class Pieces:
 
     @property
     def structure(self) -> Hashable:
-        """What a program that runs the pieces depends on, beside the run."""
+        """The part of a program's key that the pieces add to that of the run."""
         return self.windows, self.weight, self._cut
 
     def bare(self, rollout: Rollout) -> Pieces:
@@ -55,7 +55,7 @@ class Pieces:
         return bare
 
     def run(self, values, fields, read: Callable, scales: Any = None) -> tuple[dict[str, Array], Any, Array]:
-        """What instruments read at the start and after every frame, the residuals at joints, and the status.
+        """Read the instruments at the start and after every frame; return readings, residuals at joints, and status.
 
         scales: root mean squares of the state at the guess, a tree like it, from `spread`; joints are in these.
         """

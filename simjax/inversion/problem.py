@@ -167,7 +167,7 @@ class InverseProblem:
         return jax.tree.map(jax.device_put, latent, shardings(self.mesh, self._programs.latent_specs)), scales
 
     def _as_unknowns(self, chosen: Mapping[str, Any]) -> Physical:
-        """What the argument `start` says, in the shapes of the unknowns."""
+        """Bring the argument `start` to the shapes of the unknowns."""
         found = {}
         for path, value in chosen.items():
             if path not in self.unknowns or path in self.modules.weights:
@@ -200,7 +200,7 @@ class InverseProblem:
         return LeastSquares({**known, "runs": runs}, self._programs.evaluate, self._programs.of_members)
 
     def _known(self) -> dict[str, Any]:
-        """What programs take besides unknowns and measurements."""
+        """The arguments of programs besides unknowns and measurements."""
         return {"modules": self.modules.arrays, "runs": {e.name: e.known() for e in self.experiments}}
 
     def changed(

@@ -265,7 +265,7 @@ class _Search:
         return iterate, None
 
     def _time_is_up(self) -> str | None:
-        """Whether the wall-clock limit leaves no room for another iteration like the last, and a checkpoint."""
+        """Return why to stop if the wall-clock limit leaves no room for one more iteration, else None."""
         limit = self.config.limits.wall_clock
         if limit is None or wall.monotonic() - self._launched + self._seconds + 1.0 < limit:
             return None

@@ -239,7 +239,7 @@ def verify_checkpoint(path: Path) -> str | None:
 
 
 def _manifest_problem(text: bytes) -> str | None:
-    """How a manifest differs from those that this version writes."""
+    """Describe how a manifest differs from those that this version writes."""
     try:
         manifest = json.loads(text)
     except ValueError as error:

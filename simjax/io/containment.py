@@ -1,4 +1,4 @@
-"""Where the values of an HDF5 file come from: a file that reads anything outside its own folder is refused.
+"""Containment of HDF5 files: a file that reads anything outside its own folder is refused.
 
 A dataset may be made of others (virtual datasets), lie in raw files (external storage), stand behind a link into
 another file, and have dimension scales of which the same is true. HDF5 follows all of these without a word, to any

@@ -228,7 +228,7 @@ def frame_selection(variable: Variable, start: int, frames: int) -> tuple[slice,
 def checked_storage(
     shape: Sequence[int], dtype: np.dtype, time: int | None = None, rounding_bits: int | None = None
 ) -> dict:
-    """How h5py stores an array so that HDF5 checks every value that it reads, and gzips fields that were rounded.
+    """Options of h5py with which HDF5 checks every value that it reads, and gzips fields that were rounded.
 
     A chunk is one frame, thinner where that is large, and several frames where they are small: axis `time` counts them.
     Checksums need chunks, so numbers alone and empty arrays have none.

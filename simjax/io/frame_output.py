@@ -121,7 +121,7 @@ class FrameWriter(abc.ABC):
 
     @property
     def frames(self) -> int:
-        """How many frames there are, after a commit."""
+        """The number of frames after a commit."""
         return len(self._steps)
 
     @property
@@ -315,7 +315,7 @@ class FrameWriter(abc.ABC):
         return sorted((int(m[1]), p) for p in paths if (m := segment.fullmatch(p.name)))
 
     def _read_folder(self, keep_until_step: int) -> int:
-        """How many frames there are up to a step, once they are known to be those that were written.
+        """Count the frames up to a step, once they are known to be those that were written.
 
         Raises:
             InputOutputError: a file is missing, damaged or foreign; its name is said.

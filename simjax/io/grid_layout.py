@@ -127,7 +127,7 @@ def topology(grid: Grid, outputs: Sequence[Output], periodic: Sequence[bool]) ->
 
 
 def _location(offset: Sequence[float]) -> str:
-    """What SGRID calls the place of a field in its cell."""
+    """The name that SGRID has for the place of a field in its cell."""
     faces = [axis for axis, o in enumerate(offset) if o == FACE]
     if not faces:
         return {1: "face", 2: "face", 3: "volume"}[len(offset)]

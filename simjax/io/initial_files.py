@@ -68,7 +68,7 @@ def read_stored(path: Path, variable: str) -> Stored:
 
 
 def reason_of(error: Exception) -> str:
-    """What a reader said of a damaged file, in one line and without the objects that it names by their address."""
+    """The message of a reader about a damaged file, in one line and without addresses of objects."""
     return " ".join(re.sub(r":? ?<[^<>]* object at [^<>]*>", "", str(error)).split()) or type(error).__name__
 
 

@@ -42,7 +42,7 @@ class NumberResult:
 
     @property
     def bounded(self) -> bool:
-        """Whether it has an interval with finite ends."""
+        """True if the number has an interval with finite ends."""
         return self.lower is not None and self.upper is not None and math.isfinite(self.lower + self.upper)
 
 

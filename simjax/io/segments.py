@@ -75,7 +75,7 @@ def read_table(file: h5py.File, stem: str) -> list[Segment]:
 
 
 def is_plain(master: Path) -> bool:
-    """Whether a file over all frames holds its own values."""
+    """Tell whether a file over all frames holds its own values."""
     with h5py.File(master, "r") as file:
         return int(np.asarray(file.attrs["simjax_segments"])) == 0
 
@@ -151,7 +151,7 @@ def pieces_of(segments: Sequence[tuple[Path, int]]) -> Iterator[tuple[int, int, 
 def segment_problem(
     folder: Path, segment: Segment, steps: np.ndarray, run_id: object, *, last: bool, thorough: bool
 ) -> str | None:
-    """What is wrong with a segment, in a sentence that names it; None where nothing is.
+    """Describe the fault of a segment in a sentence that names it; None if it is whole.
 
     The last segment grows: it is replaced by a file that begins with the same frames, a moment before the file over it.
 
@@ -188,7 +188,7 @@ def segment_problem(
 
 
 def unreadable(path: Path) -> str | None:
-    """Which dataset of a file cannot be read, by its checksums, in a sentence; None where all can."""
+    """Name, in a sentence, the dataset of a file that cannot be read by its checksums; None if all can."""
     name = "its list of datasets"
     try:
         with h5py.File(path, "r") as file:

@@ -32,7 +32,7 @@ def between_faces(values: np.ndarray, position: int, cells: int | None, wraps: b
 
 @xarray.register_dataset_accessor("simjax")
 class RunAccessor:
-    """What simjax adds to the Dataset of a run, as `dataset.simjax`."""
+    """Methods that simjax adds to the Dataset of a run, as `dataset.simjax`."""
 
     def __init__(self, dataset: xarray.Dataset):
         self._dataset = dataset

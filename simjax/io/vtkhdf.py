@@ -78,7 +78,7 @@ def _write_image(file: h5py.File, grid: Grid, times: np.ndarray) -> h5py.Group:
 
 
 class _Source:
-    """Where one member's scalar fields lie in the master. kinds: shape and type of each dataset there."""
+    """The place of one member's scalar fields in the master. kinds: shape and type of each dataset there."""
 
     def __init__(self, file_name: str, member: int | None, frames: int, shape: tuple[int, ...], kinds: Mapping):
         self.file_name, self.member, self.frames, self.kinds = file_name, member, frames, kinds

@@ -93,7 +93,7 @@ def require_balance(domain: Domain, layouts: Sequence[FieldLayout]) -> bool:
 
 
 def described(through: dict[Place, float], rounding: float, ndim: int, when: str = "") -> str:
-    """What is wrong with fluxes into the box, with each of them; "" where they balance to `TOLERANCE` roundings."""
+    """Describe the imbalance of fluxes into the box, with each of them; "" if they balance to `TOLERANCE` roundings."""
     net, gross = sum(through.values()), sum(map(abs, through.values()))
     if abs(net) <= TOLERANCE * rounding * gross:
         return ""
@@ -107,7 +107,7 @@ def described(through: dict[Place, float], rounding: float, ndim: int, when: str
 
 
 def _advice(through: dict[Place, float]) -> str:
-    """What to write: the velocity through one of the sides multiplied, or a side opened."""
+    """Say what to write: the velocity through one of the sides multiplied, or another side opened."""
     net = sum(through.values())
     for place, flux in reversed(through.items()):
         factor = (flux - net) / flux if flux else 0.0

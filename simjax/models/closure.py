@@ -109,7 +109,7 @@ class _WithClosure(GridModel):
         return jax.tree.map(jnp.add, slope, added)
 
     def _tendencies(self, closure: Closure, t, fields: dict[str, tuple[Array, ...]]) -> dict[str, tuple[Array, ...]]:
-        """What the module says of each field, its components where they live."""
+        """Evaluate the module's tendency of each field, its components at their own places."""
         layouts = self.model.component_layouts()
         kinds = tuple(layout for name in fields for layout in layouts[name])
         read = tuple(u for components in fields.values() for u in components)
@@ -281,7 +281,7 @@ def _variables(model: GridModel, field: str, count: int) -> tuple[str, ...]:
 
 
 def _as_fields(found, padded: Sequence[Array], width: int, ndim: int) -> list[Array]:
-    """What a module returned as one tendency for each padded field that it was given, on the interior."""
+    """Check that a module returned a tendency on the interior for each padded field, and list them."""
     tendencies = list(found) if isinstance(found, (tuple, list)) else [found]
     shapes = [jnp.shape(u) for u in tendencies]
     inner = [(*u.shape[: u.ndim - ndim], *(n - 2 * width for n in u.shape[u.ndim - ndim :])) for u in padded]

@@ -48,7 +48,7 @@ def velocity_on_faces(model: GridModel, velocity: Sequence[Array], t=0.0) -> tup
 
 
 def _layouts(model: GridModel, velocity: Sequence[Array]) -> tuple[FieldLayout, ...]:
-    """Those of the velocity's components, each on the faces normal to its axis."""
+    """Layouts of the velocity's components, each on the faces normal to its axis."""
     layouts, ndim = model.component_layouts().get("velocity", ()), model.domain.grid.ndim
     staggered = [tuple(FACE if axis == i else CENTER for axis in range(ndim)) for i in range(ndim)]
     if [layout.offset for layout in layouts] != staggered:

@@ -1,4 +1,4 @@
-"""What is written of fields on faces: values on upper wall faces, which no cell stores, and values at cell centres."""
+"""Values of face fields for files: on upper wall faces, which no cell stores, and at cell centres."""
 
 import itertools
 from collections.abc import Mapping

@@ -86,7 +86,7 @@ class Incompressible(ExplicitModel):
         self.watched = balance.require_balance(domain, self.layouts)
 
     def fault(self, t, params):
-        """Whether prescribed velocities that depend on time bring in what they take out."""
+        """Check that prescribed velocities that depend on time bring in what they take out."""
         return balance.fault(self.domain, self.layouts, t, jnp.result_type(params.viscosity)) if self.watched else None
 
     def explain(self, t, params):

@@ -1,4 +1,4 @@
-"""What numbers given to a model must be, checked where their values are known: not inside a traced function."""
+"""Checks of numbers given to a model, made where their values are known: not inside a traced function."""
 
 from collections.abc import Mapping
 from typing import Any

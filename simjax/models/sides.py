@@ -1,4 +1,4 @@
-"""What the sides given to a model must be, told before anything is computed."""
+"""Checks of the sides given to a model, made before anything is computed."""
 
 from collections.abc import Sequence
 

@@ -52,7 +52,7 @@ class Reconstruction:
 
 
 def as_it_is(values):
-    """What is given."""
+    """Return the argument unchanged."""
     return values
 
 

@@ -55,7 +55,7 @@ def _anywhere(cells: Cells, bits: Array) -> Array:
 
 
 def _cells_moved(position: Array, h: float) -> Array:
-    """How many cells a particle lies beyond its own: -1, 0 or 1, and 0 where its position is not a number.
+    """Count the cells by which a particle left its own: -1, 0 or 1, and 0 where its position is not a number.
 
     The cell that it leaves and the one that it enters must decide alike. Comparisons do: they are exact, where the
     quotient position / h may be rounded in another way in every loop that the compiler makes of it, and a particle

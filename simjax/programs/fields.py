@@ -231,7 +231,7 @@ class FieldPrograms(Programs):
         return "a field that the steps one by one did not reproduce"
 
     def _imbalance(self, clock: Clock, schedule: Schedule) -> str:
-        """What the first member's prescribed velocities got wrong at the end of a step, and when."""
+        """Describe the imbalance of the first member's prescribed velocities at the end of a step, and its time."""
         first = jax.tree.map(lambda leaf: np.atleast_1d(np.asarray(leaf))[0], clock)
         if not first.status & UNBALANCED:
             return ""
@@ -242,7 +242,7 @@ class FieldPrograms(Programs):
 
 
 def _largest(state) -> str:
-    """Where every field is largest in absolute value, in words: of what limits the step, one is usually huge."""
+    """Say where every field is largest in absolute value; what limits a step is usually the huge one."""
     told = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         size = np.abs(np.asarray(leaf))

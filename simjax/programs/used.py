@@ -1,4 +1,4 @@
-"""Which inputs of a program its results depend on, read from what was traced."""
+"""Inputs of a program that its results depend on, read from its trace."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def _needed(jaxpr: Any, outputs: list[bool]) -> list[bool]:
 
 
 def _called(equation: Any) -> Any:
-    """What an equation calls once, with its own inputs and outputs; None where it is anything else."""
+    """The program that an equation calls once, with the equation's inputs and outputs; None for any other equation."""
     if equation.primitive.name in ("scan", "while", "cond"):
         return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
