@@ -175,18 +175,19 @@ class Killed(BaseException):
 def test_a_kill_between_replacements_of_a_resumed_run_leaves_it_whole(written, replacement, monkeypatch):
     """The master, diagnostics, the last segment and the master again are replaced in this order, each in one step."""
     folder, _, make, write = written
-    rename, renamed = os.replace, []
+    rename, asked = os.replace, []
 
     def dies(source, target):
-        if len(renamed) == replacement:
+        """Only once: what the writer replaced after its death would be seen below."""
+        asked.append(target)
+        if len(asked) == replacement + 1:
             raise Killed
-        renamed.append(target)
         rename(source, target)
 
     writer = make(folder, keep_until_step=4)
     monkeypatch.setattr("os.replace", dies)
-    write(writer, [5, 6])
-    with pytest.raises(Killed):
+    with pytest.raises(Killed):  # from the writer's thread, which may have died before the second frame is handed over
+        write(writer, [5, 6])
         writer.commit()
     monkeypatch.undo()
     for temporary in folder.rglob("*.tmp"):

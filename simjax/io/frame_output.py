@@ -79,7 +79,7 @@ class FrameWriter(abc.ABC):
         self._steps: list[int] = []
         self._times: list[float] = []
         self._pending: deque[Future] = deque()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         try:
             if keep_until_step is None:
                 self._begin_folder()
@@ -179,7 +179,7 @@ class FrameWriter(abc.ABC):
             if self._resuming:
                 self._take_over()
             task(*arguments)
-        except Exception as error:
+        except BaseException as error:
             self._failure = error
             raise
 
