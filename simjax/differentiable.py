@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from simjax.adjoint.plan import Checkpoint
 from simjax.config import Config
 from simjax.core.errors import ConfigurationError, NumericalError
-from simjax.core.status import OK, reasons
+from simjax.core.status import OK, spoiled
+from simjax.faults import is_traced, status_of
 from simjax.parallel import distribute
 from simjax.rollout import SECTIONS, Rollout, share
 from simjax.runtime import set_up_jax
@@ -57,7 +57,7 @@ class RunFunction:
         self.values, self.times = rollout.start_values(), rollout.times()
         self._known = rollout.start_fields()
         self.fields = {path: self._known[path.split(".", 1)[0]][path.split(".", 1)[1]] for path in fields}
-        self._dtype, self._shape = rollout.dtype, rollout.grid.shape
+        self._dtype, self._shape, self._schedule = rollout.dtype, rollout.grid.shape, rollout.schedule
         names = _chosen(rollout, variables)
         self._program = share(("run function", rollout.structure, names), lambda: _program(rollout.bare(), names))
 
@@ -89,10 +89,10 @@ class RunFunction:
                 )
             given[section][name] = tuple(jnp.asarray(part, self._dtype) for part in parts)
         state, clock, variables, diagnostics = self._program(numbers, given)
-        if not isinstance(clock.status, Tracer) and int(clock.status) != OK:
+        if not is_traced(clock) and int(clock.status) != OK:
             raise NumericalError(
-                f"{reasons(int(clock.status))} in step {int(clock.step)}; write a smaller time.dt or time.courant, or "
-                "other numbers. Inside jax.jit and jax.grad such a run is NaN."
+                f"The run stopped early: {status_of(clock, self._schedule)}. Write a smaller time.dt or time.courant, "
+                "or other numbers. Inside jax.jit and jax.grad such a run is NaN."
             )
         return Trajectory(state, clock, {**variables, **diagnostics})
 
@@ -123,14 +123,9 @@ def _program(rollout: Rollout, names: tuple[str, ...]) -> Callable:
 
     def run(values, fields):
         trajectory, start = rollout.run(values, fields, observe)
-        good = trajectory.clock.status == OK
-
-        def marked(u):
-            return jnp.where(good, u, jnp.nan) if jnp.issubdtype(u.dtype, jnp.inexact) else u
-
         together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
-        variables, diagnostics = jax.tree.map(marked, together)
-        return jax.tree.map(marked, trajectory.state), trajectory.clock, variables, diagnostics
+        state, (variables, diagnostics) = spoiled((trajectory.state, together), trajectory.clock.status)
+        return state, trajectory.clock, variables, diagnostics
 
     everywhere, field = PartitionSpec(), PartitionSpec(None, *rollout.domain.spec())
     _, state = rollout.state_specs()

@@ -29,6 +29,8 @@ from simjax.io.files import write_text
 from simjax.runtime import command_line, device_name, git_state, versions
 
 SCHEMA = 1
+COMPLETED = "completed"
+"""How the recorded outcome of a part begins that came to its end."""
 # Parameters of more members than this are recorded by their checksum.
 MOST_VALUES = 1000
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simjax.config import Config, config_folders, list_experiments
-from simjax.core.errors import ConfigurationError, SimjaxError
+from simjax.core.errors import ConfigurationError, SimjaxError, Stopped
 
 USAGE = "python -m simjax.run experiment=NAME [key=value ...] [-m] [--cfg job] [--config-dir DIR]"
 OPTIONS = """\
@@ -28,7 +28,6 @@ exit codes: 0 done, 2 configuration, 3 numerical, 4 files, 5 memory or devices, 
             75 stopped on a signal or at the wall-clock limit, resumable
 """
 INTERRUPTED = 130
-STOPPED_RESUMABLE = 75
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -140,7 +139,7 @@ def _run_all(configs: Sequence[Config]) -> int:
         except SimjaxError as error:
             print(f"simjax: {error}", file=sys.stderr)
             code = error.exit_code
-        if code == STOPPED_RESUMABLE:
+        if code == Stopped.exit_code:
             return code
         first_failure = first_failure or code
     return first_failure

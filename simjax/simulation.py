@@ -20,7 +20,7 @@ from simjax.clock import at_frame_start, elapsed_of
 from simjax.config import Config
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
 from simjax.config.schema import AUTO
-from simjax.core.errors import NumericalError, stop_error
+from simjax.core.errors import NumericalError, Stopped, stop_error
 from simjax.core.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.differentiable import RunFunction
 from simjax.frame_files import require_space
@@ -29,14 +29,12 @@ from simjax.models.centered import CenteredModel
 from simjax.models.spectral import SpectralModel
 from simjax.pacing import Pace
 from simjax.programs import Programs, programs_for
-from simjax.provenance import Run, last_outcome, new_run, restore
+from simjax.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.record import Record
 from simjax.result import Result
 from simjax.runtime import StopSignals, set_up_jax
 from simjax.stepping import Schedule
 
-STOPPED = 75
-COMPLETED = "completed"
 RETRIES = 3
 
 
@@ -70,7 +68,8 @@ class Simulation:
         launched = wall.monotonic() if launched is None else launched
         with StopSignals(lethal=on_stop == "return") as signals:
             result = self._run(resume, progress, signals, launched)
-        if on_stop == "raise" and (signals.received or result.exit_code == STOPPED):  # also one that came at the end
+        stopped = signals.received or result.exit_code == Stopped.exit_code  # also by a signal that came at the end
+        if on_stop == "raise" and stopped:
             raise stop_error(signals.received, result.message, result.folder)
         return result
 
@@ -195,7 +194,7 @@ class _Run:
             self._checkpoint()
             elapsed = wall.monotonic() - self.started
             if reason:
-                code, message = STOPPED, self.record.stop(reason, self.pace, elapsed)
+                code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
             else:
                 code, message = 0, self.record.finish(self.pace, elapsed)
             return Result(

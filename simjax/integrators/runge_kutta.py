@@ -16,22 +16,36 @@ from simjax.core.varying import steady_carry
 from simjax.integrators.integrator import Integrator
 
 
-def _combine(state, dt, weights, tendencies):
-    """state + dt * sum(weights * tendencies), skipping zero weights."""
-    used = [(w, k) for w, k in zip(weights, tendencies, strict=True) if w != 0]
+def _is_zero(number) -> bool:
+    """Tell whether a coefficient is known to be zero while a program is traced; in a loop over stages none is."""
+    return isinstance(number, float) and number == 0
+
+
+def _later(t, fraction, dt):
+    return t if _is_zero(fraction) else t + fraction * dt
+
+
+def _combine(state, dt, weights, slopes):
+    """state + dt * sum(weights * slopes), skipping weights known to be zero."""
+    used = [(w, k) for w, k in zip(weights, slopes, strict=True) if not _is_zero(w)]
 
     def leaf(u, *slopes):
         total = sum(w * k for (w, _), k in zip(used[1:], slopes[1:], strict=True)) if len(used) > 1 else 0
         return u + dt * (used[0][0] * slopes[0] + total)
 
-    return jax.tree.map(leaf, state, *(k for _, k in used)) if used else state
+    return jax.tree.map(leaf, state, *(k for _, k in used))
 
 
-def _looped(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array):
-    """`carry = stage(carry, row, number)` for the rows of a table, as a loop.
+def _through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array, looped: bool):
+    """`carry = stage(carry, row, number)` for the rows of a table, one after the other or in a loop.
 
-    Reverse mode keeps the carry of every stage and computes the stage anew from it.
+    One after the other, a row and its number are Python's; in a loop they are traced. Reverse mode through the loop
+    keeps the carry of every stage and computes the stage anew from it.
     """
+    if not looped:
+        for number, row in enumerate(rows):
+            carry = stage(carry, row, number)
+        return carry
     table = np.asarray(rows)
 
     def body(numbered):
@@ -56,37 +70,28 @@ class RungeKutta(Integrator):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
-        if self.stages > 1 and model.loops_over_stages:
-            return self._step_in_loop(model, t, dt, state, params)
-        slopes = [model.rhs(t, state, params)]
-        for row in self.a:
-            time = t + sum(row) * dt
-            stage = model.constrain(time, dt, _combine(state, dt, row, slopes), params)
-            slopes.append(model.rhs(time, stage, params))
-        return model.constrain(t + dt, dt, _combine(state, dt, self.b, slopes), params)
-
-    def _step_in_loop(self, model, t, dt, state, params):
-        """Slopes that are not yet known are zero and have the weight zero."""
+        looped = model.loops_over_stages and self.stages > 1
 
         def stage(carry, row, number):
             now, slopes = carry
-            weights, c, ahead = row[:-2], row[-2], row[-1]
-            slope = model.rhs(t + c * dt, now, params)
-            slopes = jax.tree.map(
-                lambda known, new: lax.dynamic_update_index_in_dim(known, new, number, 0), slopes, slope
-            )
+            slope = model.rhs(_later(t, row[-2], dt), now, params)
+            if looped:
+                slopes = jax.tree.map(
+                    lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, number, 0), slopes, slope
+                )
+                known = [jax.tree.map(lambda rows, k=k: rows[k], slopes) for k in range(self.stages)]
+            else:
+                slopes = known = (*slopes, slope)
+            now = _combine(state, dt, row[: len(known)], known)
+            return model.constrain(_later(t, row[-1], dt), dt, now, params), slopes
 
-            def combined(u, known):
-                total = sum((weights[k] * known[k] for k in range(1, self.stages)), weights[0] * known[0])
-                return u + dt * total
-
-            return model.constrain(t + ahead * dt, dt, jax.tree.map(combined, state, slopes), params), slopes
-
-        rows = [[*row, *[0.0] * (self.stages - len(row))] for row in (*self.a, self.b)]
+        # A row: weights of all slopes, the time of the stage and that of the next. In a loop, slopes that are not yet
+        # known are zero and have the weight zero.
+        weights = [[*row, *[0.0] * (self.stages - len(row))] for row in (*self.a, self.b)]
         times = [0.0, *map(sum, self.a), 1.0]
-        table = [[*row, times[k], times[k + 1]] for k, row in enumerate(rows)]
-        none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state)
-        return _looped(stage, (state, none), table, dt)[0]
+        rows = [[*row, times[k], times[k + 1]] for k, row in enumerate(weights)]
+        none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state) if looped else ()
+        return _through_stages(stage, (state, none), rows, dt, looped)[0]
 
 
 class ShuOsher(Integrator):
@@ -104,36 +109,22 @@ class ShuOsher(Integrator):
         return len(self.rows)
 
     def step(self, model, t, dt, state, params, prepared=None):
-        if self.stages > 1 and model.loops_over_stages:
-            return self._step_in_loop(model, t, dt, state, params)
-        stage, c = state, 0.0
-        for alpha, beta in self.rows:
-            slope = model.rhs(t + c * dt, stage, params)
-            c = (1 - alpha) * (c + beta)
-            stage = jax.tree.map(
-                lambda u, v, k, alpha=alpha, beta=beta: alpha * u + (1 - alpha) * (v + dt * beta * k)
-                if alpha
-                else v + dt * beta * k,
-                state, stage, slope,
-            )  # fmt: skip
-            stage = model.constrain(t + c * dt, dt, stage, params)
-        return stage
-
-    def _step_in_loop(self, model, t, dt, state, params):
         def stage(now, row, number):
             alpha, beta, c, ahead = row
-            slope = model.rhs(t + c * dt, now, params)
-            mixed = jax.tree.map(
-                lambda u, v, k: alpha * u + (1 - alpha) * (v + dt * beta * k), state, now, slope
-            )  # fmt: skip
-            return model.constrain(t + ahead * dt, dt, mixed, params)
+            slope = model.rhs(_later(t, c, dt), now, params)
 
-        table, c = [], 0.0
+            def mixed(u, v, k):
+                advanced = v + dt * beta * k
+                return advanced if _is_zero(alpha) else alpha * u + (1 - alpha) * advanced
+
+            return model.constrain(_later(t, ahead, dt), dt, jax.tree.map(mixed, state, now, slope), params)
+
+        rows, c = [], 0.0
         for alpha, beta in self.rows:
             ahead = (1 - alpha) * (c + beta)
-            table.append((alpha, beta, c, ahead))
+            rows.append((alpha, beta, c, ahead))
             c = ahead
-        return _looped(stage, state, table, dt)
+        return _through_stages(stage, state, rows, dt, model.loops_over_stages)
 
 
 class LowStorage(Integrator):
@@ -153,32 +144,17 @@ class LowStorage(Integrator):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
-        if self.stages > 1 and model.loops_over_stages:
-            return self._step_in_loop(model, t, dt, state, params)
-        register = None
-        for i, (a, b) in enumerate(zip(self.a, self.b, strict=True)):
-            slope = model.rhs(t + self.c[i] * dt, state, params)
-            if register is None:
-                register = jax.tree.map(lambda k: dt * k, slope)
-            else:
-                register = jax.tree.map(lambda r, k, a=a: a * r + dt * k, register, slope)
-            ahead = self.c[i + 1] if i + 1 < self.stages else 1.0
-            state = jax.tree.map(lambda u, r, b=b: u + b * r, state, register)
-            state = model.constrain(t + ahead * dt, dt, state, params)
-        return state
-
-    def _step_in_loop(self, model, t, dt, state, params):
         def stage(carry, row, number):
             now, register = carry
             a, b, c, ahead = row
-            slope = model.rhs(t + c * dt, now, params)
-            register = jax.tree.map(lambda r, k: a * r + dt * k, register, slope)
+            slope = model.rhs(_later(t, c, dt), now, params)
+            register = jax.tree.map(lambda r, k: dt * k if _is_zero(a) else a * r + dt * k, register, slope)
             now = jax.tree.map(lambda u, r: u + b * r, now, register)
-            return model.constrain(t + ahead * dt, dt, now, params), register
+            return model.constrain(_later(t, ahead, dt), dt, now, params), register
 
-        times = (*self.c[1:], 1.0)
-        table = list(zip(self.a, self.b, self.c, times, strict=True))
-        return _looped(stage, (state, jax.tree.map(jnp.zeros_like, state)), table, dt)[0]
+        rows = list(zip(self.a, self.b, self.c, (*self.c[1:], 1.0), strict=True))
+        none = jax.tree.map(jnp.zeros_like, state)
+        return _through_stages(stage, (state, none), rows, dt, model.loops_over_stages)[0]
 
 
 # Stability along the imaginary axis: 1.73 for three stages of order three, 2.83 for the classical fourth order;

@@ -16,7 +16,7 @@ import yaml
 from simjax.build import named_values
 from simjax.config import Config
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder, resume_differences
-from simjax.core.errors import ConfigurationError, NumericalError, stop_error
+from simjax.core.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.core.status import OK, reasons
 from simjax.inverse.gradient_descent import scattered
 from simjax.inverse.health import Health, gradient_health
@@ -29,11 +29,9 @@ from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.lock import FolderLock
 from simjax.progress import IterationProgress
-from simjax.provenance import Part, description, last_outcome, new_run, restore
+from simjax.provenance import COMPLETED, Part, description, last_outcome, new_run, restore
 from simjax.runtime import StopSignals, set_up_jax
 
-STOPPED = 75
-COMPLETED = "completed"
 # Estimates kept for the animation, at most.
 MOST_KEPT = 40
 # Windows of time in the report of the gradient's health.
@@ -81,7 +79,8 @@ class Search:
         launched = wall.monotonic() if launched is None else launched
         with StopSignals(lethal=on_stop == "return") as signals:
             found = self._run(resume, progress, signals, launched)
-        if on_stop == "raise" and (signals.received or found.exit_code == STOPPED):  # also one that came at the end
+        stopped = signals.received or found.exit_code == Stopped.exit_code  # also by a signal that came at the end
+        if on_stop == "raise" and stopped:
             assert found.folder is not None
             raise stop_error(signals.received, found.message, found.folder)
         return found
@@ -190,7 +189,7 @@ class _Search:
                 if stopped:
                     message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
                     self._part.end(message)
-                    return Found(self.folder, STOPPED, message)
+                    return Found(self.folder, Stopped.exit_code, message)
         finally:
             self.checkpoints.close()
             if self.display:

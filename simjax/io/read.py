@@ -47,14 +47,23 @@ def open_run(folder: Path) -> xarray.Dataset:
     fields on faces (`x_face`, ...) to cell centres. Raises InputOutputError where a
     segment is missing or damaged, which HDF5 itself would show as NaN.
     """
-    master = _master_of(Path(folder))
-    problems = _field_problems(master)
-    if problems:
-        raise InputOutputError("; ".join(problems))
+    master = require_readable(Path(folder))
     if master.name == MASTER_NAME:
         return _open_h5md(master)
     dataset = open_stored(master)
     return dataset.set_coords(["step", *(name for name in dataset.data_vars if _is_parameter(dataset[name]))])
+
+
+def require_readable(folder: Path) -> Path:
+    """The file that shows all frames of a run; InputOutputError where it or a segment is missing or is not the run's.
+
+    Looks at sizes, steps and what files name as theirs; `check_run` reads everything.
+    """
+    master = _master_of(folder)
+    problems = _field_problems(master)
+    if problems:
+        raise InputOutputError("; ".join(problems))
+    return master
 
 
 def _master_of(folder: Path) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 from simjax.core.errors import ConfigurationError, InputOutputError
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
-from simjax.io.read import check_run, open_hdf5
+from simjax.io.read import open_hdf5, require_readable
 
 if TYPE_CHECKING:
     from MDAnalysis import Universe
@@ -33,9 +33,7 @@ def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
     """
     folder = Path(getattr(run, "folder", run))
     path = _trajectory(folder, member)
-    problems = check_run(folder)
-    if problems:
-        raise InputOutputError("; ".join(problems))
+    require_readable(folder)
     try:
         import MDAnalysis
     except ImportError:
