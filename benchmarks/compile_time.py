@@ -35,7 +35,8 @@ def measure_program(experiment: str, program: str) -> dict[str, object]:
     config = load_config(experiment)
     if not config.schema.of_particles and not experiment.startswith(("inverse", "from_file")):
         shape = [min(n, CELLS[config.ndim]) for n in config.grid_of_fields().shape]
-        config = load_config(experiment, [f"grid.shape={shape}".replace(" ", "")])
+        layer = ["physics.layer_cells=4"] if hasattr(config.physics, "layer_cells") else []
+        config = load_config(experiment, [f"grid.shape={shape}".replace(" ", ""), *layer])
     objective = objective_of(config, steps=STEPS, devices=1)
     function = objective.on({}, "two_level")
     if program == "gradient":

@@ -36,7 +36,7 @@ class Mutation:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder)
             shutil.copytree(ROOT / "simjax", copy / "simjax", ignore=shutil.ignore_patterns("__pycache__"))
-            for name in ("tests", "conf", "experiments", "pyproject.toml"):
+            for name in ("tests", "conf", "experiments", "docs", "pyproject.toml"):
                 (copy / name).symlink_to(ROOT / name)
             target = copy / "simjax" / self.path
             target.write_text(self.mutated(target.read_text()))
@@ -179,6 +179,62 @@ MUTATIONS = [
         "return min(reach(states, repeats - 1), steps - reach(states - 1, repeats - 1))",
         "return min(reach(states, repeats - 1) + 1, steps - 1)",
         "tests/test_checkpoints.py::test_no_order_advances_fewer_steps",
+    ),
+    Mutation(
+        "a stage has the time of the one before", "integrators/runge_kutta.py",
+        "rhs(_later(t, row[-2], dt), now", "rhs(t, now",
+        "tests/test_integrators.py::test_measured_order_is_the_scheme_s",
+    ),
+    Mutation(
+        "a loop over stages repeats the first one", "integrators/runge_kutta.py",
+        "return number + 1, jax", "return number, jax",
+        "tests/test_compile_time.py::test_stages_in_a_loop_are_those_one_after_the_other",
+    ),
+    Mutation(
+        "a first stage is mixed with the wrong share", "integrators/runge_kutta.py",
+        "alpha * u + (1 - alpha) * advanced", "(1 - alpha) * u + alpha * advanced",
+        "tests/test_integrators.py::test_measured_order_is_the_scheme_s",
+    ),
+    Mutation(
+        "cotangents are not held", "core/staging.py",
+        "\n        return held(tree)", "\n        return tree",
+        "tests/test_compile_time.py::test_what_is_held_in_reverse_is_held_there_alone",
+    ),
+    Mutation(
+        "cotangents are read in another order", "core/staging.py",
+        "return [block[k] for k in range(block.shape[0])]", "return [block[-1 - k] for k in range(block.shape[0])]",
+        "tests/test_compile_time.py::test_values_that_are_stored_have_the_derivatives_of_the_values",
+    ),
+    # clock, faults and models
+    Mutation(
+        "a clock forgets what it rounded", "clock.py",
+        "added((clock.elapsed, clock.elapsed_low), dt)", "added((clock.elapsed, jnp.zeros_like(clock.elapsed)), dt)",
+        "tests/test_clock.py::test_a_frame_has_as_many_short_steps_as_it_says",
+    ),
+    Mutation(
+        "a failed run is zero", "core/status.py",
+        "jnp.where(status == OK, 1, jnp.nan)", "jnp.where(status == OK, 1, 0)",
+        "tests/test_faults.py::test_in_a_transform_what_follows_a_fault_is_no_number",
+    ),
+    Mutation(
+        "every block along an axis counts its sides' fluxes", "models/balance.py",
+        "domain.block_index(axis) == 0", "domain.block_index(axis) >= 0",
+        "tests/test_balance.py::test_fluxes_and_faults_do_not_depend_on_the_decomposition",
+    ),
+    Mutation(
+        "an imbalance in time is not watched", "models/balance.py",
+        "<= allowed, OK, UNBALANCED)", "<= allowed, OK, OK)",
+        "tests/test_balance.py::test_a_run_ends_where_it_goes_out_of_balance",
+    ),
+    Mutation(
+        "only the cell above a face is kept positive", "ops/positivity.py",
+        "(jnp.subtract, jnp.add)", "(jnp.add, jnp.add)",
+        "tests/test_compressible.py",
+    ),
+    Mutation(
+        "a mean is that of the next face", "ops/staggered.py",
+        "first = 2 if there == CENTER else 0", "first = 1 if there == CENTER else 0",
+        "tests/test_closure_places.py::test_fields_are_read_at_the_place_of_the_term_to_second_order",
     ),
     # solvers
     Mutation(

@@ -102,6 +102,7 @@ def test_stages_in_a_loop_are_those_one_after_the_other(integrator):
         state = sheared(model)
         scheme = INTEGRATORS[integrator]
         step = jax.jit(lambda u, m=model, s=scheme: s.step(m, jnp.zeros(()), jnp.asarray(5e-3), u, IDEAL))
+        assert ("while" in step.lower(state).as_text()) == (kind is Compressible)
         found.append(step(state))
     looped, unrolled = found
     for a, b in zip(jax.tree.leaves(looped), jax.tree.leaves(unrolled), strict=True):
@@ -116,16 +117,19 @@ def test_values_that_are_stored_have_the_derivatives_of_the_values():
     x = jnp.linspace(0.3, 1.7, 7)
     plain = jax.grad(lambda x: function(x, lambda pair: pair))(x)
     for keep in (stored, held_in_reverse, lambda pair: stacked(list(pair))):
-        np.testing.assert_allclose(jax.grad(lambda x, keep=keep: function(x, keep))(x), plain, rtol=1e-15)
+        # One rounding, in the sum of the cotangents of two readers; the derivative along ones sums seven of them.
+        np.testing.assert_allclose(jax.grad(lambda x, keep=keep: function(x, keep))(x), plain, rtol=4e-16)
         pushed = jax.jvp(lambda x, keep=keep: function(x, keep), (x,), (jnp.ones_like(x),))[1]
         np.testing.assert_allclose(pushed, plain.sum(), rtol=1e-14)
 
 
-@pytest.mark.skipif(BARRIERS_HOLD, reason="a barrier alone holds in this version, without a mark that could be lost")
-def test_what_is_held_in_reverse_stays_marked_through_transposition():
+def test_what_is_held_in_reverse_is_held_there_alone():
+    """By a barrier, which needs a function that is not inlined around it where XLA drops barriers before it fuses."""
+
     def function(x):
         return jnp.sum(jnp.sin(held_in_reverse(x)))
 
-    text = jax.jit(jax.grad(function)).lower(jnp.ones(3)).as_text()
-    calls = [line for line in text.splitlines() if "call @" in line]
-    assert calls and all("inlineable" in line for line in calls)
+    forward, reverse = (jax.jit(f).lower(jnp.ones(3)).as_text() for f in (function, jax.grad(function)))
+    assert "optimization_barrier" not in forward and "optimization_barrier" in reverse
+    calls = [line for line in reverse.splitlines() if "call @" in line]
+    assert [("inlineable" in line) for line in calls] == ([] if BARRIERS_HOLD else [True])
