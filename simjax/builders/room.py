@@ -12,6 +12,7 @@ from simjax.config import Config
 from simjax.core.grid import Grid
 from simjax.particles.cells import cells_for
 from simjax.particles.neighbours import GROUP
+from simjax.particles.pairs import ROWS
 
 SPARE_ROWS = 1.3  # of the mean number of partners
 
@@ -63,7 +64,7 @@ def room_of_pairs(
     count, ndim, given = position.shape[1], len(bounds.lower), config.arrangement
     ball = {1: 2 * reach, 2: math.pi * reach**2, 3: 4 / 3 * math.pi * reach**3}[ndim]
     rows = min(count, math.ceil(SPARE_ROWS * number_density * ball + 8))
-    rows = rows if given.rows is None else given.rows
+    rows = ROWS * math.ceil(rows / ROWS) if given.rows is None else given.rows
     return room_in(config, grid, position, blocks, rows=rows, steps=steps)
 
 

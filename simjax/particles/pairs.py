@@ -260,12 +260,15 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
             total = row(total, slot)
         return total
 
+    def over(total, groups):
+        return lax.scan(lambda total, slots: (turn(total, slots), None), total, groups)[0]
+
     total = start(tuple(mine), here, here)
     whole = rows.shape[0] // ROWS * ROWS
     _, total = steady_carry(lambda total: turn(total, rows[:1]), total)
-    grouped = rows[:whole].reshape(-1, ROWS, rows.shape[1])
-    total = lax.scan(lambda total, slots: (turn(total, slots), None), total, grouped)[0]
-    return turn(total, rows[whole:]) if whole < rows.shape[0] else total
+    if whole:
+        total = over(total, rows[:whole].reshape(-1, ROWS, rows.shape[1]))
+    return over(total, rows[whole:, None]) if whole < rows.shape[0] else total
 
 
 def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
