@@ -156,16 +156,16 @@ def _interpolate(
 ) -> tuple[Primitive, Primitive]:
     """(left, right) of every variable; `noise` is the roughness that counts as none.
 
-    All variables and both sides are entries of one array, so that the scheme stands in the program once.
+    All variables are entries of one array, so that the scheme stands in the program once for each side.
     """
     structure = jax.tree.structure(cells[0])
-    leaves = [jax.tree.leaves(cell) for cell in cells]
-    points = [stacked([*below, *above]) for below, above in zip(leaves[:-1], reversed(leaves[1:]), strict=False)]
-    level = 0.0 if noise is None else stacked(2 * jax.tree.leaves(noise))
-    values = held(interpolation.upwind(*points, noise=level, cut=held_in_reverse))
-    count = structure.num_leaves
-    left, right = ([values[k + n] for n in range(count)] for k in (0, count))
-    return structure.unflatten(left), structure.unflatten(right)
+    points = [stacked(jax.tree.leaves(cell)) for cell in cells]
+    level = 0.0 if noise is None else stacked(jax.tree.leaves(noise))
+
+    def at_faces(*upwind: Array) -> Primitive:
+        return structure.unflatten(held(interpolation.upwind(*upwind, noise=level, cut=held_in_reverse)))
+
+    return at_faces(*points[:-1]), at_faces(*points[:0:-1])
 
 
 def _curvature(fluxes: list[Conserved], axis: int, rises: Sequence[Array] | None) -> Conserved:
