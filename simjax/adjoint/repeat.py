@@ -28,9 +28,9 @@ def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, 
         unroll = 2 if in_pairs and steps % 2 == 0 else 1
         return lax.scan(body, carry, None, length=steps, unroll=unroll)[0]
     body = jax.checkpoint(body, prevent_cse=False)
-    if checkpoint == "every_step":
-        return lax.scan(body, carry, None, length=steps)[0]
     inner = group_size(steps)
+    if checkpoint == "every_step" or inner == 1:  # groups of one step would only be advanced once more
+        return lax.scan(body, carry, None, length=steps)[0]
     groups, rest = divmod(steps, inner)
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
