@@ -136,6 +136,11 @@ MUTATIONS = [
         "tests/test_particles.py::test_migration_moves_particles_and_loses_none",
     ),
     Mutation(
+        "a sum over many nodes leaves the first ones out", "particles/mesh.py",
+        "lax.fori_loop(0, first.shape[0], add", "lax.fori_loop(1, first.shape[0], add",
+        "tests/test_particle_mesh.py::test_charge_is_conserved",
+    ),
+    Mutation(
         "partners pull in their own direction", "particles/pairs.py",
         "tuple(-x for x in apart), there, _with(here, part)", "tuple(x for x in apart), there, _with(here, part)",
         "tests/test_particles.py::test_derivatives_of_pair_sums",

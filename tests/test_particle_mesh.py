@@ -26,6 +26,7 @@ CASES = [
     (2, (8, 4), 1, "tsc", 0.5, 1.0),
     (3, (4, 4, 4), 1, "cic", 0.5, 0.5),
     (3, (4, 4, 4), 3, "ngp", 0.5, 0.0),
+    (3, (4, 4, 4), 2, "tsc", 0.5, 0.5),  # 216 nodes: more than are summed one by one (`MOST_NODES`)
 ]
 compiled = functools.partial(jax.jit, compiler_options=PLAIN)
 deposit, interpolate = compiled(ParticleMesh.deposit), compiled(ParticleMesh.interpolate)

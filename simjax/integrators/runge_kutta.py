@@ -77,9 +77,9 @@ class RungeKutta(Integrator):
             slope = model.rhs(_later(t, row[-2], dt), now, params)
             if looped:
                 slopes = jax.tree.map(
-                    lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, number, 0), slopes, slope
+                    lambda every, new: lax.dynamic_update_index_in_dim(every, new, number, 0), slopes, slope
                 )
-                known = [jax.tree.map(lambda rows, k=k: rows[k], slopes) for k in range(self.stages)]
+                known = [jax.tree.map(lambda every, k=k: every[k], slopes) for k in range(self.stages)]
             else:
                 slopes = known = (*slopes, slope)
             now = _combine(state, dt, row[: len(known)], known)
