@@ -204,7 +204,13 @@ def test_a_wall_has_one_velocity_per_axis():
         ("Incompressible", (0.1, 0.0), (-0.1, 0.0)), ("Incompressible", (0.0, 0.0), (0.1, -1.0)),
         ("PassiveScalar", (0.1, 0.0, 0.1), (0.1, 0.0, -0.1)), ("AdvectionDiffusion", (0.1, (1.0,)), (-0.1, (1.0,))),
         ("Burgers", (0.0,), (np.nan,)), ("Compressible", (1.4,), (1.0,)), ("Compressible", (1.4, 0.1), (1.4, -0.1)),
-        ("Vorticity", (0.1, 0.0), (-0.1, 0.0)),
+        ("Vorticity", (0.1, 0.0), (-0.1, 0.0)), ("Acoustic", (1.0, 1.0), (1.0, 0.0)),
+        ("Acoustic", (1.0, 1.0), (-1.0, 1.0)), ("Maxwell", (1.0, 1.0), (0.0, 1.0)),
+        ("Maxwell", (1.0, 1.0, 0.0), (1.0, 1.0, -0.1)), ("Transport", ((), 0.0), ((), -0.1)),
+        ("MolecularDynamics", ((), np.ones(2)), ((), np.array([1.0, 0.0]))),
+        ("SmoothedParticles", (1.0, 10.0, 0.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+        ("SmoothedParticles", (1.0, 10.0, 0.0, 0.0, 0.0, 0.0), (1.0, 10.0, 0.0, 0.0, 0.0, -0.1)),
+        ("Gravity", (1.0, 0.0), (1.0, -0.1)), ("ElectrostaticPlasma", (-1.0, 1.0, 1.0), (-1.0, 0.0, 1.0)),
     ],
 )  # fmt: skip
 def test_numbers_are_checked_where_they_are_known(name, numbers, wrong):
@@ -214,3 +220,22 @@ def test_numbers_are_checked_where_they_are_known(name, numbers, wrong):
         params(*wrong)
     # Inside a traced function nothing is known, and nothing is refused.
     jax.eval_shape(lambda *given: params(*given), *wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "wrong"),
+    [
+        ("Transport", "scheme", "weno7"), ("PassiveScalar", "scheme", "weno7"), ("Acoustic", "order", 3),
+        ("AdvectionDiffusion", "scheme", "weno5"), ("Maxwell", "order", 6),
+    ],
+)  # fmt: skip
+def test_choices_are_checked_by_constructors(name, key, wrong):
+    domain = sj.Domain(sj.Grid((16, 16), (0.0, 0.0), (1.0, 1.0)))
+    with pytest.raises(ConfigurationError, match=rf"{name}.{key}={wrong!r}: expected one of "):
+        getattr(sj, name)(domain, [(sj.PeriodicSide(), sj.PeriodicSide())] * 2, **{key: wrong})
+
+
+@pytest.mark.parametrize("key", ["reconstruction", "flux"])  # the tests' type checker refuses other variables itself
+def test_choices_of_a_scheme_for_gases_are_checked(key):
+    with pytest.raises(ConfigurationError, match=rf"GasScheme.{key}='none': expected one of "):
+        sj.GasScheme(**{key: "none"})

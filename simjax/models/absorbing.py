@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.arguments import require_at_least
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, Side, SlipWall, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
@@ -98,6 +99,7 @@ class AbsorbingLayer(eqx.Module):
     sides: tuple[tuple[bool, bool], ...] = eqx.field(static=True)
 
     def __init__(self, domain: Domain, cells: int, sides: Sequence[tuple[Side, Side]]):
+        require_at_least("AbsorbingLayer", {"cells": cells}, 1)
         self.domain = domain
         self.cells = cells
         self.sides = tuple((isinstance(lower, Absorbing), isinstance(upper, Absorbing)) for lower, upper in sides)

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from simjax.core.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, center_layout, face_layout
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER, FACE, LOWER, UPPER
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.models.absorbing import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
@@ -49,6 +49,10 @@ class Params(eqx.Module):
     signals: tuple[Signal, ...] = ()
     receivers: Array | None = None
 
+    def __check_init__(self):
+        numbers = {"speed": self.speed, "density": self.density}
+        require_at_least("Acoustic.Params", numbers, strictly=True)
+
 
 class Prepared(eqx.Module):
     """buoyancy 1/rho on faces; stiffness rho c^2 and its weights around the sources; profiles (face, centre)."""
@@ -76,8 +80,7 @@ class Acoustic(SplitModel):
     free: tuple[tuple[bool, bool], ...] = eqx.field(static=True)
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
-        if order not in staggered_wave.WEIGHTS:
-            raise ConfigurationError(f"Acoustic: order={order} is unknown; write order=2 or order=4.")
+        require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, "Acoustic")
         refuse_other_sides(sides, (PeriodicSide, SlipWall, FreeSurface), "periodic, rigid, free or absorbing")
         self.domain = domain

@@ -1,18 +1,18 @@
 """Advection and diffusion of a scalar by a uniform velocity."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.measures import of_field
-from simjax.models.numbers import require_at_least
 from simjax.models.sides import check_scalar_sides
 from simjax.ops import difference
 
@@ -49,6 +49,7 @@ class AdvectionDiffusion(ExplicitModel):
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme = "central"):
         check_scalar_sides(domain, sides, "AdvectionDiffusion")
+        require_one_of("AdvectionDiffusion.scheme", scheme, get_args(Scheme))
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme

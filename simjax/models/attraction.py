@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.arguments import require_at_least
 from simjax.core.errors import ConfigurationError
 from simjax.models.periodic_sums import MeshSum, PeriodicSum
 from simjax.particles.arrangement import Arrangement, Particles, Skin
@@ -25,6 +26,10 @@ class Params(eqx.Module):
 
     gravitational_constant: Array
     softening: Array
+
+    def __check_init__(self):
+        require_at_least("Gravity.Params", {"gravitational_constant": self.gravitational_constant}, strictly=True)
+        require_at_least("Gravity.Params", {"softening": self.softening})
 
 
 class Attraction(eqx.Module):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.arguments import require_at_least
 from simjax.models.dynamics import Dynamics, System, drift, kick
 from simjax.models.potentials import PairPotential
 from simjax.models.stochastic import BathParams, thermalised
@@ -30,6 +31,10 @@ class PressureParams(eqx.Module):
     pressure: Array
     compressibility: Array
     period: Array
+
+    def __check_init__(self):
+        numbers = {"compressibility": self.compressibility, "period": self.period}
+        require_at_least("PressureParams", numbers, strictly=True)
 
 
 class StochasticCellRescaling(Dynamics):

@@ -6,10 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
-from simjax.models.numbers import require_at_least
 from simjax.models.sides import check_scalar_sides
 from simjax.models.transport import ConservedScalar, State
 from simjax.ops import transport
@@ -53,6 +53,7 @@ class Burgers(ConservedScalar):
                 f"write {', '.join(SCHEMES)}."
             )
         check_scalar_sides(domain, sides, "Burgers")
+        require_at_least("Burgers", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], "m s-1")
         self.scheme = scheme

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.arguments import require_at_least
 from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.gas_sides import GasLayouts, density_layout, gas_layouts, plain_layout
 from simjax.models.measures import times_volume
-from simjax.models.numbers import require_at_least
 from simjax.models.sides import check_sides
 from simjax.ops import gas, riemann
 from simjax.ops.difference import shift

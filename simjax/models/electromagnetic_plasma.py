@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.core.boundary import Periodic, PeriodicSide, center_layout
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
@@ -30,6 +31,9 @@ class Params(particle_in_cell.Params):
     """Those of an electrostatic plasma, with the permeability, scalar: c^2 = 1 / (permittivity permeability)."""
 
     permeability: Array = eqx.field(kw_only=True)
+
+    def __check_init__(self):
+        require_at_least("ElectromagneticPlasma.Params", {"permeability": self.permeability}, strictly=True)
 
 
 class State(eqx.Module):

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.models.periodic_sums import PeriodicSum
 from simjax.particles.pairs import Pairs
 
@@ -13,6 +14,9 @@ class Charges(eqx.Module):
 
     charge: Array
     constant: Array
+
+    def __check_init__(self):
+        require_at_least("Charges", {"constant": self.constant}, strictly=True)
 
 
 class Electrostatics(eqx.Module):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.core.boundary import (
     Dirichlet,
     FieldLayout,
@@ -21,7 +22,6 @@ from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models import balance
-from simjax.models.numbers import require_at_least
 from simjax.models.sides import check_flow_sides
 from simjax.ops import staggered
 from simjax.solvers.poisson import solve_poisson

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.core.arguments import require_at_least, require_one_of
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side, SlipWall
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
@@ -59,6 +60,11 @@ class Params(eqx.Module):
     signals: tuple[Signal, ...] = ()
     receivers: Array | None = None
 
+    def __check_init__(self):
+        numbers = {"permittivity": self.permittivity, "permeability": self.permeability}
+        require_at_least("Maxwell.Params", numbers, strictly=True)
+        require_at_least("Maxwell.Params", {"conductivity": self.conductivity})
+
 
 class Prepared(eqx.Module):
     """1/permittivity and conductivity/permittivity where E is, 1/permeability where H is, profiles (face, centre) per
@@ -108,8 +114,7 @@ class Maxwell(SplitModel):
             raise ConfigurationError(
                 f"Maxwell: along={along} but E has the components {', '.join(AXES[c] for c in electric)}; write one."
             )
-        if order not in staggered_wave.WEIGHTS:
-            raise ConfigurationError(f"Maxwell: order={order} is unknown; write order=2 or order=4.")
+        require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, "Maxwell")
         refuse_other_sides(sides, (PeriodicSide, SlipWall), "periodic, conductor or absorbing")
         self.domain, self.polarisation, self.order = domain, polarisation, order

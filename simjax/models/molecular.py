@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.core.arguments import require_at_least
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.grid import AXES
@@ -49,6 +50,9 @@ class Params(eqx.Module):
     dynamics: Any = None
     bonds: Any = None
     charges: Charges | None = None
+
+    def __check_init__(self):
+        require_at_least("MolecularDynamics.Params", {"mass": self.mass}, strictly=True)
 
 
 class LinkedArrangement(Arrangement):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import DirectModel
@@ -35,6 +36,9 @@ class Params(eqx.Module):
     mass: Array
     permittivity: Array
     magnetic: Array | None = None
+
+    def __check_init__(self):
+        require_at_least("Params", {"mass": self.mass, "permittivity": self.permittivity}, strictly=True)
 
 
 class ElectrostaticPlasma(DirectModel):

@@ -7,11 +7,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models import incompressible
-from simjax.models.numbers import require_at_least
 from simjax.models.transport import Source, statistics, statistics_measures
 from simjax.ops import transport
 from simjax.ops.difference import laplacian
@@ -56,6 +56,7 @@ class PassiveScalar(ExplicitModel):
         forces: Sequence[incompressible.Force | None] | None = None,
         source: Source | None = None,
     ):
+        require_one_of("PassiveScalar.scheme", scheme, transport.SCHEMES)
         self.flow = incompressible.Incompressible(domain, sides, forces)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.source = source

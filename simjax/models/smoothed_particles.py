@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least, require_one_of
 from simjax.core.domain import Domain
 from simjax.core.errors import ConfigurationError
 from simjax.core.model import DirectModel
@@ -51,6 +52,12 @@ class Params(eqx.Module):
     artificial_viscosity: Array
     density_diffusion: Array
 
+    def __check_init__(self):
+        above = {"density": self.density, "sound_speed": self.sound_speed}
+        require_at_least("SmoothedParticles.Params", above, strictly=True)
+        names = ("viscosity", "artificial_viscosity", "density_diffusion")
+        require_at_least("SmoothedParticles.Params", {name: getattr(self, name) for name in names})
+
 
 class SmoothedParticles(DirectModel):
     """A weakly compressible fluid: d rho/dt = -rho div v, dv/dt = -grad p / rho + nu lap v + g, dx/dt = v.
@@ -75,6 +82,9 @@ class SmoothedParticles(DirectModel):
     transport: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        numbers = {"spacing": self.spacing, "exponent": self.exponent}
+        require_at_least("SmoothedParticles", numbers, strictly=True)
+        require_one_of("SmoothedParticles.walls", self.walls, ("none", "slip", "no_slip"))
         if self.skin.cutoff < self.kernel.support:
             raise ConfigurationError(
                 f"Skin.cutoff={self.skin.cutoff:g} is shorter than the kernel's support; write {self.kernel.support:g}."

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.grid import AXES, CENTER
 from simjax.core.model import Measure, Output
-from simjax.models.numbers import require_at_least
 from simjax.models.random_forcing import Band
 from simjax.models.spectral import Force, SpectralModel, periodic_layout, precision_of
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.arguments import require_at_least
 from simjax.models.dynamics import Dynamics, System, displaced, drift, kick, with_forces
 
 
@@ -19,6 +20,9 @@ class BathParams(eqx.Module):
     temperature: Array
     friction: Array
     seed: Array
+
+    def __check_init__(self):
+        require_at_least("BathParams", {"temperature": self.temperature, "friction": self.friction})
 
 
 class Langevin(Dynamics):

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.models.dynamics import Dynamics, System, move
 
 
@@ -14,6 +15,9 @@ class ThermostatParams(eqx.Module):
 
     temperature: Array
     period: Array
+
+    def __check_init__(self):
+        require_at_least("ThermostatParams", {"temperature": self.temperature, "period": self.period}, strictly=True)
 
 
 class Chain(eqx.Module):

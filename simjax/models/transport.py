@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least, require_one_of
 from simjax.core.boundary import (
     Boundary,
     Dirichlet,
@@ -150,6 +151,9 @@ class Params(eqx.Module):
     diffusivity: Array | None = None
     source: Array | None = None
 
+    def __check_init__(self):
+        require_at_least("Transport.Params", {"diffusivity": self.diffusivity})
+
 
 class Transport(ConservedScalar):
     """Transport of a scalar c: dc/dt = -div(g u c) + div(kappa grad c) + s.
@@ -181,6 +185,8 @@ class Transport(ConservedScalar):
         tolerance: float = 1e-8,
     ):
         check_scalar_sides(domain, sides, "Transport")
+        require_one_of("Transport.scheme", scheme, transport.SCHEMES)
+        require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.velocity_layouts = tuple(

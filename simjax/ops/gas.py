@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.arguments import require_one_of
 from simjax.core.staging import held, held_in_reverse, stacked, stored
 from simjax.ops.positivity import limit_flux, limit_state
 from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, around_faces, pad_only
@@ -37,6 +38,11 @@ class Scheme:
     reconstruction: str = "weno5"
     variables: Variables = "characteristic"
     flux: str = "hllc"
+
+    def __post_init__(self):
+        require_one_of("GasScheme.reconstruction", self.reconstruction, INTERPOLATIONS)
+        require_one_of("GasScheme.variables", self.variables, get_args(Variables))
+        require_one_of("GasScheme.flux", self.flux, FLUXES)
 
     @property
     def interpolation(self) -> Reconstruction:

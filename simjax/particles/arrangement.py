@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.arguments import require_at_least
 from simjax.particles.cells import Cells
 from simjax.particles.migration import rebin
 from simjax.particles.neighbours import Neighbours, neighbours_within
@@ -46,6 +47,10 @@ class Skin(eqx.Module):
     skin: float = eqx.field(static=True)
     rows: int = eqx.field(static=True, default=0)
     particles: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self):
+        numbers = {name: getattr(self, name) for name in ("cutoff", "skin", "rows", "particles")}
+        require_at_least("Skin", numbers)
 
     @property
     def reach(self) -> float:

@@ -1,6 +1,6 @@
-"""Checks of numbers given to a model, made where their values are known: not inside a traced function."""
+"""Checks of what a model is given, made where values are known: not inside a traced function."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -31,6 +31,19 @@ def require_at_least(owner: str, numbers: Mapping[str, Any], least: float = 0.0,
             raise ConfigurationError(
                 f"{owner}.{name}={float(known[~good][0]):g}: expected a finite number {relation} {least:g}."
             )
+
+
+def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    """Raises ConfigurationError for a choice that there is not.
+
+    Args:
+        name: of the choice, as a user writes it, such as "Transport.scheme".
+        value: what was chosen.
+        allowed: what there is.
+    """
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}.")
 
 
 def _known(value: Any) -> np.ndarray | None:
