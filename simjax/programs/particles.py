@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,7 +76,7 @@ class ParticlePrograms(Programs):
         )
         self.cells = Cells(self.domain, room.capacity, bounds.periodic)
         self._member = self._member_state()
-        model, params = self._model(self.cells, {name: jnp.zeros((), self.dtype) for name in self.parameters})
+        model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
         self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
         self._observe, self._advance, self._starter = None, {}, None
 
@@ -84,11 +85,15 @@ class ParticlePrograms(Programs):
         cells = Cells(self.domain.unsplit(), self._room.capacity, self.cells.periodic)
 
         def state(files):
-            values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
+            values = self._blank_values()
             model, params = self._model(cells, values)
             return self.family.state(model, params, values, files, jnp.zeros((), jnp.int32))[0]
 
         return jax.eval_shape(state, self._file_shapes)
+
+    def _blank_values(self) -> dict[str, Array]:
+        """Numbers for a trace that asks for shapes only."""
+        return {name: jnp.zeros((), self.dtype) for name in self.parameters}
 
     def _model(self, cells: Cells, values):
         return self.family.model(cells, self._room, values)
