@@ -14,15 +14,16 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
-from simjax.core.grid import CENTER, FACE, Grid
 from simjax.core.model import Model
-from simjax.core.status import OK
+from simjax.grid import CENTER, FACE, Grid
 from simjax.integrators.runge_kutta import Integrator
-from simjax.models import advection_diffusion, incompressible
-from simjax.models.centered import CenteredModel
+from simjax.models.cell_centred import CenteredModel
+from simjax.models.flow import incompressible
+from simjax.models.scalar import advection_diffusion
 from simjax.ops.difference import laplacian
 from simjax.parallel import distribute
-from simjax.stepping import Clock, Schedule, advance
+from simjax.status import OK
+from simjax.stepping.simulate import Clock, Schedule, advance
 
 WAVENUMBER, FORCE = 4, 1.0
 VISCOSITY, VELOCITY = 1e-3, (0.7, 0.3, 0.2)

@@ -10,7 +10,7 @@ import numpy as np
 from cases import CASES
 from measure import count_collectives
 
-from simjax.core.grid import AXES, Grid
+from simjax.grid import AXES, Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh
 

@@ -29,8 +29,8 @@ def measure_program(experiment: str, program: str) -> dict[str, object]:
     import jax
     from measure import rounded
 
-    from simjax.certify import STEPS
-    from simjax.certify.configured import objective_of
+    from simjax.certificate.certify import STEPS
+    from simjax.certificate.configured import objective_of
     from simjax.config import load_config
 
     jax.config.update("jax_enable_x64", True)

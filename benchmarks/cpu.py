@@ -24,10 +24,10 @@ from measure import compile_timed, environment, repeatedly, rounded, summary, ti
 from waves import LEAPFROG, wave
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.core.staging import stored
+from simjax.driver.environment import keep_loops_threaded
+from simjax.grid import Grid
 from simjax.integrators.runge_kutta import INTEGRATORS
-from simjax.runtime import keep_loops_threaded
+from simjax.stencil.materialise import stored
 
 FLAGS = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
 SOUGHT_OF_C, SOUGHT_OF_PADDING = 0.9, 2.0

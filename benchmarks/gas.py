@@ -24,9 +24,9 @@ from measure import (
 
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
-from simjax.core.grid import CENTER
+from simjax.grid import CENTER
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.compressible import Compressible, Params
+from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
 
 SCHEMES = {

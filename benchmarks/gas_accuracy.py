@@ -18,9 +18,9 @@ import numpy as np
 
 from simjax.core.boundary import Outflow, PeriodicSide
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.compressible import Compressible, Params
+from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

@@ -37,7 +37,7 @@ def mean_square(fields):
 
 def simjax_plan(plan: str):
     """A policy by name, or `binomial_19` and the like."""
-    from simjax.adjoint.plan import Binomial
+    from simjax.stepping.checkpointing.plan import Binomial
 
     kind, _, states = plan.partition("_")
     return Binomial(int(states)) if kind == "binomial" else plan
@@ -48,8 +48,8 @@ def simjax_finite_volume(shape, physics, steps: int, plan: str):
     from cases import kolmogorov, kolmogorov_box
 
     from simjax.integrators.table import INTEGRATORS
-    from simjax.models.incompressible import State
-    from simjax.stepping import Schedule, simulate
+    from simjax.models.flow.incompressible import State
+    from simjax.stepping.simulate import Schedule, simulate
 
     case, dt = kolmogorov(kolmogorov_box(shape)), physics["dt"]
 
@@ -67,9 +67,9 @@ def simjax_spectral(shape, physics, steps: int, plan: str):
     from cases import kolmogorov_box
 
     from simjax.integrators.table import INTEGRATORS
-    from simjax.models.spectral_flow import Params
-    from simjax.models.vorticity import Vorticity
-    from simjax.stepping import Schedule, simulate
+    from simjax.models.flow.fourier_flow import Params
+    from simjax.models.flow.vorticity import Vorticity
+    from simjax.stepping.simulate import Schedule, simulate
 
     model, dt = Vorticity(kolmogorov_box(shape)), physics["dt"]
 

@@ -34,7 +34,7 @@ from measure import (
 from waves import wave
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 
 

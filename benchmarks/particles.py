@@ -27,15 +27,15 @@ from measure import compile_timed, environment, rounded, time_alternately
 from peer import Peer
 
 from simjax.core.domain import Domain
-from simjax.core.status import OK, reasons
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.dynamics import VelocityVerlet
-from simjax.models.molecular import MolecularDynamics, Params
-from simjax.models.potentials import LennardJones
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
+from simjax.models.molecular.pair_potentials import LennardJones
+from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
-from simjax.stepping import Clock, Schedule, advance
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import OK, reasons
+from simjax.stepping.simulate import Clock, Schedule, advance
 
 DENSITY, CUTOFF, TEMPERATURE, DT = 0.8442, 2.5, 1.44, 0.005
 SOUGHT = {"jax_md": 5.0, "lammps_same_cores": 1 / 3}

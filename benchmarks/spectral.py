@@ -27,12 +27,12 @@ from measure import (
 from peer import Peer
 
 from simjax.core.domain import Domain
-from simjax.core.grid import CENTER, Grid
+from simjax.driver.random_fields import random_modes
+from simjax.grid import CENTER, Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.spectral_flow import Params
-from simjax.models.spectral_velocity import SpectralVelocity
-from simjax.models.vorticity import Vorticity
-from simjax.noise import random_modes
+from simjax.models.flow.fourier_flow import Params
+from simjax.models.flow.spectral_velocity import SpectralVelocity
+from simjax.models.flow.vorticity import Vorticity
 
 VISCOSITY, DT = 1e-3, 1e-3
 SOUGHT = {"exponax": 2.0, "jax_cfd": 3.0}

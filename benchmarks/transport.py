@@ -24,9 +24,9 @@ from measure import (
 
 from simjax.core.boundary import PeriodicSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.grid import CENTER, FACE
+from simjax.grid import CENTER, FACE
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import transport
+from simjax.models.scalar import transport
 from simjax.ops.transport import SCHEMES
 from simjax.solvers.multigrid import multigrid, solve_elliptic
 

@@ -16,8 +16,8 @@ from measure import compile_timed, copy_call, environment, repeatedly, rounded, 
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.integrators.splitting import INTEGRATORS
-from simjax.models import acoustic, maxwell
-from simjax.models.absorbing import Absorbing
+from simjax.models.waves import acoustic, maxwell
+from simjax.models.waves.pml import Absorbing
 
 LEAPFROG = INTEGRATORS["leapfrog"]
 RUNS = (

@@ -11,8 +11,8 @@ was found and the error; the picture is recover_pair_potential.png.
 
 From trajectories the gradient passes through the run. The liquid is chaotic, so this works over windows of a few tenths
 of a unit of time and fails over long ones: the gradient grows exponentially and points nowhere. From g(r), an average
-over long times, it therefore passes through weights of stored frames instead (`simjax.inverse.reweighting`), and frames
-are drawn anew where too few of them count.
+over long times, it therefore passes through weights of stored frames instead (`simjax.inverse.methods.reweighting`),
+and frames are drawn anew where too few of them count.
 """
 
 import argparse
@@ -27,15 +27,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from simjax.clock import Clock, Schedule
 from simjax.core.domain import Domain
-from simjax.core.status import reasons
-from simjax.inverse.gauss_newton import GaussNewton
-from simjax.inverse.laplace import NORMAL_95, number_sensitivity, uncertainty_of_numbers
-from simjax.inverse.least_squares import Evaluation, LeastSquares
-from simjax.inverse.noise import GaussianNoise
-from simjax.inverse.optimise import minimise
-from simjax.inverse.reweighting import (
+from simjax.inverse.methods.gauss_newton import GaussNewton
+from simjax.inverse.methods.laplace import NORMAL_95, number_sensitivity, uncertainty_of_numbers
+from simjax.inverse.methods.least_squares import Evaluation, LeastSquares
+from simjax.inverse.methods.noise import GaussianNoise
+from simjax.inverse.methods.optimise import minimise
+from simjax.inverse.methods.reweighting import (
     Samples,
     effective_samples,
     frame_weights,
@@ -45,11 +43,10 @@ from simjax.inverse.reweighting import (
     sample,
     sample_status,
 )
-from simjax.inverse.trajectories import Motion, closest_images, follow, motion_of
-from simjax.io.function_figure import Function, write_functions
-from simjax.models.dynamics import VelocityVerlet
-from simjax.models.molecular import MolecularDynamics, Params
-from simjax.models.potentials import (
+from simjax.inverse.methods.trajectories import Motion, closest_images, follow, motion_of
+from simjax.models.molecular.langevin import BathParams, Langevin
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
+from simjax.models.molecular.pair_potentials import (
     ForceShifted,
     LennardJones,
     NetworkPotential,
@@ -57,9 +54,12 @@ from simjax.models.potentials import (
     SoftSphere,
     Sum,
 )
-from simjax.models.stochastic import BathParams, Langevin
-from simjax.particles.arrangement import Skin
+from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.particles.cells import Cells, cells_for
+from simjax.particles.neighbor_policy import Skin
+from simjax.report.function_figure import Function, write_functions
+from simjax.status import reasons
+from simjax.stepping.clock import Clock, Schedule
 
 PARTICLES, DENSITY, TEMPERATURE = 108, 0.6, 1.2
 CUTOFF, SKIN = 2.5, 0.32

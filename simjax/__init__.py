@@ -2,43 +2,68 @@
 
 from importlib import import_module
 
-_HOMES = {
-    "Boundary": "core.boundary", "Dirichlet": "core.boundary", "FieldLayout": "core.boundary",
-    "Inflow": "core.boundary", "Neumann": "core.boundary", "NoSlipWall": "core.boundary",
-    "Outflow": "core.boundary", "Periodic": "core.boundary", "PeriodicSide": "core.boundary",
-    "GasInflow": "core.boundary", "ScalarSide": "core.boundary", "SlipWall": "core.boundary",
-    "center_layout": "core.boundary", "face_layout": "core.boundary",
-    "Domain": "core.domain", "Grid": "core.grid",
-    "ExplicitModel": "core.model", "Model": "core.model", "Output": "core.model",
-    "INTEGRATORS": "integrators.table", "Integrator": "integrators.integrator",
-    "Clock": "clock", "Schedule": "clock", "Trajectory": "stepping", "advance": "stepping",
-    "simulate": "stepping", "integrate": "stepping", "status_of": "faults", "raise_on_fault": "faults",
-    "reasons": "core.status", "Binomial": "adjoint.plan", "Budget": "adjoint.plan",
-    "decompose": "parallel", "distribute": "parallel", "make_mesh": "parallel",
-    "Simulation": "simulation", "Result": "result", "load": "simulation", "configure": "simulation",
-    "RunFunction": "differentiable",
-    "register": "build", "CenteredModel": "models.centered", "SpectralModel": "models.spectral",
-    # Equations: the class of each, which has its `Params` and `State`.
-    "AdvectionDiffusion": "models.advection_diffusion", "Incompressible": "models.incompressible",
-    "PassiveScalar": "models.passive_scalar", "Compressible": "models.compressible", "Acoustic": "models.acoustic",
-    "Maxwell": "models.maxwell", "Vorticity": "models.vorticity", "SpectralVelocity": "models.spectral_velocity",
-    "ViscousBurgers": "models.nonlinear_waves", "KortewegDeVries": "models.nonlinear_waves",
-    "KuramotoSivashinsky": "models.nonlinear_waves", "AllenCahn": "models.phase_fields",
-    "CahnHilliard": "models.phase_fields", "SwiftHohenberg": "models.patterns", "GrayScott": "models.patterns",
-    "Schroedinger": "models.schroedinger", "Transport": "models.transport", "Burgers": "models.burgers",
-    "Absorbing": "models.absorbing", "FreeSurface": "models.absorbing", "GasScheme": "ops.gas",
-    "velocity_at_centers": "models.collocation", "velocity_on_faces": "models.collocation",
-    "Cells": "particles.cells", "Pairs": "particles.pairs", "Skin": "particles.arrangement",
-    "ParticleMesh": "particles.mesh", "MolecularDynamics": "models.molecular", "Gravity": "models.gravity",
-    "SmoothedParticles": "models.smoothed_particles", "ElectrostaticPlasma": "models.particle_in_cell",
-    "ElectromagneticPlasma": "models.electromagnetic_plasma",
-    "Closure": "models.closure", "LocalNetwork": "models.closure", "with_closure": "models.closure",
-    "InverseProblem": "inversion.problem", "Search": "inversion.search",
-    "SimjaxError": "core.errors", "ConfigurationError": "core.errors", "NumericalError": "core.errors",
-    "InputOutputError": "core.errors", "ResourceError": "core.errors", "CheckpointError": "core.errors",
-    "Stopped": "core.errors", "Interrupted": "core.errors",
-    "open_run": "io.read", "check_run": "io.read", "open_universe": "io.universe", "certify": "certify",
-}  # fmt: skip
+_NAMES = {
+    "grid": "Grid",
+    "errors": (
+        "SimjaxError ConfigurationError NumericalError InputOutputError ResourceError CheckpointError Stopped "
+        "Interrupted"
+    ),
+    "status": "reasons",
+    "core.boundary": (
+        "Boundary Dirichlet FieldLayout Inflow Neumann NoSlipWall Outflow Periodic PeriodicSide GasInflow "
+        "ScalarSide SlipWall center_layout face_layout"
+    ),
+    "core.domain": "Domain",
+    "core.model": "ExplicitModel Model Output",
+    "parallel": "decompose distribute make_mesh",
+    "integrators.table": "INTEGRATORS",
+    "integrators.integrator": "Integrator",
+    "stepping.clock": "Clock Schedule",
+    "stepping.simulate": "Trajectory advance simulate integrate",
+    "stepping.faults": "status_of raise_on_fault",
+    "stepping.checkpointing.plan": "Binomial Budget",
+    "driver.simulation": "Simulation load configure",
+    "driver.result": "Result",
+    "driver.differentiable": "RunFunction",
+    "driver.build": "register",
+    "models.cell_centred": "CenteredModel",
+    "models.spectral.base": "SpectralModel",
+    "models.scalar.advection_diffusion": "AdvectionDiffusion",
+    "models.flow.incompressible": "Incompressible",
+    "models.flow.passive_scalar": "PassiveScalar",
+    "models.gas.compressible": "Compressible",
+    "models.waves.acoustic": "Acoustic",
+    "models.waves.maxwell": "Maxwell",
+    "models.flow.vorticity": "Vorticity",
+    "models.flow.spectral_velocity": "SpectralVelocity",
+    "models.spectral.nonlinear_waves": "ViscousBurgers KortewegDeVries KuramotoSivashinsky",
+    "models.spectral.phase_fields": "AllenCahn CahnHilliard",
+    "models.spectral.patterns": "SwiftHohenberg GrayScott",
+    "models.spectral.schroedinger": "Schroedinger",
+    "models.scalar.transport": "Transport",
+    "models.scalar.burgers": "Burgers",
+    "models.waves.pml": "Absorbing FreeSurface",
+    "ops.gas": "GasScheme",
+    "models.collocation": "velocity_at_centers velocity_on_faces",
+    "particles.cells": "Cells",
+    "particles.pairs": "Pairs",
+    "particles.neighbor_policy": "Skin",
+    "particles.mesh": "ParticleMesh",
+    "models.molecular.molecular_dynamics": "MolecularDynamics",
+    "models.gravity.gravity": "Gravity",
+    "models.sph.sph": "SmoothedParticles",
+    "models.plasma.electrostatic": "ElectrostaticPlasma",
+    "models.plasma.electromagnetic": "ElectromagneticPlasma",
+    "models.closure": "Closure LocalNetwork with_closure",
+    "inverse.problem": "InverseProblem",
+    "inverse.search": "Search",
+    "io.read": "open_run check_run",
+    "io.universe": "open_universe",
+    "certificate.certify": "certify",
+}
+"""Module -> the public names in it."""
+
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 # What is called otherwise where it is defined.
 _OWN_NAMES = {"ViscousBurgers": "Burgers", "GasScheme": "Scheme"}
@@ -51,6 +76,5 @@ def __dir__():
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'simjax' has no attribute {name!r}")
-    value = getattr(import_module(f"simjax.{_HOMES[name]}"), _OWN_NAMES.get(name, name))
-    # A module of that name has come by the import, and is called like its function.
-    return globals().setdefault(name, value)
+    value = globals()[name] = getattr(import_module(f"simjax.{_HOMES[name]}"), _OWN_NAMES.get(name, name))
+    return value

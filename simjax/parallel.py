@@ -8,8 +8,8 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError, ResourceError
-from simjax.core.grid import AXES, Grid
+from simjax.errors import ConfigurationError, ResourceError
+from simjax.grid import AXES, Grid
 
 ENSEMBLE = "ensemble"
 

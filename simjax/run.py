@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simjax.config import Config, config_folders, list_experiments
-from simjax.core.errors import ConfigurationError, SimjaxError, Stopped
+from simjax.config import config_folders, list_experiments
+from simjax.errors import ConfigurationError, SimjaxError, Stopped
+from simjax.schema.config import Config
 
 USAGE = "python -m simjax.run experiment=NAME [key=value ...] [-m] [--cfg job] [--config-dir DIR]"
 OPTIONS = """\
@@ -75,7 +76,7 @@ def _main(options: argparse.Namespace) -> int:
         return ConfigurationError.exit_code
     if options.multirun:
         return _run_all(_sweep(options))
-    from simjax.runtime import process_start
+    from simjax.driver.environment import process_start
 
     return _run(_compose(options.overrides, options.config_dir), launched=process_start())
 
@@ -83,7 +84,7 @@ def _main(options: argparse.Namespace) -> int:
 def _check_override(override: str, config_dir: str | None) -> None:
     """Refuse `simjax.run fluid` and `expriment=fluid` with the words that were meant."""
     from simjax.config.composition import known_keys, normalise
-    from simjax.config.problems import closest
+    from simjax.schema.errors import closest
 
     if "=" not in override:
         normalise(override, config_folders(config_dir))
@@ -148,12 +149,12 @@ def _run_all(configs: Sequence[Config]) -> int:
 def _run(config: Config, launched: float | None = None) -> int:
     """Run one; `launched` is since when limits.wall_clock counts, by default from now on."""
     if config.inverse is not None:
-        from simjax.inversion.search import Search
+        from simjax.inverse.search import Search
 
         found = Search(config).run(progress=True, launched=launched, on_stop="return")
         print(f"{found.message}\n{found.folder}")
         return found.exit_code
-    from simjax.simulation import Simulation
+    from simjax.driver.simulation import Simulation
 
     result = Simulation(config).run(
         resume=config.resume, progress=True, launched=launched, on_stop="return"
@@ -181,9 +182,10 @@ def _experiments(config_dir: str | None) -> str:
 def _help(options: argparse.Namespace) -> str:
     if not options.overrides:
         return f"usage: {USAGE}\n\n{_experiments(options.config_dir)}\n\n{OPTIONS}".rstrip()
-    from simjax.config import MODELS, compose
+    from simjax.config import compose
     from simjax.config.listing import keys_of_model
-    from simjax.config.problems import closest
+    from simjax.models.registry import MODELS
+    from simjax.schema.errors import closest
 
     mapping = compose(options.overrides, config_dir=options.config_dir).mapping
     model = str(mapping.get("model"))

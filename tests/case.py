@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.adjoint.plan import Checkpoint
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
 from simjax.core.model import Model
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.stepping import Schedule, simulate, time_of
+from simjax.stepping.checkpointing.plan import Checkpoint
+from simjax.stepping.simulate import Schedule, simulate, time_of
 
 PERIODIC = (PeriodicSide(), PeriodicSide())
 # Compiler options. PLAIN leaves machine code as it is written: without fused multiply-adds, which round once where a

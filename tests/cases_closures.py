@@ -13,11 +13,12 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.core.boundary import Inflow, NoSlipWall
-from simjax.core.grid import CENTER, Grid
-from simjax.models import incompressible, nonlinear_waves, passive_scalar, patterns, phase_fields
+from simjax.grid import CENTER, Grid
 from simjax.models.closure import Closed, Closure, with_closure
+from simjax.models.flow import incompressible, passive_scalar
+from simjax.models.spectral import nonlinear_waves, patterns, phase_fields
 from simjax.ops.difference import shift
-from simjax.stepping import Schedule
+from simjax.stepping.simulate import Schedule
 
 
 class Exchange(eqx.Module):

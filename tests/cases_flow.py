@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
-from simjax.adjoint.plan import Binomial
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
-from simjax.core.grid import Grid
-from simjax.models import advection_diffusion, incompressible
-from simjax.stepping import Schedule
+from simjax.grid import Grid
+from simjax.models.flow import incompressible
+from simjax.models.scalar import advection_diffusion
+from simjax.stepping.checkpointing.plan import Binomial
+from simjax.stepping.simulate import Schedule
 
 
 def heated(t, *x):

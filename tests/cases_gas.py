@@ -9,10 +9,10 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.core.boundary import GasInflow, NoSlipWall, Outflow, SlipWall
-from simjax.core.grid import CENTER, Grid
-from simjax.models.compressible import Compressible, Params
+from simjax.grid import CENTER, Grid
+from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
-from simjax.stepping import Schedule
+from simjax.stepping.simulate import Schedule
 
 
 def _ideal():

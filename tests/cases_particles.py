@@ -14,20 +14,23 @@ from case import Case
 from jax.sharding import PartitionSpec
 from particles import scattered
 
-from simjax.clock import Schedule
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import gravity, molecular, particle_in_cell, smoothed_particles
-from simjax.models.attraction import MeshAttraction
-from simjax.models.attraction import Params as Attracting
-from simjax.models.periodic_sums import MeshSum
-from simjax.models.potentials import LennardJones
-from simjax.models.smoothed_setups import taylor_green
-from simjax.ops.smoothing import WendlandC2
-from simjax.particles.arrangement import Skin
+from simjax.models.gravity import gravity
+from simjax.models.gravity.force_solvers import MeshAttraction
+from simjax.models.gravity.force_solvers import Params as Attracting
+from simjax.models.molecular import molecular_dynamics
+from simjax.models.molecular.pair_potentials import LennardJones
+from simjax.models.plasma import electrostatic
+from simjax.models.sph import sph
+from simjax.models.sph.initial_conditions import taylor_green
+from simjax.models.sph.kernels import WendlandC2
 from simjax.particles.cells import Cells, unpack
+from simjax.particles.ewald import MeshSum
 from simjax.particles.mesh import ParticleMesh
-from simjax.stepping import simulate
+from simjax.particles.neighbor_policy import Skin
+from simjax.stepping.clock import Schedule
+from simjax.stepping.simulate import simulate
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,9 @@ def _held(domain, capacity=16):
 
 
 def _liquid(domain):
-    return molecular.MolecularDynamics(_held(domain), Skin(1.0, 0.25, 16), LennardJones(), steps_per_arrangement=3)
+    return molecular_dynamics.MolecularDynamics(
+        _held(domain), Skin(1.0, 0.25, 16), LennardJones(), steps_per_arrangement=3
+    )
 
 
 def _molecules(model, params):
@@ -85,7 +90,7 @@ def _molecules(model, params):
 def _water(domain):
     kernel = WendlandC2(0.6, 2)
     skin = Skin(kernel.support, 0.05, 24)
-    return smoothed_particles.SmoothedParticles(_held(domain, 24), skin, kernel, SIDE / 16, steps_per_arrangement=2)
+    return sph.SmoothedParticles(_held(domain, 24), skin, kernel, SIDE / 16, steps_per_arrangement=2)
 
 
 def _vortices(model, params):
@@ -102,17 +107,17 @@ def _in_turns(count):
 
 
 def _wet():
-    return smoothed_particles.Params(
+    return sph.Params(
         *(jnp.asarray(value) for value in (1.0, 10.0, 0.05)), jnp.zeros(2), *(jnp.asarray(v) for v in (0.02, 0.1))
     )
 
 
 def _plasma(domain):
-    return particle_in_cell.ElectrostaticPlasma(ParticleMesh(_held(domain), 2, "tsc"))
+    return electrostatic.ElectrostaticPlasma(ParticleMesh(_held(domain), 2, "tsc"))
 
 
 def _charges():
-    return particle_in_cell.Params(jnp.asarray([-1.0, 0.8]), jnp.asarray([1.0, 3.0]), jnp.asarray(1.3))
+    return electrostatic.Params(jnp.asarray([-1.0, 0.8]), jnp.asarray([1.0, 3.0]), jnp.asarray(1.3))
 
 
 def _ions(model, params):
@@ -133,7 +138,7 @@ def _masses(model, params):
 CASES = (
     ParticleCase(
         "particles-liquid-2d", _cells, _liquid,
-        lambda: molecular.Params((jnp.asarray(0.8), jnp.asarray(0.7)), jnp.asarray([1.3])),
+        lambda: molecular_dynamics.Params((jnp.asarray(0.8), jnp.asarray(0.7)), jnp.asarray([1.3])),
         _molecules, "direct", _schedule, partitioned=(), species=_alike,
     ),
     ParticleCase(

@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
-from simjax.core.grid import CENTER, Grid
-from simjax.models.nonlinear_waves import KortewegDeVries
-from simjax.models.patterns import GrayScott
-from simjax.models.schroedinger import Params, Schroedinger
-from simjax.stepping import Schedule
+from simjax.grid import CENTER, Grid
+from simjax.models.spectral.nonlinear_waves import KortewegDeVries
+from simjax.models.spectral.patterns import GrayScott
+from simjax.models.spectral.schroedinger import Params, Schroedinger
+from simjax.stepping.simulate import Schedule
 
 _line = Grid((24,), (0.0,), (2.0,))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
-from simjax.adjoint.plan import Binomial
-from simjax.core.grid import CENTER, Grid
-from simjax.models.random_forcing import Band
-from simjax.models.spectral_flow import Params
-from simjax.models.spectral_velocity import SpectralVelocity
-from simjax.models.vorticity import Vorticity
-from simjax.stepping import Schedule
+from simjax.grid import CENTER, Grid
+from simjax.models.flow.fourier_flow import Params
+from simjax.models.flow.random_forcing import Band
+from simjax.models.flow.spectral_velocity import SpectralVelocity
+from simjax.models.flow.vorticity import Vorticity
+from simjax.stepping.checkpointing.plan import Binomial
+from simjax.stepping.simulate import Schedule
 
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _box = Grid((8, 12, 16), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))

@@ -6,9 +6,10 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
-from simjax.core.grid import Grid
-from simjax.models import burgers, passive_scalar, transport
-from simjax.stepping import Schedule
+from simjax.grid import Grid
+from simjax.models.flow import passive_scalar
+from simjax.models.scalar import burgers, transport
+from simjax.stepping.simulate import Schedule
 
 
 def _warmed(t, *x):

@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 from case import PERIODIC, Case, smooth_field
 
-from simjax.adjoint.plan import Binomial
 from simjax.core.boundary import SlipWall
-from simjax.core.grid import Grid
-from simjax.models import acoustic, maxwell
-from simjax.models.absorbing import Absorbing, FreeSurface
-from simjax.models.points import SampledSignal
-from simjax.stepping import Schedule
+from simjax.grid import Grid
+from simjax.models.waves import acoustic, maxwell
+from simjax.models.waves.pml import Absorbing, FreeSurface
+from simjax.models.waves.point_sources import SampledSignal
+from simjax.stepping.checkpointing.plan import Binomial
+from simjax.stepping.simulate import Schedule
 
 
 class Oscillation(eqx.Module):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from simjax.config import list_experiments, validate
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 
 FLOW = {
     "model": "incompressible",

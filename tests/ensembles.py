@@ -6,12 +6,12 @@ import numpy as np
 from jax import lax
 
 from simjax.core.domain import Domain
-from simjax.core.status import CELL_FULL, OK, SKIN_PASSED, reasons
-from simjax.models.molecular import MolecularDynamics
-from simjax.models.motion import unwrapped
-from simjax.models.potentials import PairPotential
-from simjax.particles.arrangement import Skin
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics
+from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.particles.cells import Cells, cells_for, unpack
+from simjax.particles.diffusion import unwrapped
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import CELL_FULL, OK, SKIN_PASSED, reasons
 
 EACH = 5
 """Steps of an arrangement."""

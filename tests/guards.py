@@ -43,8 +43,8 @@ def programs(experiment: str) -> Iterator[tuple[str, str]]:
     import jax.numpy as jnp
 
     from simjax.config import load_config
-    from simjax.programs import programs_for
-    from simjax.stepping import Schedule
+    from simjax.driver.programs import programs_for
+    from simjax.stepping.simulate import Schedule
 
     config = load_config(experiment)
     if not config.schema.of_particles and not experiment.startswith(("inverse", "from_file")):

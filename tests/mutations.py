@@ -88,34 +88,34 @@ MUTATIONS = [
         "tests/test_domain.py::test_impose_sets_the_lower_wall_face_and_nothing_else",
     ),
     Mutation(
-        "corners are cut from the wrong lines", "core/ghosts.py",
+        "corners are cut from the wrong lines", "stencil/padding.py",
         "edge = jnp.concatenate([lower, edge, upper], axis=k - ndim)",
         "edge = jnp.concatenate([upper, edge, lower], axis=k - ndim)",
         "tests/test_domain.py::test_every_ghost_of_a_periodic_field_is_the_cell_it_stands_for",
     ),
     Mutation(
-        "the rim begins a line late", "core/stitch.py",
+        "the rim begins a line late", "stencil/interior_and_rim.py",
         "first = 0 if side == LOWER else n - 2 * width", "first = 0 if side == LOWER else n - 2 * width - 1",
         "tests/test_domain.py::test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap",
     ),
     Mutation(
-        "transposed reads are displaced the other way", "core/stencil_adjoint.py",
+        "transposed reads are displaced the other way", "stencil/adjoint.py",
         "[low for low, _, _ in config[part.leading :]]", "[-low for low, _, _ in config[part.leading :]]",
         "tests/test_stencil_adjoint.py::test_differences_that_are_padded_again_are_transposed_as_a_stencil",
     ),
     # particles
     Mutation(
-        "a list is trusted for a whole skin", "particles/arrangement.py",
+        "a list is trusted for a whole skin", "particles/neighbor_policy.py",
         "return 2 * jnp.sqrt(longest) / self.skin", "return jnp.sqrt(longest) / self.skin",
         "tests/test_particles.py::test_lists_serve_until_a_particle_has_moved_by_half_a_skin",
     ),
     Mutation(
-        "pairs are listed within the cutoff alone", "particles/arrangement.py",
+        "pairs are listed within the cutoff alone", "particles/neighbor_policy.py",
         "neighbours_within(cells, where, ids, self.reach,", "neighbours_within(cells, where, ids, self.cutoff,",
         "tests/test_particles.py::test_lists_serve_until_a_particle_has_moved_by_half_a_skin",
     ),
     Mutation(
-        "a list has a row less than it says", "particles/neighbours.py",
+        "a list has a row less than it says", "particles/neighbor_list.py",
         "cells.domain.max(most) > rows", "cells.domain.max(most) > rows + 1",
         "tests/test_particles.py::test_lists_tell_what_does_not_fit",
     ),
@@ -147,28 +147,28 @@ MUTATIONS = [
     ),
     # kernels
     Mutation(
-        "a GPU's upper ghost line is one further", "kernels/rims.py",
+        "a GPU's upper ghost line is one further", "stencil/kernels/gpu_ghosts.py",
         "cell = line if line < width else interior[axis] + line",
         "cell = line if line < width else interior[axis] + line + 1",
         "tests/test_gpu_ghosts.py",
     ),
     Mutation(
-        "a GPU's last ghost line is not written", "kernels/rims.py",
+        "a GPU's last ghost line is not written", "stencil/kernels/gpu_ghosts.py",
         "(place < np.int32(tile[axis] + 2 * width))", "(place < np.int32(tile[axis] + 2 * width - 1))",
         "tests/test_gpu_ghosts.py",
     ),
     Mutation(
-        "a GPU's ghost rows begin at the tile", "kernels/rims.py",
+        "a GPU's ghost rows begin at the tile", "stencil/kernels/gpu_ghosts.py",
         "before = 0 if k < axis else width", "before = 0",
         "tests/test_gpu_ghosts.py",
     ),
     Mutation(
-        "a kernel reads a cell too far", "kernels/tracing.py",
+        "a kernel reads a cell too far", "stencil/kernels/tracing.py",
         "offset[place] = starts[axis]", "offset[place] = starts[axis] + 1",
         "tests/test_kernels.py::test_slices_become_displacements_and_nothing_is_computed_twice",
     ),
     Mutation(
-        "what a step keeps is read a cell away", "kernels/passes.py",
+        "what a step keeps is read a cell away", "stencil/kernels/fused_stencils.py",
         "tuple(o + m for o, m in zip(point.offset, margin, strict=True))",
         "tuple(o + m - 1 for o, m in zip(point.offset, margin, strict=True))",
         "tests/test_blocking.py::test_steps_between_exchanges_and_their_gradients_equal_those_with_them",
@@ -180,7 +180,7 @@ MUTATIONS = [
         "tests/test_integrators.py::test_measured_order_is_the_scheme_s",
     ),
     Mutation(
-        "a replay stores a step too far", "adjoint/schedule.py",
+        "a replay stores a step too far", "stepping/checkpointing/binomial_order.py",
         "return min(reach(states, repeats - 1), steps - reach(states - 1, repeats - 1))",
         "return min(reach(states, repeats - 1) + 1, steps - 1)",
         "tests/test_checkpoints.py::test_no_order_advances_fewer_steps",
@@ -201,33 +201,33 @@ MUTATIONS = [
         "tests/test_integrators.py::test_measured_order_is_the_scheme_s",
     ),
     Mutation(
-        "cotangents are not held", "core/staging.py",
+        "cotangents are not held", "stencil/materialise.py",
         "\n        return held(tree)", "\n        return tree",
         "tests/test_compile_time.py::test_what_is_held_in_reverse_is_held_there_alone",
     ),
     Mutation(
-        "cotangents are read in another order", "core/staging.py",
+        "cotangents are read in another order", "stencil/materialise.py",
         "return [block[k] for k in range(block.shape[0])]", "return [block[-1 - k] for k in range(block.shape[0])]",
         "tests/test_compile_time.py::test_values_that_are_stored_have_the_derivatives_of_the_values",
     ),
     # clock, faults and models
     Mutation(
-        "a clock forgets what it rounded", "clock.py",
+        "a clock forgets what it rounded", "stepping/clock.py",
         "added((clock.elapsed, clock.elapsed_low), dt)", "added((clock.elapsed, jnp.zeros_like(clock.elapsed)), dt)",
         "tests/test_clock.py::test_a_frame_has_as_many_short_steps_as_it_says",
     ),
     Mutation(
-        "a failed run is zero", "core/status.py",
+        "a failed run is zero", "status.py",
         "jnp.where(status == OK, 1, jnp.nan)", "jnp.where(status == OK, 1, 0)",
         "tests/test_faults.py::test_in_a_transform_what_follows_a_fault_is_no_number",
     ),
     Mutation(
-        "every block along an axis counts its sides' fluxes", "models/balance.py",
+        "every block along an axis counts its sides' fluxes", "models/flow/balance.py",
         "domain.block_index(axis) == 0", "domain.block_index(axis) >= 0",
         "tests/test_balance.py::test_fluxes_and_faults_do_not_depend_on_the_decomposition",
     ),
     Mutation(
-        "an imbalance in time is not watched", "models/balance.py",
+        "an imbalance in time is not watched", "models/flow/balance.py",
         "<= allowed, OK, UNBALANCED)", "<= allowed, OK, OK)",
         "tests/test_balance.py::test_a_run_ends_where_it_goes_out_of_balance",
     ),

@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
 from simjax.core.model import ExplicitModel, Model
+from simjax.grid import Grid
 
 
 class WithoutSpace(Model):

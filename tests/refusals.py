@@ -2,7 +2,7 @@
 
 import pytest
 
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 
 
 def refusals(attempts):

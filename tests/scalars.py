@@ -8,8 +8,8 @@ import numpy as np
 from case import QUICK
 
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.transport import State
-from simjax.stepping import Schedule, simulate
+from simjax.models.scalar.transport import State
+from simjax.stepping.simulate import Schedule, simulate
 
 
 def march(model, params, start, *, end, steps, integrator="ssprk3"):

@@ -6,9 +6,9 @@ import numpy as np
 from case import QUICK
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 
 def numbers(model, dtype=np.float64, **changed):

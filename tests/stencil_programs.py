@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.core.ghosts import disassembled
-from simjax.kernels.marks import kept, widened
-from simjax.kernels.operands import Operand, Unpadded, as_passes, ghost_width
-from simjax.kernels.steps import trace_steps
+from simjax.stencil.kernels.operands import Operand, Unpadded, as_passes, ghost_width
+from simjax.stencil.kernels.steps import trace_steps
+from simjax.stencil.kernels.trace_marks import kept, widened
+from simjax.stencil.padding import disassembled
 
 
 @dataclass(frozen=True)

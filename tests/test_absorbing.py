@@ -11,10 +11,10 @@ from wave_steps import run
 
 from simjax.core.boundary import Neumann, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import FACE, Grid
-from simjax.models import acoustic, maxwell
-from simjax.models.absorbing import Absorbing, AbsorbingLayer, OpenFace
+from simjax.errors import ConfigurationError
+from simjax.grid import FACE, Grid
+from simjax.models.waves import acoustic, maxwell
+from simjax.models.waves.pml import Absorbing, AbsorbingLayer, OpenFace
 
 LAYER = Absorbing()
 

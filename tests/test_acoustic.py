@@ -12,10 +12,10 @@ from wave_steps import frequency, run
 
 from simjax.core.boundary import Outflow, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.models.absorbing import Absorbing, FreeSurface
-from simjax.models.acoustic import Acoustic, Params
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.models.waves.acoustic import Acoustic, Params
+from simjax.models.waves.pml import Absorbing, FreeSurface
 from simjax.ops.staggered_wave import largest_symbol
 
 RIGID, FREE = (SlipWall(), SlipWall()), (FreeSurface(), FreeSurface())

@@ -7,10 +7,10 @@ import pytest
 from jax.sharding import NamedSharding
 
 import simjax as sj
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 from simjax.integrators.adaptive import integrate_adaptive
-from simjax.models.advection_diffusion import AdvectionDiffusion, Params, State
-from simjax.models.incompressible import Incompressible
+from simjax.models.flow.incompressible import Incompressible
+from simjax.models.scalar.advection_diffusion import AdvectionDiffusion, Params, State
 
 PERIODIC = (sj.PeriodicSide(), sj.PeriodicSide())
 GRID = sj.Grid((32,), (0.0,), (2 * np.pi,))

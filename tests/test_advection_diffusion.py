@@ -10,10 +10,10 @@ import pytest
 
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, PeriodicSide, ScalarSide
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.advection_diffusion import AdvectionDiffusion, Params, State
-from simjax.stepping import Schedule, simulate
+from simjax.models.scalar.advection_diffusion import AdvectionDiffusion, Params, State
+from simjax.stepping.simulate import Schedule, simulate
 
 PERIODIC = (PeriodicSide(), PeriodicSide())
 DIFFUSIVITY, END = 0.05, 0.2

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from simjax.core.errors import ConfigurationError, InputOutputError
-from simjax.io import animation, scene
-from simjax.io.animation import write_animation
-from simjax.io.animation_stage import LineStage, PlaneStage, finite_runs
-from simjax.io.webp import animated_webp, frame_durations
+from simjax.errors import ConfigurationError, InputOutputError
+from simjax.report import animation, scalars
+from simjax.report.animation import write_animation
+from simjax.report.animation_frames import LineStage, PlaneStage, finite_runs
+from simjax.report.webp import animated_webp, frame_durations
 
 
 def frames_of(path):
@@ -38,7 +38,7 @@ def test_slow_changes_leave_no_ghosts(tmp_path):
     dataset = flows.taylor_green(32, 60, viscosity=0.05)  # it fades by 1.7 % from frame to frame
     path = write_animation(dataset, tmp_path / "animation.webp", title="run")
     assert path is not None
-    exact = PlaneStage(scene.scalars(dataset)[0], range(60), "run").draw(59)
+    exact = PlaneStage(scalars.scalars(dataset)[0], range(60), "run").draw(59)
     error = np.abs(list(frames_of(path))[59] - np.asarray(exact).astype(int))
     # Lossy compression is off by a few of 256 levels; a field that was not refreshed by over a hundred.
     assert error[56:476, 64:484].mean() < 3
@@ -72,7 +72,7 @@ def test_the_colour_scale_is_fixed_over_the_run():
     w[:, :16] = 1.0
     w[:, 16:] = np.linspace(0.0, 2.0, 6, dtype=np.float32)[:, None, None]
     dataset["vorticity"] = (("time", "y_face", "x_face"), w)
-    stage = PlaneStage(scene.scalars(dataset)[0], range(6), "")
+    stage = PlaneStage(scalars.scalars(dataset)[0], range(6), "")
     left, top = stage.corners[0]
     low = (left + stage.panel[0] // 2, top + stage.panel[1] * 3 // 4)
     high = (left + stage.panel[0] // 2, top + stage.panel[1] // 4)
@@ -85,16 +85,16 @@ def test_the_colour_scale_is_fixed_over_the_run():
 
 def test_members_that_diverged_are_grey():
     dataset = flows.with_gap(flows.taylor_green_ensemble([1e-3, 1e-2, 1e-1], 16, 4), 1, 2)
-    stage = PlaneStage(scene.scalars(dataset)[0], range(4), "")
+    stage = PlaneStage(scalars.scalars(dataset)[0], range(4), "")
     left, top = stage.corners[1]
     middle = (left + stage.panel[0] // 3, top + stage.panel[1] // 3)
-    assert stage.draw(1).getpixel(middle) != scene.MISSING_COLOUR
-    assert stage.draw(2).getpixel(middle) == scene.MISSING_COLOUR
+    assert stage.draw(1).getpixel(middle) != scalars.MISSING_COLOUR
+    assert stage.draw(2).getpixel(middle) == scalars.MISSING_COLOUR
 
 
 def test_the_line_follows_its_values():
     dataset = flows.advected_pulse(128, 5)
-    stage = LineStage(scene.scalars(dataset)[0], range(5), "")
+    stage = LineStage(scalars.scalars(dataset)[0], range(5), "")
     background = np.asarray(stage.empty).astype(int)
     for i in (2, 4):
         changed = np.abs(np.asarray(stage.draw(i)).astype(int) - background).sum(axis=2)

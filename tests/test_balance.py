@@ -7,20 +7,20 @@ import pytest
 from case import QUICK
 from jax.sharding import PartitionSpec
 
-from simjax.build import check_sides
 from simjax.config import validate
 from simjax.core.boundary import Inflow, NoSlipWall, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError, NumericalError
-from simjax.core.grid import Grid
-from simjax.core.status import OK, UNBALANCED
+from simjax.driver.build import check_sides
+from simjax.driver.simulation import Simulation
+from simjax.errors import ConfigurationError, NumericalError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import balance
-from simjax.models.incompressible import Incompressible, Params, State
-from simjax.models.passive_scalar import PassiveScalar
+from simjax.models.flow import balance
+from simjax.models.flow.incompressible import Incompressible, Params, State
+from simjax.models.flow.passive_scalar import PassiveScalar
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.simulation import Simulation
-from simjax.stepping import Schedule, simulate
+from simjax.status import OK, UNBALANCED
+from simjax.stepping.simulate import Schedule, simulate
 
 STILL, PERIODIC = (NoSlipWall(), NoSlipWall()), (PeriodicSide(), PeriodicSide())
 PLANE = Grid((16, 8), (0.0, 0.0), (2.0, 1.0))

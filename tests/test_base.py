@@ -8,10 +8,11 @@ import pytest
 
 import simjax as sj
 from simjax import run
-from simjax.config import MODELS, compose, compose_from_run
+from simjax.config import compose, compose_from_run
 from simjax.config.folders import config_yaml
 from simjax.config.listing import keys_of_model
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
+from simjax.models.registry import MODELS
 
 
 def test_no_experiment_is_the_defaults_alone():

@@ -14,19 +14,19 @@ from refusals import refusals
 from test_collectives import collectives
 from test_equivalence import assert_decomposed_run_is_the_same, assert_each_member_is_the_same
 
-from simjax import blocking
-from simjax.blocking import blocked
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.driver.call_length import TARGET_SECONDS, Pace
+from simjax.driver.programs import Programs
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.kernels.launch import launch
-from simjax.models import acoustic
-from simjax.pacing import TARGET_SECONDS, Pace
+from simjax.models.waves import acoustic
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.programs import Programs
-from simjax.stepping import Clock, Schedule, advance
+from simjax.stencil.kernels.launch import launch
+from simjax.stepping import temporal_blocking
+from simjax.stepping.simulate import Clock, Schedule, advance
+from simjax.stepping.temporal_blocking import blocked
 
 _plane = Grid((16, 24), (0.0, -1.0), (6.0, 3.0))
 # Steps of two halves, through a medium: its arrays are surrounded too.
@@ -143,7 +143,7 @@ def test_all_steps_of_a_block_are_one_kernel_where_it_is_thick_enough(monkeypatc
         launched.append(len(passes.programs))
         return launch(passes, *arguments, **options)
 
-    monkeypatch.setattr(blocking, "launch", counted)
+    monkeypatch.setattr(temporal_blocking, "launch", counted)
     case = dataclasses.replace(OF_STENCILS["advection-1d"], grid=Grid((cells,)))
     domain = Domain(case.grid, implementation="pallas", steps_per_exchange=2)
     jax.jit(case.runner(domain)).lower(case.params(), case.initial_state())

@@ -10,18 +10,25 @@ from case import QUICK
 from jax.sharding import PartitionSpec
 from particles import scattered
 
-from simjax.core.errors import ConfigurationError
-from simjax.core.status import BOND_LOST
+from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.bonds import Bonds, FiniteExtensibleBond, HarmonicAngle, HarmonicBond, HarmonicCosine, Links
-from simjax.models.molecular import MolecularDynamics, Params, State
-from simjax.models.potentials import ForceShifted, UserPotential
+from simjax.models.molecular.bonds import (
+    Bonds,
+    FiniteExtensibleBond,
+    HarmonicAngle,
+    HarmonicBond,
+    HarmonicCosine,
+    Links,
+)
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params, State
+from simjax.models.molecular.pair_potentials import ForceShifted, UserPotential
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, pack, unpack
-from simjax.particles.links import ends_of, partners_of
-from simjax.particles.neighbours import neighbours_within, own_slot
-from simjax.stepping import Schedule, simulate
+from simjax.particles.id_lookup import ends_of, partners_of
+from simjax.particles.neighbor_list import neighbours_within, own_slot
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import BOND_LOST
+from simjax.stepping.simulate import Schedule, simulate
 
 # In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ from scipy.special import ive
 
 from simjax.core.boundary import Inflow, Outflow
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.models.burgers import SCHEMES as UPWIND
-from simjax.models.burgers import Burgers, Params
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.models.scalar.burgers import SCHEMES as UPWIND
+from simjax.models.scalar.burgers import Burgers, Params
 
 
 def viscosity(nu=0.0):

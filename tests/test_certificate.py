@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from jax.custom_derivatives import linear_call
 
-from simjax.adjoint.certificate import Certificate, Check, Objective, certify
-from simjax.adjoint.plan import Binomial
-from simjax.adjoint.remainder import computational_noise, taylor_remainder
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.certificate.certificate import Certificate, Check, Objective, certify
+from simjax.certificate.remainder import computational_noise, taylor_remainder
+from simjax.errors import ConfigurationError, NumericalError
+from simjax.stepping.checkpointing.plan import Binomial
 
 START = {"rate": np.asarray(0.7), "speed": np.asarray(-1.3), "field": (np.linspace(0.2, 1.5, 12), np.full(5, -0.4))}
 # A mistake that cosines do not see: as large as a thousandth of one term's derivative.

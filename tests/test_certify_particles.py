@@ -7,16 +7,16 @@ import jax
 import numpy as np
 import pytest
 
-from simjax.adjoint.compiled import COMPILED_SOON
-from simjax.adjoint.directions import moved
-from simjax.build import named_values
-from simjax.builders.particle_families import FAMILIES
-from simjax.certify import STEPS, certify
-from simjax.certify.configured import prepared_objective
-from simjax.certify.particles import MOST, particle_objective
+from simjax.certificate.certify import STEPS, certify
+from simjax.certificate.compiled import COMPILED_SOON
+from simjax.certificate.configured import prepared_objective
+from simjax.certificate.directions import moved
+from simjax.certificate.particle_run import MOST, particle_objective
 from simjax.config import load_config
-from simjax.core.errors import ConfigurationError, NumericalError
-from simjax.models.potentials import LennardJones
+from simjax.driver.build import named_values
+from simjax.errors import ConfigurationError, NumericalError
+from simjax.models.molecular.pair_potentials import LennardJones
+from simjax.models.particle_registry import FAMILIES
 
 NAMES = [name for name, model in configurations.models().items() if model in FAMILIES]
 # A crystal of two axes whose box eight devices can share.
@@ -62,7 +62,7 @@ def test_a_force_without_derivative_is_found(monkeypatch):
     def constant(potential, pairs, species, params):
         return jax.lax.stop_gradient(evaluate(potential, pairs, species, params))
 
-    monkeypatch.setattr("simjax.models.potentials.PairPotential.evaluate", constant)
+    monkeypatch.setattr("simjax.models.molecular.pair_potentials.PairPotential.evaluate", constant)
     objective = particle_objective(load_config("lennard_jones", FLAT), steps=2, devices=1)
     certificate = certify(dataclasses.replace(objective, plans=()))
     failed = {check.name for check in certificate.checks if not check.passed}

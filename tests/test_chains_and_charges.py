@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.builders.bonds import chain_links
-from simjax.builders.placement import place
 from simjax.config import load_config, validate
 from simjax.config.folders import config_yaml
-from simjax.core.errors import ConfigurationError
-from simjax.models.periodic_sums import mesh_spacing
-from simjax.particles.links import ends_of, partners_of
+from simjax.errors import ConfigurationError
+from simjax.models.molecular.bond_setup import chain_links
+from simjax.models.placement import place
+from simjax.particles.ewald import mesh_spacing
+from simjax.particles.id_lookup import ends_of, partners_of
 
 COMMON = ["precision=float64", "output.animation=false", "output.report=false"]
 # Eight cells of rock salt, of two particle cells along each axis, whose mesh has three in each of these.

@@ -22,7 +22,7 @@ import orbax.checkpoint as ocp
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from simjax.core.errors import CheckpointError, InputOutputError
+from simjax.errors import CheckpointError, InputOutputError
 from simjax.io.checkpoint import (
     COMMIT_NAME,
     MANIFEST_NAME,

@@ -14,13 +14,13 @@ from case import QUICK
 from jax.sharding import PartitionSpec
 from ordinary import Ordinary
 
-from simjax.adjoint.loop import binomial_scan
-from simjax.adjoint.plan import Binomial, Budget, plan
-from simjax.adjoint.schedule import fewest_advances, reach, replay
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.checkpointing.binomial_order import fewest_advances, reach, replay
+from simjax.stepping.checkpointing.binomial_scan import binomial_scan
+from simjax.stepping.checkpointing.plan import Binomial, Budget, plan
+from simjax.stepping.simulate import Schedule, simulate
 
 # ---------------------------------------------------------------------- the order of replays
 

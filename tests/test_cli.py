@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+import simjax.driver.simulation
 import simjax.run
-import simjax.simulation
 from simjax.config import list_experiments
-from simjax.core.errors import NumericalError
+from simjax.errors import NumericalError
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = [experiment.name for experiment in list_experiments()]
@@ -51,7 +51,7 @@ def simulations(monkeypatch):
                 return SimpleNamespace(exit_code=75)
             return SimpleNamespace(exit_code=0)
 
-    monkeypatch.setattr(simjax.simulation, "Simulation", Simulation)
+    monkeypatch.setattr(simjax.driver.simulation, "Simulation", Simulation)
     return seen
 
 
@@ -209,7 +209,7 @@ def test_an_interrupt_before_the_run(capsys, monkeypatch):
     def interrupt(config):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simjax.simulation, "Simulation", interrupt)
+    monkeypatch.setattr(simjax.driver.simulation, "Simulation", interrupt)
     code, _, err = run(capsys, "experiment=cavity")
     assert code == 130 and err.count("\n") == 1
 
@@ -218,7 +218,7 @@ def test_a_bug_shows_its_traceback(monkeypatch):
     def bug(config):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(simjax.simulation, "Simulation", bug)
+    monkeypatch.setattr(simjax.driver.simulation, "Simulation", bug)
     with pytest.raises(ZeroDivisionError):
         simjax.run.main(["experiment=cavity"])
 

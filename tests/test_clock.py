@@ -13,12 +13,12 @@ from jax.sharding import PartitionSpec
 from ordinary import Ordinary
 
 import simjax as sj
-from simjax.clock import Clock, Schedule, elapsed_of, time_of
-from simjax.core.compensated import added, pair_of, product, total_of, two_sum
-from simjax.core.errors import ConfigurationError, NumericalError
-from simjax.core.status import OK, STEP_COLLAPSED, STEP_SHRUNK
+from simjax.errors import ConfigurationError, NumericalError
 from simjax.integrators.table import INTEGRATORS
-from simjax.stepping import advance, simulate
+from simjax.status import OK, STEP_COLLAPSED, STEP_SHRUNK
+from simjax.stepping.clock import Clock, Schedule, elapsed_of, time_of
+from simjax.stepping.compensated import added, pair_of, product, total_of, two_sum
+from simjax.stepping.simulate import advance, simulate
 
 EULER = INTEGRATORS["euler"]
 

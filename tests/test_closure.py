@@ -13,13 +13,14 @@ from configurations import refusal
 from test_inversion import BASE, SENSORS, SNAPSHOT, evaluated, searched
 
 import simjax as sj
-from simjax.build import build_model, initial_state, named_values
-from simjax.config import MODELS, validate
-from simjax.config.model_schema import DIRECT, SPLITTING
-from simjax.core.errors import ConfigurationError
+from simjax.config import validate
+from simjax.driver.build import build_model, initial_state, named_values
+from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
-from simjax.inversion.problem import InverseProblem
-from simjax.stepping import Schedule, simulate
+from simjax.inverse.problem import InverseProblem
+from simjax.models.registry import MODELS
+from simjax.schema.model_schema import DIRECT, SPLITTING
+from simjax.stepping.simulate import Schedule, simulate
 
 KEY = jax.random.key(0)
 compiled = functools.partial(jax.jit, compiler_options=QUICK)

@@ -16,17 +16,18 @@ from case import PERIODIC, QUICK
 from configurations import refusal
 
 import simjax as sj
-from simjax.blocking import blocked
-from simjax.build import build_model, initial_state, named_values
-from simjax.config import MODELS, validate
+from simjax.config import validate
 from simjax.core.boundary import NoSlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.driver.build import build_model, initial_state, named_values
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import passive_scalar
 from simjax.models.closure import with_closure
-from simjax.stepping import Schedule, simulate
+from simjax.models.flow import passive_scalar
+from simjax.models.registry import MODELS
+from simjax.stepping.simulate import Schedule, simulate
+from simjax.stepping.temporal_blocking import blocked
 
 SMALL = {"grid": {"shape": [8, 8]}, "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01}, "precision": "float64"}
 WAVE, OTHER = "1 + 0.1*sin(2*pi*x)*cos(2*pi*y)", "0.4*cos(2*pi*x + 1)"

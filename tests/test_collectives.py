@@ -14,11 +14,11 @@ from cases import CASES
 from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh, prepend_axis
 from simjax.solvers.poisson import solve_poisson
-from simjax.stepping import Clock, Schedule, advance
+from simjax.stepping.simulate import Clock, Schedule, advance
 
 KINDS = ("collective-permute", "all-to-all", "all-gather", "all-reduce", "reduce-scatter")
 WALLS = {"periodic": Periodic(), "neumann": Neumann(0.0), "dirichlet": Dirichlet(0.0)}

@@ -8,11 +8,11 @@ from case import QUICK
 
 from simjax.core.boundary import GasInflow, Outflow, PeriodicSide
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.core.staging import BARRIERS_HOLD, held_in_reverse, stacked, stored
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.compressible import Compressible, Params
+from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
+from simjax.stencil.materialise import BARRIERS_HOLD, held_in_reverse, stacked, stored
 
 WENO = Scheme("weno5", "characteristic", "hllc")
 PERIODIC = (PeriodicSide(), PeriodicSide())

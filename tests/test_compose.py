@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from simjax.config import compose, conf_folder, expand_sweep, load_config
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 
 
 def experiment(folder: Path, text: str, name: str = "mine", header: str = "# @package _global_\n# Mine\n") -> Path:

@@ -11,14 +11,14 @@ from exact_riemann import SOD, TWO_RAREFACTIONS, RiemannProblem
 
 from simjax.core.boundary import GasInflow, Inflow, NoSlipWall, Outflow, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.compressible import Compressible, Params
+from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
 from simjax.ops.reconstruction import INTERPOLATIONS
 from simjax.ops.riemann import FLUXES
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 PERIODIC, OPEN, CLOSED = ((side(), side()) for side in (PeriodicSide, Outflow, SlipWall))
 WENO, MUSCL = Scheme("weno5", "characteristic", "hllc"), Scheme("mc", "primitive", "hllc")
@@ -550,7 +550,7 @@ def test_sides_that_a_gas_cannot_have_are_refused():
 
 
 def test_configurations_name_every_scheme():
-    from simjax.config.families.gas import CompressiblePhysics
+    from simjax.models.gas.keys import CompressiblePhysics
 
     options = {name: field.metadata["kind"] for name, field in CompressiblePhysics.__dataclass_fields__.items()}
     assert set(options["reconstruction"].options) == set(INTERPOLATIONS)

@@ -7,13 +7,15 @@ import pytest
 import yaml
 from configurations import DYE, FLOW, changed, models, refusal
 
-from simjax.build import describe_model
-from simjax.config import MODELS, list_experiments, model_schema, validate
+from simjax.config import list_experiments, validate
 from simjax.config import load_config as compose_and_validate
 from simjax.config.folders import config_yaml
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.driver.build import describe_model
+from simjax.grid import Grid
 from simjax.integrators import table
+from simjax.models.registry import MODELS
+from simjax.schema import model_schema
 
 load_config = functools.cache(compose_and_validate)
 

@@ -6,17 +6,10 @@ import pytest
 import yaml
 from configurations import DYE, FLOW, changed, refusal
 
-from simjax.config import (
-    InverseConfig,
-    ObservationConfig,
-    ShootingConfig,
-    SolverConfig,
-    UnknownConfig,
-    load_config,
-    validate,
-)
+from simjax.config import load_config, validate
 from simjax.config.folders import config_yaml, resume_differences
-from simjax.formula import Formula
+from simjax.schema.formula import Formula
+from simjax.schema.inverse import InverseConfig, ObservationConfig, ShootingConfig, SolverConfig, UnknownConfig
 
 SMOKE = {
     "model": "transport",

@@ -6,8 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
-from simjax.core.errors import InputOutputError
-from simjax.core.grid import CENTER, Grid
+from simjax.errors import InputOutputError
+from simjax.grid import CENTER, Grid
 from simjax.io.containment import MAXIMUM_HOPS
 from simjax.io.initial import read_field
 from simjax.io.particle_files import read_particles

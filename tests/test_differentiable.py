@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.errors import ConfigurationError, NumericalError
 
 DYE = [
     "grid.shape=[8,8]", "precision=float64", "exact=null", "parameters={depth: 1.5}", "time.courant=null",

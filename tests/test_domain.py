@@ -25,8 +25,8 @@ from simjax.core.boundary import (
     face_layout,
 )
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError, ResourceError
-from simjax.core.grid import CENTER, FACE, LOWER, UPPER, Grid
+from simjax.errors import ConfigurationError, ResourceError
+from simjax.grid import CENTER, FACE, LOWER, UPPER, Grid
 from simjax.ops.difference import laplacian, shift
 from simjax.parallel import decompose, distribute, folded_ring, make_mesh
 

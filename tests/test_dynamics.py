@@ -10,20 +10,20 @@ from case import OPTIMISED
 from ensembles import EACH, Experiment, Free, ShiftedForce, Spring, at_rest, lattice, square_lattice
 from jax.sharding import PartitionSpec
 
-from simjax.core.status import BOX_SHRUNK
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.barostats import PressureParams, StochasticCellRescaling
-from simjax.models.dynamics import VelocityVerlet
-from simjax.models.minimisation import Fire
-from simjax.models.molecular import MolecularDynamics, Params
-from simjax.models.motion import mean_square_displacement, unwrapped
-from simjax.models.potentials import LennardJones
-from simjax.models.stochastic import BathParams, Brownian, Langevin, normal_by_id
-from simjax.models.thermostats import NoseHooverChain, ThermostatParams
+from simjax.models.molecular.barostat import PressureParams, StochasticCellRescaling
+from simjax.models.molecular.langevin import BathParams, Brownian, Langevin, normal_by_id
+from simjax.models.molecular.minimisation import Fire
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
+from simjax.models.molecular.nose_hoover import NoseHooverChain, ThermostatParams
+from simjax.models.molecular.pair_potentials import LennardJones
+from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
-from simjax.stepping import Schedule, simulate
+from simjax.particles.diffusion import mean_square_displacement, unwrapped
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import BOX_SHRUNK
+from simjax.stepping.simulate import Schedule, simulate
 
 # In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
 pytestmark = pytest.mark.slow

@@ -10,15 +10,15 @@ from ewald import ewald
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.models import molecular
-from simjax.models.electrostatics import Charges, Electrostatics
-from simjax.models.periodic_sums import ewald_sum, mesh_sum
-from simjax.models.potentials import LennardJones
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.models.molecular import molecular_dynamics
+from simjax.models.molecular.coulomb import Charges, Electrostatics
+from simjax.models.molecular.pair_potentials import LennardJones
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, pack, unpack
+from simjax.particles.ewald import ewald_sum, mesh_sum
+from simjax.particles.neighbor_policy import Skin
 from simjax.particles.pairs import Pairs
 
 # In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
@@ -164,9 +164,9 @@ def test_energy_of_molten_salt_is_kept():
     velocity -= velocity.mean(axis=1, keepdims=True)
     cells = box((2, 2, 2), (side,) * 3, 24)
     charges = Charges(jnp.asarray([1.0, -1.0]), jnp.asarray(2.0))
-    params = molecular.Params((jnp.asarray(0.01), jnp.asarray(1.2)), jnp.ones(2), charges=charges)
+    params = molecular_dynamics.Params((jnp.asarray(0.01), jnp.asarray(1.2)), jnp.ones(2), charges=charges)
     skin = Skin(2.6, 0.4)
-    model = molecular.MolecularDynamics(
+    model = molecular_dynamics.MolecularDynamics(
         cells, skin, LennardJones(), 5, electrostatics=Electrostatics(mesh_sum(2.6, 1e-4, 8, "pcs", stray=0.6))
     )
 

@@ -17,11 +17,11 @@ from case import OPTIMISED, PLAIN, QUICK
 from cases import CASES
 from jax.sharding import PartitionSpec
 
-from simjax.adjoint.plan import Binomial, Budget
-from simjax.config import MODELS
 from simjax.core.domain import Domain
+from simjax.models.registry import MODELS
 from simjax.parallel import decompose, distribute, make_mesh, prepend_axis, shardings
-from simjax.stepping import Clock
+from simjax.stepping.checkpointing.plan import Binomial, Budget
+from simjax.stepping.simulate import Clock
 
 STATE_TOLERANCE, GRADIENT_TOLERANCE = 1e-12, 1e-10
 LAYOUTS = {

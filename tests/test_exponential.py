@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.exponential import INTEGRATORS, phi_functions
-from simjax.models.advection_diffusion import AdvectionDiffusion
-from simjax.models.spectral import SpectralModel
+from simjax.models.scalar.advection_diffusion import AdvectionDiffusion
+from simjax.models.spectral.base import SpectralModel
 from simjax.ops.scaling import scaled
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 
 def exact_phi(z):

@@ -8,10 +8,10 @@ from jax.sharding import PartitionSpec
 from ordinary import Ordinary
 
 import simjax as sj
-from simjax.core.errors import ConfigurationError
-from simjax.core.status import NON_FINITE, OK, UNPHYSICAL, spoiled
+from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
-from simjax.stepping import Schedule, simulate
+from simjax.status import NON_FINITE, OK, UNPHYSICAL, spoiled
+from simjax.stepping.simulate import Schedule, simulate
 
 HEUN = INTEGRATORS["heun"]
 SCHEDULE = Schedule(0.5, start=1.0, dt=0.05)

@@ -13,12 +13,12 @@ import pytest
 import xarray as xr
 from PIL import Image
 
-from simjax.core.errors import InputOutputError
-from simjax.io import scene
-from simjax.io.animation import write_animation
-from simjax.io.figure import write_summary
-from simjax.io.labels import duration, metric, number, pretty_units, tick_labels, time_labels
-from simjax.io.report import RunReport, write_report
+from simjax.errors import InputOutputError
+from simjax.report import scalars
+from simjax.report.animation import write_animation
+from simjax.report.labels import duration, metric, number, pretty_units, tick_labels, time_labels
+from simjax.report.run_report import RunReport, write_report
+from simjax.report.summary import write_summary
 
 
 def line_ensemble() -> xr.Dataset:
@@ -61,7 +61,7 @@ def test_every_kind_of_run_is_drawn_without_a_warning(name, tmp_path):
     with Image.open(tmp_path / "summary.png") as picture:
         assert picture.width == 1430
         assert np.asarray(picture.convert("L")).std() > 2  # something is drawn
-    fields = dataset.sizes["time"] > 0 and bool(scene.scalars(dataset))
+    fields = dataset.sizes["time"] > 0 and bool(scalars.scalars(dataset))
     assert (animated is not None) == fields == ("data:image/webp" in page)
     assert not list(tmp_path.glob("*.tmp"))
 
@@ -82,9 +82,9 @@ def test_figures_are_the_same_in_threads(tmp_path):
 
 def test_pyplot_is_never_loaded(tmp_path):
     script = (
-        "import sys, pathlib, flows; from simjax.io.figure import write_summary\n"
-        "from simjax.io.animation import write_animation\n"
-        "from simjax.io.report import RunReport, write_report\n"
+        "import sys, pathlib, flows; from simjax.report.summary import write_summary\n"
+        "from simjax.report.animation import write_animation\n"
+        "from simjax.report.run_report import RunReport, write_report\n"
         "run, folder = flows.taylor_green(8, 2), pathlib.Path(sys.argv[1])\n"
         "write_summary(run, folder / 'summary.png'); write_animation(run, folder / 'animation.webp')\n"
         "write_report(folder, run, RunReport('run')); assert 'matplotlib.pyplot' not in sys.modules"
@@ -98,7 +98,7 @@ def test_speed_is_the_magnitude_at_cell_centres():
     errors = []
     for n in (32, 64):
         dataset = flows.taylor_green(n, 1)
-        speed = next(s for s in scene.scalars(dataset) if s.name == "speed")
+        speed = next(s for s in scalars.scalars(dataset) if s.name == "speed")
         x, y = speed.coordinate("x"), speed.coordinate("y")
         u, v = np.sin(x) * np.cos(y)[:, None], -np.cos(x) * np.sin(y)[:, None]
         # The last cells have no upper face in the file, so they are left out.
@@ -109,13 +109,13 @@ def test_speed_is_the_magnitude_at_cell_centres():
 
 def test_a_cut_reads_the_plane_that_its_title_names():
     dataset = flows.taylor_green_3d(8, 2)
-    main = scene.scalars(dataset)[0]
+    main = scalars.scalars(dataset)[0]
     for axis in "xyz":
         cut, place = main.mid_plane(axis)
         plane = dataset["vorticity_magnitude"].isel(time=1, **cut)
         np.testing.assert_array_equal(main.values(1, cut=cut), plane.values)
         assert place == f"{axis} = {number(float(plane[axis]))} m"
-    speed = next(s for s in scene.scalars(dataset) if s.name == "speed")
+    speed = next(s for s in scalars.scalars(dataset) if s.name == "speed")
     for axis in range(3):
         cut, _ = speed.mid_plane("zyx"[axis])
         np.testing.assert_allclose(speed.values(1, cut=cut), speed.values(1).take(4, axis), rtol=1e-6)
@@ -123,72 +123,72 @@ def test_a_cut_reads_the_plane_that_its_title_names():
 
 def test_a_run_that_diverged_is_shown_up_to_its_last_finite_frame():
     dataset = flows.taylor_green(16, 21)
-    main = scene.scalars(dataset)[0]
-    assert scene.last_finite(main) == 20
+    main = scalars.scalars(dataset)[0]
+    assert scalars.last_finite(main) == 20
     for lost in range(21):
         later = xr.DataArray(np.arange(21) >= lost, dims="time")
-        main = scene.scalars(dataset.assign(vorticity=dataset["vorticity"].where(~later, np.inf)))[0]
-        assert scene.last_finite(main) == max(lost - 1, 0)
+        main = scalars.scalars(dataset.assign(vorticity=dataset["vorticity"].where(~later, np.inf)))[0]
+        assert scalars.last_finite(main) == max(lost - 1, 0)
 
 
 def test_what_is_drawn_first():
-    assert [s.name for s in scene.scalars(flows.taylor_green(8, 1))] == ["vorticity", "speed", "pressure"]
-    assert scene.scalars(flows.taylor_green_3d(8, 1))[0].name == "vorticity_magnitude"
-    assert scene.scalars(flows.advected_pulse(8, 1))[0].name == "concentration"
-    assert scene.diagnostics(flows.taylor_green(8, 1))[:2] == ["kinetic_energy", "enstrophy"]
+    assert [s.name for s in scalars.scalars(flows.taylor_green(8, 1))] == ["vorticity", "speed", "pressure"]
+    assert scalars.scalars(flows.taylor_green_3d(8, 1))[0].name == "vorticity_magnitude"
+    assert scalars.scalars(flows.advected_pulse(8, 1))[0].name == "concentration"
+    assert scalars.diagnostics(flows.taylor_green(8, 1))[:2] == ["kinetic_energy", "enstrophy"]
 
 
 def test_the_scale_of_vorticity_is_symmetric_about_zero():
-    vorticity = scene.scalars(flows.taylor_green(8, 1))[0]
+    vorticity = scalars.scalars(flows.taylor_green(8, 1))[0]
     values = np.linspace(-1.0, 7.0, 1001).reshape(7, 143)
-    scale = scene.colour_scale(vorticity, [values])
+    scale = scalars.colour_scale(vorticity, [values])
     assert scale.palette == "balance"
     assert scale.lower == -scale.upper == -7.0
     assert scale.extend == "neither"
     ends = scale.colours(np.array([-7.0, 7.0, -99.0, 99.0]))
     np.testing.assert_array_equal(ends, scale.table[[0, 255, 0, 255]])
-    np.testing.assert_array_equal(scale.colours(np.array([np.nan, np.inf])), [scene.MISSING_COLOUR] * 2)
+    np.testing.assert_array_equal(scale.colours(np.array([np.nan, np.inf])), [scalars.MISSING_COLOUR] * 2)
 
 
 def test_rare_extremes_do_not_wash_out_the_picture():
-    vorticity = scene.scalars(flows.taylor_green(8, 1))[0]
+    vorticity = scalars.scalars(flows.taylor_green(8, 1))[0]
     values = np.sin(np.arange(10_000.0))
     values[17] = 500.0
-    scale = scene.colour_scale(vorticity, [values])
+    scale = scalars.colour_scale(vorticity, [values])
     assert scale.upper == pytest.approx(1.0, rel=1e-3)
     assert scale.extend == "max"  # the colour bar says that something lies beyond
 
 
 def test_scales_of_one_sign_begin_at_zero_and_others_are_as_wide_as_the_values():
     dataset = flows.advected_pulse(8, 1)
-    concentration = scene.scalars(dataset)[0]
-    assert (scale := scene.colour_scale(concentration, [np.array([0.0, 0.5, 2.0])])).lower == 0.0
+    concentration = scalars.scalars(dataset)[0]
+    assert (scale := scalars.colour_scale(concentration, [np.array([0.0, 0.5, 2.0])])).lower == 0.0
     assert scale.upper == 2.0 and scale.palette == "thermal"
-    far = scene.colour_scale(concentration, [np.array([280.0, 300.0])])
+    far = scalars.colour_scale(concentration, [np.array([280.0, 300.0])])
     assert (far.lower, far.upper) == (280.0, 300.0)
-    both = scene.colour_scale(concentration, [np.array([-1.0, 0.8])])
+    both = scalars.colour_scale(concentration, [np.array([-1.0, 0.8])])
     assert (both.lower, both.upper, both.palette) == (-1.0, 1.0, "balance")
 
 
 def test_missing_colour_maps_are_named(monkeypatch):
-    scene.palette_table.cache_clear()
+    scalars.palette_table.cache_clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputOutputError, match="pip install cmocean"):
-        scene.palette_table("balance")
+        scalars.palette_table("balance")
 
 
 def test_block_means_keep_the_integral():
     values = np.random.default_rng(1).standard_normal((13, 8))
-    reduced = scene.reduce_to(values, 5)
+    reduced = scalars.reduce_to(values, 5)
     assert reduced.shape == (5, 4)
     widths = np.array([3, 3, 3, 3, 1])[:, None] * np.full((1, 4), 2)
     assert (reduced * widths).sum() == pytest.approx(values.sum())  # rounding only
-    assert scene.reduce_to(values, 13) is values
+    assert scalars.reduce_to(values, 13) is values
 
 
 def test_spread_has_both_ends():
     for count, most in itertools.product(range(1, 30), range(2, 9)):
-        chosen = scene.spread(count, most)
+        chosen = scalars.spread(count, most)
         assert len(chosen) == min(count, most) == len(set(chosen))
         assert chosen[0] == 0 and chosen[-1] == count - 1
 

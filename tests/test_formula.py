@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.core.errors import ConfigurationError
-from simjax.formula import FUNCTIONS, MAXIMUM_DEPTH, MAXIMUM_LENGTH, Formula
+from simjax.errors import ConfigurationError
+from simjax.schema.formula import FUNCTIONS, MAXIMUM_DEPTH, MAXIMUM_LENGTH, Formula
 
 X = np.linspace(0.1, 0.9, 7)[:, None]
 Y = np.linspace(-1.0, 1.0, 5)[None, :]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from stencil_programs import arrays_of, unpadded, wide
 
-from simjax.kernels import pieces, rims
-from simjax.kernels.tiles import block_of
+from simjax.stencil.kernels import gpu_ghosts, register_tiles
+from simjax.stencil.kernels.tiles import block_of
 
 
 class Memory:
@@ -49,8 +49,10 @@ def plain_loops(monkeypatch):
         while condition(k):
             k = body(k)
 
-    monkeypatch.setattr(pieces, "lax", SimpleNamespace(while_loop=while_loop))
-    monkeypatch.setattr(rims, "pl", SimpleNamespace(when=lambda holds: lambda f: f() if holds else None, ds=rims.pl.ds))
+    monkeypatch.setattr(register_tiles, "lax", SimpleNamespace(while_loop=while_loop))
+    monkeypatch.setattr(
+        gpu_ghosts, "pl", SimpleNamespace(when=lambda holds: lambda f: f() if holds else None, ds=gpu_ghosts.pl.ds)
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_every_tile_has_the_ghost_cells_of_the_whole_array(plain_loops, width, i
     operand, whole = program.operands[0], np.asarray(arrays_of(program, interior)[0])
     bare = unpadded(program, [whole])[0]
     field = np.asarray(bare.field)
-    lines = [np.asarray(u) for u in rims.lines_of(bare, operand, tile)]
+    lines = [np.asarray(u) for u in gpu_ghosts.lines_of(bare, operand, tile)]
     gpu = SimpleNamespace(
         layout_cast=lambda u, _: u,
         Layout=SimpleNamespace(WG_STRIDED=lambda shape, vec_size: None),
@@ -77,9 +79,9 @@ def test_every_tile_has_the_ghost_cells_of_the_whole_array(plain_loops, width, i
     )
     for corner in itertools.product(*(range(0, n, t) for n, t in zip(interior, tile, strict=True))):
         block = brought(field, [0, *(c - width for c in corner)], (2, *block_of(operand, tile, interior, "gpu")))
-        columns = brought(lines[-1], [0, *corner[:-1], 0], rims.columns_of(operand, tile))
+        columns = brought(lines[-1], [0, *corner[:-1], 0], gpu_ghosts.columns_of(operand, tile))
         memories = Memory(block), [Memory(u) for u in lines], Memory(columns)
-        rims.write_lines(gpu, *memories, operand, interior, tile, [np.int32(c) for c in corner])
+        gpu_ghosts.write_lines(gpu, *memories, operand, interior, tile, [np.int32(c) for c in corner])
         ends = [min(c + t, n) + 2 * width for c, t, n in zip(corner, tile, interior, strict=True)]
         cells = [slice(c, end) for c, end in zip(corner, ends, strict=True)]
         expected = whole[(slice(None), *cells)]

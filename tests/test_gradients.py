@@ -15,11 +15,12 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, PeriodicSide, ScalarSide, SlipWall
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import advection_diffusion, incompressible
+from simjax.models.flow import incompressible
+from simjax.models.scalar import advection_diffusion
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 # Derivatives do not depend on how well loops are vectorised, and most of the time here goes into compilation.
 compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})

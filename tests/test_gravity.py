@@ -14,18 +14,18 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.core.status import OK
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.attraction import DirectSummation, MeshAttraction, Params, PeriodicAttraction
-from simjax.models.expansion import FlatUniverse
-from simjax.models.gravity import Gravity
-from simjax.models.periodic_sums import MeshSum, mesh_sum, split_at
+from simjax.models.gravity.cosmology import FlatUniverse
+from simjax.models.gravity.force_solvers import DirectSummation, MeshAttraction, Params, PeriodicAttraction
+from simjax.models.gravity.gravity import Gravity
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, unpack
-from simjax.stepping import Schedule, simulate
+from simjax.particles.ewald import MeshSum, mesh_sum, split_at
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import OK
+from simjax.stepping.simulate import Schedule, simulate
 
 # In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
 pytestmark = pytest.mark.slow

@@ -18,9 +18,9 @@ import xarray
 from vtkmodules.util.numpy_support import vtk_to_numpy
 from vtkmodules.vtkIOHDF import vtkHDFReader
 
-from simjax.core.errors import ConfigurationError, InputOutputError
-from simjax.core.grid import Grid
 from simjax.core.model import Output
+from simjax.errors import ConfigurationError, InputOutputError
+from simjax.grid import Grid
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import segment_name
 from simjax.io.grid_layout import round_mantissa

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from stencil_programs import arrays_of, coupled_steps, diffusion, on_whole_arrays, staggered, unpadded, wide
 
-from simjax.kernels import hopper, planes
-from simjax.kernels.launch import launch
+from simjax.stencil.kernels import hopper, hopper_planes
+from simjax.stencil.kernels.launch import launch
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def interpreted(monkeypatch):
     import jax.experimental.pallas.mosaic_gpu as gpu
 
     kernel, inputs, place, before = gpu.kernel, hopper.inputs_of, hopper._place, 4
-    of_planes, cells = planes.inputs_of, planes._cells
+    of_planes, cells = hopper_planes.inputs_of, hopper_planes._cells
 
     def with_zeros_before(x, operand, tile):
         field, *lines = inputs(x, operand, tile)
@@ -39,8 +39,8 @@ def interpreted(monkeypatch):
     )
     monkeypatch.setattr(hopper, "inputs_of", with_zeros_before)
     monkeypatch.setattr(hopper, "_place", later)
-    monkeypatch.setattr(planes, "inputs_of", planes_with_zeros_before)
-    monkeypatch.setattr(planes, "_cells", cells_later)
+    monkeypatch.setattr(hopper_planes, "inputs_of", planes_with_zeros_before)
+    monkeypatch.setattr(hopper_planes, "_cells", cells_later)
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["padded", "beside"])

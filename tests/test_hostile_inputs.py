@@ -15,17 +15,17 @@ from configurations import DYE, FLOW, changed
 from scipy.io import netcdf_file
 
 import simjax.run
-from simjax.build import named_values
-from simjax.builders.particle_families import FAMILIES
-from simjax.builders.placement import BYTES_PER_PARTICLE
 from simjax.config import load_config, validate
-from simjax.core.errors import ConfigurationError, InputOutputError, ResourceError, SimjaxError
-from simjax.core.grid import CENTER, Grid
+from simjax.driver.build import named_values
+from simjax.driver.compiled_fields import _field_name
+from simjax.driver.simulation import Simulation
+from simjax.errors import ConfigurationError, InputOutputError, ResourceError, SimjaxError
+from simjax.grid import CENTER, Grid
 from simjax.io.initial import read_field
 from simjax.io.initial_files import BYTES_PER_VALUE
 from simjax.io.particle_files import read_particles
-from simjax.programs.fields import _field_name
-from simjax.simulation import Simulation
+from simjax.models.particle_registry import FAMILIES
+from simjax.models.placement import BYTES_PER_PARTICLE
 
 # What no user should read: Python's own words for objects, classes and addresses, and sentences cut at their end.
 GARBLED = re.compile(r"object at 0x|<ast|<class|Traceback|\w+Exception\b|\w+Error\b|=\.$|\(None\)|\['|'\] is")

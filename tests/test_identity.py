@@ -11,11 +11,11 @@ import xarray
 import yaml
 
 import simjax as sj
-from simjax import provenance
-from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputError
+from simjax.driver import provenance
+from simjax.driver.run_folder import Record
+from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io import checkpoint, files
 from simjax.io.checkpoint import MANIFEST_NAME, list_checkpoints
-from simjax.record import Record
 
 # The cheapest model to compile.
 DYE = [
@@ -237,7 +237,7 @@ def test_a_disk_that_is_too_small_is_known_before_anything_is_compiled_or_made(t
     def compiled(*_):
         raise AssertionError("nothing is compiled before")
 
-    monkeypatch.setattr("simjax.programs.fields.FieldPrograms.start", compiled)
+    monkeypatch.setattr("simjax.driver.compiled_fields.FieldPrograms.start", compiled)
     with pytest.raises(InputOutputError, match=r"0.00 GB free .* output.root to a folder on another disk"):
         run(tmp_path / "root" / "run")
     assert not (tmp_path / "root").exists()

@@ -7,8 +7,8 @@ import pytest
 from ordinary import WithoutSpace
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
 from simjax.core.model import SemiImplicitModel, SemilinearModel
+from simjax.grid import Grid
 from simjax.integrators.imex import INTEGRATORS
 
 each = pytest.mark.parametrize("name", INTEGRATORS)

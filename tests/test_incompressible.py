@@ -10,11 +10,11 @@ from case import QUICK
 
 from simjax.core.boundary import Inflow, NoSlipWall, Outflow, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.incompressible import Incompressible, Params, State
-from simjax.stepping import Schedule, simulate
+from simjax.models.flow.incompressible import Incompressible, Params, State
+from simjax.stepping.simulate import Schedule, simulate
 
 PERIODIC = (PeriodicSide(), PeriodicSide())
 STILL = (NoSlipWall(), NoSlipWall())

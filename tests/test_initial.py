@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.io import netcdf_file
 
-from simjax.core.errors import ConfigurationError, InputOutputError, ResourceError
-from simjax.core.grid import CENTER, FACE, Grid
+from simjax.errors import ConfigurationError, InputOutputError, ResourceError
+from simjax.grid import CENTER, FACE, Grid
 from simjax.io.initial import read_field, unit_powers
 
 GRID = Grid((6, 4), (0.0, 0.0), (3.0, 2.0))

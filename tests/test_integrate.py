@@ -11,11 +11,11 @@ from jax.sharding import PartitionSpec
 from ordinary import Ordinary
 
 import simjax as sj
-from simjax.adjoint.plan import Binomial
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import acoustic
-from simjax.stepping import Schedule, simulate
+from simjax.models.waves import acoustic
+from simjax.stepping.checkpointing.plan import Binomial
+from simjax.stepping.simulate import Schedule, simulate
 
 RK4 = INTEGRATORS["rk4"]
 START = jnp.asarray([0.2, 0.7])

@@ -10,10 +10,10 @@ import pytest
 from case import PLAIN
 from ordinary import Ordinary
 
-from simjax.core.errors import ConfigurationError
-from simjax.core.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED
+from simjax.errors import ConfigurationError
 from simjax.integrators.runge_kutta import INTEGRATORS
-from simjax.stepping import Clock, Schedule, advance, simulate, time_of
+from simjax.status import FRAME_UNFINISHED, NON_FINITE, OK, STEP_COLLAPSED
+from simjax.stepping.simulate import Clock, Schedule, advance, simulate, time_of
 
 
 class Coupled(Ordinary):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from simjax.config import load_config
-from simjax.inversion.problem import InverseProblem
-from simjax.inversion.search import Search
+from simjax.inverse.problem import InverseProblem
+from simjax.inverse.search import Search
 
 
 def searched(name, folder, *overrides):

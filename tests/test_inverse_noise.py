@@ -7,8 +7,8 @@ import pytest
 from blocks import check_decompositions, random
 from refusals import refusals
 
-from simjax.core.grid import Grid
-from simjax.inverse.noise import GaussianNoise, HuberNoise, RelativeNoise, StudentNoise
+from simjax.grid import Grid
+from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, RelativeNoise, StudentNoise
 
 # A noise model of deviation 0.5 and its rho(z), by numpy.
 DEVIATION = 0.5

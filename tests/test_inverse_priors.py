@@ -10,8 +10,8 @@ from blocks import check_decompositions, random
 from refusals import refusals
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.inverse.priors import Gaussian, Matern, TotalVariation
+from simjax.grid import Grid
+from simjax.inverse.methods.priors import Gaussian, Matern, TotalVariation
 
 MESHES = [{"x": 2, "y": 4}, {"x": 8}]
 GRID = Grid((8, 12), (0.0, -1.0), (2.0, 2.0))

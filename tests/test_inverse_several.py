@@ -14,9 +14,9 @@ from test_inversion import BASE, EVERYTHING, NUMBERS, SENSORS, SNAPSHOT, evaluat
 import simjax as sj
 from simjax.config import validate
 from simjax.config.folders import resume_differences
-from simjax.core.errors import ConfigurationError
-from simjax.inverse.least_squares import half_square
-from simjax.inversion.problem import InverseProblem
+from simjax.errors import ConfigurationError
+from simjax.inverse.methods.least_squares import half_square
+from simjax.inverse.problem import InverseProblem
 
 UNKNOWNS = EVERYTHING | {
     "physics.diffusivity": {"guess": 0.1, "positive": True, "prior": {"gaussian": {"mean": 0.2, "deviation": 0.1}}}

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax import rollout
-from simjax.build import describe_model
-from simjax.config import list_experiments, load_config, parameter_values, validate
+from simjax.config import list_experiments, load_config, validate
 from simjax.config.structure import structure_of
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.inversion.search import Search
+from simjax.driver import differentiable_run
+from simjax.driver.build import describe_model
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.inverse.search import Search
+from simjax.models.registry import parameter_values
 
 BASE = {
     "experiment_name": "line", "model": "advection_diffusion", "precision": "float64",
@@ -69,7 +70,7 @@ def test_a_second_problem_of_the_same_structure_compiles_nothing():
     with compilations() as second:
         shared = losses(sj.InverseProblem(config(**changed)))
     assert not second
-    rollout.forget_programs()
+    differentiable_run.forget_programs()
     alone = losses(sj.InverseProblem(config(**changed)))
     for a, b in zip(shared, alone, strict=True):
         np.testing.assert_array_equal(a, b)  # the same instructions on the same numbers

@@ -6,11 +6,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.inverse.ensemble_kalman import EnsembleKalman
-from simjax.inverse.gauss_newton import GaussNewton
-from simjax.inverse.gradient_descent import GradientDescent, MultiStart, optimiser_named
-from simjax.inverse.laplace import ITERATIONS, TOLERANCE, number_sensitivity, posterior_samples, uncertainty_of_numbers
-from simjax.inverse.least_squares import Evaluation, LeastSquares
+from simjax.inverse.methods.ensemble_kalman import EnsembleKalman
+from simjax.inverse.methods.gauss_newton import GaussNewton
+from simjax.inverse.methods.gradient_descent import GradientDescent, MultiStart, optimiser_named
+from simjax.inverse.methods.laplace import (
+    ITERATIONS,
+    TOLERANCE,
+    number_sensitivity,
+    posterior_samples,
+    uncertainty_of_numbers,
+)
+from simjax.inverse.methods.least_squares import Evaluation, LeastSquares
 
 TRUTH = jnp.asarray([1.0, 2.0, -1.0])
 MATRIX = jnp.asarray(np.random.default_rng(0).normal(size=(30, 3)))

@@ -11,12 +11,12 @@ import jax
 import numpy as np
 import pytest
 
-from simjax.certify.inverse import inverse_objective
+from simjax.certificate.inverse_loss import inverse_objective
 from simjax.config import validate
-from simjax.core.errors import CheckpointError, ConfigurationError, NumericalError
-from simjax.inverse.least_squares import half_square
-from simjax.inversion.problem import InverseProblem
-from simjax.inversion.search import Search
+from simjax.errors import CheckpointError, ConfigurationError, NumericalError
+from simjax.inverse.methods.least_squares import half_square
+from simjax.inverse.problem import InverseProblem
+from simjax.inverse.search import Search
 
 TWO_PI = 2 * np.pi
 BASE = {
@@ -187,7 +187,7 @@ def test_a_killed_search_goes_on_exactly_and_on_another_mesh(solver, folder, mon
     class Killed(BaseException):
         pass
 
-    from simjax.inversion import search
+    from simjax.inverse import search
 
     settled = search._Search._checkpoint
 
@@ -389,7 +389,7 @@ def test_sensors_of_a_file_are_met(tmp_path, folder):
 
 @pytest.mark.slow
 def test_a_step_is_compiled_once(folder, monkeypatch):
-    from simjax.inversion import search
+    from simjax.inverse import search
 
     traced = []
     original = search.solver_of

@@ -9,18 +9,12 @@ import pytest
 import xarray
 from PIL import Image
 
-from simjax.core.errors import InputOutputError
-from simjax.core.grid import CENTER, FACE, Grid
+from simjax.errors import InputOutputError
+from simjax.grid import CENTER, FACE, Grid
 from simjax.io.initial import read_field
-from simjax.io.inversion_figure import _residual_rows, write_pictures
-from simjax.io.inversion_output import (
-    FieldResult,
-    InstrumentResult,
-    InversionResult,
-    NumberResult,
-    write_inversion,
-)
-from simjax.io.inversion_report import write_inversion_report
+from simjax.io.inverse_output import FieldResult, InstrumentResult, InversionResult, NumberResult, write_inversion
+from simjax.report.inverse_figures import _residual_rows, write_pictures
+from simjax.report.inverse_report import write_inversion_report
 
 GRIDS = {
     1: Grid((64,), (0.0,), (2.0,)),

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from simjax.kernels.launch import launch
-from simjax.kernels.operands import Operand
+from simjax.stencil.kernels.launch import launch
+from simjax.stencil.kernels.operands import Operand
 from stencil_programs import Formula, diffusion, shapes_of, staggered, unpadded, wide
 
 jax.config.update("jax_enable_x64", True)  # indices stay of 32 bits
@@ -99,10 +99,10 @@ for case in CASES:
 """
 
 BLOCKED = """
-from simjax.blocking import blocked
+from simjax.stepping.temporal_blocking import blocked
 from simjax.core.boundary import PeriodicSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models import acoustic, advection_diffusion
 

@@ -8,12 +8,12 @@ from case import smooth_field
 
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.kernels import call
-from simjax.kernels.functions import SUBSTITUTES
-from simjax.kernels.launch import launch
-from simjax.kernels.operands import NotLowered
-from simjax.kernels.tracing import trace
+from simjax.grid import Grid
+from simjax.stencil.kernels import primitive
+from simjax.stencil.kernels.intrinsics import SUBSTITUTES
+from simjax.stencil.kernels.launch import launch
+from simjax.stencil.kernels.operands import NotLowered
+from simjax.stencil.kernels.tracing import trace
 
 GRID = Grid((10, 12))
 LAYOUT = center_layout([(Periodic(), Periodic())] * 2)
@@ -38,7 +38,7 @@ def test_one_kernel_computes_and_one_gathers(monkeypatch):
         launched.append(options["target"])
         return launch(*arguments, **options)
 
-    monkeypatch.setattr(call, "launch", counted)
+    monkeypatch.setattr(primitive, "launch", counted)
 
     def compiled(function, *arguments):
         launched.clear()

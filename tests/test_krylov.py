@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.solvers.krylov import conjugate_gradient
 

@@ -19,11 +19,11 @@ from stencil_programs import (
     wide,
 )
 
-from simjax.kernels import assembly, functions
-from simjax.kernels.cost import bytes_per_cell
-from simjax.kernels.launch import launch
-from simjax.kernels.operands import NotLowered, Operand, as_passes
-from simjax.kernels.tiles import block_of, bytes_of_blocks, granule, memory_of, reach, tile_of
+from simjax.stencil.kernels import intrinsics, tpu_blocks
+from simjax.stencil.kernels.cost import bytes_per_cell
+from simjax.stencil.kernels.launch import launch
+from simjax.stencil.kernels.operands import NotLowered, Operand, as_passes
+from simjax.stencil.kernels.tiles import block_of, bytes_of_blocks, granule, memory_of, reach, tile_of
 
 CASES = {
     "diffusion-1d": (diffusion(1, "float64"), (103,), (20,)),
@@ -147,7 +147,7 @@ def test_blocks_are_assembled_where_they_fit():
 
     def tile(program, interior):
         arrays = jax.eval_shape(lambda *u: unpadded(program, u), *shapes_of(program, interior))
-        return assembly.tile_of(program, arrays, interior)
+        return tpu_blocks.tile_of(program, arrays, interior)
 
     assert tile(diffusion(2), (4096, 4096)) == (256, 4096)
     size, *rest = tile(wide(3, 2), (256, 64, 256))
@@ -198,7 +198,7 @@ def test_refusals_name_numbers():
 )
 def test_functions_that_a_gpu_lacks(name, reference, points):
     x = np.asarray(points, np.float32)
-    found = functions.SUBSTITUTES["gpu"][name](jnp.asarray(x))
+    found = intrinsics.SUBSTITUTES["gpu"][name](jnp.asarray(x))
     # A few roundings of single precision, amplified by the exponent for exp of a logarithm.
     with np.errstate(over="ignore"):
         np.testing.assert_allclose(found, reference(x.astype(np.float64)).astype(np.float32), rtol=2e-6)
@@ -206,8 +206,10 @@ def test_functions_that_a_gpu_lacks(name, reference, points):
 
 def test_powers_that_a_gpu_lacks():
     x, y = jnp.asarray([0.0, 0.0, 0.5, 3.0], jnp.float32), jnp.asarray([0.0, 1.4, 1.4, -2.5], jnp.float32)
-    np.testing.assert_allclose(functions.power(x, y), np.asarray(x, np.float64) ** np.asarray(y, np.float64), rtol=2e-6)
-    np.testing.assert_allclose(functions.integer_power(x[2:], y=-3), np.asarray(x[2:], np.float64) ** -3, rtol=1e-6)
+    np.testing.assert_allclose(
+        intrinsics.power(x, y), np.asarray(x, np.float64) ** np.asarray(y, np.float64), rtol=2e-6
+    )
+    np.testing.assert_allclose(intrinsics.integer_power(x[2:], y=-3), np.asarray(x[2:], np.float64) ** -3, rtol=1e-6)
     which, one, two = jnp.asarray(True), jnp.ones((2, 3)), jnp.zeros((2, 3))
-    np.testing.assert_array_equal(functions.select(which, two, one), one)
-    assert not functions.negation(which)
+    np.testing.assert_array_equal(intrinsics.select(which, two, one), one)
+    assert not intrinsics.negation(which)

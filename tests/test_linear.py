@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from simjax.core.varying import cast_varying, repeated
+from simjax.jaxpr.varying import cast_varying, repeated
 from simjax.parallel import distribute, make_mesh
 
 

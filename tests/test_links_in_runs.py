@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io.files import new_hdf5, open_in_run, replaced
 from simjax.io.lock import LOCK_NAME, FolderLock
 

@@ -11,7 +11,7 @@ from case import QUICK
 from jax.sharding import PartitionSpec
 from particles import separations
 
-from simjax.models.many_body import StillingerWeber, StillingerWeberParams
+from simjax.models.molecular.many_body import StillingerWeber, StillingerWeberParams
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, cells_for, pack, unpack
 from simjax.particles.pairs import Pairs

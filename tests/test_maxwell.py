@@ -12,10 +12,10 @@ from wave_steps import frequency, run, symbol
 
 from simjax.core.boundary import Outflow, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.models.absorbing import Absorbing
-from simjax.models.maxwell import Maxwell, Params
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.models.waves.maxwell import Maxwell, Params
+from simjax.models.waves.pml import Absorbing
 
 CONDUCTOR = (SlipWall(), SlipWall())
 LAYERS = (Absorbing(), Absorbing())

@@ -10,14 +10,14 @@ from case import QUICK
 from ensembles import EACH, ShiftedForce, at_rest, lattice
 from jax.sharding import PartitionSpec
 
-from simjax.core.status import OK
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.molecular import MolecularDynamics, Params
-from simjax.models.motion import unwrapped
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
-from simjax.stepping import Schedule, simulate
+from simjax.particles.diffusion import unwrapped
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import OK
+from simjax.stepping.simulate import Schedule, simulate
 
 CUTOFF, SKIN, DT = 2.5, 0.4, 0.005
 BLOCKS = (4, 4, 2)  # of the grid of cells, whatever the mesh

@@ -9,11 +9,11 @@ from semilinear import largest, line, numbers, on, run, sample
 
 from simjax.core.boundary import NoSlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
-from simjax.stepping import Schedule, simulate
+from simjax.models.spectral.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
+from simjax.stepping.simulate import Schedule, simulate
 
 
 def cole_hopf(x, t, viscosity):

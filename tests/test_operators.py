@@ -10,8 +10,8 @@ from jax.sharding import PartitionSpec
 from refusals import refusals
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.inverse.operators import BoxAverage, LineOfSight, Points, Snapshot, Spectrum
+from simjax.grid import Grid
+from simjax.inverse.methods.operators import BoxAverage, LineOfSight, Points, Snapshot, Spectrum
 from simjax.parallel import decompose, distribute, make_mesh
 
 GRID = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))

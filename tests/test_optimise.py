@@ -9,8 +9,8 @@ from case import QUICK
 from jax.sharding import PartitionSpec
 
 import simjax as sj
-from simjax.inverse.optimise import minimise
-from simjax.models.incompressible import Incompressible, Params, State
+from simjax.inverse.methods.optimise import minimise
+from simjax.models.flow.incompressible import Incompressible, Params, State
 
 SIDES = [(sj.PeriodicSide(), sj.PeriodicSide()), (sj.NoSlipWall(), sj.NoSlipWall((1.0, 0.0)))]
 

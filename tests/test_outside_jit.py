@@ -7,14 +7,14 @@ import pytest
 from case import PERIODIC
 
 from simjax.core.domain import Domain
-from simjax.core.grid import CENTER, Grid
+from simjax.grid import CENTER, Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
-from simjax.models.patterns import GrayScott, SwiftHohenberg
-from simjax.models.phase_fields import AllenCahn, CahnHilliard
-from simjax.models.schroedinger import Params, Schroedinger
-from simjax.models.spectral_flow import Params as FlowParams
-from simjax.models.vorticity import Vorticity
+from simjax.models.flow.fourier_flow import Params as FlowParams
+from simjax.models.flow.vorticity import Vorticity
+from simjax.models.spectral.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
+from simjax.models.spectral.patterns import GrayScott, SwiftHohenberg
+from simjax.models.spectral.phase_fields import AllenCahn, CahnHilliard
+from simjax.models.spectral.schroedinger import Params, Schroedinger
 
 LINE, PLANE = Grid((8,), (0.0,), (2.0,)), Grid((8, 8))
 BY_NAME = (Burgers, KortewegDeVries, KuramotoSivashinsky, SwiftHohenberg, GrayScott, AllenCahn, CahnHilliard)

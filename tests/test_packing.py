@@ -7,8 +7,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, cells_for, pack, unpack
 

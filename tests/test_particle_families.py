@@ -6,7 +6,7 @@ import pytest
 import simjax as sj
 from simjax.config import load_config, validate
 from simjax.config.folders import config_yaml
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 
 COMMON = ["precision=float64", "output.animation=false", "output.report=false"]
 # A few steps of every experiment, made small: overrides, and the time between two frames.

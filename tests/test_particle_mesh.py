@@ -10,11 +10,11 @@ from case import PLAIN
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, pack, unpack
-from simjax.particles.currents import transported
+from simjax.particles.current_deposition import transported
 from simjax.particles.mesh import ParticleMesh
 
 COUNT = 600

@@ -7,7 +7,7 @@ import pytest
 import simjax as sj
 from simjax.config import load_config, validate
 from simjax.config.folders import config_yaml
-from simjax.core.errors import ConfigurationError, NumericalError
+from simjax.errors import ConfigurationError, NumericalError
 
 SMALL = [
     "particles.count=256", "box.upper=[6.9,6.9,6.9]", "time.end=0.2", "time.output_every=0.1", "precision=float64",

@@ -16,16 +16,16 @@ from jax.sharding import PartitionSpec
 from particles import pack, scattered, separations, stored, unpack
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.core.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, SKIN_PASSED
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles import cells as storage
-from simjax.particles.arrangement import Particles, Skin
 from simjax.particles.cells import EMPTY, Cells, cells_for, counted
 from simjax.particles.migration import rebin
-from simjax.particles.neighbours import neighbours_within, own_slot
+from simjax.particles.neighbor_list import neighbours_within, own_slot
+from simjax.particles.neighbor_policy import Particles, Skin
 from simjax.particles.pairs import Pairs
+from simjax.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, SKIN_PASSED
 
 ROUNDING = 1e-12
 compiled = functools.partial(jax.jit, compiler_options=QUICK)

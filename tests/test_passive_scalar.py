@@ -9,13 +9,13 @@ from case import PERIODIC, QUICK
 from simjax.config.validate import validate
 from simjax.core.boundary import NoSlipWall, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import incompressible
-from simjax.models.passive_scalar import Params, PassiveScalar, State
+from simjax.models.flow import incompressible
+from simjax.models.flow.passive_scalar import Params, PassiveScalar, State
 from simjax.ops.transport import SCHEMES
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 TAU = 2 * np.pi
 BOX = [(NoSlipWall(), SlipWall()), (NoSlipWall(), NoSlipWall((1.0, 0.0)))]

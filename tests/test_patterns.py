@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from semilinear import largest, line, numbers, on, run, sample
 
-from simjax.core.grid import Grid
-from simjax.models.patterns import GrayScott, SwiftHohenberg
-from simjax.models.phase_fields import AllenCahn, CahnHilliard
+from simjax.grid import Grid
+from simjax.models.spectral.patterns import GrayScott, SwiftHohenberg
+from simjax.models.spectral.phase_fields import AllenCahn, CahnHilliard
 
 
 def waves(grid, modes):

@@ -11,16 +11,16 @@ from jax.sharding import PartitionSpec
 from scipy.optimize import least_squares
 from scipy.stats import norm
 
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import electromagnetic_plasma
-from simjax.models.boris import boosted, boris, lorentz_factor
-from simjax.models.electromagnetic_plasma import ElectromagneticPlasma
-from simjax.models.particle_in_cell import ElectrostaticPlasma, Params
+from simjax.models.plasma import electromagnetic
+from simjax.models.plasma.boris import boosted, boris, lorentz_factor
+from simjax.models.plasma.electromagnetic import ElectromagneticPlasma
+from simjax.models.plasma.electrostatic import ElectrostaticPlasma, Params
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, unpack
 from simjax.particles.mesh import ParticleMesh
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 # In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
 pytestmark = pytest.mark.slow
@@ -249,7 +249,7 @@ def radiating(cut):
     mesh = make_mesh(cut)
     model = ElectromagneticPlasma(Cells(decompose(Grid((8, 8), None, (8.0, 8.0)), mesh), 40, (True, True)))
     position, velocity, species = cloud(512, (8.0, 8.0))
-    params = electromagnetic_plasma.Params(
+    params = electromagnetic.Params(
         jnp.asarray([-0.1, 0.1]), jnp.asarray([0.1, 0.3]), jnp.asarray(1.0), permeability=jnp.asarray(1.0)
     )
 

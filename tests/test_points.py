@@ -11,10 +11,10 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import SlipWall, center_layout
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.models.absorbing import FreeSurface
-from simjax.models.points import SampledSignal, kernel, locate, receive, spread
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.models.waves.pml import FreeSurface
+from simjax.models.waves.point_sources import SampledSignal, kernel, locate, receive, spread
 from simjax.parallel import decompose, distribute, make_mesh
 
 GRID = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))

@@ -12,8 +12,8 @@ from case import QUICK
 
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout, face_layout
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.ops.difference import laplacian
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.solvers.poisson import solve_poisson

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.build import named_values
-from simjax.builders.particles import DYNAMICS
-from simjax.builders.placement import place
-from simjax.builders.potentials import POTENTIALS, build_potential
 from simjax.config import load_config
-from simjax.config.families.particles import USED
-from simjax.core.errors import ConfigurationError
-from simjax.models.potentials import LennardJones
-from simjax.models.stochastic import Brownian
+from simjax.driver.build import named_values
+from simjax.errors import ConfigurationError
+from simjax.models.molecular.keys import USED
+from simjax.models.molecular.langevin import Brownian
+from simjax.models.molecular.pair_potentials import LennardJones
+from simjax.models.molecular.potential_setup import POTENTIALS, build_potential
+from simjax.models.molecular.setup import DYNAMICS
+from simjax.models.placement import place
 
 MIXED = ["particles.fractions=[0.8,0.2]"]
 

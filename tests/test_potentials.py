@@ -11,10 +11,10 @@ from case import QUICK
 from particles import fcc, scattered, separations, stored
 from scipy.integrate import quad
 
-from simjax.core.errors import ConfigurationError
-from simjax.models.many_body import StillingerWeber
-from simjax.models.molecular import MolecularDynamics, Params, State
-from simjax.models.potentials import (
+from simjax.errors import ConfigurationError
+from simjax.models.molecular.many_body import StillingerWeber
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params, State
+from simjax.models.molecular.pair_potentials import (
     ForceShifted,
     LennardJones,
     Morse,
@@ -27,8 +27,8 @@ from simjax.models.potentials import (
     between,
     lorentz_berthelot,
 )
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import pack, unpack
+from simjax.particles.neighbor_policy import Skin
 from simjax.particles.pairs import Pairs
 
 ONE = jnp.asarray(1.0), jnp.asarray(1.0)

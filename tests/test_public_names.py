@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.build import build_model, initial_state, read_files
-from simjax.config import MODELS, list_experiments, load_config, parameter_values
+from simjax.config import list_experiments, load_config
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.driver.build import build_model, initial_state, read_files
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.models.registry import MODELS, parameter_values
 
 PARTICLES = {
     "molecular_dynamics": "MolecularDynamics", "gravity": "Gravity", "plasma": "ElectrostaticPlasma",

@@ -10,16 +10,16 @@ from case import PLAIN
 from test_vorticity import compiled, started
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.random_forcing import Band
-from simjax.models.spectral_flow import Params
-from simjax.models.spectral_velocity import SpectralVelocity
-from simjax.models.vorticity import Vorticity
+from simjax.models.flow.fourier_flow import Params
+from simjax.models.flow.random_forcing import Band
+from simjax.models.flow.spectral_velocity import SpectralVelocity
+from simjax.models.flow.vorticity import Vorticity
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.solvers.fourier import FourierBasis
-from simjax.stepping import Clock, Schedule, advance, simulate
+from simjax.stepping.simulate import Clock, Schedule, advance, simulate
 
 TWO_PI = 2 * np.pi
 BAND, BAND_3D = Band(1.5, 3.2), Band(1.0, 2.2)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray
 
-from simjax.io import figure
 from simjax.io.readable import readable, readable_units
+from simjax.report import summary
 
 DAY = 86400.0
 
@@ -44,8 +44,8 @@ def test_axes_share_their_units_and_files_keep_theirs(tmp_path):
     np.testing.assert_allclose(shown.x, dataset.x / 1000, rtol=1e-15)
     np.testing.assert_allclose(shown.time, [0, 5, 10], rtol=1e-15)
     assert dataset.time.attrs["units"] == "s" and dataset.x.attrs["units"] == "m"
-    assert figure.describe(shown).endswith("3 frames to t = 10 days")
-    assert figure.write_summary(dataset, tmp_path / "summary.png").is_file()
+    assert summary.describe(shown).endswith("3 frames to t = 10 days")
+    assert summary.write_summary(dataset, tmp_path / "summary.png").is_file()
 
 
 def test_a_dataset_that_needs_nothing_is_left_as_it_is():

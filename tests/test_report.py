@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
-from simjax.io.animation import write_animation
-from simjax.io.config_difference import differences, marked_yaml
-from simjax.io.curves import curve_figures
-from simjax.io.figure import write_summary
-from simjax.io.report import RunReport, Verdict, write_report
+from simjax.report.animation import write_animation
+from simjax.report.config_difference import differences, marked_yaml
+from simjax.report.run_report import RunReport, Verdict, write_report
+from simjax.report.summary import write_summary
+from simjax.report.svg_curves import curve_figures
 
 
 class Page(HTMLParser):

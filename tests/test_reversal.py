@@ -14,16 +14,16 @@ from jax.sharding import PartitionSpec
 from test_checkpoints import Decay
 from test_splitting import Pendulum, State
 
-from simjax.adjoint.plan import plan
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import acoustic, maxwell
-from simjax.models.absorbing import Absorbing, FreeSurface
+from simjax.models.waves import acoustic, maxwell
+from simjax.models.waves.pml import Absorbing, FreeSurface
 from simjax.parallel import decompose, distribute, make_mesh, prepend_axis
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.checkpointing.plan import plan
+from simjax.stepping.simulate import Schedule, simulate
 
 PLANE = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))
 WALLS = (SlipWall(), SlipWall())

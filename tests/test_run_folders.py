@@ -18,7 +18,7 @@ from simjax.config.folders import (
     resume_differences,
     write_hydra_folder,
 )
-from simjax.core.errors import CheckpointError, ConfigurationError, InputOutputError
+from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 
 
 def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path):

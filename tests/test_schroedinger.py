@@ -8,11 +8,11 @@ from case import QUICK
 from semilinear import largest, line, on, run
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.schroedinger import Params, Schroedinger
+from simjax.models.spectral.schroedinger import Params, Schroedinger
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 
 def start(model, psi):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_grid_output import frames, make_writer
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io.frame_layout import CHUNK_BYTES, FILLED_BYTES, checked_storage
 from simjax.io.frame_output import segment_name
 from simjax.io.particle_output import ParticleWriter

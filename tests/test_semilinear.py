@@ -11,15 +11,16 @@ from configurations import changed, refusal
 from semilinear import largest, line, numbers, on, run, sample
 
 import simjax as sj
-from simjax.config import MODELS, validate
-from simjax.core.grid import Grid
+from simjax.config import validate
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
-from simjax.models.patterns import GrayScott, SwiftHohenberg
-from simjax.models.phase_fields import AllenCahn, CahnHilliard
-from simjax.models.schroedinger import Params, Schroedinger
+from simjax.models.registry import MODELS
+from simjax.models.spectral.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
+from simjax.models.spectral.patterns import GrayScott, SwiftHohenberg
+from simjax.models.spectral.phase_fields import AllenCahn, CahnHilliard
+from simjax.models.spectral.schroedinger import Params, Schroedinger
 from simjax.ops.scaling import scaled
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 REGISTERED = {
     "viscous_burgers": Burgers,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from simjax.core.errors import ConfigurationError, InputOutputError
-from simjax.inverse.sensors import LARGEST_FILE, read_sensors
+from simjax.errors import ConfigurationError, InputOutputError
+from simjax.inverse.methods.sensors import LARGEST_FILE, read_sensors
 
 
 def written(folder, text):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax import simulation
-from simjax.core.errors import ConfigurationError, NumericalError, ResourceError
+from simjax.driver import simulation
+from simjax.errors import ConfigurationError, NumericalError, ResourceError
 from simjax.io.checkpoint import list_checkpoints
 
 QUIET = ["output.animation=false", "output.report=false"]

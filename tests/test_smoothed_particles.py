@@ -11,17 +11,17 @@ import pytest
 from case import QUICK
 from jax.sharding import PartitionSpec
 
-from simjax.core.errors import ConfigurationError
-from simjax.core.status import ESCAPED
+from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.smoothed_pairs import FLUID, MOVING_WALL
-from simjax.models.smoothed_particles import Params, SmoothedParticles, State
-from simjax.models.smoothed_setups import lid_driven, tank, taylor_green
-from simjax.ops.smoothing import WendlandC2
+from simjax.models.sph.initial_conditions import lid_driven, tank, taylor_green
+from simjax.models.sph.kernels import WendlandC2
+from simjax.models.sph.pair_terms import FLUID, MOVING_WALL
+from simjax.models.sph.sph import Params, SmoothedParticles, State
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
-from simjax.stepping import Schedule, simulate
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import ESCAPED
+from simjax.stepping.simulate import Schedule, simulate
 
 # In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.ops.smoothing import SMOOTHING_KERNELS
+from simjax.models.sph.kernels import SMOOTHING_KERNELS
 
 CASES = list(itertools.product(SMOOTHING_KERNELS, (1, 2, 3)))
 LENGTH = 0.7

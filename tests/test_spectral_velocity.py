@@ -7,12 +7,12 @@ import pytest
 from test_vorticity import compiled, diagnosed, run, seen_in, started, transforms
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.spectral_flow import Params
-from simjax.models.spectral_velocity import SpectralVelocity, project
-from simjax.models.vorticity import Vorticity
+from simjax.models.flow.fourier_flow import Params
+from simjax.models.flow.spectral_velocity import SpectralVelocity, project
+from simjax.models.flow.vorticity import Vorticity
 
 TWO_PI = 2 * np.pi
 

@@ -10,11 +10,11 @@ from jax.sharding import PartitionSpec
 from ordinary import WithoutSpace
 
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
 from simjax.core.model import SplitModel
+from simjax.grid import Grid
 from simjax.integrators.splitting import INTEGRATORS
 from simjax.parallel import decompose, make_mesh
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 LEAPFROG = INTEGRATORS["leapfrog"]
 

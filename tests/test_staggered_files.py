@@ -10,14 +10,14 @@ from vtkmodules.vtkIOHDF import vtkHDFReader
 
 import simjax as sj
 from simjax.config import validate
-from simjax.core.errors import ConfigurationError, InputOutputError
-from simjax.core.grid import CENTER, FACE, Grid
 from simjax.core.model import Output
-from simjax.io import scene
+from simjax.driver.programs import programs_for
+from simjax.errors import ConfigurationError, InputOutputError
+from simjax.grid import CENTER, FACE, Grid
 from simjax.io.grid_output import GridWriter
 from simjax.io.initial import read_field
 from simjax.io.read import open_run
-from simjax.programs import programs_for
+from simjax.report import scalars
 
 THROUGH = {"kind": "inflow", "velocity": ["1 + t * y * (1 - y)", 0]}
 CHANNEL = {
@@ -211,7 +211,7 @@ def test_pictures_of_speed_use_the_faces_on_walls_and_across_the_period(folder):
     with open_run(folder) as dataset:
         centred = dataset.simjax.centered()
         expected = np.sqrt(sum(centred[f"velocity_{a}"][0] ** 2 for a in "xyz"))
-        speed = next(scalar for scalar in scene.scalars(dataset) if scalar.name == "speed")
+        speed = next(scalar for scalar in scalars.scalars(dataset) if scalar.name == "speed")
         np.testing.assert_allclose(speed.values(0), expected, rtol=1e-6)  # pictures are in float32
         np.testing.assert_allclose(speed.values(0, cut={"z": 2}), expected[2], rtol=1e-6)
 
@@ -221,7 +221,7 @@ def test_a_field_that_is_there_twice_is_drawn_once():
     own = {f"velocity_{a}": (axes, values, {"vector": "velocity"}) for a in "xy"}
     centred = {f"velocity_centered_{a}": (axes, values, {"vector": "velocity_centered"}) for a in "xy"}
     names = [
-        [scalar.name for scalar in scene.scalars(xarray.Dataset(found))]
+        [scalar.name for scalar in scalars.scalars(xarray.Dataset(found))]
         for found in (own, centred, own | centred, own | centred | {"speed": (axes, values)})
     ]
     assert names == [["speed"]] * 4

@@ -11,15 +11,15 @@ from case import smooth_field
 from cases import CASES
 from jax import lax
 
-from simjax.core import gather as parts
-from simjax.core import stencil as stencils
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout, face_layout
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.core.linear import linear_map
-from simjax.core.stencil_adjoint import NotAStencil
+from simjax.grid import Grid
+from simjax.jaxpr.linear_map import linear_map
 from simjax.ops.difference import laplacian, shift_by
 from simjax.ops.staggered import momentum_tendency
+from simjax.stencil import adjoint_parts as parts
+from simjax.stencil import evaluate as stencils
+from simjax.stencil.adjoint import NotAStencil
 
 # Sums of some tens of products of order one, in another order.
 ROUNDING = 1e-13

@@ -11,11 +11,11 @@ from case import smooth_field
 from jax.sharding import PartitionSpec
 from test_stencil_adjoint import components, layout_of, mechanical, nonlinear
 
-from simjax.core import stitch
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.ops.difference import laplacian
 from simjax.parallel import decompose, distribute, make_mesh
+from simjax.stencil import interior_and_rim
 
 # The same arithmetic per cell, contracted into other multiply-adds; derivatives add it up in another order.
 ROUNDING = 1e-13
@@ -30,15 +30,15 @@ CASES = [
 @pytest.fixture
 def selecting(monkeypatch):
     """Small blocks are selected too; a list gets a name for each stencil that is."""
-    chosen, real = [], stitch.select_interior_and_rim
+    chosen, real = [], interior_and_rim.select_interior_and_rim
 
     def select(*arguments):
         chosen.append("selected")
         return real(*arguments)
 
     for name, value in (("LEAST_CELLS", 1), ("MOST_IN_STRIPS", 100), ("MOST_OPERATIONS", 1000)):
-        monkeypatch.setattr(stitch, name, value)
-    monkeypatch.setattr("simjax.core.stencil.select_interior_and_rim", select)
+        monkeypatch.setattr(interior_and_rim, name, value)
+    monkeypatch.setattr("simjax.stencil.evaluate.select_interior_and_rim", select)
     return chosen
 
 
@@ -98,9 +98,9 @@ def test_blocks_that_strips_would_fill_are_padded(selecting):
 
 
 def test_where_padding_is_measured_faster_it_stays():
-    assert stitch.worth_selecting((512, 512), 1, 20)
-    assert stitch.worth_selecting((128, 128, 128), 1, 30)
+    assert interior_and_rim.worth_selecting((512, 512), 1, 20)
+    assert interior_and_rim.worth_selecting((128, 128, 128), 1, 30)
     # In a core's cache; strips as large as the block; more to compute than to read.
-    assert not stitch.worth_selecting((256, 256), 1, 20)
-    assert not stitch.worth_selecting((128, 128, 128), 2, 30)
-    assert not stitch.worth_selecting((512, 512), 1, 90)
+    assert not interior_and_rim.worth_selecting((256, 256), 1, 20)
+    assert not interior_and_rim.worth_selecting((128, 128, 128), 2, 30)
+    assert not interior_and_rim.worth_selecting((512, 512), 1, 90)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax import record
 from simjax.config import validate
-from simjax.inversion import search
+from simjax.driver import run_folder
+from simjax.inverse import search
 
 DYE = [
     "grid.shape=[8,8]", "precision=float64", "time.courant=null", "parameters=null", "exact=null",
@@ -26,7 +26,7 @@ def dye(tmp_path, *overrides):
 def signalled(monkeypatch):
     """Sends this process a signal when the frame of that number is taken, for those that are told."""
 
-    def send(number, frame, owner=record.Record, name="checkpoint_is_due"):
+    def send(number, frame, owner=run_folder.Record, name="checkpoint_is_due"):
         original, seen = getattr(owner, name), []
 
         def called(*arguments):
@@ -66,14 +66,14 @@ def test_a_signal_during_the_last_frame_is_not_lost(tmp_path, signalled):
 
 
 def test_a_second_interrupt_acts_at_once_and_leaves_the_process_alive(tmp_path, monkeypatch):
-    due = record.Record.checkpoint_is_due
+    due = run_folder.Record.checkpoint_is_due
 
     def twice(self, frame):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         return due(self, frame)
 
-    monkeypatch.setattr(record.Record, "checkpoint_is_due", twice)
+    monkeypatch.setattr(run_folder.Record, "checkpoint_is_due", twice)
     with pytest.raises(KeyboardInterrupt) as stop:
         dye(tmp_path).run()
     assert not isinstance(stop.value, sj.Interrupted)

@@ -7,14 +7,14 @@ import pytest
 from ensembles import EACH, Experiment, Free, lattice
 from jax.sharding import PartitionSpec
 
-from simjax.core.errors import ConfigurationError
-from simjax.models.dynamics import VelocityVerlet
-from simjax.models.molecular import Params
-from simjax.models.motion import diffusion_coefficient, mean_square_displacement, velocity_moments
-from simjax.models.structure import partners_within, radial_distribution, smooth_radial_distribution
+from simjax.errors import ConfigurationError
+from simjax.models.molecular.molecular_dynamics import Params
+from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Particles
 from simjax.particles.cells import Cells, cells_for, pack
+from simjax.particles.diffusion import diffusion_coefficient, mean_square_displacement, velocity_moments
+from simjax.particles.neighbor_policy import Particles
+from simjax.particles.radial_distribution import partners_within, radial_distribution, smooth_radial_distribution
 
 # In every run of the tests are those of the parts: test_particles, test_potentials, test_particle_mesh.
 pytestmark = pytest.mark.slow

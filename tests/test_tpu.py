@@ -17,7 +17,7 @@ from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec as P
 import simjax as sj
 from simjax.models import advection_diffusion, incompressible
-from simjax.stepping import Clock, Schedule, advance
+from simjax.stepping.simulate import Clock, Schedule, advance
 
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:4x4")
 mesh = topologies.make_mesh(devices, (4, 4), ("x", "y"))

@@ -10,7 +10,7 @@ from case import QUICK
 
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.ops.difference import laplacian
 from simjax.solvers.transforms import COSINE, FOURIER, SINE
 

@@ -11,11 +11,11 @@ from scalars import faces, march, once, places, random_field, uniform
 
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, Outflow, ScalarSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.transport import Params, State, Transport
+from simjax.models.scalar.transport import Params, State, Transport
 from simjax.ops.transport import SCHEMES
-from simjax.stepping import Schedule, simulate
+from simjax.stepping.simulate import Schedule, simulate
 
 LIMITED = ("minmod", "van_leer", "mc")
 

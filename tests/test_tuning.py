@@ -13,23 +13,23 @@ import numpy as np
 import pytest
 from case import smooth_field
 
-from simjax import exchanges
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
-from simjax.kernels import call, measurements, tuning
-from simjax.kernels.cost import bytes_per_cell, explained, fingerprint, operations_per_cell
-from simjax.kernels.launch import best, candidates, launch
-from simjax.kernels.operands import NotLowered, as_passes
-from simjax.kernels.tiles import memory_of
-from simjax.kernels.tracing import trace
-from simjax.kernels.tuning import XLA, Tuner, Work, chosen, faster, timed
+from simjax.driver import exchange_tuning
+from simjax.driver.differentiable_run import Rollout
+from simjax.driver.programs import Programs
+from simjax.driver.simulation import load
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.programs import Programs
-from simjax.rollout import Rollout
-from simjax.simulation import load
-from simjax.stepping import Schedule
+from simjax.stencil.kernels import primitive, timing_cache, tuning
+from simjax.stencil.kernels.cost import bytes_per_cell, explained, fingerprint, operations_per_cell
+from simjax.stencil.kernels.launch import best, candidates, launch
+from simjax.stencil.kernels.operands import NotLowered, as_passes
+from simjax.stencil.kernels.tiles import memory_of
+from simjax.stencil.kernels.tracing import trace
+from simjax.stencil.kernels.tuning import XLA, Tuner, Work, chosen, faster, timed
+from simjax.stepping.simulate import Schedule
 
 GRID = Grid((8, 12))
 INTERIOR = (256, 512)
@@ -126,8 +126,8 @@ def test_the_second_use_reads_the_disk(tmp_path):
 
 def test_shipped_times_come_before_measuring(tmp_path, monkeypatch):
     timer, asked = counted({"16 x 128": at(2)})
-    monkeypatch.setattr(measurements, "SHIPPED", tmp_path)
-    measurements.write(work_of().key(device()), {"32 x 128": at(1)}, tmp_path)
+    monkeypatch.setattr(timing_cache, "SHIPPED", tmp_path)
+    timing_cache.write(work_of().key(device()), {"32 x 128": at(1)}, tmp_path)
     assert seconds(Tuner(None, timer)) == {"32 x 128": at(1)} and not asked
 
 
@@ -137,7 +137,7 @@ def test_shipped_times_come_before_measuring(tmp_path, monkeypatch):
 def test_a_broken_or_foreign_file_is_measured_again(tmp_path, content):
     times = {"16 x 128": at(2)}
     timer, asked = counted(times)
-    path = measurements.path_of(work_of().key(device()), tmp_path)
+    path = timing_cache.path_of(work_of().key(device()), tmp_path)
     path.write_text(content)
     assert seconds(Tuner(tmp_path, timer)) == times
     assert len(asked) == 1 and json.loads(path.read_text())["seconds"] == times
@@ -145,7 +145,7 @@ def test_a_broken_or_foreign_file_is_measured_again(tmp_path, content):
 
 def test_times_of_which_one_is_not_positive_are_measured_again(tmp_path):
     timer, asked = counted({"16 x 128": at(2)})
-    measurements.write(work_of().key(device()), {"16 x 128": [1.0, 0.0]}, tmp_path)
+    timing_cache.write(work_of().key(device()), {"16 x 128": [1.0, 0.0]}, tmp_path)
     seconds(Tuner(tmp_path, timer))
     assert len(asked) == 1
 
@@ -170,7 +170,7 @@ def test_what_is_another_measurement(monkeypatch):
     others.append(replace(work_of(), shapes=[jax.ShapeDtypeStruct((3, 258, 514), "float32")]).key(device()))
     monkeypatch.setattr(jax, "__version__", "0.0.1")
     others.append(work_of().key(device()))
-    paths = {measurements.path_of(key, Path()) for key in [base, *others]}
+    paths = {timing_cache.path_of(key, Path()) for key in [base, *others]}
     assert len(paths) == 1 + len(others)
 
 
@@ -193,7 +193,7 @@ def path_in_another_process():
         limited = jnp.where(p > 0, jnp.clip(p, 0.0, 1.0) ** 3, jnp.round(p, 1))
         return diffused(limited) + jnp.sum(jnp.stack([p[1:-1, 1:-1]] * 2).astype(jnp.bfloat16), 0).astype(p.dtype)
 
-    return measurements.path_of(work_of(stencil).key(device()), Path())
+    return timing_cache.path_of(work_of(stencil).key(device()), Path())
 
 
 def test_another_process_has_the_same_key():
@@ -205,13 +205,13 @@ def test_another_process_has_the_same_key():
 def test_several_processes_read_only_what_they_were_told_to_share(monkeypatch, tmp_path):
     monkeypatch.delenv("SIMJAX_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert measurements.folder() == tmp_path / "simjax" / "kernels"
+    assert timing_cache.folder() == tmp_path / "simjax" / "kernels"
     assert tuning.tuner() is tuning.tuner()
     assert tuning.tuner()._timer is timed
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    assert measurements.folder() is None
+    assert timing_cache.folder() is None
     monkeypatch.setenv("SIMJAX_CACHE", str(tmp_path / "shared"))
-    assert measurements.folder() == tmp_path / "shared"
+    assert timing_cache.folder() == tmp_path / "shared"
     assert tuning.tuner()._timer is None
     monkeypatch.undo()
     monkeypatch.setenv("SIMJAX_TUNE", "0")
@@ -253,7 +253,7 @@ def test_a_tile_that_does_not_fit_is_refused_with_numbers():
 def measuring(monkeypatch, tmp_path):
     """Interpreted kernels are measured, on the CPU."""
     monkeypatch.setenv("SIMJAX_CACHE", str(tmp_path))
-    monkeypatch.setattr(call, "_attached", lambda *_: jax.devices()[0])
+    monkeypatch.setattr(primitive, "_attached", lambda *_: jax.devices()[0])
     monkeypatch.setattr(tuning, "REPETITIONS", 3)
     monkeypatch.setattr(tuning, "SHORTEST", 1e-9)
     return tmp_path
@@ -280,7 +280,9 @@ def test_kernels_are_measured_while_they_are_compiled(measuring, monkeypatch, ca
     assert line.startswith("kernel ") and "9 operations per cell" in line and "xla 0." in line
     # The tile that is kept as the fastest is the one that is launched.
     launched = []
-    monkeypatch.setattr(call, "launch", lambda *a, **options: launched.append(options["tile"]) or launch(*a, **options))
+    monkeypatch.setattr(
+        primitive, "launch", lambda *a, **options: launched.append(options["tile"]) or launch(*a, **options)
+    )
     kept["seconds"] = {"5 x 7": at(2), "8 x 4": at(1), XLA: at(0.5)}
     file.write_text(json.dumps(kept))
     monkeypatch.setattr(tuning, "TUNERS", {})
@@ -372,12 +374,12 @@ def said(result):
     ids=["nothing", "fastest", "unblocked", "noise", "refused"],
 )
 def test_unblocked_steps_are_left_for_faster_ones(times, count):
-    assert exchanges.fastest(times) == count
+    assert exchange_tuning.fastest(times) == count
 
 
 def test_candidates_are_what_fits_a_frame():
     def fitting(schedule):
-        return [count for count in exchanges.CANDIDATES if exchanges._fits(count, schedule)]
+        return [count for count in exchange_tuning.CANDIDATES if exchange_tuning._fits(count, schedule)]
 
     assert fitting(Schedule(1.0, dt=1 / 8)) == [0, 1, 2, 4, 8]
     assert fitting(Schedule(1.0, dt=1 / 6)) == [0, 1, 2]  # four of six leave a third to another program
@@ -397,7 +399,7 @@ def test_a_run_measures_what_is_not_refused_and_the_next_one_reads_it(measuring,
     assert "16 steps took by number 0 " in line
     assert compiled_for[:6] == [0, 0, 1, 2, 4, 8]  # what is refused otherwise; then the candidates
 
-    chosen = exchanges.fastest(times)
+    chosen = exchange_tuning.fastest(times)
     compiled_for.clear()
     assert said(load("burgers", runs).run())[0].startswith(f"steps_per_exchange=auto is {chosen}: 16 steps")
     assert set(compiled_for) == {0, chosen}
@@ -407,13 +409,13 @@ def test_a_run_measures_what_is_not_refused_and_the_next_one_reads_it(measuring,
 def test_a_run_goes_on_with_its_number_of_steps_bit_for_bit(measuring, compiled_for, monkeypatch, tmp_path_factory):
     """Whatever would be measured now: blocked steps are rounded in another way."""
     runs = [f"output.root={tmp_path_factory.mktemp('runs')}", *STEPS_OF_A_RUN]
-    monkeypatch.setattr(exchanges, "_timed", lambda *_: {"0": at(2), "4": at(1)})
+    monkeypatch.setattr(exchange_tuning, "_timed", lambda *_: {"0": at(2), "4": at(1)})
     whole = load("burgers", runs).run()
     half = load("burgers", [*runs, "time.end=0.004"]).run()
     for file in measuring.iterdir():
         file.unlink()
     monkeypatch.setattr(tuning, "TUNERS", {})
-    monkeypatch.setattr(exchanges, "_timed", lambda *_: {"0": at(1)})
+    monkeypatch.setattr(exchange_tuning, "_timed", lambda *_: {"0": at(1)})
     compiled_for.clear()
     rest = load("burgers", [*runs, f"resume={half.folder}"]).run()
     assert set(compiled_for) == {4} and said(rest)[-1] == "steps_per_exchange=auto is 4, as before."

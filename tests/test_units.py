@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.build import describe_model, plan_frames
 from simjax.config import validate
-from simjax.config.kinds import ListOf
-from simjax.config.models import MODELS, parameter_attributes
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
+from simjax.driver.build import describe_model, plan_frames
+from simjax.driver.programs import programs_for
+from simjax.driver.used_names import used_names
+from simjax.grid import Grid
 from simjax.models.faces import output_layouts
 from simjax.models.measures import squared
-from simjax.programs import programs_for
-from simjax.programs.used import used_names
+from simjax.models.registry import MODELS, parameter_attributes
+from simjax.schema.kinds import ListOf
 
 NAMES = sorted(name for name, schema in MODELS.items() if not schema.of_particles)
 # Grids on which every place of a component is another one, where the model has several.

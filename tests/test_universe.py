@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.core.errors import ConfigurationError, InputOutputError
+from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.particle_output import ParticleWriter
 
 POSITION = np.random.default_rng(0).uniform(0, 4, (3, 2, 5))  # frames, axes, particles

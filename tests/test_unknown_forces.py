@@ -11,14 +11,12 @@ from jax.sharding import PartitionSpec
 from particles import separations
 from scipy.optimize import minimize
 
-from simjax.clock import Clock, Schedule
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.status import FEW_SAMPLES, OK
-from simjax.inverse.gauss_newton import GaussNewton
-from simjax.inverse.laplace import number_sensitivity, uncertainty_of_numbers
-from simjax.inverse.least_squares import Evaluation, LeastSquares, half_square
-from simjax.inverse.reweighting import (
+from simjax.errors import ConfigurationError
+from simjax.inverse.methods.gauss_newton import GaussNewton
+from simjax.inverse.methods.laplace import number_sensitivity, uncertainty_of_numbers
+from simjax.inverse.methods.least_squares import Evaluation, LeastSquares, half_square
+from simjax.inverse.methods.reweighting import (
     Samples,
     effective_samples,
     frame_weights,
@@ -28,15 +26,17 @@ from simjax.inverse.reweighting import (
     sample,
     sample_status,
 )
-from simjax.inverse.trajectories import Motion, closest_images, follow
-from simjax.models.dynamics import VelocityVerlet
-from simjax.models.many_body import StillingerWeber
-from simjax.models.molecular import MolecularDynamics, Params
-from simjax.models.potentials import ForceShifted, LennardJones, SoftSphere, Sum
-from simjax.models.stochastic import BathParams, Langevin
+from simjax.inverse.methods.trajectories import Motion, closest_images, follow
+from simjax.models.molecular.langevin import BathParams, Langevin
+from simjax.models.molecular.many_body import StillingerWeber
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
+from simjax.models.molecular.pair_potentials import ForceShifted, LennardJones, SoftSphere, Sum
+from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import FEW_SAMPLES, OK
+from simjax.stepping.clock import Clock, Schedule
 
 CUTOFF, SKIN, COUNT = 2.0, 0.3, 64
 TRUTH = np.log([1.1, 0.97])

@@ -3,7 +3,8 @@
 import numpy as np
 from configurations import FLOW, changed
 
-from simjax.config import sample_members, validate
+from simjax.config import validate
+from simjax.schema.ensemble import sample_members
 
 VARIED = changed(
     FLOW,

@@ -11,12 +11,12 @@ from case import QUICK
 
 from simjax.core.boundary import NoSlipWall, PeriodicSide
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.spectral_flow import Params
-from simjax.models.vorticity import Vorticity
-from simjax.stepping import Schedule, simulate
+from simjax.models.flow.fourier_flow import Params
+from simjax.models.flow.vorticity import Vorticity
+from simjax.stepping.simulate import Schedule, simulate
 
 TWO_PI = 2 * np.pi
 compiled = functools.partial(jax.jit, compiler_options=QUICK)

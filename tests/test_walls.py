@@ -9,17 +9,17 @@ from configurations import refusal
 from ensembles import EACH, Free, ShiftedForce, at_rest, square_lattice
 from jax.sharding import PartitionSpec
 
-from simjax.core.errors import ConfigurationError
-from simjax.core.status import ESCAPED, OK
+from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.barostats import StochasticCellRescaling
-from simjax.models.dynamics import VelocityVerlet
-from simjax.models.molecular import MolecularDynamics, Params
-from simjax.models.stochastic import BathParams, Brownian, Langevin
+from simjax.models.molecular.barostat import StochasticCellRescaling
+from simjax.models.molecular.langevin import BathParams, Brownian, Langevin
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
+from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.arrangement import Skin
 from simjax.particles.cells import Cells, cells_for, unpack
-from simjax.stepping import Schedule, simulate
+from simjax.particles.neighbor_policy import Skin
+from simjax.status import ESCAPED, OK
+from simjax.stepping.simulate import Schedule, simulate
 
 WALLED = (False, True)
 LENGTH = 8.0

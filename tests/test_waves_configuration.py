@@ -8,15 +8,15 @@ import pytest
 from configurations import changed, refusal
 from wave_steps import run
 
-from simjax.build import build_model
 from simjax.config import validate
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.models.absorbing import Absorbing, FreeSurface
-from simjax.models.acoustic import Acoustic, Params
-from simjax.models.maxwell import Maxwell
-from simjax.simulation import Simulation
+from simjax.driver.build import build_model
+from simjax.driver.simulation import Simulation
+from simjax.grid import Grid
+from simjax.models.waves.acoustic import Acoustic, Params
+from simjax.models.waves.maxwell import Maxwell
+from simjax.models.waves.pml import Absorbing, FreeSurface
 
 SOUND = {
     "model": "acoustic",

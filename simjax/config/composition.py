@@ -27,12 +27,12 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simjax.config.locate import config_folders, input_folders, list_experiments
-from simjax.config.problems import closest, ended
-from simjax.config.schema import Config, Keys
+from simjax.schema.locate import config_folders, input_folders, list_experiments
 from simjax.config.validate import validate
 from simjax.config.yaml_files import MAXIMUM_DEPTH, inspect_yaml, read_yaml_text, reference_problem, resolve_references
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
+from simjax.schema.config import Config, Keys
+from simjax.schema.errors import closest, ended
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)
 LONGEST_KEY = 200

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from simjax.config.inverse import EXPERIMENT_SECTIONS, ExperimentConfig
-from simjax.config.models import parameter_values
-from simjax.config.problems import Problems
-from simjax.config.schema import Config
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
+from simjax.models.registry import parameter_values
+from simjax.schema.config import Config
+from simjax.schema.errors import Problems
+from simjax.schema.inverse import EXPERIMENT_SECTIONS, ExperimentConfig
 
 ROOT = "inverse.experiments"
 KEYS = (*EXPERIMENT_SECTIONS, "observations")

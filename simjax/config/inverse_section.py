@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.config.inverse import WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
-from simjax.config.kinds import Integer, ListOf, Nested, OneOf, Real, Table, entry, read_entries
 from simjax.config.observations import read_observation
-from simjax.config.schema import EnsembleConfig, TimeConfig
 from simjax.config.sections import Surroundings
 from simjax.config.unknowns import find_candidates, read_unknowns
+from simjax.schema.config import EnsembleConfig, TimeConfig
+from simjax.schema.inverse import WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
+from simjax.schema.kinds import Integer, ListOf, Nested, OneOf, Real, Table, entry, read_entries
 
 BACKWARDS_ONLY = ("binomial", "budget", "reverse")
 

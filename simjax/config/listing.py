@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from simjax.config.model_schema import FieldSchema, ModelSchema
+from simjax.schema.model_schema import FieldSchema, ModelSchema
 
 
 def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:

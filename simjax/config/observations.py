@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simjax.config.inverse import PLACES, ObservationConfig
-from simjax.config.kinds import Choice, Integer, Kind, ListOf, OneOf, Real, Text, Unread
-from simjax.config.problems import Problems, closest, join
-from simjax.config.schema import AxisBoundary, GridConfig, TimeConfig
 from simjax.config.sections import Surroundings, find_input, read_formula
+from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
+from simjax.schema.errors import Problems, closest, join
+from simjax.schema.inverse import PLACES, ObservationConfig
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Real, Text, Unread
 
 MOST_PLACES = 100_000
 

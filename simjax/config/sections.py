@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simjax.config.kinds import Integer, ListOf, Real, Text
-from simjax.config.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.config.problems import Problems, closest, join, unended
-from simjax.config.schema import AxisBoundary, FieldSource, FileSource, Variation, Wall
-from simjax.core.errors import ConfigurationError
-from simjax.formula import RESERVED, Formula
+from simjax.errors import ConfigurationError
+from simjax.schema.config import AxisBoundary, FieldSource, FileSource, Variation, Wall
+from simjax.schema.errors import Problems, closest, join, unended
+from simjax.schema.formula import RESERVED, Formula
+from simjax.schema.kinds import Integer, ListOf, Real, Text
+from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 
 DISTRIBUTIONS = ("uniform", "log_uniform", "linspace", "values")
 FILE_KEYS = ("file", "variable", "time", "member", "order")

@@ -7,10 +7,10 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-from simjax.config.kinds import ListOf, Real
-from simjax.config.models import parameter_values
-from simjax.config.schema import Config, FileSource
-from simjax.formula import Formula
+from simjax.models.registry import parameter_values
+from simjax.schema.config import Config, FileSource
+from simjax.schema.formula import Formula
+from simjax.schema.kinds import ListOf, Real
 
 # Sections that the host reads, and sections that enter programs as arguments.
 _NOT_COMPILED = (

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.config.inverse import PRIORS, NetworkConfig, UnknownConfig
-from simjax.config.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, Unread, entry, read_section
-from simjax.config.model_schema import AXES
-from simjax.config.models import parameter_values
-from simjax.config.problems import Problems
 from simjax.config.sections import Surroundings, read_components
-from simjax.formula import Formula
+from simjax.models.registry import parameter_values
+from simjax.schema.errors import Problems
+from simjax.schema.formula import Formula
+from simjax.schema.inverse import PRIORS, NetworkConfig, UnknownConfig
+from simjax.schema.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, Unread, entry, read_section
+from simjax.schema.model_schema import AXES
 
 FIELDS = ("initial", "coefficients")
 SECTIONS = ("physics", "parameters", *FIELDS, "modules")

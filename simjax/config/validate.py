@@ -8,24 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.experiments import with_experiments
-from simjax.config.inverse import InverseConfig
 from simjax.config.inverse_section import read_inverse
-from simjax.config.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
-from simjax.config.locate import input_folders, locate_run_folder
-from simjax.config.model_schema import AXES, ModelSchema, open_numbers
-from simjax.config.models import MODELS
-from simjax.config.particle_sections import ParticlesSection, check_box
-from simjax.config.problems import Problems, closest
-from simjax.config.schema import (
-    DEFAULT_COURANT,
-    Config,
-    EnsembleConfig,
-    FileSource,
-    GridConfig,
-    Keys,
-    TimeConfig,
-    Wall,
-)
+from simjax.schema.locate import input_folders, locate_run_folder
 from simjax.config.sections import (
     Surroundings,
     find_input,
@@ -37,6 +21,13 @@ from simjax.config.sections import (
     read_parameters,
     read_variations,
 )
+from simjax.models.registry import MODELS
+from simjax.schema.config import DEFAULT_COURANT, Config, EnsembleConfig, FileSource, GridConfig, Keys, TimeConfig, Wall
+from simjax.schema.errors import Problems, closest
+from simjax.schema.inverse import InverseConfig
+from simjax.schema.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
+from simjax.schema.model_schema import AXES, ModelSchema, open_numbers
+from simjax.schema.particles import ParticlesSection, check_box
 
 MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7
@@ -362,7 +353,7 @@ def plain_mapping(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    from simjax.formula import Formula
+    from simjax.schema.formula import Formula
 
     if isinstance(value, Formula):
         constant = value.constant

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from simjax.config.locate import PACKAGE_LINE
-from simjax.core.errors import ConfigurationError
+from simjax.schema.locate import PACKAGE_LINE
+from simjax.errors import ConfigurationError
 
 MAXIMUM_BYTES = 1_000_000
 MAXIMUM_NODES = 20_000

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.grid import CENTER, FACE, LOWER
+from simjax.grid import CENTER, FACE, LOWER
 
 Value = float | Array | Callable[..., Array]
 """A number, a scalar array, or a function `value(t, *coordinates)` of time and of the positions on the side."""

@@ -11,11 +11,11 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import FieldLayout
-from simjax.core.errors import ConfigurationError
-from simjax.core.ghosts import Sides, lines, padded, with_edges
-from simjax.core.grid import AXES, FACE, LOWER, UPPER, Grid
-from simjax.core.stencil import evaluate
-from simjax.core.varying import varying_axes
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, FACE, LOWER, UPPER, Grid
+from simjax.jaxpr.varying import varying_axes
+from simjax.stencil.evaluate import evaluate
+from simjax.stencil.padding import Sides, lines, padded, with_edges
 
 Split = tuple[str, int] | None
 

@@ -65,7 +65,7 @@ class Model(eqx.Module):
         return {}
 
     def fault(self, t, params) -> jax.Array | None:
-        """Bits of `core.status` for what is wrong at time `t` whatever the state is; None: nothing ever is.
+        """Bits of `status` for what is wrong at time `t` whatever the state is; None: nothing ever is.
 
         They are the same on all devices.
         """
@@ -140,7 +140,7 @@ class DirectModel(Model):
 
     @abc.abstractmethod
     def arrange(self, state, params) -> tuple[Any, Any, jax.Array]:
-        """`state` rearranged, what the next `steps_per_arrangement` steps need of it, and bits of `core.status`.
+        """`state` rearranged, what the next `steps_per_arrangement` steps need of it, and bits of `status`.
 
         The bits say what went wrong on any device; they are the same on all.
         """

@@ -9,10 +9,10 @@ from jax import Array, lax
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain, flatten_layouts
-from simjax.core.ghosts import disassembled
-from simjax.core.grid import LOWER, UPPER
-from simjax.core.stencil import evaluate
-from simjax.kernels.marks import kept, widened
+from simjax.grid import LOWER, UPPER
+from simjax.stencil.evaluate import evaluate
+from simjax.stencil.kernels.trace_marks import kept, widened
+from simjax.stencil.padding import disassembled
 
 
 class Tile(Domain):
@@ -105,7 +105,10 @@ class Tile(Domain):
 
 
 class Unbounded(Domain):
-    """A domain without sides, for tracing alone: what is read for a cell far from all of them (`kernels.marks`)."""
+    """A domain without sides, for tracing alone: what is read for a cell far from all of them.
+
+    See `stencil.kernels.trace_marks`.
+    """
 
     allows_loops = False
 

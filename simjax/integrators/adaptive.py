@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from simjax.core.errors import ConfigurationError
 from simjax.core.model import ExplicitModel, Model
+from simjax.errors import ConfigurationError
 
 SOLVERS: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "bosh3": diffrax.Bosh3,

@@ -2,7 +2,7 @@
 
 import equinox as eqx
 
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
 
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.errors import ConfigurationError
 from simjax.core.model import SemilinearModel
+from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
 from simjax.ops.scaling import scale_by, scaled
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from simjax.core.varying import steady_carry
 from simjax.integrators.integrator import Integrator
+from simjax.jaxpr.varying import steady_carry
 
 
 def _is_zero(number) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from simjax.core.errors import CheckpointError, InputOutputError
+from simjax.errors import CheckpointError, InputOutputError
 from simjax.io.files import fingerprint, require_free_space, synchronise, write_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 import h5py
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 
 MAXIMUM_LINKS = 20
 MAXIMUM_HOPS = 8

@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal, TextIO
 
 import h5py
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 
 TEMPORARY_SUFFIX = ".tmp"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from simjax.core.errors import ConfigurationError
+from simjax.errors import ConfigurationError
 from simjax.io.files import new_hdf5
 from simjax.io.segments import Segment, write_table
 

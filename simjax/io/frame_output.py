@@ -14,7 +14,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io.containment import require_contained
 from simjax.io.files import fingerprint, remove_temporaries, replaced
 from simjax.io.frame_layout import FrameLayout, Variable, cf_attributes, frame_selection, write_plain, write_virtual

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, CENTER, FACE
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER, FACE
 from simjax.io.frame_layout import (
     FrameLayout,
     Variable,
@@ -20,8 +20,8 @@ from simjax.io.frame_layout import (
 )
 
 if TYPE_CHECKING:
-    from simjax.core.grid import Grid
     from simjax.core.model import Output
+    from simjax.grid import Grid
 
 LAYOUT = "simjax grid/1"
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io.frame_layout import CONVENTIONS, SGRID
 from simjax.io.frame_output import FrameWriter, root_attributes
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
 from simjax.io.vtkhdf import SIDECAR_PATTERN, write_sidecars
 
 if TYPE_CHECKING:
-    from simjax.core.grid import Grid
     from simjax.core.model import Output
+    from simjax.grid import Grid
 
 FIELDS_NAME = "fields.h5"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, Grid
 from simjax.io.initial_files import Stored, read_stored
 from simjax.io.regrid import AxisMismatch, TargetAxis, regrid_axis
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from simjax.core.errors import ConfigurationError, InputOutputError, SimjaxError
+from simjax.errors import ConfigurationError, InputOutputError, SimjaxError
 from simjax.io.containment import MAXIMUM_LINKS, require_contained
 from simjax.io.memory import require_memory
 

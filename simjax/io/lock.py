@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io.files import open_without_following, refuse_links
 
 LOCK_NAME = ".simjax.lock"

@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from simjax.core.errors import ConfigurationError, InputOutputError, SimjaxError
+from simjax.errors import ConfigurationError, InputOutputError, SimjaxError
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.initial_files import DAMAGED, check_size, read_npy, reason_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io import h5md
 from simjax.io.files import replaced
 from simjax.io.frame_layout import (

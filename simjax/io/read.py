@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import xarray
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
 from simjax.io.containment import require_contained
 from simjax.io.frame_output import DIAGNOSTICS_NAME

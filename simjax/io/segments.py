@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 from simjax.io.containment import require_contained
 from simjax.io.files import fingerprint
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray
 
-from simjax.core.errors import InputOutputError
-from simjax.core.grid import AXES
+from simjax.errors import InputOutputError
+from simjax.grid import AXES
 
 FACE = "_face"
 

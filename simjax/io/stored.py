@@ -10,7 +10,7 @@ from xarray.backends.common import BackendArray
 from xarray.backends.h5netcdf_ import H5NetCDFArrayWrapper
 from xarray.core import indexing
 
-from simjax.core.errors import InputOutputError
+from simjax.errors import InputOutputError
 
 
 class _NamedArray(BackendArray):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from simjax.core.errors import ConfigurationError, InputOutputError
+from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.read import open_hdf5, require_readable

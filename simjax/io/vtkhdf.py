@@ -12,8 +12,8 @@ import numpy as np
 from simjax.io.files import new_hdf5, replaced
 
 if TYPE_CHECKING:
-    from simjax.core.grid import Grid
     from simjax.core.model import Output
+    from simjax.grid import Grid
 
 SIDECAR_PATTERN = "fields.m*.vtkhdf"
 

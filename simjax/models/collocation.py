@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from jax import Array
 
 from simjax.core.boundary import FieldLayout, center_layout
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import CENTER, FACE
 from simjax.core.model import GridModel
+from simjax.errors import ConfigurationError
+from simjax.grid import CENTER, FACE
 from simjax.ops import staggered
 
 

@@ -8,8 +8,8 @@ from jax import Array, lax
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
-from simjax.core.grid import CENTER, FACE
 from simjax.core.model import GridModel, Output
+from simjax.grid import CENTER, FACE
 from simjax.ops import staggered
 
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from simjax.core.grid import AXES
 from simjax.core.model import Measure
+from simjax.grid import AXES
 
 OF_FIELDS = ("mean", "variance", "minimum", "maximum")
 

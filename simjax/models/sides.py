@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from simjax.core.boundary import GasInflow, NoSlipWall, Outflow, PeriodicSide, ScalarSide, Side
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES
-from simjax.models.absorbing import Absorbing, FreeSurface
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.models.waves.pml import Absorbing, FreeSurface
 
 WAVES_ALONE = (Absorbing, FreeSurface)
 

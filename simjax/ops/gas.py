@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.arguments import require_one_of
-from simjax.core.staging import held, held_in_reverse, stacked, stored
+from simjax.arguments import require_one_of
 from simjax.ops.positivity import limit_flux, limit_state
 from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, around_faces, pad_only
 from simjax.ops.riemann import (
@@ -24,6 +23,7 @@ from simjax.ops.riemann import (
     sound_speed,
     squared_norm,
 )
+from simjax.stencil.materialise import held, held_in_reverse, stacked, stored
 
 QUIET = 1e-3
 """Part of the squared jumps of all waves around a face below which the roughness of one of them counts as none."""

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.staging import held
 from simjax.ops.riemann import Conserved, Primitive, mean_and_jump, squared_norm
+from simjax.stencil.materialise import held
 
 MARGIN = 0.1
 """Face values, and what a flux leaves of half a cell, stay above this part of the cell's, or of the first-order value.

@@ -43,7 +43,7 @@ class Reconstruction:
 
     width: ghost cells needed. order: of accuracy where the solution is smooth. upwind: from 2 width - 1 cells in
     the order of the flow, the value at the face ahead of the middle one; its keyword `noise` is a squared difference
-    that counts as none, and `cut` what intermediate values pass through (`core.staging.held_in_reverse`).
+    that counts as none, and `cut` what intermediate values pass through (`stencil.materialise.held_in_reverse`).
     """
 
     width: int

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.staging import held
+from simjax.stencil.materialise import held
 
 
 class Primitive(NamedTuple):

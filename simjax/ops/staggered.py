@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from jax import Array, lax
 from jaxtyping import Float
 
-from simjax.core.grid import CENTER
+from simjax.grid import CENTER
 from simjax.ops.difference import laplacian, shift, shift_by
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from jax import Array
 from jaxtyping import Float
 
-from simjax.core.grid import FACE
+from simjax.grid import FACE
 from simjax.ops.difference import shift, shift_by
 
 WEIGHTS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (9 / 8, -1 / 24)}

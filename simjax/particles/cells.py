@@ -16,8 +16,8 @@ from jax import Array
 
 from simjax.core.boundary import Exterior, FieldLayout, Periodic, center_layout
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, CENTER, Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER, Grid
 
 EMPTY = -1
 GROUP = 8

@@ -18,10 +18,10 @@ from jax.custom_derivatives import SymbolicZero
 
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, CENTER, Grid
-from simjax.core.linear import linear_map
-from simjax.core.varying import vary_like
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER, Grid
+from simjax.jaxpr.linear_map import linear_map
+from simjax.jaxpr.varying import vary_like
 from simjax.particles.cells import Cells
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array, lax
 
 from simjax.core.boundary import Periodic, center_layout
-from simjax.core.grid import LOWER, UPPER
-from simjax.core.staging import held
-from simjax.core.status import CELL_FULL, ESCAPED, SKIN_PASSED
+from simjax.grid import LOWER, UPPER
 from simjax.particles.cells import EMPTY, Cells
+from simjax.status import CELL_FULL, ESCAPED, SKIN_PASSED
+from simjax.stencil.materialise import held
 
 
 def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any):
@@ -30,7 +30,7 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
         carried: tree of further per-particle arrays `(..., *cells.shape)`.
 
     Returns:
-        position, image, ids and carried of the particles in their new cells, and bits of `core.status`, int32, for what
+        position, image, ids and carried of the particles in their new cells, and bits of `status`, int32, for what
         went wrong on any device. Particles without a slot, or beyond the sides of the box, are lost; the caller must
         not go on.
     """

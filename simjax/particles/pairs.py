@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from simjax.core.linear import linear_map
-from simjax.core.varying import steady_carry
+from simjax.jaxpr.linear_map import linear_map
+from simjax.jaxpr.varying import steady_carry
 from simjax.particles.cells import Cells
-from simjax.particles.neighbours import GROUP, Neighbours, added_nearby, interior, nearby, own_slot, placed, turns
+from simjax.particles.neighbor_list import GROUP, Neighbours, added_nearby, interior, nearby, own_slot, placed, turns
 
 Pair = Callable[..., Any]
 """`pair(separation, here, there, params)` -> tree of arrays: what a particle gets from one partner.

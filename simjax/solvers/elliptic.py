@@ -15,8 +15,8 @@ from jaxtyping import Float
 
 from simjax.core.boundary import Boundary, Dirichlet, Exterior, FieldLayout, Neumann, center_layout
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, LOWER, UPPER
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, LOWER, UPPER
 
 
 class Elliptic(eqx.Module):

@@ -11,8 +11,8 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES
 from simjax.ops.scaling import scaled
 
 

@@ -8,7 +8,7 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 
 from simjax.core.domain import Domain
-from simjax.core.varying import steady_carry
+from simjax.jaxpr.varying import steady_carry
 
 
 class Solution(NamedTuple):

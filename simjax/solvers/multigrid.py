@@ -18,8 +18,8 @@ from jaxtyping import Float
 
 from simjax.core.boundary import FieldLayout, Neumann, center_layout
 from simjax.core.domain import Domain
-from simjax.core.grid import Grid
-from simjax.core.varying import vary_like
+from simjax.grid import Grid
+from simjax.jaxpr.varying import vary_like
 from simjax.solvers.elliptic import Elliptic, cut
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.krylov import Solution, conjugate_gradient

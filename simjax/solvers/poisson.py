@@ -6,9 +6,9 @@ from jaxtyping import Float
 
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES, CENTER
-from simjax.core.varying import cast_varying, varying_axes
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER
+from simjax.jaxpr.varying import cast_varying, varying_axes
 from simjax.ops.difference import laplacian
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.spectral import SpectralBasis

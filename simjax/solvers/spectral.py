@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.core.domain import Domain
-from simjax.core.errors import ConfigurationError
-from simjax.core.grid import AXES
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES
 from simjax.solvers.transforms import FOURIER, Transform, eigenvalue
 
 Placement = tuple[tuple[str, ...], ...]

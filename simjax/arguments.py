@@ -1,0 +1,55 @@
+"""Checks of what a model is given, made where values are known: not inside a traced function."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from simjax.errors import ConfigurationError
+
+# A field of numbers is not fetched from the devices to be looked at.
+MOST_CHECKED = 64
+
+
+def require_at_least(owner: str, numbers: Mapping[str, Any], least: float = 0.0, *, strictly: bool = False) -> None:
+    """Raises ConfigurationError for a number that is below `least`, or not finite; None, and traced ones, pass.
+
+    Args:
+        owner: of the numbers, as a user writes it, such as "Incompressible.Params".
+        numbers: by name.
+        strictly: whether `least` itself is refused too.
+    """
+    for name, value in numbers.items():
+        known = _known(value)
+        if known is None:
+            continue
+        good = np.isfinite(known) & ((known > least) if strictly else (known >= least))
+        if not good.all():
+            relation = "above" if strictly else "at least"
+            raise ConfigurationError(
+                f"{owner}.{name}={float(known[~good][0]):g}: expected a finite number {relation} {least:g}."
+            )
+
+
+def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    """Raises ConfigurationError for a choice that there is not.
+
+    Args:
+        name: of the choice, as a user writes it, such as "Transport.scheme".
+        value: what was chosen.
+        allowed: what there is.
+    """
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}.")
+
+
+def _known(value: Any) -> np.ndarray | None:
+    if isinstance(value, Tracer) or not isinstance(value, (int, float, np.ndarray, np.generic, jax.Array)):
+        return None
+    if np.size(value) > MOST_CHECKED or (isinstance(value, jax.Array) and not value.is_fully_addressable):
+        return None
+    known = np.atleast_1d(np.asarray(value))
+    return known if np.issubdtype(known.dtype, np.number) else None

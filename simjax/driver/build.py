@@ -1,0 +1,372 @@
+"""From a configuration to what runs: domain, model, parameters, initial state, schedules."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from simjax.core.boundary import (
+    Dirichlet,
+    GasInflow,
+    Inflow,
+    Neumann,
+    NoSlipWall,
+    Outflow,
+    PeriodicSide,
+    ScalarSide,
+    Side,
+    SlipWall,
+)
+from simjax.core.domain import Domain
+from simjax.core.model import GridModel
+from simjax.driver.random_fields import random_modes
+from simjax.grid import Grid
+from simjax.io.memory import require_memory
+from simjax.models.cell_centred import CenteredModel
+from simjax.models.closure import Closure, with_closure
+from simjax.models.flow import fourier_setup
+from simjax.models.flow import setup as flow_setup
+from simjax.models.formulas import FormulaValue, Values, closure_of
+from simjax.models.gas import setup as gas_setup
+from simjax.models.registry import declare, parameter_values
+from simjax.models.scalar import setup as scalar_setup
+from simjax.models.spectral.base import SpectralModel
+from simjax.models.spectral.keys import SPECTRAL
+from simjax.models.spectral.setup import build_spectral
+from simjax.models.waves import setup as waves_setup
+from simjax.models.waves.pml import Absorbing, FreeSurface
+from simjax.schema.config import Config, FileSource, Wall
+from simjax.schema.ensemble import sample_members
+from simjax.schema.formula import Formula
+from simjax.schema.model_schema import EXPONENTIAL
+from simjax.stepping.simulate import Schedule
+
+BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, its array, and the program's
+
+
+def named_values(config: Config) -> dict[str, np.ndarray]:
+    """Physics numbers and user parameters by name, float64: scalars, or `(members,)` for an ensemble."""
+    values = {**parameter_values(config.physics), **config.parameters}
+    if config.particles is not None:
+        values |= {f"start_{name}": value for name, value in parameter_values(config.particles).items()}
+    size = config.ensemble.size
+    require_memory(
+        size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}",
+        "write a smaller ensemble.size",
+    )  # fmt: skip
+    if size == 1 and not config.ensemble.vary:
+        return {name: np.asarray(value, np.float64) for name, value in values.items()}
+    names = {variation.path: variation.value_name for variation in config.ensemble.vary}
+    varied = {names[path]: sample for path, sample in sample_members(config).items()}
+    chosen = {**values, **varied}
+    return {name: np.broadcast_to(np.asarray(value, np.float64), (size,)) for name, value in chosen.items()}
+
+
+def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | FormulaValue, ...]:
+    """Constants stay numbers, so that a wall at rest costs nothing."""
+    return tuple(f.constant if f.constant is not None else FormulaValue(f, dict(values)) for f in formulas)
+
+
+def _side(wall: Wall, values: Values) -> Side:
+    numbers = _values(wall.values, values)
+    fields = {name: _values(formulas, values) for name, formulas in wall.fields.items()}
+    first = {name: components[0] for name, components in fields.items() if components}
+    match wall.kind:
+        case "periodic":
+            return PeriodicSide()
+        case "no_slip":
+            return NoSlipWall(fields.get("velocity", numbers) or None, first.get("temperature"))
+        case "slip" | "rigid" | "conductor":
+            return SlipWall()
+        case "free":
+            return FreeSurface()
+        case "absorbing":
+            return Absorbing()
+        case "inflow" if fields:
+            return GasInflow(first["density"], first["pressure"], fields["velocity"], fields.get("scalars"))
+        case "inflow":
+            return Inflow(velocity=numbers, scalar=numbers[0])
+        case "outflow":
+            return Outflow(first.get("pressure"))
+        case "dirichlet":
+            return ScalarSide(Dirichlet(numbers[0]))
+        case "neumann":
+            return ScalarSide(Neumann(numbers[0]))
+    raise AssertionError(f"The configuration let through a wall of kind {wall.kind!r}.")
+
+
+Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
+"""Section ("initial", "coefficients") -> field -> components that came from files: whole, or this block's part."""
+
+
+def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[GridModel, Any]:
+    """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics.
+
+    files: `Files`, and perhaps a section "modules" with a closure in the place of the configuration's.
+    """
+    coefficients = coefficient_fields(config, domain, values, files.get("coefficients", {}))
+    return _assemble(config, domain, values, coefficients, files.get("modules", {}).get("closure"))
+
+
+def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
+    """`build_model` with shapes and dtypes in place of arrays: what it writes and how it is cut, without computing."""
+    dtype = jnp.dtype(config.precision)
+
+    def describe():
+        values = {name: jnp.zeros((), dtype) for name in _plain_values(config)}
+        whole = jnp.zeros(domain.grid.shape, dtype)
+        coefficients = {
+            field.name: (whole,) * len(field.components(domain.grid.ndim)) for field in config.schema.coefficients
+        }
+        return _assemble(config, domain, values, coefficients)
+
+    return eqx.filter_eval_shape(describe)
+
+
+def _assemble(
+    config: Config, domain: Domain, values: Values, coefficients, closure: Closure | None = None
+) -> tuple[GridModel, Any]:
+    sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
+    model, params = BUILDERS[config.model](config, domain, sides, values, coefficients)
+    closure = closure_of(config, values) if closure is None else closure
+    return (model, params) if closure is None else with_closure(model, params, closure)
+
+
+def check_sides(config: Config, domain: Domain) -> None:
+    """Build the model with the numbers of every member, so that it refuses velocities at its sides that cannot be.
+
+    Raises:
+        ConfigurationError: what the model's constructor refuses.
+    """
+    if config.walls_at_rest or config.schema.coefficients:
+        return
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    used = {name for wall in walls for value in wall.values for name in value.names}
+    members = {name: np.atleast_1d(value) for name, value in named_values(config).items()}
+    rows = np.stack([np.zeros(config.ensemble.size), *(members[name] for name in sorted(used & {*members}))], axis=1)
+    for member in np.unique(rows, axis=0, return_index=True)[1]:
+        values = {name: jnp.asarray(value[member], config.precision) for name, value in members.items()}
+        _assemble(config, domain.unsplit(), values, {})
+
+
+def coefficient_fields(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:
+    """This block's coefficients, components by field; `files` are those that came from files."""
+    dtype, ndim = jnp.dtype(config.precision), domain.grid.ndim
+    result = {}
+    for field in config.schema.coefficients:
+        source = config.coefficients.get(field.name)
+        if isinstance(source, tuple):
+            offsets = [field.offset(ndim, component) for component in range(len(source))]
+            result[field.name] = _evaluate(config, domain, source, offsets, values, dtype, member=0)
+        elif source is not None:
+            result[field.name] = tuple(component.astype(dtype) for component in files[field.name])
+    return result
+
+
+def _evaluate(config: Config, domain: Domain, formulas, offsets, values: Values, dtype, member) -> tuple[Array, ...]:
+    """Formulas at their places in this block's cells, at the start."""
+    components = []
+    for number, (formula, offset) in enumerate(zip(formulas, offsets, strict=True)):
+        x = domain.coordinates(offset, dtype)
+        noise = _noise(config, domain, x, member, number)
+        u = FormulaValue(formula, dict(values))(jnp.zeros((), dtype), *x, noise=noise)
+        components.append(jnp.broadcast_to(jnp.asarray(u, dtype), domain.block_shape))
+    return tuple(components)
+
+
+BUILDERS: dict[str, Callable] = (
+    flow_setup.BUILDERS | gas_setup.BUILDERS | waves_setup.BUILDERS | fourier_setup.BUILDERS | scalar_setup.BUILDERS
+)
+"""Model name -> `(config, domain, sides, values, coefficients)` -> (model, params)."""
+
+
+OwnModel = TypeVar("OwnModel", bound=CenteredModel | SpectralModel)
+
+
+def register(model: type[OwnModel]) -> type[OwnModel]:
+    """Make a user's model known by its class name to configurations: YAML files, `sj.configure`, ensembles.
+
+    Its `parameters` become the keys of `physics`, its `fields` those of `initial`; those of a `SpectralModel` also of
+    `forcing`. Also a class decorator.
+    """
+    if issubclass(model, SpectralModel):
+        common = {"units": model.units, "dimensionless": model.dimensionless}
+        declare(model.__name__, model.parameters, model.fields, **SPECTRAL, **common)
+        BUILDERS[model.__name__] = functools.partial(build_spectral, model)
+        return model
+
+    def build(config: Config, domain: Domain, sides, values: Values, coefficients):
+        return model(domain, sides), {name: values[name] for name in model.parameters}
+
+    declare(
+        model.__name__, model.parameters, model.fields, forced=(), units=model.units, dimensionless=model.dimensionless
+    )
+    BUILDERS[model.__name__] = build
+    return model
+
+
+def read_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[np.ndarray, ...]]], list[str]]:
+    """Fields that come from files, `(*grid.shape)` per component, and sentences about what was done to them."""
+    model, _ = describe_model(config, Domain(grid))
+    files: dict[str, dict[str, tuple[np.ndarray, ...]]] = {"initial": {}, "coefficients": {}}
+    notes: list[str] = []
+    for field in config.fields:
+        source = config.initial.get(field.name)
+        if isinstance(source, FileSource):
+            offsets = [layout.offset for layout in model.component_layouts()[field.name]]
+            files["initial"][field.name] = _read_file(config, grid, field, source, offsets, notes)
+    for field in config.schema.coefficients:
+        source = config.coefficients.get(field.name)
+        if isinstance(source, FileSource):
+            offsets = [field.offset(grid.ndim, component) for component in range(len(source.variables))]
+            files["coefficients"][field.name] = _read_file(config, grid, field, source, offsets, notes)
+    return files, notes
+
+
+def _read_file(config: Config, grid: Grid, field, source: FileSource, offsets, notes: list[str]):
+    from simjax.io.initial import read_field
+
+    periodic = [axis.periodic for axis in config.boundaries]
+    components = []
+    for variable, offset in zip(source.variables, offsets, strict=True):
+        values, done = read_field(
+            source.file, variable, grid, offset, periodic=periodic,
+            units=None if field.units == "1" else field.units, time=source.time, member=source.member,
+            order=source.order,
+        )  # fmt: skip
+        components.append(values)
+        notes += [note for note in done if note not in notes]
+    return tuple(components)
+
+
+def _plain_values(config: Config) -> dict[str, float]:
+    return {**parameter_values(config.physics), **config.parameters}
+
+
+def initial_state(
+    config: Config,
+    model: GridModel,
+    params,
+    values: Values,
+    member,
+    files: Mapping[str, tuple[Array, ...]],
+    dtype,
+):
+    """This block's initial state, walls imposed and constraints satisfied; arguments as of `initial_fields`."""
+    fields = initial_fields(config, model, values, member, files, dtype)
+    start = jnp.zeros((), dtype)
+    # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
+    once = model.constrain(start, start, model.state_from(fields, params), params)
+    return model.constrain(start, start, once, params)
+
+
+def initial_fields(
+    config: Config, model: GridModel, values: Values, member, files: Mapping[str, tuple[Array, ...]], dtype
+) -> dict[str, tuple[Array, ...]]:
+    """This block's initial fields as they are given, components by field.
+
+    Args:
+        values: named numbers; member: this ensemble member's index (its noise differs from the others').
+        files: this block's part of the initial fields that came from files.
+    """
+    fields = {}
+    for name, layouts in model.component_layouts().items():
+        if name not in config.initial:  # optional
+            continue
+        formulas = config.initial[name]
+        if isinstance(formulas, tuple):
+            offsets = [layout.offset for layout in layouts]
+            fields[name] = _evaluate(config, model.domain, formulas, offsets, values, dtype, member)
+        else:
+            fields[name] = tuple(component.astype(dtype) for component in files[name])
+    return fields
+
+
+def _noise(config: Config, domain: Domain, coordinates: tuple[Array, ...], member, component: int) -> Callable:
+    def noise(wavenumber: float, index: int) -> Array:
+        key = jax.random.key(config.seed)
+        if config.ensemble.noise == "per_member":
+            key = jax.random.fold_in(key, member)
+        key = jax.random.fold_in(jax.random.fold_in(key, index), component)
+        return random_modes(key, domain.grid, coordinates, wavenumber)
+
+    return noise
+
+
+def exact_errors(config: Config, model: GridModel, fields: Mapping[str, Array], values: Values, t) -> dict[str, Array]:
+    """Relative root-mean-square errors against the `exact` formulas, by `error_<variable>`."""
+    errors = {}
+    offsets = {output.name: output.offset for output in model.outputs()}
+    for name, formula in config.exact.items():
+        u = fields[name]
+        exact = FormulaValue(formula, dict(values))(t, *model.domain.coordinates(offsets[name], u.dtype))
+        exact = jnp.broadcast_to(jnp.asarray(exact, u.dtype), u.shape)
+        square = model.domain.sum((u - exact) ** 2) / jnp.maximum(model.domain.sum(exact**2), jnp.finfo(u.dtype).tiny)
+        errors[f"error_{name}"] = jnp.sqrt(square)
+    return errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where the output times are counted from: frame number `frame` is complete at `time`."""
+
+    time: float = 0.0
+    frame: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The run's frames: whole ones under `schedule` up to number `whole`, then one shorter under `tail`, if any."""
+
+    origin: Origin
+    schedule: Schedule
+    whole: int
+    tail: Schedule | None
+
+    @property
+    def total(self) -> int:
+        """Number of the last frame."""
+        return self.whole + (self.tail is not None)
+
+    def schedule_of(self, frame: int) -> Schedule:
+        """The schedule of the frame that begins when `frame` frames are complete."""
+        if frame < self.whole:
+            return self.schedule
+        assert self.tail is not None
+        return self.tail
+
+    def time_after(self, frames: int) -> float:
+        """Time when `frames` frames are complete, float64."""
+        time = self.origin.time + (min(frames, self.whole) - self.origin.frame) * self.schedule.interval
+        return time + self.tail.interval if self.tail is not None and frames > self.whole else time
+
+
+def plan_frames(config: Config, max_steps: int, halvings: int = 0, origin: Origin | None = None) -> Plan:
+    """Frames that end every time.output_every after `origin`, and at time.end; steps halved `halvings` times."""
+    origin = Origin() if origin is None else origin
+    time = config.time
+    left = max(0.0, time.end - origin.time)
+    every = min(time.output_every, left) if left > 0 else time.output_every
+    frames = math.floor(left / every * (1 + 1e-12))
+    rest = left - frames * every
+    dt = None if time.dt is None else min(time.dt, every) / 2**halvings
+    if dt is not None and time.integrator in EXPONENTIAL:
+        # Their coefficients belong to one step length: it is reduced to divide the frame, not shortened at its end.
+        dt = every / math.ceil(every / dt * (1 - 1e-12))
+    courant = None if time.courant is None else time.courant / 2**halvings
+    # Times are start + frame * interval, with the frames of the whole run counted.
+    start, whole = origin.time - origin.frame * every, origin.frame + frames
+    bound = config.limits.step_shrink or 0.0
+    schedule = Schedule(every, start, dt, courant, max_steps, bound)
+    if rest <= 1e-9 * every:
+        return Plan(origin, schedule, whole, None)
+    tail_start = origin.time + frames * every - whole * rest
+    tail_dt = None if dt is None else min(dt, rest)
+    return Plan(origin, schedule, whole, Schedule(rest, tail_start, tail_dt, courant, max_steps, bound))

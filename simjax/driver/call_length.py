@@ -1,0 +1,91 @@
+"""How many steps go into one call of the device, and how fast the run is."""
+
+import contextlib
+import math
+import time as wall
+from collections.abc import Callable, Iterator
+
+from simjax.driver.programs import Programs
+from simjax.schema.config import Config
+from simjax.stepping.simulate import Schedule
+
+# A call should be long against dispatch (0.1 ms) and short against a person's patience.
+TARGET_SECONDS = 0.5
+
+
+class Pace:
+    """Divides frames into calls of about half a second and keeps the clock of the host."""
+
+    def __init__(self, config: Config, programs: Programs):
+        import jax
+
+        on_cpu, elsewhere = programs.seconds
+        each = on_cpu if jax.devices()[0].platform == "cpu" else elsewhere
+        self.size = programs.size * (programs.members or 1)
+        self.step_seconds = each * self.size * programs.integrator.stages
+        self.config, self.programs = config, programs
+        self.compile_seconds = 0.0
+        self.steps = 0
+        self.longest_call = 0
+        self.courant_steps = 1
+        self.steps_per_frame = 1
+        self._called: set[int] = set()
+        self._since: tuple[float, int] | None = None
+        self._rate = math.nan
+
+    def measure_step(self, limit: float) -> None:
+        """Size the calls of a Courant-limited run from the stable step `limit` of its present state."""
+        time = self.config.time
+        every = min(time.output_every, time.end) if time.end > 0 else time.output_every
+        step = time.dt if time.dt is not None else (time.courant or 1.0) * limit
+        self.steps_per_frame = max(1, math.ceil(every / step)) if math.isfinite(step) else 1
+        self.courant_steps = min(self.steps_per_frame + 1 + self.steps_per_frame // 8, self._affordable())
+
+    def _affordable(self) -> int:
+        return max(1, round(TARGET_SECONDS / self.step_seconds))
+
+    def pieces(self, schedule: Schedule, done: int = 0) -> Iterator[int]:
+        """Steps of each call of one frame of which `done` steps are over: equal pieces, so one program serves.
+
+        Steps between two exchanges or arrangements stay together, so that a run that was cut goes on bit for bit.
+        """
+        together = self.programs.steps_together
+        remaining, single = divmod(schedule.steps - done, together)
+        most = max(1, self._affordable() // together)
+        size = max((d for d in _divisors(remaining) if d <= most), default=1)
+        if 4 * size < min(most, remaining):  # an awkward number of steps: a shorter last piece costs a compilation
+            size = min(most, remaining)
+        whole, rest = divmod(remaining, size)
+        yield from [size * together] * whole + [n for n in (rest * together, single) if n]
+
+    @contextlib.contextmanager
+    def timed(self, program: Callable) -> Iterator[None]:
+        """Around a call: the first one of each program compiles before it returns."""
+        begin = wall.monotonic()
+        yield
+        if id(program) not in self._called:
+            self._called.add(id(program))
+            self.compile_seconds += wall.monotonic() - begin
+            self._since = None
+
+    def dispatched(self, steps: int) -> None:
+        self.longest_call = max(self.longest_call, steps)
+
+    def completed(self, steps: int) -> None:
+        """`steps` steps in all are known to be done by now."""
+        now = wall.monotonic()
+        if self._since is None:
+            self._since = now, steps
+        elif steps > self._since[1] and now > self._since[0]:
+            self._rate = self.size * (steps - self._since[1]) / (now - self._since[0])
+        self.steps = steps
+
+    @property
+    def rate(self) -> float:
+        """Updates of cells or particles per second since compilation; not a number before two frames are done."""
+        return self._rate
+
+
+def _divisors(n: int) -> list[int]:
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return small + [n // d for d in small]

@@ -1,0 +1,356 @@
+"""What the compiled functions of a run have in common: placement, members, memory, steps."""
+
+import abc
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from simjax.core.domain import Domain
+from simjax.core.model import Measure, Model
+from simjax.driver.build import named_values
+from simjax.driver.environment import available_memory
+from simjax.driver.used_names import used_names
+from simjax.errors import ConfigurationError, ResourceError
+from simjax.grid import AXES
+from simjax.integrators.table import INTEGRATORS
+from simjax.io.frame_output import FrameWriter
+from simjax.jaxpr.varying import vary_like
+from simjax.models.registry import parameter_attributes
+from simjax.parallel import ENSEMBLE, distribute, make_mesh, prepend_axis, shardings
+from simjax.schema.config import Config
+from simjax.schema.ensemble import sample_members
+from simjax.stepping.simulate import Clock, Schedule, advance, take_step
+
+# In states of one member, read from compiled programs (float32, 256^2 and 64^3): temporaries of a step, 4.0 with
+# Euler to 9.8 with rk4, and observed fields on their way to the disk, 2 of each of two frames.
+WORKING_COPIES = 14
+
+
+class Programs(abc.ABC):
+    """Everything compiled for one configuration, over `values`, `state` and `clock` with a member axis or without.
+
+    `values` are the named numbers and `files` the arrays that are given, placed on the devices; `notes` say what was
+    done to those; `state_specs` is the partition of the state; `size` counts one member's cells or particles. `units`
+    names these and the speed of a run, and `seconds` is a first guess of what a step of one takes: on a CPU, and
+    elsewhere. `advice` is what a user may try where a run fails.
+    """
+
+    units: tuple[str, str]
+    time_units: str
+    seconds: tuple[float, float]
+    advice: str
+    regrows = False
+    """Whether a run can need more room than it was given; its calls keep the state that goes in."""
+
+    domain: Domain
+    size: int
+    files: Any
+    values: Any
+    state_specs: Any
+    notes: list[str]
+    _member: Any
+    _file_specs: Any
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.dtype = jnp.dtype(config.precision)
+        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
+        self.integrator = INTEGRATORS[config.time.integrator]
+        self.parameters = named_values(config)
+        ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
+        self.members = config.ensemble.size if ensemble else None
+        self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
+        self._one = self._member_specs(PartitionSpec())
+        self._observe: Callable | None = None
+        self._advance: dict[tuple[Schedule, int, int], Callable] = {}
+        several = config.steps_per_exchange
+        self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
+
+    # ------------------------------------------------------------------ what fields and particles do in their own way
+
+    @abc.abstractmethod
+    def build(self, values, files, steps_per_exchange: int = 0) -> tuple[Model, Any]:
+        """The model and its parameters on this device, with so many steps between two exchanges of fields."""
+
+    @abc.abstractmethod
+    def start(self) -> tuple[Any, Clock]:
+        """The initial state and clock.
+
+        Raises:
+            ConfigurationError: it is not finite or not physical at some place.
+        """
+
+    @abc.abstractmethod
+    def observe(self) -> Callable:
+        """Compiled `(values, files, state, clock, t) -> (arrays, diagnostics, status)`.
+
+        status: bits of `status` that are set where the observation itself lacked room.
+        """
+
+    def assemble(self, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The variables as they are written, from the arrays that `observe` returned, each without a time axis."""
+        return fields
+
+    @abc.abstractmethod
+    def starter(self) -> Callable:
+        """Compiled `(values, files, members) -> (state, ...)`, the state before the first step of each member."""
+
+    @abc.abstractmethod
+    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> FrameWriter:
+        """The writer of what `observe` returns."""
+
+    @abc.abstractmethod
+    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+        """What went wrong first, where and when: `steps` steps again, one by one."""
+
+    @abc.abstractmethod
+    def choose_variables(self) -> None:
+        """Take the variables that the section `output` asks for, of which `observe` returns the values."""
+
+    def of_all_variables(self) -> "Programs":
+        """The same, but `observe` returns, and the writer takes, every variable of the model."""
+        everything = copy.copy(self)
+        output = dataclasses.replace(self.config.output, fields=None)
+        everything.config = dataclasses.replace(self.config, output=output)
+        everything._observe = None
+        everything.choose_variables()
+        return everything
+
+    def shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
+        """What the display tells of the latest diagnostics."""
+        return diagnostics
+
+    @property
+    def steps_together(self) -> int:
+        """Steps that stay in one call wherever a run is cut, so that it goes on bit for bit."""
+        return max(1, self.steps_per_exchange)
+
+    def missing_room(self, status: np.ndarray) -> int:
+        """Those bits of the members' statuses that more room would clear."""
+        return 0
+
+    def regrow(self, bits: int, state) -> tuple[Any, str]:
+        """The state in programs with the room that `bits` ask for, and a sentence about it.
+
+        Raises:
+            NumericalError: it has grown too often.
+        """
+        raise AssertionError("Programs that never miss room are never asked to regrow.")
+
+    def room(self) -> Mapping[str, Any]:
+        """What a checkpoint's shapes depend on beside the configuration, for JSON."""
+        return {}
+
+    # ------------------------------------------------------------------ what is written about numbers
+
+    def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
+        """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
+        template = self.template(self.room())
+        time, until = jax.ShapeDtypeStruct((), self.dtype), jax.ShapeDtypeStruct((), jnp.int32)
+        members = jax.ShapeDtypeStruct((() if self.members is None else (self.members,)), jnp.int32)
+        given = (self.values, self.files)
+        used = used_names(self.starter(), *given, members) | used_names(self.observe(), *given, *template, time)
+        # What a run begins with is traced already; one that goes on has traced nothing yet.
+        program = next(iter(self._advance.values())) if self._advance else self._single_step(schedule)
+        used |= used_names(program, *given, *template, until)
+        used |= {*self.config.parameters} | {variation.value_name for variation in self.config.ensemble.vary}
+        return {name: value for name, value in self.parameters.items() if name in used}
+
+    def describe_numbers(self, measures: Mapping[str, Measure]) -> dict[str, dict[str, str]]:
+        """Attributes of parameters and diagnostics by name: units and what they mean."""
+        config = self.config
+        about = parameter_attributes(type(config.physics), config.ndim)
+        if config.particles is not None:
+            starts = parameter_attributes(type(config.particles), config.ndim)
+            about |= {f"start_{name}": attributes for name, attributes in starts.items()}
+        about |= {name: {"long_name": name.replace("_", " ")} for name in config.parameters}
+        about["courant"] = {"units": "1", "long_name": "Courant number"}
+        for name in config.exact:
+            about[f"error_{name}"] = {"units": "1", "long_name": f"relative error of {name}"}
+        for name in self.observed_shapes()[1]:
+            measure = measures.get(name) or measures.get(name.rpartition("_")[0])
+            if measure is not None:
+                about[name] = {"units": measure.units, "long_name": measure.long_name or name.replace("_", " ")}
+        return about
+
+    # ------------------------------------------------------------------ placement
+
+    def _member_specs(self, specs):
+        return specs if self.members is None else prepend_axis(specs, self._axis)
+
+    def _place(self, tree, specs):
+        """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
+        if isinstance(specs, PartitionSpec):
+            specs = jax.tree.map(lambda _: specs, tree)
+        return jax.tree.map(jax.device_put, tree, shardings(self.mesh, specs))
+
+    def _place_values(self):
+        return self._place({n: np.asarray(v, self.dtype) for n, v in self.parameters.items()}, self._one)
+
+    def _place_members(self):
+        members = np.arange(self.members or 1, dtype=np.int32)
+        return self._place(members if self.members is not None else members[0], self._one)
+
+    def _vectorise(self, fn: Callable, in_axes: tuple) -> Callable:
+        """`fn` over this device's members, all at once or in batches that fit in memory."""
+        if self.members is None:
+            return fn
+        mapped = jax.vmap(fn, in_axes=in_axes)
+        local = self.members // (self.mesh.shape[ENSEMBLE] if self._axis and self.mesh is not None else 1)
+        batch = self.config.ensemble.batch or self._fitting_batch(local)
+        if batch >= local:
+            return mapped
+
+        def in_batches(*args):
+            shared = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is None]
+            own = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is not None]
+
+            def one(own_args):
+                rest, each = iter(shared), iter(own_args)
+                return fn(*(next(rest) if axis is None else next(each) for axis in in_axes))
+
+            return jax.lax.map(one, own, batch_size=batch)
+
+        return in_batches
+
+    def _compile(self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=()) -> Callable:
+        mapped = self._vectorise(fn, in_axes)
+        return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+
+    # ------------------------------------------------------------------ memory
+
+    def state_bytes(self) -> int:
+        """Bytes of one member's state on one device."""
+        devices = math.prod(dict(self.mesh.shape)[name] for name in self.domain.names) if self.mesh else 1
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._member)) // devices
+
+    def _memory(self) -> int | None:
+        limit = self.config.limits.memory
+        return int(limit * 2**30) if limit is not None else available_memory()
+
+    def _fitting_batch(self, local: int) -> int:
+        memory = self._memory()
+        if memory is None:
+            return local
+        room = memory // 2 - local * 2 * self.state_bytes()
+        return max(1, min(local, room // (WORKING_COPIES * self.state_bytes())))
+
+    def _check_memory(self, advice: str) -> None:
+        memory = self._memory()
+        members = 1 if self.members is None else self.members // self.config.mesh.ensemble
+        state = self.state_bytes()
+        needed = state * (2 * members + WORKING_COPIES)
+        if memory is not None and needed > memory:
+            raise ResourceError(
+                f"about {needed / 2**30:.1f} GiB per device are needed ({members} member(s) x 2 states of "
+                f"{state / 2**30:.2f} GiB and {WORKING_COPIES} working copies), {memory / 2**30:.1f} GiB are there; "
+                f"use {advice}, precision=float32, a smaller ensemble.size or more devices (mesh.x, mesh.y)."
+            )
+
+    # ------------------------------------------------------------------ programs
+
+    def _zero_clock(self) -> Clock:
+        clock = jax.tree.map(np.asarray, Clock.zero(self.dtype))
+        if self.members is not None:
+            shape = (self.members,)
+            clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, shape), clock)
+        return self._place(clock, self._one)
+
+    def stable_dt(self, state) -> float:
+        """The smallest stable step of all members at Courant number one, on the host."""
+        return float(np.min(self.stable_steps(state)))
+
+    def stable_steps(self, state) -> np.ndarray:
+        """The stable step of every member at Courant number one, on the host: `(members,)`, or one of a single run."""
+
+        def limit(values, files, state):
+            model, params = self.build(values, files)
+            return model.domain.min(self.integrator.stable_dt(model, state, vary_like(params, state)))
+
+        program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
+        return np.asarray(program(self.values, self.files, state), np.float64)
+
+    def checked_step(self, state) -> float:
+        """The smallest stable step at Courant number one, for an initial state.
+
+        Raises:
+            ConfigurationError: time.dt is longer than it may be; of an ensemble, for which member.
+        """
+        limits = np.atleast_1d(self.stable_steps(state))
+        limit, time = float(np.min(limits)), self.config.time
+        largest = limit * self.integrator.courant_limit
+        if time.dt is not None and time.dt > largest:
+            whose = ""
+            if self.members is not None:
+                count = int(np.sum(time.dt > limits * self.integrator.courant_limit))
+                whose = f" of {self.member_named(int(np.argmin(limits)))}"
+                whose += f", the strictest of {count} that it is too long for" if count > 1 else ""
+            others = ", or time.dt=null and time.courant=0.5" if self.config.schema.limited else ""
+            raise ConfigurationError(
+                f"time.dt={time.dt:g} is above the stable limit {largest:.3g} of {time.integrator} for the initial "
+                f"state{whose}; write time.dt={0.5 * largest:.2g}{others}."
+            )
+        return limit
+
+    def member_named(self, member: int) -> str:
+        """A member by its number and by what varies, such as `member 3 (physics.viscosity=0.1)`."""
+        varied = {path: numbers[member] for path, numbers in sample_members(self.config).items()}
+        values = ", ".join(f"{path}={number:.6g}" for path, number in varied.items())
+        return f"member {member}" + (f" ({values})" if values else "")
+
+    def advance(self, schedule: Schedule, steps: int) -> Callable:
+        """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated unless it regrows."""
+        key = schedule, steps, self.steps_per_exchange
+        if key not in self._advance:
+            self._advance[key] = self.advance_by(*key)
+        return self._advance[key]
+
+    def advance_by(self, schedule: Schedule, steps: int, steps_per_exchange: int) -> Callable:
+        """As `advance`, with so many steps between two exchanges; compiled anew."""
+
+        def forward(values, files, state, clock, until):
+            model, params = self.build(vary_like(values, state), files, steps_per_exchange)
+            return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
+
+        specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+        donate = () if self.regrows else (2,)
+        return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=donate)
+
+    def observed_shapes(self):
+        """Shapes and dtypes of what `observe` returns."""
+        time = jax.ShapeDtypeStruct((), self.dtype)
+        return jax.eval_shape(self.observe(), self.values, self.files, *self.template(self.room()), time)
+
+    def copy(self, state, clock):
+        """A copy that outlives donation."""
+        return jax.tree.map(jnp.copy, (state, clock))
+
+    def template(self, room: Mapping[str, Any]):
+        """Shapes, dtypes and shardings of (state, clock), to restore a checkpoint onto these devices.
+
+        room: that of the checkpoint, which these programs have from now on.
+        """
+        clock = jax.eval_shape(lambda: Clock.zero(self.dtype))
+        specs = self.state_specs, jax.tree.map(lambda _: self._one, clock)
+        lead = () if self.members is None else (self.members,)
+        return jax.tree.map(
+            lambda leaf, sharding: jax.ShapeDtypeStruct(lead + leaf.shape, leaf.dtype, sharding=sharding),
+            (self._member, clock),
+            shardings(self.mesh, specs),
+        )
+
+    def _single_step(self, schedule: Schedule) -> Callable:
+        def forward(values, files, state, clock, until):
+            model, params = self.build(vary_like(values, state), files)
+            return take_step(model, self.integrator, params, state, clock, schedule, until)
+
+        specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+        return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one))

@@ -1,0 +1,320 @@
+"""The compiled functions of a run of particles, and the room that they need."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.driver.compiled import Programs
+from simjax.errors import ConfigurationError, NumericalError
+from simjax.grid import AXES, Grid
+from simjax.io.checkpoint import require_meta
+from simjax.io.particle_output import ParticleWriter
+from simjax.jaxpr.varying import vary_like
+from simjax.models.capacities import Room, divisor, multiple
+from simjax.models.measures import PARTICLES
+from simjax.models.particle_registry import FAMILIES
+from simjax.parallel import decompose
+from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
+from simjax.schema.config import Config
+from simjax.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
+from simjax.stepping.simulate import Clock, Schedule
+
+GROWTH = 1.5
+MOST_GROWTHS = 12
+
+
+class ParticlePrograms(Programs):
+    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
+
+    time_units = "1"
+    regrows = True
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        self.family = FAMILIES[config.model](config)
+        self.units, self.seconds = ("particles", self.family.units), self.family.seconds
+        self.advice = self.family.advice
+        self.start_of = self.family.start()
+        self.size = self.start_of.count
+        self.choose_variables()
+        self._growths = 0
+        self._first_energy: float | None = None
+        self.notes = []
+        given = {"position": self.start_of.position, **self.start_of.others}
+        files = {name: np.asarray(u, self.dtype) for name, u in given.items()}
+        files["species"] = self.start_of.species
+        self._file_specs = jax.tree.map(lambda _: PartitionSpec(), files)
+        self._file_shapes = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), files)
+        blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
+        self._make(self.family.first_room(self.start_of, self.parameters, blocks))
+        slots = config.arrangement.capacity
+        if slots is not None and self._room.capacity > multiple(slots):
+            self.notes.append(f"A cell starts with more than {slots} particles and can hold {self._room.capacity} now.")
+        self._check_memory("fewer particles")
+        self.values = self._place_values()
+        self.files = self._place(files, self._file_specs)
+
+    def choose_variables(self):
+        chosen = self.config.output.fields
+        self.names = tuple(n for n in self.config.variables() if chosen is None or n in chosen)
+
+    def _make(self, room: Room) -> None:
+        """All that follows from the room; programs compiled for another are forgotten."""
+        bounds = self.family.bounds
+        self._room = room
+        self.domain = decompose(
+            Grid(room.cells, bounds.lower, bounds.upper), self.mesh, overlap=self.config.mesh.overlap
+        )
+        self.cells = Cells(self.domain, room.capacity, bounds.periodic)
+        self._member = self._member_state()
+        model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
+        self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
+        self._observe, self._advance, self._starter = None, {}, None
+
+    def _member_state(self):
+        """Shapes and dtypes of one member's whole state."""
+        cells = Cells(self.domain.unsplit(), self._room.capacity, self.cells.periodic)
+
+        def state(files):
+            values = self._blank_values()
+            model, params = self._model(cells, values)
+            return self.family.state(model, params, values, files, jnp.zeros((), jnp.int32))[0]
+
+        return jax.eval_shape(state, self._file_shapes)
+
+    def _blank_values(self) -> dict[str, Array]:
+        """Numbers for a trace that asks for shapes only."""
+        return {name: jnp.zeros((), self.dtype) for name in self.parameters}
+
+    def _model(self, cells: Cells, values):
+        return self.family.model(cells, self._room, values)
+
+    def build(self, values, files, steps_per_exchange=0):
+        return self._model(self.cells, values)
+
+    @property
+    def steps_together(self) -> int:
+        return self._room.steps
+
+    # ------------------------------------------------------------------ beginning and end of a piece
+
+    def start(self):
+        while True:
+            state, lost, fault = self.starter()(self.values, self.files, self._place_members())
+            lost, clock = int(np.max(np.asarray(lost))), self._zero_clock()
+            bits = CELL_FULL if lost else self.missing_room(fault)
+            if not bits:
+                status = self.observe()(self.values, self.files, state, clock, jnp.zeros((), self.dtype))[2]
+                bits = self.missing_room(status)
+            if not bits:
+                break
+            self.notes.append(self.grow(bits))
+        self._check_initial(state)
+        return state, clock
+
+    def starter(self):
+        if self._starter is None:
+            specs, results = (self._one, self._file_specs, self._one), (self.state_specs, self._one, self._one)
+            self._starter = self._compile(self.initial_state, (0, None, 0), specs, results)
+        return self._starter
+
+    def initial_state(self, values, files, member):
+        """One member's state before the first step, how many particles found no place, and bits of `status`."""
+        model, params = self.build(values, files)
+        return self.family.state(model, params, values, files, member)
+
+    def _check_initial(self, state) -> None:
+        found = self._not_finite(state)
+        if found:
+            number, what = found
+            raise ConfigurationError(
+                f"particles: the {what} of particle {number} is not finite at the start; {self.family.at_start}."
+            )
+
+    def observe(self):
+        if self._observe is None:
+            kept = self.names
+
+            def look(values, files, state, clock, t):
+                model, params = self.build(vary_like(values, state), files)
+                diagnostics = model.diagnostics(t, state, params)
+                status = diagnostics.pop("status", jnp.zeros((), jnp.int32))
+                good = clock.status == OK
+                arrays = {name: u for name, u in self._arrays(model, state, params).items() if name in kept}
+                real = {name: u.astype(self.dtype) for name, u in diagnostics.items()}
+                # A frozen member has neither at this time.
+                arrays, diagnostics = jax.tree.map(
+                    lambda u: jnp.where(good, u, jnp.nan if jnp.issubdtype(u.dtype, jnp.inexact) else 0), (arrays, real)
+                )
+                return arrays, diagnostics, jnp.where(good, status, 0)
+
+            specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
+            self._observe = self._compile(look, (0, None, 0, 0, None), specs, self._one)
+        return self._observe
+
+    def _arrays(self, model, state, params) -> dict[str, Array]:
+        """Per-particle arrays `(..., particles)` by number, on every device; positions within the box."""
+        state = self.family.seen(model, state, params)
+        grid, dtype = self.cells.domain.grid, state.position.dtype
+        axes = (grid.ndim, *(1,) * (grid.ndim + 1))
+        lengths = jnp.asarray(grid.lengths, dtype).reshape(axes)
+        from_side = self.cells.absolute(state.position) - jnp.asarray(grid.lower, dtype).reshape(axes)
+        round_ = jnp.floor(from_side / lengths)
+        round_ = jnp.where(jnp.asarray(self.cells.periodic).reshape(axes), round_, jnp.zeros_like(round_))
+        position = from_side - round_ * lengths + jnp.asarray(grid.lower, dtype).reshape(axes)
+        image = state.image + round_.astype(jnp.int32)
+        arrays = {"position": position, "image": image, **self.family.arrays(model, state, params)}
+        return {name: unpack(self.cells, state.ids, u, self.size) for name, u in arrays.items()}
+
+    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> ParticleWriter:
+        bounds, start = self.family.bounds, self.start_of
+        return ParticleWriter(
+            folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=self.names,
+            scalars=self.family.scalars, species=start.species, species_names=self.family.species,
+            mass=self.family.mass(start), charge=self.family.charge(start), members=self.members,
+            parameters=self.used_parameters(schedule), about=self.describe_numbers(PARTICLES), dtype=self.dtype,
+            **options,
+        )  # fmt: skip
+
+    def shown(self, diagnostics):
+        energy, kinetic = diagnostics.get("energy", math.nan), diagnostics.get("kinetic_energy", 0.0)
+        if self._first_energy is None:
+            self._first_energy = energy
+        drift = (energy - self._first_energy) / kinetic if kinetic > 0 else 0.0
+        known = {**diagnostics, "energy_drift": drift}
+        return {name: known.get(name, math.nan) for name in self.family.shown}
+
+    # ------------------------------------------------------------------ room
+
+    def room(self) -> Mapping[str, Any]:
+        return {**dataclasses.asdict(self._room), "cells": list(self._room.cells)}
+
+    def template(self, room):
+        names = [field.name for field in dataclasses.fields(Room)]
+        require_meta(room, {name: tuple if name == "cells" else int for name in names})
+        wanted = Room(**{**{name: room[name] for name in names}, "cells": tuple(room["cells"])})
+        if wanted != self._room:
+            self._make(wanted)
+        return super().template(room)
+
+    def missing_room(self, status):
+        growable = CELL_FULL | LIST_FULL | BLOCK_FULL | (SKIN_PASSED if self._room.steps > 1 else 0)
+        if self.family.on_mesh and self._room.steps > 1:
+            # What has gone too far takes nothing from the mesh: its values become those of no number.
+            status = np.where(np.asarray(status) & SKIN_PASSED, np.asarray(status) & ~NON_FINITE, status)
+        bits = 0
+        for one in np.atleast_1d(np.asarray(status)).tolist():
+            bits |= one if one & ~growable == 0 else 0
+        return bits
+
+    def regrow(self, bits, state):
+        before = self._room.capacity
+        told = self.grow(bits)
+        return (state if self._room.capacity == before else self._enlarged(state)), told
+
+    def grow(self, bits: int) -> str:
+        """New programs with more of what the bits say was too little, and a sentence."""
+        room, told = self._room, []
+        if bits & CELL_FULL:
+            capacity = multiple(GROWTH * room.capacity)
+            told.append(f"a cell was full with {room.capacity} particles and can hold {capacity} now")
+            room = dataclasses.replace(room, capacity=capacity)
+        if bits & LIST_FULL:
+            rows = math.ceil(GROWTH * room.rows)
+            told.append(f"a particle had more than {room.rows} partners and can have {rows} now")
+            room = dataclasses.replace(room, rows=rows)
+        if bits & BLOCK_FULL:
+            columns = min(self.size, math.ceil(GROWTH * room.columns))
+            told.append(f"a device had more than {room.columns} particles and can have {columns} now")
+            room = dataclasses.replace(room, columns=columns)
+        if bits & SKIN_PASSED:
+            steps = divisor(room.steps, room.steps // 2)
+            told.append(f"particles went too far in {room.steps} steps and are arranged anew after {steps} now")
+            room = dataclasses.replace(room, steps=steps)
+        sentence = "; ".join(told)
+        if self._growths >= MOST_GROWTHS:
+            raise NumericalError(
+                f"{sentence[:1].upper()}{sentence[1:]}: this is the {MOST_GROWTHS + 1}th time, and a run gives up "
+                "then; particles gather in one place or fly apart. Try a smaller time.dt or another start."
+            )
+        self._growths += 1
+        self._make(room)
+        return f"{sentence[:1].upper()}{sentence[1:]}; the steps since are done again."
+
+    def _enlarged(self, state):
+        """The state with as many slots in a cell as there are now, all new ones empty."""
+        ndim, capacity, slots = self.cells.ndim, self._room.capacity, self._slots(state)
+
+        def more(path, leaf):
+            values = np.asarray(leaf)
+            if not slots(values):
+                return values
+            empty = EMPTY if jax.tree_util.keystr(path).endswith(".ids") else 0
+            return enlarged(values, ndim, capacity, empty)
+
+        return self._place(jax.tree_util.tree_map_with_path(more, state), self.state_specs)
+
+    def _slots(self, state) -> Callable[[np.ndarray], bool]:
+        """Whether an array of the state has one entry per slot, not per cell of a mesh."""
+        # A mesh has components where cells have slots: never as many, since slots come in groups.
+        last = self.cells.ndim + 1
+        return lambda values: values.shape[-last:] == state.ids.shape[-last:]
+
+    # ------------------------------------------------------------------ faults
+
+    def _not_finite(self, state) -> tuple[int, str] | None:
+        """The first particle of which something is not finite, and what."""
+        ids, slots = np.asarray(state.ids), self._slots(state)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            wrong = ~np.isfinite(np.asarray(leaf))
+            if slots(wrong) and wrong.any():
+                where = tuple(np.argwhere(wrong)[0][-(self.cells.ndim + 1) :])
+                return int(ids.reshape(-1, *ids.shape[-self.cells.ndim - 1 :])[0][where]), path[-1].name
+        return None
+
+    def _unphysical(self, state) -> tuple[int, str] | None:
+        """The first particle whose state means nothing, and what is wrong with it."""
+        model, params = self.build(self.values, self.files)
+        host = jax.tree.map(np.asarray, state)
+        for what, where in model.unphysical(host, params).items():
+            numbers = np.asarray(host.ids)[np.asarray(where)]
+            if numbers.size:
+                return int(numbers[0]), what
+        return None
+
+    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+        single = self._single_step(schedule)
+        for _ in range(steps):
+            before = state
+            state, clock = single(self.values, self.files, state, clock, jnp.asarray(2**30, jnp.int32))
+            step = int(np.max(np.asarray(clock.step)))
+            if np.any(np.asarray(clock.status) & ESCAPED):
+                return f"{self._escaped(before, state)}, step {step - 1}"
+            found = self._not_finite(state)
+            if found:
+                return f"the {found[1]} of particle {found[0]} is not finite, step {step}"
+            meaningless = self._unphysical(state)
+            if meaningless:
+                return f"{meaningless[1]} of particle {meaningless[0]}, step {step}"
+        return "particles in steps of which none went wrong alone"
+
+    def _escaped(self, before, state) -> str:
+        ids, left = np.asarray(before.ids), np.asarray(state.ids)
+        gone = np.setdiff1d(ids[ids >= 0], left[left >= 0])
+        number = int(gone[0])
+        i = np.argwhere(ids == number)[0]
+        cell = i[-self.cells.ndim :]
+        within = np.asarray(before.position)[(..., *i[-self.cells.ndim - 1 :])].reshape(-1, self.cells.ndim)[0]
+        grid = self.domain.grid
+        place = np.asarray(grid.lower) + (cell + 0.5) * np.asarray(grid.spacing) + within
+        where = ", ".join(f"{axis}={x:.6g}" for axis, x in zip(AXES, place, strict=False))
+        return f"particle {number} at {where}"

@@ -1,0 +1,133 @@
+"""A configured run as a function that JAX differentiates: whole arrays in, whole arrays out, on any mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.driver.differentiable_run import SECTIONS, Rollout, share
+from simjax.driver.environment import set_up_jax
+from simjax.errors import ConfigurationError, NumericalError
+from simjax.parallel import distribute
+from simjax.schema.config import Config
+from simjax.status import OK, spoiled
+from simjax.stepping.checkpointing.plan import Checkpoint
+from simjax.stepping.faults import is_traced, status_of
+from simjax.stepping.simulate import Trajectory
+
+
+class RunFunction:
+    """`run(values, fields)`: the run of a configuration as a pure function of its numbers and fields.
+
+    `jax.grad`, `jax.jit` and, on one device, `jax.vmap` take it as any function. Arrays are whole, in units of the
+    simulation, on one device or cut over the mesh of the configuration; what is computed of them needs no collectives.
+    Functions of one structure share their compiled program, whatever their numbers.
+
+    Args:
+        config: a model of fields, with one member, whose time.end is a multiple of time.output_every.
+        fields: paths such as "initial.velocity" and "coefficients.diffusivity" of fields that are arguments. Others
+            follow from the configuration's formulas, and from `values` in these.
+        variables: names of what is observed; by default what the run would write.
+        checkpoint: what reverse mode keeps, as of `simulate`.
+
+    Raises ConfigurationError for a path that is no field, a name that is no variable, and a run that has no gradient.
+    """
+
+    values: dict[str, np.ndarray]
+    """The configuration's numbers by name: those of `physics` and `parameters`."""
+
+    fields: dict[str, tuple[Array, ...]]
+    """The configuration's fields at the paths that are arguments, component by component, on the mesh."""
+
+    times: np.ndarray
+    """`(frames + 1,)`: the start and the end of every frame."""
+
+    def __init__(
+        self, config: Config, *, fields: Sequence[str] = (), variables: Sequence[str] | None = None,
+        checkpoint: Checkpoint = "auto",
+    ):  # fmt: skip
+        set_up_jax(config)
+        rollout = Rollout(config, given=tuple(fields), checkpoint=checkpoint)
+        self.values, self.times = rollout.start_values(), rollout.times()
+        self._known = rollout.start_fields()
+        self.fields = {path: self._known[path.split(".", 1)[0]][path.split(".", 1)[1]] for path in fields}
+        self._dtype, self._shape, self._schedule = rollout.dtype, rollout.grid.shape, rollout.schedule
+        names = _chosen(rollout, variables)
+        self._program = share(("run function", rollout.structure, names), lambda: _program(rollout.bare(), names))
+
+    def __call__(
+        self, values: Mapping[str, Any] | None = None, fields: Mapping[str, Any] | None = None
+    ) -> Trajectory:  # fmt: skip
+        """The run with these numbers and fields, and the configuration's own where none is given.
+
+        Args:
+            values: by name, scalars.
+            fields: by path, a tuple with an array of the grid's shape for each component, or the array of a scalar.
+
+        Returns:
+            The last `state` and `clock`, and `observed`: every variable `(frames + 1, *grid.shape)` and every
+            diagnostic `(frames + 1,)` by name, at `times`.
+
+        Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
+        """
+        chosen = {**self.values, **_known_among("values", values or {}, self.values)}
+        numbers = {name: jnp.asarray(value, self._dtype) for name, value in chosen.items()}
+        given = {section: dict(self._known[section]) for section in SECTIONS}
+        for path, components in _known_among("fields", fields or {}, self.fields).items():
+            section, name = path.split(".", 1)
+            parts = tuple(components) if isinstance(components, (tuple, list)) else (components,)
+            if [np.shape(part) for part in parts] != [self._shape] * len(self.fields[path]):
+                raise ConfigurationError(
+                    f"fields[{path!r}]: expected {len(self.fields[path])} array(s) of shape {self._shape}, got "
+                    f"{[np.shape(part) for part in parts]}."
+                )
+            given[section][name] = tuple(jnp.asarray(part, self._dtype) for part in parts)
+        state, clock, variables, diagnostics = self._program(numbers, given)
+        if not is_traced(clock) and int(clock.status) != OK:
+            raise NumericalError(
+                f"The run stopped early: {status_of(clock, self._schedule)}. Write a smaller time.dt or time.courant, "
+                "or other numbers. Inside jax.jit and jax.grad such a run is NaN."
+            )
+        return Trajectory(state, clock, {**variables, **diagnostics})
+
+
+def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in given:
+        if name not in known:
+            more = "; name it in differentiable(fields=[...])" if argument == "fields" else ""
+            raise ConfigurationError(f"{argument}[{name!r}]: expected one of {', '.join(known) or 'none'}{more}.")
+    return given
+
+
+def _chosen(rollout: Rollout, variables: Sequence[str] | None) -> tuple[str, ...]:
+    known = [output.name for output in rollout.model.outputs()]
+    wanted = rollout.config.output.fields if variables is None else variables
+    for name in wanted or ():
+        if name not in known:
+            raise ConfigurationError(f"variables: expected names among {', '.join(known)}, got {name!r}.")
+    return tuple(known if wanted is None else wanted)
+
+
+def _program(rollout: Rollout, names: tuple[str, ...]) -> Callable:
+    """Compiled `(values, fields) -> Trajectory` on the mesh."""
+
+    def observe(model, t, state, params):
+        found = model.observe(t, state, params)
+        return {name: found[name] for name in names}, model.diagnostics(t, state, params)
+
+    def run(values, fields):
+        trajectory, start = rollout.run(values, fields, observe)
+        together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
+        state, (variables, diagnostics) = spoiled((trajectory.state, together), trajectory.clock.status)
+        return state, trajectory.clock, variables, diagnostics
+
+    everywhere, field = PartitionSpec(), PartitionSpec(None, *rollout.domain.spec())
+    _, state = rollout.state_specs()
+    specs = everywhere, rollout.field_specs()
+    return distribute(run, rollout.mesh, in_specs=specs, out_specs=(state, everywhere, field, everywhere))

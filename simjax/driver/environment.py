@@ -1,0 +1,171 @@
+"""The process around a run: precision, devices, memory, signals, provenance."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+
+from simjax.errors import ResourceError
+from simjax.schema.config import Config
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
+# Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
+# devices wait for each other for ever (seen in gradients through implicit solves, jax 0.10). No effect once jax runs.
+ONE_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+# jax 0.12 makes a loop that touches few bytes one kernel on one thread: from 512 x 512 cells on that is slower, up to
+# 256 x 256 faster (`benchmarks/cpu.py`).
+THREADED = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={2**24}"
+PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
+
+
+def set_up_jax(config: Config) -> None:
+    """Set the precision before the first array; on a CPU, present as many virtual devices as the mesh asks for.
+
+    Raises:
+        ResourceError: the mesh needs more devices than there are.
+    """
+    import jax
+
+    if config.precision == "float64":
+        jax.config.update("jax_enable_x64", True)
+    needed = config.mesh.devices
+    keep_loops_threaded()
+    if needed > 1:
+        _add_flag(ONE_ORDER)
+    if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        # Where jax has started already, in a program that uses simjax as a library, its devices stand.
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", needed)
+    present = jax.device_count()
+    if needed > present:
+        kind = jax.devices()[0].device_kind
+        more = f", or set JAX_NUM_CPU_DEVICES={needed} before Python starts" if kind == "cpu" else ""
+        raise ResourceError(
+            f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed} devices are asked for, {present} are present "
+            f"({kind}); choose sizes whose product is at most {present}{more}."
+        )
+
+
+def keep_loops_threaded() -> None:
+    """Let loops over large fields take all threads of a CPU; no effect once jax runs."""
+    import jax
+
+    if jax.__version_info__ >= (0, 12):
+        _add_flag(THREADED)
+
+
+def _add_flag(flag: str) -> None:
+    """Set a flag of XLA, unless the user has."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flag.partition("=")[0] not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {flag}"
+
+
+def available_memory() -> int | None:
+    """Bytes free for arrays on one device, or None where nobody says."""
+    import jax
+
+    device = jax.local_devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+    return free // jax.local_device_count()
+
+
+class StopSignals:
+    """A context in which the first SIGTERM, SIGINT or SIGUSR1 asks for a stop and a second one acts at once.
+
+    lethal: a second one ends the process, as on a command line; otherwise it does what it did before the context.
+    """
+
+    def __init__(self, *, lethal: bool) -> None:
+        self.lethal = lethal
+        self.received: str | None = None
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in SIGNALS:
+            try:
+                self._previous[number] = signal.signal(number, self._note)
+            except ValueError:  # not the main thread: the program around us keeps its own signals
+                break
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number).name
+        previous = signal.SIG_DFL if self.lethal else self._previous[number]
+        signal.signal(number, previous)  # pyright: ignore[reportArgumentType]
+
+    def __exit__(self, *exception) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)  # pyright: ignore[reportArgumentType]
+
+
+def process_start() -> float:
+    """The launch of this process by `time.monotonic`; the present where the system does not tell."""
+    import time
+
+    now = time.monotonic()
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[19])  # the 22nd of proc(5), of which two come before the bracket
+        return now - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return now
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide what a run computes and writes."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def git_state() -> Mapping[str, str | int]:
+    """Commit and cleanliness of the checkout that simjax runs from; empty strings outside one."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return {"simjax_git_commit": "", "simjax_git_dirty": 0}
+
+    def git(*arguments: str) -> str:
+        try:
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5)
+            return done.stdout.strip()
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+
+    return {
+        "simjax_git_commit": git("rev-parse", "HEAD"),
+        "simjax_git_dirty": int(bool(git("status", "--porcelain"))),
+    }
+
+
+def device_name() -> str:
+    """How many devices of which kind, as a report names them."""
+    import jax
+
+    kind = jax.devices()[0].device_kind
+    name = f"{platform.machine()} CPU with {os.cpu_count()} cores" if kind == "cpu" else kind
+    return f"{jax.device_count()} x {name}" if jax.device_count() > 1 else name
+
+
+def command_line() -> str:
+    """How this process was called."""
+    return " ".join([Path(sys.executable).name, "-m simjax.run", *sys.argv[1:]])

@@ -1,0 +1,375 @@
+"""What a run leaves on disk and shows on the way: fields, diagnostics, checkpoints, log, report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import shlex
+import time as wall
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simjax.config.folders import config_yaml, default_yaml
+from simjax.driver.build import Plan
+from simjax.driver.call_length import Pace
+from simjax.driver.checks import judge
+from simjax.driver.environment import command_line, device_name, versions
+from simjax.driver.frame_files import as_written, dataset_of, open_writer
+from simjax.driver.programs import Programs
+from simjax.driver.progress import Progress
+from simjax.driver.provenance import Part, Run, description, require_frames
+from simjax.io.checkpoint import Checkpoints
+from simjax.io.files import open_in_run
+from simjax.schema.config import Config
+from simjax.status import OK, reasons
+from simjax.stepping.clock import Schedule
+from simjax.stepping.faults import shrinkage, times_on_host
+from simjax.stepping.simulate import Clock
+
+if TYPE_CHECKING:
+    import xarray
+
+LOG = logging.getLogger("simjax")
+# A Courant-limited step that has become so much shorter than the first one is told, and each time it does so again.
+TOLD_SHRINKAGE = 1e-2
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A dispatched frame: the device may still be computing it."""
+
+    time: float
+    step: int
+    fields: dict[str, jax.Array]
+    diagnostics: dict[str, jax.Array]
+    clock: Clock
+
+
+class Record:
+    """The files and the display of one run; created before its first frame.
+
+    keep_until_step, frames: of a run that goes on, the step of its checkpoint and how many frames there were by then.
+    """
+
+    def __init__(
+        self, folder: Path, config: Config, programs: Programs, plan: Plan, notes: list[str], progress: bool,
+        *, run: Run, keep_until_step: int | None, frames: int | None = None,
+    ):  # fmt: skip
+        self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
+        self.notes = [*config.notes, *notes]
+        self.last_time = 0.0
+        self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
+        self._description = description(run, config, programs.parameters)
+        self._keep_until_step = keep_until_step
+        self._pending: deque[_Frame] = deque()
+        self._told: set[int] = set()
+        self._shrinkage_to_tell = TOLD_SHRINKAGE
+        self.statuses = np.zeros(programs.members or 1, np.int32)
+        self.failed_checks: tuple[str, ...] = ()
+        self.latest: dict[str, np.ndarray] = {}
+        self._last_checkpoint = wall.monotonic()
+        self._checkpoint_seconds = 0.0
+        self.steps = 0
+        self._note_tail()
+        self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
+        self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
+        require_frames(folder, self.writer.frames_kept, frames)
+        self._metrics: TextIO | None = None
+        self._log: TextIO | None = None
+        self._unlogged: list[str] = []
+        if keep_until_step is None:
+            self._begin()
+        self.display = None
+        if progress:
+            size = programs.size * (programs.members or 1)
+            self.display = Progress(
+                config.title or config.experiment_name, config.time.end, size, units=programs.units,
+                time_units=programs.time_units,
+            )  # fmt: skip
+            self.display.start()
+        for note in self.notes:
+            self.tell(note)
+
+    def _begin(self) -> None:
+        """Write the configuration and the provenance, and open the logs.
+
+        A resumed run does so when its first frame is computed: until then a failure leaves the folder as it was.
+        """
+        if self._log is not None:
+            return
+        (self.folder / "checkpoints").mkdir(exist_ok=True)  # a run without it has lost its checkpoints
+        self._part.begin(self._kept_metrics())
+        self._metrics = open_in_run(self.folder / "metrics.jsonl")
+        self._log = open_in_run(self.folder / "run.log")
+        self._log.writelines(self._unlogged)
+        self._log.flush()
+
+    def _note_tail(self) -> None:
+        """Say where a frame's last step is shorter than time.dt."""
+        schedule = self.plan.schedule
+        if schedule.dt is not None and abs(schedule.last_dt - schedule.dt) > 1e-9 * schedule.dt:
+            self.notes.append(
+                f"time.dt={schedule.dt:g} does not divide time.output_every={schedule.interval:g}: the last of each "
+                f"{schedule.steps} steps is {schedule.last_dt:.6g}."
+            )
+        if self.plan.tail is not None:
+            self.notes.append(
+                f"The last output interval is {self.plan.tail.interval:.6g}, to end at "
+                f"time.end={self.config.time.end:g}."
+            )
+
+    def in_memory(self, state, clock: Clock, time: float, step: int) -> xarray.Dataset:
+        """A frame with all variables of the model, whether they are written or not."""
+        programs = self.programs.of_all_variables()
+        at = jnp.asarray(time, programs.dtype)
+        fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
+        return dataset_of(
+            lambda folder: open_writer(folder, programs, self.config, self.plan, self.run.id),
+            step, time, *as_written(programs, fields, diagnostics),
+        )  # fmt: skip
+
+    def _kept_metrics(self) -> dict[Path, str]:
+        """Read the metrics of a resumed run without the lines after the checkpoint's step."""
+        path = self.folder / "metrics.jsonl"
+        if self._keep_until_step is None or not path.exists():
+            return {}
+        kept = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= self._keep_until_step:
+                    kept.append(line)
+            except (ValueError, KeyError, TypeError):  # the line being written when the process was killed
+                break
+        return {path: "".join(line + "\n" for line in kept)}
+
+    def tell(self, text: str) -> None:
+        """A line in the log, and on the display."""
+        self._write_log(text)
+        if self.display is not None:
+            self.display.message(text)
+
+    def _write_log(self, text: str) -> None:
+        line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
+        if self._log is None:
+            self._unlogged.append(line)
+        else:
+            self._log.write(line)
+            self._log.flush()
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Within it, what the library logs is told as well: how kernels were chosen."""
+        handler = logging.Handler()
+        handler.emit = lambda record: self.tell(record.getMessage())
+        level = LOG.level
+        LOG.addHandler(handler)
+        LOG.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            LOG.setLevel(level)
+            LOG.removeHandler(handler)
+
+    # ------------------------------------------------------------------ frames
+
+    def add(self, time: float, step: int, observed, clock, pace: Pace) -> None:
+        """Take a frame that was just dispatched; write and show those before it, which are done by now."""
+        for leaf in jax.tree.leaves(observed):
+            leaf.copy_to_host_async()
+        fields, diagnostics = observed
+        self._pending.append(_Frame(time, step, fields, diagnostics, clock))
+        while len(self._pending) > 1:
+            self._settle(pace)
+
+    def settle_all(self, pace: Pace) -> None:
+        """Wait for every frame and write it."""
+        while self._pending:
+            self._settle(pace)
+
+    def _settle(self, pace: Pace) -> None:
+        frame = self._pending.popleft()
+        self.statuses = np.atleast_1d(np.asarray(frame.clock.status))
+        pace.completed(frame.step)
+        if np.all(self.statuses != OK):
+            return  # nobody got as far as this frame
+        self._begin()
+        self._announce_failures(frame)
+        self.steps, self.last_time = frame.step, frame.time
+        fields, diagnostics = as_written(self.programs, frame.fields, frame.diagnostics)
+        self.writer.write([frame.step], [frame.time], fields, diagnostics)
+        self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
+        self._log_metrics(frame)
+        if self.display is not None:
+            # Of an ensemble, the least favourable member that is still going.
+            worst = {name: float(np.nanmax(d)) for name, d in self.latest.items() if not np.all(np.isnan(d))}
+            self.display.update(frame.time, frame.step, pace.rate, self.programs.shown(worst))
+
+    def _log_metrics(self, frame: _Frame) -> None:
+        line: dict[str, Any] = {"time": frame.time, "step": frame.step}
+        for name, values in sorted(self.latest.items()):
+            numbers = [float(v) if math.isfinite(v) else None for v in values]
+            line[name] = numbers if self.programs.members is not None else numbers[0]
+        assert self._metrics is not None
+        self._metrics.write(json.dumps(line) + "\n")
+        self._metrics.flush()
+
+    def _announce_failures(self, frame: _Frame) -> None:
+        """Tell once of every ensemble member that was frozen."""
+        for member in np.flatnonzero(self.statuses != OK):
+            if member not in self._told:
+                self._told.add(int(member))
+                step = int(np.atleast_1d(np.asarray(frame.clock.step))[member])
+                self.tell(
+                    f"member {member} is frozen at step {step}, before t={frame.time:g}: "
+                    f"{reasons(int(self.statuses[member]))}. The others go on."
+                )
+
+    def watch_step(self, clock: Clock, schedule: Schedule) -> None:
+        """Warn where the Courant-limited step has become shorter than the first one by orders of magnitude."""
+        share = shrinkage(clock)
+        if share >= self._shrinkage_to_tell or np.all(np.asarray(clock.status) != OK):
+            return
+        while share < self._shrinkage_to_tell > 0:
+            self._shrinkage_to_tell *= TOLD_SHRINKAGE
+        bound = self.config.limits.step_shrink
+        ends = "limits.step_shrink=null, so the run goes on"
+        if bound is not None:
+            ends = f"below limits.step_shrink={bound:g} of it the run ends"
+        self.tell(
+            f"warning: the time step has shrunk to {share:.2g} of the first one, at step "
+            f"{int(np.max(np.asarray(clock.step)))}, t={float(np.min(times_on_host(clock, schedule))):.6g}; {ends}."
+        )
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def checkpoint_is_due(self, frame: int) -> bool:
+        every = self.config.checkpoint
+        if every.every_frames is not None:
+            return frame % every.every_frames == 0
+        return every.every_seconds is not None and wall.monotonic() - self._last_checkpoint >= every.every_seconds
+
+    def checkpoint(self, state_and_clock, meta: dict[str, Any], pace: Pace) -> None:
+        """Save a state whose status is known to be good, after everything before it is on disk."""
+        begin = wall.monotonic()
+        self.settle_all(pace)
+        self._begin()
+        self.writer.commit()
+        step = int(np.max(np.asarray(state_and_clock[1].step)))
+        known = {"frames": self.writer.frames, "run": self._description}
+        self.checkpoints.save(step, state_and_clock, {**meta, **known})
+        self._last_checkpoint = wall.monotonic()
+        self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
+
+    def time_is_up(self, elapsed: float) -> str | None:
+        """Whether the wall-clock limit leaves no more than twice the time a checkpoint has been seen to take."""
+        limit = self.config.limits.wall_clock
+        if limit is None or elapsed + 2 * self._checkpoint_seconds + 1.0 < limit:
+            return None
+        return f"the wall-clock limit of {limit:g} s"
+
+    # ------------------------------------------------------------------ endings
+
+    def finish(self, pace: Pace, elapsed: float) -> str:
+        """Close a run that reached its end; the closing sentence."""
+        lost = int(np.sum(self.statuses != OK))
+        outcome = f"completed, with {lost} of {len(self.statuses)} members frozen on the way" if lost else "completed"
+        self._close(complete=True)
+        self._write_report(outcome, pace, elapsed)
+        return self._say_goodbye(f"{outcome} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)")
+
+    def stop(self, reason: str, pace: Pace, elapsed: float) -> str:
+        """Close a run that was asked to stop; it can go on later."""
+        self._close(complete=False)
+        outcome = f"stopped by {reason} at t = {self.last_time:g}, resumable"
+        self._write_report(outcome, pace, elapsed)
+        return self._say_goodbye(outcome)
+
+    def fail(self, message: str, pace: Pace, elapsed: float) -> None:
+        """Close a run whose fields are no longer numbers."""
+        self._close(complete=False)
+        self._write_report(f"failed: {message}", pace, elapsed)
+        self._say_goodbye(f"failed: {message}", shown="failed")
+
+    def abandon(self) -> None:
+        """Leave the files as they are after an error in the host loop; nothing is hidden by a second error."""
+        if self.display is not None:
+            self.display.finish("")
+        files = [file.close for file in (self._metrics, self._log) if file is not None]
+        for close in (self.writer.abandon, self.checkpoints.close, *files):
+            with contextlib.suppress(Exception):
+                close()
+
+    def _close(self, complete: bool) -> None:
+        statuses = self.statuses if self.programs.members is not None else self.statuses[0]
+        self.writer.close(complete, statuses)
+        self.checkpoints.close()
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def _write_report(self, outcome: str, pace: Pace, elapsed: float) -> None:
+        """Check what the run must have kept, tell what it did not, and write the report and the animation."""
+        from simjax.io.read import open_run
+        from simjax.report.run_report import RunReport, write_report
+
+        draws = self.config.output.report or self.config.output.animation
+        if self.display is not None and draws:
+            self.display.message("drawing the summary, the animation and the report")
+        title = self.config.title or self.config.experiment_name
+        with open_run(self.folder) as dataset:
+            verdicts = judge(self.config, self.programs, dataset, self.statuses)
+            self.failed_checks = tuple(
+                f"{verdict.name}: {verdict.value}; expected: {verdict.expected}."
+                for verdict in verdicts
+                if not verdict.passed
+            )
+            for sentence in self.failed_checks:
+                self.tell(f"check failed: {sentence}")
+            if self.config.output.animation:
+                from simjax.report.animation import write_animation
+
+                write_animation(dataset, self.folder / "animation.webp", title=title)
+            if self.config.output.report:
+                from simjax.report.summary import write_summary
+
+                write_summary(dataset, self.folder / "summary.png", title=title)
+                report = RunReport(
+                    title=title, description=self.config.description,
+                    verdicts=verdicts,
+                    config_yaml=config_yaml(self.config), defaults_yaml=default_yaml(), command=command_line(),
+                    resume_command=self._resume_command(), versions=versions(), device=device_name(),
+                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
+                    units=self.programs.units,
+                    steps=self.steps, run_id=self.run.id, started=self._part.started, outcome=outcome, notes=self.notes,
+                )  # fmt: skip
+                write_report(self.folder, dataset, report)
+
+    def _resume_command(self) -> str:
+        return f"python -m simjax.run resume={shlex.quote(str(self.folder))}"
+
+    def _say_goodbye(self, outcome: str, shown: str | None = None) -> str:
+        """Log the outcome and end the display with how to open, how to resume and where the report is."""
+        self._write_log(outcome)
+        if self._log is not None:
+            self._log.close()
+        self._part.end(outcome)
+        if self.display is not None:
+            lines = [shown or outcome]
+            if self.config.output.report:
+                lines.append(f"  report  {self.folder / 'report.html'}")
+            lines.append(f"  open    simjax.open_run({str(self.folder)!r})")
+            sidecars = sorted(self.folder.glob("*.vtkhdf"))
+            if sidecars:
+                lines.append(f"          ParaView: {sidecars[0]}")
+            lines.append(f"  resume  {self._resume_command()}")
+            self.display.finish("\n".join(lines))
+        return outcome

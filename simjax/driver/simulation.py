@@ -1,0 +1,396 @@
+"""A run from beginning to end: the host loop around the compiled programs, and what it leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time as wall
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
+from simjax.driver import exchange_tuning
+from simjax.driver.build import Origin, plan_frames, register
+from simjax.driver.call_length import Pace
+from simjax.driver.differentiable import RunFunction
+from simjax.driver.environment import StopSignals, set_up_jax
+from simjax.driver.frame_files import require_space
+from simjax.driver.programs import Programs, programs_for
+from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
+from simjax.driver.result import Result
+from simjax.driver.run_folder import Record
+from simjax.errors import NumericalError, Stopped, stop_error
+from simjax.io.lock import FolderLock
+from simjax.models.cell_centred import CenteredModel
+from simjax.models.spectral.base import SpectralModel
+from simjax.schema.config import AUTO, Config
+from simjax.status import HOPELESS, OK, UNBALANCED, reasons
+from simjax.stepping.clock import at_frame_start, elapsed_of
+from simjax.stepping.simulate import Schedule
+
+RETRIES = 3
+
+
+class Simulation:
+    """A configured simulation, ready to run as often as wanted."""
+
+    def __init__(self, config: Config):
+        self.config = config
+
+    def run(
+        self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,
+        on_stop: Literal["raise", "return"] = "raise",
+    ) -> Result:  # fmt: skip
+        """Run to time.end, or go on with an earlier run.
+
+        Args:
+            resume: a run's folder, or "auto" (the newest run of this experiment, else a new one); by default what
+                the configuration says.
+            progress: show the run on stdout.
+            launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call.
+            on_stop: what follows the checkpoint after a signal or at limits.wall_clock: an error, or a result of exit
+                code 75, where a second signal ends the process.
+
+        Raises:
+            Interrupted, a KeyboardInterrupt: after Ctrl-C. Stopped: after another signal, at limits.wall_clock. Their
+                `folder` is that of the run, to go on with.
+            ConfigurationError, ResourceError: before anything is compiled or written.
+            NumericalError: the fields became not finite; the last good state is in the checkpoints.
+            InputOutputError, CheckpointError: the folder cannot be used.
+        """
+        launched = wall.monotonic() if launched is None else launched
+        with StopSignals(lethal=on_stop == "return") as signals:
+            result = self._run(resume, progress, signals, launched)
+        stopped = signals.received or result.exit_code == Stopped.exit_code  # also by a signal that came at the end
+        if on_stop == "raise" and stopped:
+            raise stop_error(signals.received, result.message, result.folder)
+        return result
+
+    def differentiable(self, **options: Any) -> RunFunction:
+        """The run as a function `(values, fields)` for `jax.grad`; options are those of `simjax.RunFunction`."""
+        return RunFunction(self.config, **options)
+
+    def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> Result:
+        config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
+        folder = find_resumable(config)
+        planned = planned_folder(config) if folder is None else folder
+        set_up_jax(config)
+        programs = programs_for(config)
+        run = _Run(config, programs, signals, progress, launched)
+        if folder is not None:
+            with FolderLock(folder):
+                return run.go_on(folder)
+        require_space(planned, config, programs, plan_frames(config, 1))
+        run.prepare()
+        folder = new_run_folder(config)
+        with FolderLock(folder):
+            return run.begin(folder)
+
+
+class _Run:
+    """One execution of the host loop.
+
+    While the device computes a piece, the host fetches and writes what the piece before it left; the state is
+    donated from call to call.
+    """
+
+    def __init__(self, config: Config, programs: Programs, signals: StopSignals, progress: bool, launched: float):
+        self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
+        self.started = launched
+        self.notes: list[str] = list(programs.notes)
+        self.state: Any = None
+        self.clock: Any = None
+        self.pace = Pace(config, programs)
+        self.step = 0  # steps at the end of the last frame
+        self.substeps = 0  # fixed steps since then
+        self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
+        self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
+
+    # ------------------------------------------------------------------ beginnings
+
+    def prepare(self) -> None:
+        """Everything that can be refused before a file is written: initial fields, the time step."""
+        self.state, self.clock = self.programs.start()
+        self.notes = list(self.programs.notes)
+        self.pace.measure_step(self.programs.checked_step(self.state))
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame)
+        if not self.plan.total:
+            return
+        # Traced now, and used when it is called: what cannot be a kernel or be blocked is refused here.
+        schedule = self.plan.schedule_of(0)
+        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule))
+        until = jnp.ones((), jnp.int32)
+        program = self.programs.advance(schedule, steps)
+        program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
+
+    def begin(self, folder: Path) -> Result:
+        """A new run in a folder of its own."""
+        if self.config.output.overwrite:
+            clear_run_folder(folder)
+        self._open_record(folder, new_run(folder), None)
+        return self._carry_out(first_frame=0)
+
+    def go_on(self, folder: Path) -> Result:
+        """The run in `folder`, from its last good checkpoint to time.end."""
+        parameters = self.programs.parameters
+        run, restored, notes = restore(
+            folder, self.config, parameters, lambda meta: self.programs.template(meta.get("room", {}))
+        )
+        self.notes += notes
+        self.state, self.clock = restored.tree
+        self.halvings = self.halvings_before = restored.meta["halvings"]
+        self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
+        self.pace.measure_step(self.programs.stable_dt(self.state))
+        frame = self._plan_from(restored.meta)
+        if frame >= self.plan.total and (last_outcome(folder) or "").startswith(COMPLETED):
+            message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
+            if self.progress:
+                print(message)
+            return Result(folder, 0, message)
+        require_space(folder, self.config, self.programs, self.plan, resumed=True)
+        self._open_record(folder, run, restored.step, restored.meta.get("frames"))
+        self._place_clock()
+        return self._carry_out(first_frame=frame, resumed=True)
+
+    def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
+        self.record = Record(
+            folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step,
+            frames=frames,
+        )  # fmt: skip
+
+    def _plan_from(self, meta: dict[str, Any]) -> int:
+        """Go on with the output times of the checkpoint, or count new ones from it; the frames that are complete."""
+        frame = int(np.min(np.asarray(self.clock.frame)))
+        origin = Origin(meta["origin_time"], meta["origin_frame"])
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
+        interval = self.plan.schedule.interval
+        begun = origin.time + (frame - origin.frame) * interval
+        if interval == meta["interval"] and abs(begun - meta["frame_time"]) <= 1e-9 * interval:
+            return frame
+        # Another cadence, or an end between two output times: the state's own time is the new origin.
+        self.clock = at_frame_start(self.clock)
+        origin = Origin(meta["time"], frame)
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
+        self.notes.append(f"Output times are counted from t={origin.time:.6g} on.")
+        return frame
+
+    # ------------------------------------------------------------------ the loop
+
+    def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
+        try:
+            with self.record.telling():
+                self._choose_exchanges(first_frame)
+                if not resumed:
+                    self._observe(0)
+                reason = self._loop(first_frame)
+            self.record.settle_all(self.pace)
+            self._checkpoint()
+            elapsed = wall.monotonic() - self.started
+            if reason:
+                code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
+            else:
+                code, message = 0, self.record.finish(self.pace, elapsed)
+            return Result(
+                self.record.folder, code, message, self.record.statuses, failed_checks=self.record.failed_checks,
+                _last_frame=self._last_frame(),
+            )  # fmt: skip
+        except BaseException:
+            self.record.abandon()
+            raise
+
+    def _last_frame(self) -> Callable | None:
+        """Return a maker of the last frame's dataset, if no fields are written: the state stays on the devices."""
+        if self.config.output.fields != ():
+            return None
+        time = self.plan.time_after(int(np.max(np.asarray(self.clock.frame))))
+        return functools.partial(self.record.in_memory, self.state, self.clock, time, self.step)
+
+    def _choose_exchanges(self, first_frame: int) -> None:
+        """How many steps are taken between two exchanges, where that is measured."""
+        if self.config.steps_per_exchange != AUTO or first_frame >= self.plan.total:
+            return
+        count, said = self.chosen_before, f"steps_per_exchange=auto is {self.chosen_before}, as before."
+        if count is None:
+            schedule = self.plan.schedule_of(first_frame)
+            count, said = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
+        self.programs.steps_per_exchange = count
+        self.record.tell(said)
+
+    def _loop(self, first_frame: int) -> str | None:
+        """Frame after frame; the reason why it stopped early, if it did."""
+
+        def reason() -> str | None:
+            return self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
+
+        frame = first_frame
+        while True:
+            while frame < self.plan.total:
+                if not self._advance_frame(frame, reason):
+                    return reason()
+                frame += 1
+                self._observe(frame)
+                if np.all(self.record.statuses != OK):
+                    break
+                if frame < self.plan.total and self.record.checkpoint_is_due(frame):
+                    if not self._is_good():
+                        break
+                    self._checkpoint()
+            if self._is_good():
+                return None
+            self._take_back()
+            frame = int(np.max(np.asarray(self.clock.frame)))
+
+    def _advance_frame(self, frame: int, reason: Callable[[], str | None]) -> bool:
+        """Whether the frame was completed rather than cut short by a reason to stop."""
+        schedule = self.plan.schedule_of(frame)
+        until = jnp.asarray(frame + 1, jnp.int32)
+        if schedule.dt is not None:
+            while self.substeps < schedule.steps:
+                for steps in self.pace.pieces(schedule, self.substeps):
+                    if reason():
+                        return False
+                    if not self._call(schedule, steps, until):  # there is more room now, and pieces may be others
+                        break
+                    self.substeps += steps
+            self.step += schedule.steps
+            self.substeps = 0
+            return True
+        while True:
+            if reason():
+                return False
+            self._call(schedule, self.pace.courant_steps, until)
+            self.record.watch_step(self.clock, schedule)
+            waiting = (np.asarray(self.clock.frame) > frame) | (np.asarray(self.clock.status) != OK)
+            if np.all(waiting):
+                self.step = int(np.max(np.asarray(self.clock.step)))
+                return True
+
+    def _call(self, schedule: Schedule, steps: int, until) -> bool:
+        """Whether the steps were dispatched, rather than found to need more room."""
+        program = self.programs.advance(schedule, steps)
+        with self.pace.timed(program):
+            state, clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
+        if self._regrown(clock.status):
+            return False
+        self.state, self.clock = state, clock
+        self.pace.dispatched(steps)
+        return True
+
+    def _regrown(self, status) -> bool:
+        """Whether there was too little room for what has the status; now there is more, and it is to be done again."""
+        bits = self.programs.missing_room(status)
+        if not bits:
+            return False
+        try:
+            self.state, told = self.programs.regrow(bits, self.state)
+        except NumericalError as error:
+            self._checkpoint()
+            self.record.fail(str(error), self.pace, wall.monotonic() - self.started)
+            raise
+        self.record.tell(told)
+        return True
+
+    def _observe(self, frames: int) -> None:
+        """Look at the state after `frames` frames. While the device goes on, the frame before is written."""
+        time = self.plan.time_after(frames)
+        at = jnp.asarray(time, self.programs.dtype)
+        while True:
+            program = self.programs.observe()
+            with self.pace.timed(program):
+                *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
+            if not self._regrown(status):
+                break
+        self.record.add(time, self.step, observed, self.clock, self.pace)
+
+    def _checkpoint(self) -> None:
+        frame = int(np.min(np.asarray(self.clock.frame)))
+        begun = self.plan.time_after(frame)
+        dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(self.clock)))
+        meta = {
+            "time": begun + (elapsed if dt is None else self.substeps * dt),
+            "frame_time": begun,
+            "origin_time": self.plan.origin.time,
+            "origin_frame": self.plan.origin.frame,
+            "interval": self.plan.schedule.interval,
+            "halvings": self.halvings,
+            "room": self.programs.room(),
+            "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
+        }
+        self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
+
+    def _is_good(self) -> bool:
+        """Whether any member is well after all that was dispatched."""
+        self.record.settle_all(self.pace)
+        return bool(np.any(np.asarray(self.clock.status) == OK))
+
+    def _take_back(self) -> None:
+        """After a failure: go on from the last good state with half the step, a few times; then give up.
+
+        `advance` has returned the last good state and its clock, and left them alone since.
+        """
+        status = int(np.atleast_1d(np.asarray(self.clock.status))[0])
+        self.clock = eqx.tree_at(lambda c: c.status, self.clock, jax.tree.map(jnp.zeros_like, self.clock.status))
+        self._place_clock()
+        hopeless = status & HOPELESS or self.halvings >= self.halvings_before + RETRIES
+        if self.programs.members is not None or hopeless:
+            self._give_up(status)
+        self.halvings += 1
+        # A fixed step counts the frame's time in steps: twice as many half as long.
+        self.clock = eqx.tree_at(lambda c: c.substep, self.clock, 2 * self.clock.substep)
+        self._place_clock()
+        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, self.plan.origin)
+        self.record.tell(
+            f"{reasons(status)} after t={self.record.last_time:g}: taken back to step {self.step + self.substeps}, "
+            f"going on with the time step halved ({self.halvings} times in all)."
+        )
+
+    def _place_clock(self) -> None:
+        """The host's step counters from the clock."""
+        self.substeps = int(np.max(np.asarray(self.clock.substep)))
+        self.step = int(np.max(np.asarray(self.clock.step))) - self.substeps
+        self.record.statuses = np.atleast_1d(np.asarray(self.clock.status))
+
+    def _give_up(self, status: int) -> NoReturn:
+        """Save the last good state; name the field, the place and the step in the error."""
+        self._checkpoint()
+        frame = int(np.min(np.asarray(self.clock.frame)))
+        where = self.programs.first_fault(self.state, self.clock, self.plan.schedule_of(frame), self.pace.longest_call)
+        advice = "Write velocities that balance at all times." if status & UNBALANCED else self.programs.advice
+        message = (
+            f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
+            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {advice}"
+        )
+        self.record.statuses = np.full(self.programs.members or 1, status)
+        self.record.fail(message, self.pace, wall.monotonic() - self.started)
+        raise NumericalError(message)
+
+
+def load(
+    experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None
+) -> Simulation:  # fmt: skip
+    """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
+
+    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong.
+    """
+    from simjax.config import load_config
+
+    return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
+
+
+def configure(model: type[CenteredModel] | type[SpectralModel], **sections: Any) -> Simulation:
+    """A simulation of one's own model, configured in Python with the keys of a YAML experiment.
+
+    `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`.
+    Raises ConfigurationError with everything that is wrong with the configuration.
+    """
+    from simjax.config import validate
+
+    register(model)
+    defaults = {"experiment_name": model.__name__, "title": (model.__doc__ or model.__name__).splitlines()[0]}
+    return Simulation(validate({**defaults, "model": model.__name__, **sections}))

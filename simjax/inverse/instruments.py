@@ -1,0 +1,281 @@
+"""What was measured: operators, times and noise of an inverse problem, and data made or read for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.config.structure import frozen
+from simjax.core.domain import Domain
+from simjax.driver.differentiable_run import Rollout
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, Grid
+from simjax.inverse.methods.checks import require_positive
+from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
+from simjax.inverse.methods.operators import BoxAverage, LineOfSight, Operator, Points, Snapshot, Spectrum
+from simjax.inverse.methods.sensors import read_sensors
+from simjax.schema.errors import closest
+from simjax.schema.inverse import ObservationConfig
+
+
+class Measured(NamedTuple):
+    """Measurements as programs take them: arrays alone, so that one program serves every data set of these shapes.
+
+    values `(m, *operator.shape)`, present the same or None, deviation a number or the same; below and fraction `(m,)`
+    as of `Instrument`, the latter None where every time is the end of a frame; number: of degrees of freedom or of
+    deviations, where the noise is not Gaussian.
+    """
+
+    values: Any
+    present: Any
+    deviation: Any
+    below: Any
+    fraction: Any
+    number: Any
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """An operator read at `times` `(m,)`: between frames `below` and the next one, `fraction` of the way.
+
+    measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
+    experiment has made them. What is wanted counts as measured. deviation: standard deviations that came with the
+    measurements, else None. experiment: the name of the run that it is read in, where there are several; its own begins
+    with it.
+    """
+
+    name: str
+    operator: Operator
+    source: ObservationConfig
+    times: np.ndarray
+    below: np.ndarray
+    fraction: np.ndarray
+    measured: np.ndarray | None = None
+    present: np.ndarray | None = None
+    deviation: np.ndarray | None = None
+    experiment: str = ""
+    given: bool = False
+
+    def remeasured(self, measured: Any, deviation: Any) -> Instrument:
+        """The same with other values or another noise; None keeps what there is."""
+        assert self.measured is not None
+        changed = self
+        for name, values in (("measured", measured), ("deviation", deviation)):
+            shape = np.shape(values)
+            if values is not None and shape != self.measured.shape and (name == "measured" or shape):
+                raise ConfigurationError(
+                    f"{name}[{self.name!r}]: expected shape {self.measured.shape}, times first, got {shape}."
+                )
+        if measured is not None:
+            changed = dataclasses.replace(changed, measured=np.asarray(measured, np.float64), given=True)
+        if deviation is not None:
+            require_positive(f"deviation[{self.name!r}]", deviation, "the instrument's standard deviation")
+            source = dataclasses.replace(self.source, deviation=None, fraction=None)
+            changed = dataclasses.replace(changed, source=source, deviation=np.asarray(deviation, np.float64))
+        return changed
+
+    def at_times(self, series: Array) -> Array:
+        """What it reads at its times, from a series `(frames + 1, ...)`."""
+        below, fraction = self._places(series.dtype)
+        return between_frames(series, below, fraction)
+
+    def _places(self, dtype) -> tuple[Array, Array | None]:
+        fraction = jnp.asarray(self.fraction, dtype) if self.fraction.any() else None
+        return jnp.asarray(self.below, jnp.int32), fraction
+
+    def measurements(self, dtype) -> Measured:
+        """The measurements in the precision of the run."""
+        assert self.measured is not None
+        return Measured(
+            self.measured.astype(dtype), self.present, jnp.asarray(self.standard_deviation(), dtype),
+            *self._places(dtype), None if self.source.noise is None else jnp.asarray(self.source.noise[1], dtype),
+        )  # fmt: skip
+
+    def measured_spec(self, domain: Domain) -> Measured:
+        """The partition of `measurements`; known before anything is measured."""
+        everywhere, spec = PartitionSpec(), PartitionSpec(None, *self.operator.spec(domain))
+        return Measured(
+            spec, None if self.present is None else spec,
+            everywhere if self._has_one_deviation else spec,
+            everywhere, everywhere if self.fraction.any() else None,
+            None if self.source.noise is None else everywhere,
+        )  # fmt: skip
+
+    @property
+    def structure(self) -> Hashable:
+        """The key of a program that reads the instrument: everything but the numbers of `measurements`."""
+        kind = None if self.source.noise is None else self.source.noise[0]
+        shapes = self.present is None, self._has_one_deviation, bool(self.fraction.any())
+        return self.name, frozen(self.operator), kind, self.experiment, *shapes
+
+    @property
+    def _has_one_deviation(self) -> bool:
+        given = self.source.deviation is not None or self.source.fraction is not None
+        return given or self.deviation is None or self.deviation.ndim == 0
+
+    def bare(self) -> Instrument:
+        """The same before anything was measured, to be kept with a program."""
+        return dataclasses.replace(self, measured=None, present=None, deviation=None)
+
+    def residuals(self, series: Array, measured: Measured) -> Array:
+        """Readings less measurements, in standard deviations; zero where nothing was measured."""
+        read = between_frames(series, measured.below, measured.fraction)
+        if self.source.noise is None:
+            noise = GaussianNoise(measured.deviation)
+        else:
+            noise = {"student": StudentNoise, "huber": HuberNoise}[self.source.noise[0]](
+                measured.deviation, measured.number
+            )
+        differences = noise.residuals(read, measured.values)
+        return differences if measured.present is None else jnp.where(measured.present, differences, 0)
+
+    @property
+    def count(self) -> int:
+        """How many values were measured."""
+        chosen = self.measured if self.present is None else self.present
+        assert chosen is not None
+        return int(chosen.size if self.present is None else chosen.sum())
+
+    def until(self, end: float) -> Instrument | None:
+        """The instrument with what it measured up to a time; None if that is nothing."""
+        kept = self.times <= end * (1 + 1e-9)
+        if not kept.any():
+            return None
+        rows = {
+            name: None if (values := getattr(self, name)) is None or np.ndim(values) == 0 else values[kept]
+            for name in ("times", "below", "fraction", "measured", "present", "deviation")
+        }
+        return dataclasses.replace(self, **rows)
+
+    def standard_deviation(self) -> np.ndarray | float:
+        """Of the noise: as given, or as a fraction of the root mean square of what was measured."""
+        if self.source.deviation is not None:
+            return self.source.deviation
+        if self.source.fraction is not None:
+            assert self.measured is not None
+            return self.source.fraction * _root_mean_square(self.measured, self.present)
+        if self.deviation is None:
+            raise ConfigurationError(
+                f"inverse.observations: {self.source.file} has no column deviation; write deviation=... beside it."
+            )
+        return self.deviation
+
+
+def between_frames(series: Array, below: Array, fraction: Array | None) -> Array:
+    """`(m, ...)`: a series `(frames + 1, ...)` at `fraction` of the way from frame `below` to the next one."""
+    if fraction is None:
+        return series[below]
+    fraction = fraction.reshape(-1, *(1,) * (series.ndim - 1))
+    above = jnp.minimum(below + 1, len(series) - 1)
+    return (1 - fraction) * series[below] + fraction * series[above]
+
+
+def _root_mean_square(values: np.ndarray, present: np.ndarray | None) -> float:
+    return float(np.sqrt(np.mean(values[present] ** 2 if present is not None else values**2)))
+
+
+def instruments_of(
+    observations: tuple[ObservationConfig, ...], rollout: Rollout,
+    *, section: str = "inverse.observations", experiment: str = "",
+) -> list[Instrument]:  # fmt: skip
+    """The instruments of a configuration for its run; a CSV file is one for each variable.
+
+    section: where the observations are written; experiment: the name of the run, where there are several.
+
+    Raises ConfigurationError for an instrument outside of the grid or of the run.
+    """
+    found: list[Instrument] = []
+    grid, times = rollout.grid, rollout.times()
+    for number, source in enumerate(observations):
+        path, before = f"{section}[{number}]", f"{experiment}_{number}" if experiment else f"{number}"
+        if source.kind == "sensors":
+            variables = [output.name for output in rollout.model.outputs()]
+            added = _sensors(source, path, before, grid, times, variables)
+        else:
+            at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
+            wanted = {} if source.target is None else {"measured": _target(source, at, rollout)}
+            name = f"{before}_{source.variable}"
+            added = [_placed(path, name, _operator(source), source, at, times, grid, **wanted)]
+        found += [dataclasses.replace(instrument, experiment=experiment) for instrument in added]
+    return found
+
+
+def _target(source: ObservationConfig, times: np.ndarray, rollout: Rollout) -> np.ndarray:
+    """The field that is wanted at `times`, `(m, *grid.shape)`, with the configuration's own numbers."""
+    assert source.target is not None
+    grid = rollout.grid
+    offset = next(output.offset for output in rollout.model.outputs() if output.name == source.variable)
+    axes = np.meshgrid(*(grid.coordinates(axis, offset[axis]) for axis in range(grid.ndim)), indexing="ij")
+    known = {**rollout.start_values(), **dict(zip(AXES, axes, strict=False))}
+    return np.stack([np.broadcast_to(source.target({**known, "t": t}), grid.shape) for t in times])
+
+
+def _operator(source: ObservationConfig) -> Operator:
+    assert source.variable is not None
+    match source.kind:
+        case "snapshot":
+            return Snapshot(source.variable)
+        case "points":
+            return Points(source.variable, source.numbers[0])
+        case "line_of_sight":
+            return LineOfSight(source.variable, *source.numbers)
+        case "box_average":
+            return BoxAverage(source.variable, *source.numbers)
+        case "spectrum":
+            return Spectrum(source.variable, source.shells)
+    raise AssertionError(f"The configuration let through an observation of kind {source.kind!r}.")
+
+
+def _sensors(
+    source: ObservationConfig, path: str, before: str, grid: Grid, times: np.ndarray, variables: Sequence[str]
+) -> list[Instrument]:
+    """One instrument for each of the model's `variables` that the file has readings of."""
+    assert source.file is not None
+    found = []
+    table = read_sensors(source.file, grid.ndim)
+    for named, readings in table.readings.items():
+        variable = named
+        if not named:  # the file has no column "variable"
+            if len(variables) != 1:
+                raise ConfigurationError(
+                    f"{path}: {table.name} does not say what was measured, and the model has {', '.join(variables)}; "
+                    "add a column variable with one of these names in each line."
+                )
+            variable = variables[0]
+        if variable not in variables:
+            close = closest(variable, variables)
+            hint = f"did you mean '{close}'?" if close else f"the model has {', '.join(variables)}."
+            raise ConfigurationError(f"{path}: {table.name} has readings of '{variable}'; {hint}")
+        found.append(
+            _placed(
+                path, f"{before}_{variable}", Points(variable, readings.positions), source, readings.times, times, grid,
+                measured=readings.values, present=readings.present, deviation=readings.deviations,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _placed(
+    path: str, name: str, operator: Operator, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any
+) -> Instrument:
+    operator.check(grid)
+    interval = times[1] - times[0]
+    # Rounding of a time that is meant to be the end of a frame.
+    slack = 1e-6 * interval
+    outside = (at < times[0] - slack) | (at > times[-1] + slack)
+    if outside.any():
+        raise ConfigurationError(
+            f"{path}: measured at t={at[outside][0]:g}, but the run goes from "
+            f"t={times[0]:g} to {times[-1]:g}; leave it out or lengthen time.end."
+        )
+    place = (np.clip(at, times[0], times[-1]) - times[0]) / interval
+    place = np.where(np.abs(place - np.rint(place)) < slack / interval, np.rint(place), place)
+    below = np.floor(place)
+    return Instrument(name, operator, source, at, below.astype(np.int32), place - below, **measured)

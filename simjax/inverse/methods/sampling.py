@@ -1,0 +1,77 @@
+"""Sums over a decomposed field that operators are made of: values between cells, shares of cells, waves."""
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from simjax.core.domain import Domain
+from simjax.inverse.methods.checks import require_axes
+
+
+def interpolate(domain: Domain, field: Array, below: Array, fraction: Array, periodic: Sequence[bool]) -> Array:
+    """The field at `fraction` of the way from value `below` to the next, both (axes, ...) with one entry per point.
+
+    Each block adds what it holds of the values around a point.
+    """
+    require_axes("periodic", periodic, domain.grid.ndim)
+    along = [_corners(domain, axis, below[axis], fraction[axis], periodic[axis]) for axis in range(domain.grid.ndim)]
+    partial = jnp.zeros(below.shape[1:], field.dtype)
+    for corner in itertools.product((0, 1), repeat=domain.grid.ndim):
+        cells, weights, inside = zip(*(pair[k] for pair, k in zip(along, corner, strict=True)), strict=True)
+        # Selected before it is weighted, so that a NaN elsewhere in this block stays there.
+        held = jnp.where(functools.reduce(jnp.logical_and, inside), field[cells], 0)
+        partial = partial + functools.reduce(jnp.multiply, weights) * held
+    return domain.total(partial)
+
+
+def _corners(domain: Domain, axis: int, below: Array, fraction: Array, wraps: bool):
+    """(cell of this block, weight, whether the block holds it) of the values below and above points along `axis`."""
+    n, block = domain.grid.shape[axis], domain.block_shape[axis]
+    if not wraps:
+        last = max(n - 2, 0)
+        # Beyond the outermost values the line through the last two goes on; a single value is a constant.
+        inner = jnp.clip(below, 0, last)
+        fraction = fraction + (below - inner).astype(fraction.dtype) if n > 1 else jnp.zeros_like(fraction)
+        below = inner
+    result = []
+    for cell, weight in ((below, 1 - fraction), (below + 1, fraction)):
+        mine = (jnp.mod(cell, n) if wraps else cell) - domain.block_index(axis) * block
+        result.append((jnp.clip(mine, 0, block - 1), weight, (mine >= 0) & (mine < block)))
+    return result
+
+
+def shares(domain: Domain, axis: int, lowers: np.ndarray, uppers: np.ndarray, wraps: bool, dtype) -> Array:
+    """The share of each of this block's values in the averages over the intervals along `axis`: (intervals, cells)."""
+    n, block = domain.grid.shape[axis], domain.block_shape[axis]
+    index = domain.block_index(axis) * block + jnp.arange(block, dtype=jnp.int32)
+
+    def below(edges: np.ndarray, image: int) -> Array:
+        # Whole spacings are counted in integers, so that float32 resolves the fractions on long axes.
+        whole = np.floor(edges)
+        distance = (jnp.asarray(whole, jnp.int32)[:, None] - index[None, :] - image).astype(dtype)
+        extent = jnp.where(index == n - 1, 1 if wraps else 2, 1).astype(dtype)[None, :]
+        return jnp.clip(distance + jnp.asarray(edges - whole, dtype)[:, None], 0, extent)
+
+    images = (0, n) if wraps else (0,)
+    overlap = sum(below(uppers, image) - below(lowers, image) for image in images)
+    return overlap / jnp.asarray(uppers - lowers, dtype)[:, None]
+
+
+def waves(domain: Domain, axis: int, largest: int, dtype) -> Array:
+    """cos(k x), k = 0..`largest`, then sin(k x), k = 1..`largest`, at this block's values along `axis`: (waves, cells).
+
+    Scaled such that the squares of a field's products with all waves up to half the grid's add up to its mean square.
+    """
+    n, block = domain.grid.shape[axis], domain.block_shape[axis]
+    index = domain.block_index(axis) * block + jnp.arange(block, dtype=jnp.int32)
+    row = jnp.arange(2 * largest + 1, dtype=jnp.int32)[:, None]
+    even = row <= largest
+    # Whole turns are taken off in integers, before any rounding.
+    angle = (2 * math.pi / n) * ((jnp.where(even, row, row - largest) * index[None, :]) % n).astype(dtype)
+    scale = jnp.where(row == 0, 1 / n, math.sqrt(2) / n).astype(dtype)
+    return scale * jnp.where(even, jnp.cos(angle), jnp.sin(angle))

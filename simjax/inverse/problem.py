@@ -1,0 +1,348 @@
+"""An inverse problem on configured simulations: unknowns, measurements, and the least squares between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.config import validate
+from simjax.config.experiments import combined
+from simjax.driver.differentiable_run import Rollout
+from simjax.driver.environment import set_up_jax
+from simjax.errors import ConfigurationError, NumericalError
+from simjax.inverse.compiled import compiled
+from simjax.inverse.instruments import Instrument
+from simjax.inverse.methods.least_squares import LeastSquares
+from simjax.inverse.modules import Modules
+from simjax.inverse.run import Experiment, Physical
+from simjax.inverse.unknowns_from_config import FIELD_SECTIONS, prior_of, transform_of
+from simjax.models.closure import Closure
+from simjax.parallel import shardings
+from simjax.schema.config import Config
+from simjax.schema.inverse import InverseConfig
+from simjax.status import OK, reasons
+from simjax.stepping.checkpointing.plan import Binomial, Budget, Checkpoint
+
+if TYPE_CHECKING:
+    from simjax.driver.simulation import Simulation
+
+
+class InverseProblem:
+    """Unknowns of a simulation to be found from measurements of it, or of several that share them.
+
+    The loss is 1/2 |r|^2, where r are the differences between what instruments read in the run and what was measured,
+    in standard deviations of the noise, and what the priors add; with noise and priors as they are meant, its minimum
+    is the most probable answer. Of several experiments all residuals are in r, those of priors once. A snapshot's
+    `target` counts as measured: then it is the best control, and priors are the price of power. Where nothing was
+    measured, the configuration's own numbers and fields are the truth of a twin experiment: the instruments are read
+    in that run, and noise is added.
+
+    Args:
+        simulation: a `Simulation`, or a configuration; several are the experiments of one problem.
+        sizes: devices per mesh axis, in place of the configuration's.
+        checkpoint: in place of `inverse.checkpoint`.
+        instruments: with what they measured, in place of measuring again.
+        modules: closures inside the model by name: those that are sought ("modules.closure" among the unknowns) as they
+            are at the start, others as they are.
+        true_modules: those of the truth of a twin experiment, where it is not the section `closure`.
+        start: numbers and fields where the search begins, by path, in place of their `guess`: a number, an array of the
+            grid's shape, a tuple of them for a vector.
+        section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
+            `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
+
+    Problems that differ in what was measured, in noise, start or numbers alone share their compiled programs.
+
+    Raises:
+        ConfigurationError: an unknown that no measurement depends on, an instrument outside of the grid or the run,
+            not a number among the measurements.
+        NumericalError: the run of the truth fails.
+    """
+
+    def __init__(
+        self, simulation: Simulation | Config | Sequence[Simulation | Config], *,
+        sizes: Mapping[str, int] | None = None, checkpoint: Checkpoint | None = None,
+        instruments: list[Instrument] | None = None, modules: Mapping[str, Closure] | None = None,
+        true_modules: Mapping[str, Closure] | None = None, start: Mapping[str, Any] | None = None, **section: Any,
+    ):  # fmt: skip
+        config = _posed(simulation, section)
+        set_up_jax(config)
+        if config.inverse is None:
+            raise ConfigurationError("inverse: expected a section with unknowns and observations; write one.")
+        self.config, self.inverse = config, config.inverse
+        _check_together(self.inverse)
+        self.unknowns = {unknown.path: unknown for unknown in config.inverse.unknowns}
+        self.fields = tuple(path for path, unknown in self.unknowns.items() if unknown.section in FIELD_SECTIONS)
+        self.transforms = {path: transform_of(unknown, config) for path, unknown in self.unknowns.items()}
+        self.priors = {path: prior_of(u, config) for path, u in self.unknowns.items() if u.prior is not None}
+        self.checkpoint: Checkpoint = _plan(self.inverse) if checkpoint is None else checkpoint
+        self.experiments = [
+            Experiment(config, self.fields, described, sizes=sizes, checkpoint=self.checkpoint, instruments=instruments)
+            for described in self.inverse.experiments or (None,)
+        ]
+        # The unknowns, the mesh and the model are the same in all of them.
+        first = self.experiments[0]
+        self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
+        self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
+        self.is_twin = not any(i.source.kind == "sensors" or i.source.target or i.given for i in self.instruments)
+        self.modules = Modules(config, modules or {}, true_modules or {})
+        self._programs = compiled(self.experiments, self.modules, self.fields, self.transforms, self.priors)
+        self._measure()
+        self._chosen_start = dict(start or {})
+        self._start, self._scales = self._started(self._chosen_start)
+
+    @property
+    def instruments(self) -> list[Instrument]:
+        """Those of all experiments."""
+        return [instrument for experiment in self.experiments for instrument in experiment.instruments]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Paths of the unknowns that are numbers."""
+        return tuple(path for path in self.unknowns if path not in self.fields and path not in self.modules.weights)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what was done to files, each once."""
+        return list(dict.fromkeys(note for experiment in self.experiments for note in experiment.rollout.notes))
+
+    @property
+    def end(self) -> float:
+        """When the longest of the runs ends."""
+        return max(experiment.config.time.end for experiment in self.experiments)
+
+    # ------------------------------------------------------------------ truth and guess
+
+    def truth(self) -> Physical:
+        """The unknowns as the configuration has them, without weights of modules: the truth of a twin experiment."""
+        return self._chosen(self.rollout.start_values(), self._base)
+
+    def guess(self) -> Physical:
+        """The unknowns at the start of the search."""
+        changed = {"initial": dict(self.config.initial), "coefficients": dict(self.config.coefficients)}
+        for path in self.fields:
+            formulas = self.unknowns[path].guess
+            if formulas is not None:
+                section, name = path.split(".", 1)
+                changed[section][name] = formulas
+        initial, coefficients = changed["initial"], changed["coefficients"]
+        config = dataclasses.replace(self.config, initial=initial, coefficients=coefficients)
+        fields = Rollout(config, sizes=self._sizes(), given=self.fields).start_fields()
+        found = self._chosen(self.rollout.start_values(), fields)
+        for path in self.numbers:
+            if (guess := self.unknowns[path].guess) is not None:
+                found[path] = np.asarray(guess[0].constant, self.dtype)
+        return {**found, **self.modules.weights}
+
+    def start(self) -> dict[str, Any]:
+        """The latent of the guess, on the mesh; fields of a run in pieces have a leading axis of pieces."""
+        return self._start
+
+    def placed(self, tree):
+        """A solver's state on the mesh; arrays that are on one device yet become the same on all.
+
+        So the first step meets what later ones meet, and is not compiled by itself.
+        """
+        everywhere = shardings(self.mesh, PartitionSpec())
+
+        def place(leaf):
+            on_mesh = self.mesh is not None and len(leaf.sharding.device_set) == self.mesh.size
+            return jax.device_put(leaf, leaf.sharding if on_mesh else everywhere)
+
+        return jax.tree.map(place, tree)
+
+    def _started(self, chosen: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """The latent of the guess, or of what is `chosen` in its place, and the scales of joints."""
+        guess, domain = {**self.guess(), **self._as_unknowns(chosen)}, self.domain.unsplit()
+        first = self.experiments[0]
+        guess, scales = self.pieces.spread(guess, *first.inputs(self.modules.whole(guess), first.known()))
+        latent = {p: self._programs.transformed(p, guess[p], domain, back=True) for p in self.unknowns}
+        # Of one dtype and no weaker type than a step gives, or the second step is compiled again.
+        latent = jax.tree.map(lambda u: jnp.asarray(u, self.dtype), latent)
+        return jax.tree.map(jax.device_put, latent, shardings(self.mesh, self._programs.latent_specs)), scales
+
+    def _as_unknowns(self, chosen: Mapping[str, Any]) -> Physical:
+        """Bring the argument `start` to the shapes of the unknowns."""
+        found = {}
+        for path, value in chosen.items():
+            if path not in self.unknowns or path in self.modules.weights:
+                known = ", ".join(path for path in self.unknowns if path not in self.modules.weights)
+                raise ConfigurationError(f"start[{path!r}]: expected a number or field that is sought: {known}.")
+            shape = self.rollout.grid.shape if path in self.fields else ()
+            parts = value if isinstance(value, tuple) else (value,)
+            arrays = tuple(np.asarray(part, self.dtype) for part in parts)
+            if any(array.shape != shape for array in arrays):
+                raise ConfigurationError(
+                    f"start[{path!r}]: expected {'arrays' if shape else 'a number'} of shape {shape}, got "
+                    f"{[array.shape for array in arrays]}; a vector field is a tuple of its components."
+                )
+            found[path] = arrays if path in self.fields else arrays[0]
+        return found
+
+    def physical(self, latent) -> Physical:
+        """The unknowns of a latent, whole arrays in units of the simulation; of a run in pieces, those of the first."""
+        return self._programs.physical(latent)
+
+    # ------------------------------------------------------------------ the least squares
+
+    def least_squares(self) -> LeastSquares:
+        """The problem as solvers take it."""
+        known = self._known()
+        runs = {
+            e.name: {**known["runs"][e.name], "measured": e.placed_measurements(), "scales": self._scales}
+            for e in self.experiments
+        }
+        return LeastSquares({**known, "runs": runs}, self._programs.evaluate, self._programs.of_members)
+
+    def _known(self) -> dict[str, Any]:
+        """The arguments of programs besides unknowns and measurements."""
+        return {"modules": self.modules.arrays, "runs": {e.name: e.known() for e in self.experiments}}
+
+    def changed(
+        self, *, config: Config | None = None, sizes: Mapping[str, int] | None = None,
+        checkpoint: Checkpoint | None = None, instruments: list[Instrument] | None = None,
+        start: Mapping[str, Any] | None = None,
+    ) -> InverseProblem:  # fmt: skip
+        """The same problem, with the same measurements, on another mesh or with another plan, configuration or less of
+        what was measured."""
+        return InverseProblem(
+            self.config if config is None else config,
+            sizes=self._sizes() if sizes is None else sizes,
+            checkpoint=self.checkpoint if checkpoint is None else checkpoint,
+            instruments=self.instruments if instruments is None else instruments,
+            modules=self.modules.given,
+            true_modules=self.modules.true,
+            start=self._chosen_start if start is None else start,
+        )
+
+    def with_measurements(
+        self, measured: Mapping[str, Any], *, deviation: Mapping[str, Any] | None = None,
+        start: Mapping[str, Any] | None = None,
+    ) -> InverseProblem:  # fmt: skip
+        """The same problem with other measurements, which compiles nothing anew.
+
+        Args:
+            measured: by name of an instrument (`problem.instruments`), an array like its `measured`: times first. The
+                others keep what they measured.
+            deviation: of the noise, by name: a number, or an array like `measured`.
+            start: as of the constructor.
+
+        Raises ConfigurationError for a name that is no instrument, and for an array of another shape.
+        """
+        known = {instrument.name: instrument for instrument in self.instruments}
+        for name in (*measured, *(deviation or {})):
+            if name not in known:
+                raise ConfigurationError(f"measured[{name!r}]: expected the name of an instrument: {', '.join(known)}.")
+        instruments = [
+            i.remeasured(measured.get(i.name), (deviation or {}).get(i.name)) for i in self.instruments
+        ]  # fmt: skip
+        return self.changed(instruments=instruments, start=start)
+
+    def until(self, end: float) -> InverseProblem:
+        """The same problem with the measurements up to `end` alone."""
+
+        def cut(time):
+            return dataclasses.replace(time, end=min(end, time.end))
+
+        experiments = tuple(
+            dataclasses.replace(e, sections={**e.sections, "time": cut(e.sections.get("time", self.config.time))})
+            for e in self.inverse.experiments
+        )
+        inverse = dataclasses.replace(self.inverse, experiments=experiments)
+        config = dataclasses.replace(self.config, time=cut(self.config.time), inverse=inverse)
+        instruments = [kept for instrument in self.instruments if (kept := instrument.until(end)) is not None]
+        return self.changed(config=config, instruments=instruments)
+
+    def windows_of_residuals(self, windows: int):
+        """The window of time that each residual belongs to, int32, to broadcast against the residuals.
+
+        Priors, which belong to none, and joints are in none (-1).
+        """
+        ends = self.end * (1 + 1e-12)
+        measured = {}
+        for i in self.instruments:
+            number = np.minimum(i.times / ends * windows, windows - 1).astype(np.int32)
+            measured[i.name] = jnp.asarray(number.reshape(-1, *(1,) * len(i.operator.shape(self.domain.grid))))
+        none = jnp.asarray(-1, jnp.int32)
+        shapes = jax.eval_shape(self.least_squares().residuals, self.start())
+        outside = jax.tree.map(lambda _: none, {key: shapes[key] for key in ("prior", "joints")})
+        return {"measured": measured, **outside}
+
+    # ------------------------------------------------------------------ measurements
+
+    def _measure(self) -> None:
+        """Every instrument has what it measured: as it came, or read in the run of the truth with noise added."""
+        series = self.series(self.truth()) if any(i.measured is None for i in self.instruments) else {}
+        first = 0
+        for experiment in self.experiments:
+            experiment.measure(series, first)
+            first += len(experiment.instruments)
+
+    def readings(self, latent) -> dict[str, np.ndarray]:
+        """What each instrument reads at its times in the run of a latent, in pieces where that is in pieces."""
+        series = self._programs.readings(latent, self._known())
+        return {i.name: np.asarray(i.at_times(series[i.name])) for i in self.instruments}
+
+    def series(self, physical: Physical) -> dict[str, Array]:
+        """`(frames + 1, ...)` per instrument: what it reads in a run in one piece with these unknowns.
+
+        Raises NumericalError where a run fails.
+        """
+        series, statuses = self._programs.series(physical, self._known())
+        for name, status in statuses.items():
+            if int(status) != OK:
+                raise NumericalError(
+                    f"inverse: the run to be measured{f' of {name}' if name else ''} fails: {reasons(int(status))}; "
+                    "check it with python -m simjax.run and without the section inverse."
+                )
+        return series
+
+    def _sizes(self) -> dict[str, int]:
+        return {} if self.mesh is None else dict(self.mesh.shape)
+
+    def _chosen(self, values, fields) -> Physical:
+        result: Physical = {}
+        for path in (*self.fields, *self.numbers):
+            section, name = path.split(".", 1)
+            result[path] = fields[section][name] if path in self.fields else values[name]
+        return result
+
+
+def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
+    """The configuration of the problem: a simulation's own, or with `section`; of several, as experiments of one."""
+    several = isinstance(simulation, Sequence)
+    configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
+    if several:
+        return validate(combined(configs, section))
+    return validate({**configs[0].mapping, "inverse": section}) if section else configs[0]
+
+
+def _check_together(inverse: InverseConfig) -> None:
+    """Refuse parts that do not go together."""
+    if inverse.horizons and inverse.shooting.windows > 1:
+        raise ConfigurationError(
+            f"inverse.horizons={list(inverse.horizons)} with inverse.shooting.windows={inverse.shooting.windows}: "
+            "expected one of the two, as pieces of equal length do not grow; leave one out."
+        )
+    given = next((unknown.path for unknown in inverse.unknowns if unknown.prior is not None), None)
+    if inverse.solver.name == "ensemble_kalman" and given:
+        raise ConfigurationError(
+            f"inverse.unknowns.{given}.prior: expected none with ensemble_kalman, whose prior are its first members, "
+            f"inverse.solver.spread={inverse.solver.spread:g} around the guess in latent numbers; leave it out."
+        )
+
+
+def _plan(inverse: InverseConfig) -> Checkpoint:
+    match inverse.checkpoint:
+        case "binomial", states:
+            return Binomial(states)
+        case "budget", count:
+            return Budget(count)
+        case policy, _:
+            return policy  # pyright: ignore[reportReturnType]

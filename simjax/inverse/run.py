@@ -1,0 +1,174 @@
+"""One run of an inverse problem: its fields, its instruments, and what is left between the two."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.driver.differentiable_run import Rollout
+from simjax.errors import ConfigurationError
+from simjax.inverse.instruments import Instrument, Measured, instruments_of
+from simjax.inverse.shooting import Pieces
+from simjax.parallel import shardings
+from simjax.schema.config import Config
+from simjax.schema.inverse import ExperimentConfig, InverseConfig
+from simjax.stepping.checkpointing.plan import Checkpoint
+
+Physical = dict[str, Any]
+"""Path of an unknown ("physics.viscosity", "initial.velocity", "modules.closure") -> a number, a tuple of components,
+or a module: its weights outside of the run, all of it inside."""
+
+
+class Experiment:
+    """A run with unknowns in it, on this device's blocks, and the instruments that are read in it.
+
+    Args:
+        config: of this run. fields: paths of the unknowns that are fields.
+        described: of this run among several; None: it is the only one, and has no name.
+        instruments: those of this run, with what they measured; None: as the configuration has them.
+    """
+
+    def __init__(
+        self, config: Config, fields: tuple[str, ...], described: ExperimentConfig | None = None,
+        *, sizes: Mapping[str, int] | None, checkpoint: Checkpoint, instruments: list[Instrument] | None = None,
+    ):  # fmt: skip
+        assert config.inverse is not None
+        self.name = "" if described is None else described.name
+        self.config = config if described is None else described.of(config)
+        self.rollout = Rollout(self.config, sizes=sizes, given=fields, checkpoint=checkpoint)
+        self.pieces = Pieces(self.rollout, config.inverse.shooting, fields)
+        self.base = self.rollout.start_fields()
+        self._fields = fields
+        if instruments is None:
+            instruments = self._described_instruments(config.inverse, described)
+        self.instruments = [i for i in instruments if i.experiment == self.name]
+
+    def _described_instruments(self, inverse: InverseConfig, described: ExperimentConfig | None) -> list[Instrument]:
+        if described is None:
+            return instruments_of(inverse.observations, self.rollout)
+        own = "observations" in described.written
+        section = f"inverse.experiments.{self.name}.observations" if own else "inverse.observations"
+        return instruments_of(described.observations, self.rollout, section=section, experiment=self.name)
+
+    # ------------------------------------------------------------------ the run
+
+    @property
+    def structure(self) -> Hashable:
+        """The key of the programs of the run and its residuals: all that they do not take as arguments."""
+        return self.name, self.rollout.structure, self.pieces.structure, tuple(i.structure for i in self.instruments)
+
+    def bare(self) -> Experiment:
+        """The same without arrays and measurements, to be kept with a program."""
+        bare = copy.copy(self)
+        bare.rollout, bare.base = self.rollout.bare(), None
+        bare.pieces = self.pieces.bare(bare.rollout)
+        bare.instruments = [instrument.bare() for instrument in self.instruments]
+        return bare
+
+    def known(self) -> dict[str, Any]:
+        """Numbers and fields of the run as the configuration has them: arguments of every program."""
+        return {"values": self.rollout.start_values(), "fields": self.base}
+
+    def known_specs(self) -> dict[str, Any]:
+        """The partition of `known`."""
+        return {"values": PartitionSpec(), "fields": self.rollout.field_specs()}
+
+    def inputs(self, physical: Physical, known) -> tuple[dict[str, Array], dict[str, dict[str, Any]]]:
+        """(values, fields) of the run with these unknowns in the place of what is `known`."""
+        values = {name: jnp.asarray(value) for name, value in known["values"].items()}
+        fields = {section: dict(own) for section, own in known["fields"].items()}
+        for path, u in physical.items():
+            section, name = path.split(".", 1)
+            if path in self._fields or section == "modules":
+                fields.setdefault(section, {})[name] = u
+            else:
+                values[name] = u
+        return values, fields
+
+    def series(self, physical: Physical, known) -> tuple[dict[str, Array], Array]:
+        """`(frames + 1, ...)` per instrument, what it reads in a run in one piece; and the run's status."""
+        trajectory, start = self.rollout.run(*self.inputs(physical, known), self._read)
+        together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
+        return together, trajectory.clock.status
+
+    def series_in_pieces(self, physical: Physical, known) -> dict[str, Array]:
+        """The same of a run in its pieces."""
+        return self.pieces.run(*self.inputs(physical, known), self._read)[0]
+
+    def residuals(self, physical: Physical, given) -> tuple[dict[str, Array], Any, Array]:
+        """Residuals by instrument and at joints, in standard deviations, and the status.
+
+        given: `known`, and what was "measured" by instrument, and the "scales" of joints.
+        """
+        series, joints, status = self.pieces.run(*self.inputs(physical, given), self._read, given["scales"])
+        measured = given["measured"]
+        return {i.name: i.residuals(series[i.name], measured[i.name]) for i in self.instruments}, joints, status
+
+    def _read(self, model, t, state, params) -> dict[str, Array]:
+        """What every instrument reads in a state."""
+        found = model.observe(t, state, params)
+        offsets = {output.name: output.offset for output in model.outputs()}
+        periodic = tuple(axis.periodic for axis in self.config.boundaries)
+        domain = self.rollout.domain
+        return {
+            i.name: i.operator.measure(domain, found[i.operator.variable], offsets[i.operator.variable], periodic)
+            for i in self.instruments
+        }
+
+    # ------------------------------------------------------------------ measurements
+
+    def measure(self, series: Mapping[str, Array], first: int) -> None:
+        """Give every instrument that has measured nothing what it reads in `series`, with noise.
+
+        first: the number of the first of them among those of all experiments, so that each has noise of its own.
+        """
+        dtype = self.rollout.dtype
+        self.instruments = [
+            _checked(i if i.measured is not None else _measured(i, series[i.name], [self.config.seed, k], dtype))
+            for k, i in enumerate(self.instruments, start=first)
+        ]
+
+    def placed_measurements(self) -> dict[str, Measured]:
+        """The measurements of every instrument, placed on the mesh."""
+        placed = {i.name: i.measurements(self.rollout.dtype) for i in self.instruments}
+        return jax.tree.map(jax.device_put, placed, shardings(self.rollout.mesh, self.measured_specs()))
+
+    def series_specs(self) -> dict[str, PartitionSpec]:
+        """The partition of `series`."""
+        return {i.name: PartitionSpec(None, *i.operator.spec(self.rollout.domain)) for i in self.instruments}
+
+    def measured_specs(self) -> dict[str, Measured]:
+        """The partition of `placed_measurements`."""
+        return {i.name: i.measured_spec(self.rollout.domain) for i in self.instruments}
+
+
+def _measured(instrument: Instrument, series: Array, seed: list[int], dtype) -> Instrument:
+    """What it read in the run of the truth, and noise."""
+    exact = np.asarray(instrument.at_times(series))
+    made = dataclasses.replace(instrument, measured=exact)
+    noise = np.random.default_rng(seed).standard_normal(exact.shape)
+    noisy = (exact + made.standard_deviation() * noise).astype(dtype)
+    # The deviation stays that of the exact values, a number.
+    source = dataclasses.replace(instrument.source, deviation=float(made.standard_deviation()), fraction=None)
+    return dataclasses.replace(instrument, measured=noisy, source=source)
+
+
+def _checked(instrument: Instrument) -> Instrument:
+    assert instrument.measured is not None
+    present = True if instrument.present is None else instrument.present
+    bad = np.argwhere(~np.isfinite(instrument.measured) & present)
+    if len(bad):
+        raise ConfigurationError(
+            f"inverse.observations: {instrument.name} holds {instrument.measured[tuple(bad[0])]} at "
+            f"t={instrument.times[bad[0][0]]:g}, index {tuple(int(i) for i in bad[0][1:])}; leave out what was not "
+            "measured."
+        )
+    return instrument

@@ -1,1 +1,0 @@
-"""Inverse problems on configured simulations: from the section `inverse` to an answer in a folder."""

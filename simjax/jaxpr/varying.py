@@ -1,0 +1,82 @@
+"""Varying types inside `shard_map`: over which mesh axes a value may differ between devices.
+
+The one home for what jax versions name differently here.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import jax
+from jax import lax
+from jax._src import config
+from jax.core import AbstractValue
+from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+from simjax.jaxpr.replay import computed, replayed
+
+
+def type_of(x):
+    """Shape, dtype and varying axes of an array or a tracer: equal and hashable where these are equal."""
+    return jax.typeof(x)
+
+
+def varying_axes(x) -> frozenset[str]:
+    """Mesh axes over which `x` is typed as varying; empty outside `shard_map`."""
+    kind = x if isinstance(x, jax.ShapeDtypeStruct | AbstractValue) else jax.typeof(x)
+    return frozenset(getattr(getattr(kind, "manual_axis_type", None), "varying", frozenset()))
+
+
+def cast_varying(x, names):
+    """`x` typed as varying over `names` too. Its transpose sums gradients over those axes, once."""
+    missing = tuple(name for name in names if name not in varying_axes(x))
+    return lax.pcast(x, missing, to="varying") if missing else x
+
+
+def match_varying(tree, like):
+    """Each leaf of `tree` cast to vary over what the matching leaf of `like` (arrays or shapes) varies over."""
+    return jax.tree.map(lambda x, y: cast_varying(x, sorted(varying_axes(y))), tree, like)
+
+
+def vary_like(tree, like):
+    """Every leaf of `tree` cast to vary over all axes over which any leaf of `like` varies."""
+    axes = sorted(frozenset().union(*(varying_axes(leaf) for leaf in jax.tree.leaves(like))))
+    return jax.tree.map(lambda x: cast_varying(x, axes), tree)
+
+
+def repeated(closed: ClosedJaxpr) -> Callable[..., list]:
+    """What was traced, as a function of arguments that may vary over more axes than those it was traced for.
+
+    A cast of what varies already is left out, where jax refuses it: within loops over members, what was the same on all
+    devices when it was traced may have become a member's.
+    """
+
+    def result(equation: JaxprEqn, inputs: list) -> list:
+        if equation.primitive.name in ("pvary", "pcast"):
+            return [cast_varying(x, sorted(varying_axes(equation.outvars[0].aval))) for x in inputs]
+        return computed(equation, inputs)
+
+    return replayed(closed, result)
+
+
+def unchecked() -> AbstractContextManager:
+    """A context in which operations are not asked over which axes their operands vary.
+
+    Interpreted Pallas kernels mix indices that do not vary with blocks that do. jax offers this only for a whole
+    `shard_map`, where it would also turn off what makes the transposes of collectives right.
+    """
+    return config._check_vma(False)
+
+
+def steady_carry(body, carry):
+    """`carry` and `body` (carry -> carry) cast so that the loop's types no longer change from step to step.
+
+    A carry may start out the same on all devices and come back varying, or the other way round; a scan or a
+    conditional needs one type.
+    """
+    # Traced once for its types and for its use, in loops within loops; `inline` leaves no trace of it in the program.
+    body = jax.jit(body, inline=True)
+    if not jax.sharding.get_abstract_mesh().manual_axes:  # outside `shard_map` nothing varies
+        return body, carry
+    out = jax.eval_shape(body, carry)
+    carry = match_varying(carry, out)
+    return lambda c: match_varying(body(c), carry), carry

@@ -1,0 +1,138 @@
+"""The volume that prescribed velocities drive through the sides of a box, which an incompressible flow must balance."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+from jax.extend.core import jaxpr_as_fun
+
+from simjax.core.boundary import Dirichlet, FieldLayout
+from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, LOWER, UPPER
+from simjax.jaxpr.varying import cast_varying
+from simjax.status import OK, UNBALANCED
+
+# In roundings of the flux. An imbalance of 100 of them, over the length of the box, is a divergence below that of the
+# projection's rounding, which may be 100 roundings of the velocity over the spacing (`verdicts`). A sum on a device is
+# rounded as well: of a million values by the root of that many roundings.
+TOLERANCE, TOLERANCE_OF_SUMS = 100, 1000
+
+Place = tuple[int, int]
+"""(axis, side) of a side of the box."""
+
+
+def open_sides(layouts: Sequence[FieldLayout]) -> tuple[Place, ...]:
+    """Sides through which a velocity is prescribed that is not just zero."""
+    found = []
+    for axis, layout in enumerate(layouts):
+        for side in (LOWER, UPPER):
+            boundary = layout.boundaries[axis][side]
+            if not isinstance(boundary, Dirichlet):
+                continue
+            if not isinstance(boundary.value, int | float) or boundary.value != 0:
+                found.append((axis, side))
+    return tuple(found)
+
+
+def fluxes(domain: Domain, layouts: Sequence[FieldLayout], t, dtype) -> tuple[Array, ...]:
+    """Volume per time (in 2-D, area) that flows into the box through each of `open_sides`.
+
+    layouts: of the velocity's components on a staggered grid.
+    """
+    result = []
+    for place in open_sides(layouts):
+        axis, side = place
+        speed, faces = _speed_on(domain, layouts, place, t, dtype)
+        inward = jnp.sum(speed) * (_face(domain, axis) * faces / speed.size * (1 if side == LOWER else -1))
+        # Blocks one behind the other along the axis know the same line of the side: one of them counts.
+        here = jnp.where(domain.block_index(axis) == 0, inward, 0)
+        result.append(domain.total(cast_varying(here, domain.names)))
+    return tuple(result)
+
+
+def fault(domain: Domain, layouts: Sequence[FieldLayout], t, dtype) -> Array:
+    """`UNBALANCED` where what flows in at time `t` is not what flows out, else `OK`: the same on all devices."""
+    through = jax.lax.stop_gradient(jnp.stack(fluxes(domain, layouts, t, dtype)))
+    allowed = TOLERANCE_OF_SUMS * jnp.finfo(dtype).eps * jnp.sum(jnp.abs(through))
+    # Written so that what is not a number counts as unbalanced.
+    return jnp.where(jnp.abs(jnp.sum(through)) <= allowed, OK, UNBALANCED).astype(jnp.int32)
+
+
+def require_balance(domain: Domain, layouts: Sequence[FieldLayout]) -> bool:
+    """Refuse prescribed velocities that bring in another volume than they take out; whether they must be watched.
+
+    They must where they depend on time, or on numbers that are only known while a program runs; those that depend on
+    time are computed here for t = 0.
+
+    Raises:
+        ConfigurationError: what flows in is not what flows out.
+    """
+    places = open_sides(layouts)
+    if not places:
+        return False
+    whole, dtype = domain.unsplit(), jnp.result_type(float)
+    closed = jax.make_jaxpr(lambda t: [_speed_on(whole, layouts, place, t, dtype)[0] for place in places])(0.0)
+    if any(isinstance(value, Tracer) for value in closed.consts):
+        return True
+    with jax.ensure_compile_time_eval():
+        speeds = [np.asarray(speed, np.float64) for speed in jaxpr_as_fun(closed)(jnp.zeros((), dtype))]
+    through = {}
+    for (axis, side), speed in zip(places, speeds, strict=True):
+        area = whole.grid.cells // whole.grid.shape[axis] * _face(whole, axis)
+        through[axis, side] = float(np.mean(speed)) * area * (1 if side == LOWER else -1)
+    (time,) = closed.jaxpr.invars
+    varies = any(v is time for v in closed.jaxpr.outvars) or any(v is time for e in closed.jaxpr.eqns for v in e.invars)
+    told = described(through, float(jnp.finfo(dtype).eps), whole.grid.ndim, "at t = 0 " if varies else "")
+    if told:
+        raise ConfigurationError(f"{told}; {_advice(through)}")
+    return varies
+
+
+def described(through: dict[Place, float], rounding: float, ndim: int, when: str = "") -> str:
+    """Describe the imbalance of fluxes into the box, with each of them; "" if they balance to `TOLERANCE` roundings."""
+    net, gross = sum(through.values()), sum(map(abs, through.values()))
+    if abs(net) <= TOLERANCE * rounding * gross:
+        return ""
+    units = "m2 s-1" if ndim == 2 else "m3 s-1"
+    each = ", ".join(
+        f"{abs(flux):.6g} {units} flows {'in' if flux > 0 else 'out' if flux < 0 else 'through'} at {_name(place)}"
+        for place, flux in through.items()
+    )
+    others = " and nothing through the other sides" if len(through) < 2 * ndim else ""
+    return f"boundaries: an incompressible flow must let out what it lets in, but {when}{each}{others}"
+
+
+def _advice(through: dict[Place, float]) -> str:
+    """Say what to write: the velocity through one of the sides multiplied, or another side opened."""
+    net = sum(through.values())
+    for place, flux in reversed(through.items()):
+        factor = (flux - net) / flux if flux else 0.0
+        if factor > 0 and len(through) > 1:
+            return f"multiply the velocity at {_name(place)} by {factor!r}."
+    if len(through) > 1:
+        return "a positive velocity flows in at a lower side and out at an upper one: turn one of them around."
+    ((axis, side),) = through
+    other = _name((axis, UPPER if side == LOWER else LOWER))
+    return f"write kind: inflow with a velocity at another side too, such as that of this one at {other}."
+
+
+def _name(place: Place) -> str:
+    return f"boundaries.{AXES[place[0]]}.{('lower', 'upper')[place[1]]}"
+
+
+def _face(domain: Domain, axis: int) -> float:
+    """Area of a cell's face."""
+    return domain.grid.cell_volume / domain.grid.spacing[axis]
+
+
+def _speed_on(domain: Domain, layouts: Sequence[FieldLayout], place: Place, t, dtype) -> tuple[Array, int]:
+    """The prescribed velocity through a side at this block's faces, or one for equally many each; their number."""
+    axis, side = place
+    like = jax.ShapeDtypeStruct(domain.block_shape, dtype)
+    speed = domain.prescribed(like, layouts[axis], axis, side, t)
+    assert speed is not None
+    return speed, int(np.prod(domain.block_shape)) // domain.block_shape[axis]

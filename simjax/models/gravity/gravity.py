@@ -1,0 +1,104 @@
+"""Particles that attract each other."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.core.domain import Domain
+from simjax.core.model import DirectModel
+from simjax.models.gravity.cosmology import FlatUniverse
+from simjax.models.gravity.force_solvers import Attraction, Masses, Params
+from simjax.particles.cells import Cells, counted, pack
+
+
+class State(Masses):
+    """velocity, acceleration: `(ndim, *cells.shape)`; in an expanding background a^2 dx/dt and comoving -grad phi."""
+
+    velocity: Array
+    acceleration: Array
+
+
+class Gravity(DirectModel):
+    """Newton's equations under gravity: d^2 x_i/dt^2 = -grad phi, by kick, drift, kick of second order.
+
+    phi solves lap(phi) = 4 pi G rho, with the mean of rho taken away in a periodic box; `attraction` says how. In an
+    expanding background with the scale factor a(t), x are comoving coordinates, u = a^2 dx/dt is kept as the velocity,
+    and du/dt = -grad phi / a with the comoving rho. Quinn et al. (1997), astro-ph/9710043, eq. 6-10.
+    """
+
+    cells: Cells
+    attraction: Attraction
+    steps_per_arrangement: int = eqx.field(static=True, default=1)
+    expansion: FlatUniverse | None = eqx.field(static=True, default=None)
+
+    @property
+    def domain(self) -> Domain:
+        return self.cells.domain
+
+    def state_from(self, position: Array, velocity: Array, mass: Array, params: Params) -> tuple[State, Array]:
+        """The state of particles given one after the other, `(ndim, particles)` and `(particles,)`.
+
+        Also returns how many found no place.
+        """
+        position, ids, carried, lost = pack(self.cells, position, {"velocity": velocity, "mass": mass})
+        image = jnp.zeros(position.shape, jnp.int32)
+        state = State(position, image, ids, carried["mass"], carried["velocity"], jnp.zeros_like(position))
+        state, arrangement, _ = self.arrange(state, params)
+        return eqx.tree_at(lambda s: s.acceleration, state, self._acceleration(state, params, arrangement)), lost
+
+    def arrange(self, state, params):
+        return self.attraction.arrange(self.cells, state)
+
+    def strain(self, state, arrangement):
+        return self.attraction.strain(self.cells, state, arrangement)
+
+    def step(self, number, t, dt, state, params, arrangement):
+        first, way, second = self._lengths(t, dt)
+        velocity = state.velocity + first * state.acceleration
+        state = eqx.tree_at(lambda s: s.position, state, state.position + way * velocity)
+        acceleration = self._acceleration(state, params, arrangement)
+        velocity = velocity + second * acceleration
+        return eqx.tree_at(lambda s: (s.velocity, s.acceleration), state, (velocity, acceleration))
+
+    def _lengths(self, t, dt) -> tuple[Array, Array, Array]:
+        """By what the first kick, the drift and the second kick multiply."""
+        if self.expansion is None:
+            return 0.5 * dt, dt, 0.5 * dt
+        kick = self.expansion.kick_length
+        return kick(t, 0.5 * dt), self.expansion.drift_length(t, dt), kick(t + 0.5 * dt, 0.5 * dt)
+
+    def _acceleration(self, state: State, params: Params, arrangement) -> Array:
+        return self.attraction.field(self.cells, state, params, arrangement)["acceleration"]
+
+    def stable_dt(self, state, params):
+        return jnp.asarray(jnp.inf, state.position.dtype)
+
+    def diagnostics(self, t, state, params):
+        """Where the background expands, also the scale factor, and energies are those of peculiar motion. status: bits
+        of `status`, where there was too little room to measure.
+        """
+        state, arrangement, status = self.arrange(state, params)
+        found = self.attraction.field(self.cells, state, params, arrangement)
+        a = jnp.ones((), state.mass.dtype) if self.expansion is None else self.expansion.scale_factor(t)
+        mass = jnp.where(state.ids >= 0, state.mass, 0)
+        kinetic = self.domain.sum(0.5 * mass * jnp.sum(state.velocity**2, axis=0)) / a**2
+        potential = self.domain.sum(0.5 * mass * found["potential"]) / a
+        result = {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}
+        for axis, name in enumerate("xyz"[: self.cells.ndim]):
+            result[f"momentum_{name}"] = self.domain.sum(mass * state.velocity[axis])
+        if self.expansion is not None:
+            result["scale_factor"] = a
+        if not any(self.cells.periodic) and self.cells.ndim > 1:
+            result |= self._angular_momentum(state, mass)
+        return result | {"particles": counted(self.cells, state.ids), "status": status}
+
+    def _angular_momentum(self, state: State, mass: Array) -> dict[str, Array]:
+        x, v = self.cells.absolute(state.position), state.velocity
+        planes = {"z": (0, 1)} if self.cells.ndim == 2 else {"x": (1, 2), "y": (2, 0), "z": (0, 1)}
+        return {
+            f"angular_momentum_{name}": self.domain.sum(mass * (x[i] * v[j] - x[j] * v[i]))
+            for name, (i, j) in planes.items()
+        }
+
+
+Gravity.Params, Gravity.State = Params, State

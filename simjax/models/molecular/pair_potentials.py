@@ -1,0 +1,225 @@
+"""Potentials between pairs of particles: each an energy of their distance, from which all else follows."""
+
+import abc
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from simjax.models.molecular.interaction import Interaction, per_particle, squared
+
+NODES = 64
+"""Points of the quadrature of what lies beyond a cutoff."""
+
+
+class PairPotential(Interaction):
+    """An energy that depends on how far apart two particles are.
+
+    Params are a tree of arrays. Those of the potentials here are scalars, or tables `(species, species)` of which the
+    mean with the transpose counts. `here` and `there` are the species of both particles, int32.
+    """
+
+    @abc.abstractmethod
+    def energy(self, square: Array, here: Any, there: Any, params: Any) -> Array:
+        """Energy of a pair at distance sqrt(square); element by element for arrays of any shape."""
+
+    def pair(self, separation, here, there, params) -> dict[str, Any]:
+        """What a particle gets from one partner: half the energy, the force on it, and half of r_a F_b."""
+        square = squared(separation)
+        energy, slope = jax.vjp(lambda square: self.energy(square, here, there, params), square)
+        (slope,) = slope(jnp.ones_like(energy))
+        force = tuple(-2 * slope * x for x in separation)
+        return {
+            "energy": energy / 2,
+            "force": force,
+            "virial": tuple(tuple(x * f / 2 for f in force) for x in separation),
+        }
+
+    def evaluate(self, pairs, species, params):
+        ndim = pairs.cells.ndim
+        signs = {"energy": 1, "force": (-1,) * ndim, "virial": ((1,) * ndim,) * ndim}
+        return per_particle(pairs.sum(self.pair, species, params, signs))
+
+    def tail(self, cutoff: Array, ndim: int, here: Array, there: Array, params: Any) -> tuple[Array, Array]:
+        """What pairs of species `here` and `there` beyond the cutoff give, where particles stand anywhere alike.
+
+        Returns:
+            The integrals over r > cutoff of U and of -r dU/dr / ndim, energy times volume. Number densities n_a, n_b
+            make of them n_a n_b / 2 of energy in a unit of volume, and of pressure.
+        """
+        # With r = cutoff / s; U must fall faster than r^-ndim.
+        nodes, weights = np.polynomial.legendre.leggauss(NODES)
+        s, weights = jnp.asarray((nodes + 1) / 2, cutoff.dtype), jnp.asarray(weights / 2, cutoff.dtype)
+        surface = 2 * math.pi ** (ndim / 2) / math.gamma(ndim / 2) * cutoff**ndim
+        energies = jax.vmap(lambda square: self.energy(square, here, there, params))((cutoff / s) ** 2)
+        beyond = surface * jnp.tensordot(weights / s ** (ndim + 1), energies, 1)
+        return beyond, beyond + surface / ndim * self.energy(cutoff * cutoff, here, there, params)
+
+
+class DistancePotential(PairPotential):
+    """A pair potential that is written as an energy of the distance."""
+
+    @abc.abstractmethod
+    def at(self, r: Array, here: Any, there: Any, params: Any) -> Array:
+        """Energy of a pair at distance r; element by element for arrays of any shape."""
+
+    def energy(self, square, here, there, params):
+        return self.at(jnp.sqrt(square), here, there, params)
+
+
+class Sum(PairPotential):
+    """U = sum of the energies of `potentials`. params: a tuple, those of each."""
+
+    potentials: tuple[PairPotential, ...]
+
+    def energy(self, square, here, there, params):
+        terms = zip(self.potentials, params, strict=True)
+        return functools.reduce(jnp.add, [one.energy(square, here, there, its) for one, its in terms])
+
+
+class _Ending(PairPotential):
+    """A potential that is zero from the cutoff on: nothing lies beyond."""
+
+    potential: PairPotential
+    cutoff: float = eqx.field(static=True)
+
+    def tail(self, cutoff, ndim, here, there, params):
+        return jnp.zeros_like(cutoff), jnp.zeros_like(cutoff)
+
+
+class Shifted(_Ending):
+    """U(r) - U(cutoff): an energy without a step at the cutoff."""
+
+    def energy(self, square, here, there, params):
+        edge = jnp.asarray(self.cutoff**2, square.dtype)
+        return self.potential.energy(square, here, there, params) - self.potential.energy(edge, here, there, params)
+
+
+class ForceShifted(_Ending):
+    """U(r) - U(cutoff) - (r - cutoff) U'(cutoff): neither energy nor force has a step at the cutoff.
+
+    Toxvaerd and Dyre (2011), J. Chem. Phys. 134, 081102, eq. 2.
+    """
+
+    def energy(self, square, here, there, params):
+        edge = jnp.asarray(self.cutoff**2, square.dtype)
+        energy, slope = jax.jvp(
+            lambda square: self.potential.energy(square, here, there, params), (edge,), (jnp.ones_like(edge),)
+        )
+        beyond = jnp.sqrt(square) - self.cutoff
+        return self.potential.energy(square, here, there, params) - energy - beyond * (2 * self.cutoff * slope)
+
+
+class LennardJones(PairPotential):
+    """U = 4 epsilon ((sigma / r)^12 - (sigma / r)^6). params: (epsilon, sigma), energy and length."""
+
+    def energy(self, square, here, there, params):
+        epsilon, sigma = between(params, here, there)
+        sixth = (sigma * sigma / square) ** 3
+        return 4 * epsilon * (sixth * sixth - sixth)
+
+
+class WeeksChandlerAndersen(PairPotential):
+    """The repulsive part of Lennard-Jones: U = 4 epsilon ((sigma / r)^12 - (sigma / r)^6) + epsilon to its minimum.
+
+    It ends at r = 2^(1/6) sigma, which must not be beyond the cutoff. params: (epsilon, sigma), energy and length.
+    Weeks, Chandler and Andersen (1971), J. Chem. Phys. 54, 5237, eq. 4.
+    """
+
+    def energy(self, square, here, there, params):
+        epsilon, sigma = between(params, here, there)
+        sixth = (sigma * sigma / square) ** 3
+        # The slope is zero on both sides of the minimum.
+        return jnp.where(sixth > 0.5, 4 * epsilon * (sixth * sixth - sixth) + epsilon, 0)
+
+
+class SoftSphere(PairPotential):
+    """U = epsilon (sigma / r)^power. params: (epsilon, sigma), energy and length."""
+
+    power: int = eqx.field(static=True, default=12)
+
+    def energy(self, square, here, there, params):
+        epsilon, sigma = between(params, here, there)
+        ratio = sigma * sigma / square
+        return epsilon * (ratio ** (self.power // 2) if self.power % 2 == 0 else jnp.sqrt(ratio) ** self.power)
+
+
+class Morse(DistancePotential):
+    """U = depth ((1 - exp(-a (r - r_0)))^2 - 1). params: (depth, a, r_0), energy, inverse length, length.
+
+    Morse (1929), Phys. Rev. 34, 57, eq. 4.
+    """
+
+    def at(self, r, here, there, params):
+        depth, a, r_0 = between(params, here, there)
+        decay = jnp.exp(-a * (r - r_0))
+        return depth * decay * (decay - 2)
+
+
+class Yukawa(DistancePotential):
+    """U = strength exp(-kappa r) / r: charges seen through a screen.
+
+    params: (strength, kappa), energy times length and inverse length. Yukawa (1935), Proc. Phys.-Math. Soc. Japan 17,
+    48.
+    """
+
+    def at(self, r, here, there, params):
+        strength, kappa = between(params, here, there)
+        return strength * jnp.exp(-kappa * r) / r
+
+
+class UserPotential(DistancePotential):
+    """U = function(r, here, there, params), whatever that is.
+
+    function: of arrays of any shape, element by element: distance, species of both particles, and any tree of
+    parameters. It must not close over traced values. Tables of parameters are read by `between`.
+    """
+
+    function: Callable = eqx.field(static=True)
+
+    def at(self, r, here, there, params):
+        return self.function(r, here, there, params)
+
+
+class NetworkPotential(DistancePotential):
+    """U = network(r), a neural network of one input and one output. params: the arrays of `network`.
+
+    Its energy does not end by itself: put it into `ForceShifted`.
+    """
+
+    fixed: Any = eqx.field(static=True)
+
+    @staticmethod
+    def of(network: Any) -> tuple["NetworkPotential", Any]:
+        """The potential of an equinox module from `(1,)` to `(1,)`, and its params."""
+        params, fixed = eqx.partition(network, eqx.is_inexact_array)
+        return NetworkPotential(fixed), params
+
+    def at(self, r, here, there, params):
+        network = eqx.combine(params, self.fixed)
+        return jax.vmap(network)(r.reshape(-1, 1)).reshape(r.shape)
+
+
+def between(params: Any, here: Array, there: Array) -> Any:
+    """Parameters of pairs of two species: scalars as they are, of tables `(species, species)` an entry each."""
+
+    def chosen(table):
+        if jnp.ndim(table) == 0:
+            return table
+        return ((table + table.T) / 2).at[here, there].get(mode="promise_in_bounds")
+
+    return jax.tree.map(chosen, params)
+
+
+def lorentz_berthelot(epsilon: Array, sigma: Array) -> tuple[Array, Array]:
+    """Tables `(species, species)` from values `(species,)` of each species with itself.
+
+    epsilon_ab = sqrt(epsilon_a epsilon_b), sigma_ab = (sigma_a + sigma_b) / 2.
+    """
+    return jnp.sqrt(epsilon[:, None] * epsilon[None]), (sigma[:, None] + sigma[None]) / 2

@@ -1,0 +1,134 @@
+"""How particles move under forces: what every dynamics is given and gives, and Newton's equations."""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.particles.cells import Cells, counted
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """What moves.
+
+    cells: the grid of cells. mass: of every slot, `(1, *cells.shape)`. interactions: from a state to energy, force and
+    virial of every particle, as `Interaction.evaluate`. reflecting: whether axes that do not close on themselves end
+    in walls that throw particles back.
+    """
+
+    cells: Cells
+    mass: Array
+    interactions: Callable[[Any], dict[str, Any]]
+    reflecting: bool = False
+
+    def sum(self, state, values: Array) -> Array:
+        """Sum over all particles of `values`, `cells.shape`."""
+        return self.cells.domain.sum(jnp.where(state.ids >= 0, values, 0))
+
+    def forces(self, state) -> Array:
+        """`(ndim, *cells.shape)`."""
+        return self.interactions(state)["force"]
+
+    def kinetic_energy(self, state) -> Array:
+        """Of all particles, a scalar."""
+        return self.sum(state, 0.5 * jnp.sum(self.mass * state.velocity**2, axis=0))
+
+    def count(self, state) -> Array:
+        """How many particles there are, in the dtype of the state."""
+        return counted(self.cells, state.ids).astype(state.velocity.dtype)
+
+    def freedom(self, state) -> Array:
+        """Degrees of freedom of velocities: one less for each axis along which the total momentum is fixed."""
+        return self.cells.ndim * self.count(state) - fixed_momenta(self.cells, self.reflecting)
+
+
+def fixed_momenta(cells: Cells, reflecting: bool) -> int:
+    """Along how many axes forces between particles keep the total momentum: walls do not."""
+    return sum(cells.periodic) if reflecting else cells.ndim
+
+
+class Dynamics(eqx.Module):
+    """One step of the equations of motion, with one evaluation of the forces.
+
+    `state.force` holds the forces where particles stand, before a step and after it. `state.ensemble` holds scalars of
+    the dynamics' own; `params` are `MolecularDynamics`' `Params.dynamics`. changes_scale: whether the box changes.
+    """
+
+    @property
+    def changes_scale(self) -> bool:
+        return False
+
+    def start(self, system: System, state, params) -> Any:
+        """`state.ensemble` at the start."""
+        return None
+
+    @abc.abstractmethod
+    def step(self, system: System, number: Array, dt: Array, state, params) -> Any:
+        """The state after `dt`. `number` counts the steps since the start, int32."""
+
+    def scale(self, state) -> Array | None:
+        """Lengths in units of those in which positions are given; None where they are the same."""
+        return None
+
+    def diagnostics(self, system: System, state, params, energy: Array) -> dict[str, Array]:
+        """Scalars worth following; `energy` is that of all particles."""
+        return {}
+
+
+class VelocityVerlet(Dynamics):
+    """Newton's equations: m_i d^2 x_i/dt^2 = F_i, at constant energy.
+
+    Swope et al. (1982), J. Chem. Phys. 76, 637, eq. 1-2. Params: none.
+    """
+
+    def step(self, system, number, dt, state, params):
+        return move(system, state, dt)
+
+
+def move(system: System, state, dt: Array) -> Any:
+    """One step of velocity Verlet."""
+    state = drift(system, kick(system, state, 0.5 * dt), dt)
+    return kick(system, with_forces(system, state), 0.5 * dt)
+
+
+def kick(system: System, state, dt: Array) -> Any:
+    """Velocities changed by the present forces for `dt`."""
+    return dataclasses.replace(state, velocity=state.velocity + dt * state.force / system.mass)
+
+
+def drift(system: System, state, dt: Array) -> Any:
+    """Positions changed by the present velocities for `dt`."""
+    position, velocity = displaced(system, state, dt * state.velocity)
+    return dataclasses.replace(state, position=position, velocity=velocity)
+
+
+def displaced(system: System, state, way: Array) -> tuple[Array, Array]:
+    """Positions after `way`, `(ndim, *cells.shape)`, and velocities: mirrored at reflecting walls."""
+    position, velocity = state.position + way, state.velocity
+    if not system.reflecting:
+        return position, velocity
+    both = [
+        (x, v) if periodic else _mirrored(system.cells, axis, x, v)
+        for axis, (periodic, x, v) in enumerate(zip(system.cells.periodic, position, velocity, strict=True))
+    ]
+    position, velocity = (jnp.stack(components) for components in zip(*both, strict=True))
+    return position, velocity
+
+
+def _mirrored(cells: Cells, axis: int, x: Array, v: Array) -> tuple[Array, Array]:
+    lower, upper = cells.walls(axis, x.dtype)
+    below, above = x < lower, x > upper
+    x = jnp.where(below, 2 * lower - x, jnp.where(above, 2 * upper - x, x))
+    # What stands on the upper wall itself would be counted to the cell beyond.
+    x = jnp.minimum(x, upper - float(4 * jnp.finfo(x.dtype).eps) * cells.domain.grid.spacing[axis])
+    return x, jnp.where(below | above, -v, v)
+
+
+def with_forces(system: System, state) -> Any:
+    """The state with the forces where particles stand."""
+    return dataclasses.replace(state, force=system.forces(state))

@@ -1,0 +1,266 @@
+"""Advection and diffusion of a scalar with variable velocity, diffusivity and sources."""
+
+import abc
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.arguments import require_at_least, require_one_of
+from simjax.core.boundary import (
+    Boundary,
+    Dirichlet,
+    FieldLayout,
+    NoSlipWall,
+    Periodic,
+    Side,
+    SlipWall,
+    center_layout,
+    face_layout,
+)
+from simjax.core.domain import Domain
+from simjax.core.model import Measure, Output, SemiImplicitModel
+from simjax.models.measures import length_power, of_field
+from simjax.models.sides import check_scalar_sides
+from simjax.ops import transport
+from simjax.solvers.elliptic import elliptic
+from simjax.solvers.multigrid import multigrid, solve_elliptic
+
+TimeFactor = Callable[[Array], Array]
+Source = Callable[..., Array]
+"""`source(t, coordinates, params)` -> rate of change of the concentration."""
+
+
+class State(eqx.Module):
+    """concentration: `(*grid.shape)`, cell centres."""
+
+    concentration: Array
+
+
+def statistics(domain: Domain, c: Array) -> dict[str, Array]:
+    """Total (integral over the domain), mean, variance, minimum and maximum of a concentration."""
+    total = domain.sum(c)
+    mean = total / domain.grid.cells
+    return {
+        "total_concentration": total * domain.grid.cell_volume,
+        "mean_concentration": mean,
+        "variance_concentration": domain.mean((c - mean) ** 2),
+        "minimum_concentration": domain.min(c),
+        "maximum_concentration": domain.max(c),
+    }
+
+
+def statistics_measures(domain: Domain, units: str) -> dict[str, Measure]:
+    """Units and meanings of `statistics` of a concentration in `units`."""
+    integrated = " ".join(part for part in (units, length_power(domain.grid.ndim)) if part != "1")
+    return of_field("concentration", units) | {"total_concentration": Measure(integrated, "integral of concentration")}
+
+
+class Extrapolated(Boundary):
+    """Ghosts on the line through the last two stored values: for a velocity through an open side."""
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        array_axis = edge.ndim + axis - len(spacing)
+        first = jax.lax.slice_in_dim(edge, 0, 1, axis=array_axis)
+        rise = first - jax.lax.slice_in_dim(edge, 1, 2, axis=array_axis) if edge.shape[array_axis] > 1 else 0 * first
+        return jnp.concatenate([first + (k + 1) * rise for k in range(width)], axis=array_axis)
+
+
+class Continued(Boundary):
+    """For a diffusivity at a wall: the ghost whose harmonic mean with the first cell is their line's value there.
+
+    The value of the first cell itself where the second one differs by more than half of it: another layer.
+    """
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        array_axis = edge.ndim + axis - len(spacing)
+        first = jax.lax.slice_in_dim(edge, 0, 1, axis=array_axis)
+        last = min(1, edge.shape[array_axis] - 1)
+        rise = first - jax.lax.slice_in_dim(edge, last, last + 1, axis=array_axis)
+        wall = first + jnp.where(jnp.abs(rise) < 0.5 * first, 0.5 * rise, 0.0)
+        beyond = 2 * first - wall
+        ghost = wall * first / jnp.where(beyond > 0, beyond, 1.0)
+        return jnp.concatenate([ghost] * width, axis=array_axis)
+
+
+class ConservedScalar(SemiImplicitModel):
+    """dc/dt = -div F(c) + div(kappa grad c) + s: what fluxes through faces do to one cell-centred scalar.
+
+    A subclass says what F does and where kappa is. Diffusion is explicit under a Runge-Kutta scheme and implicit
+    under an IMEX scheme: conjugate gradients to the relative residual `tolerance`, preconditioned by multigrid.
+    """
+
+    domain: eqx.AbstractVar[Domain]
+    layout: eqx.AbstractVar[FieldLayout]
+    tolerance: eqx.AbstractVar[float]
+
+    @abc.abstractmethod
+    def face_diffusivity(self, params) -> tuple[Array, ...]:
+        """kappa on this block's n + 1 faces along each axis."""
+
+    def implicit_rhs(self, t, state, params):
+        return State(self._diffusion(t, state.concentration, self.face_diffusivity(params)))
+
+    def _diffusion(self, t, c: Array, kappa) -> Array:
+        padded = self.domain.pad(c, self.layout, 1, t)
+        return transport.diffusion_tendency(padded, kappa, self.domain.grid.spacing)
+
+    def prepare(self, params):
+        kappa = self.face_diffusivity(params)
+        operator = elliptic(self.domain, self.layout, kappa)
+        return kappa, operator, multigrid(operator)
+
+    def implicit_solve(self, t, dt, right, params, prepared):
+        kappa, operator, hierarchy = prepared
+        right = right.concentration
+        if any(not isinstance(boundary, Periodic) for pair in self.layout.boundaries for boundary in pair):
+            # What walls give: the diffusion of nothing.
+            right = right + dt * self._diffusion(t, jnp.zeros_like(right), kappa)
+        solved = solve_elliptic(operator, hierarchy, right / dt, 1 / dt, tolerance=self.tolerance)
+        return State(solved.solution)
+
+    def diagnostics(self, t, state, params):
+        """Those of `statistics`."""
+        return statistics(self.domain, state.concentration)
+
+    def measures(self):
+        return statistics_measures(self.domain, self.layout.units)
+
+    def component_layouts(self):
+        return {"concentration": (self.layout,)}
+
+    def state_from(self, fields, params):
+        return State(fields["concentration"][0])
+
+    def outputs(self):
+        return (Output("concentration", self.layout.offset, self.layout.units, "concentration"),)
+
+    def observe(self, t, state, params) -> dict[str, jax.Array]:
+        return {"concentration": state.concentration}
+
+
+class Params(eqx.Module):
+    """velocity u: per axis, `(*grid.shape)`, on the faces normal to it, length / time; at an upper wall zero, at
+    an upper open side extrapolated. diffusivity kappa: cell centres, length^2 / time; None: none. source s: cell
+    centres, 1 / time; None: none.
+    """
+
+    velocity: tuple[Array, ...]
+    diffusivity: Array | None = None
+    source: Array | None = None
+
+    def __check_init__(self):
+        require_at_least("Transport.Params", {"diffusivity": self.diffusivity})
+
+
+class Transport(ConservedScalar):
+    """Transport of a scalar c: dc/dt = -div(g u c) + div(kappa grad c) + s.
+
+    u velocity, g(t) its dimensionless factor in time, kappa diffusivity, s sources: a field, and a function of
+    time and place. Fluxes through faces: what leaves a cell enters the next, and a constant stays constant where
+    div u = 0 on the faces (to second order; with central4 and weno5 where it vanishes to their order). Advection
+    by one of `ops.transport.SCHEMES`; diffusion of second order, with the harmonic mean of kappa on faces.
+    Boundaries: periodic, given value, given slope, inflow, outflow, walls (no flow, no flux). LeVeque (2002),
+    Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
+    """
+
+    domain: Domain
+    layout: FieldLayout
+    velocity_layouts: tuple[FieldLayout, ...]
+    source: Source | None
+    factor: TimeFactor | None
+    scheme: str = eqx.field(static=True)
+    tolerance: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        domain: Domain,
+        sides: Sequence[tuple[Side, Side]],
+        scheme: str = "van_leer",
+        *,
+        source: Source | None = None,
+        factor: TimeFactor | None = None,
+        tolerance: float = 1e-8,
+    ):
+        check_scalar_sides(domain, sides, "Transport")
+        require_one_of("Transport.scheme", scheme, transport.SCHEMES)
+        require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
+        self.domain = domain
+        self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
+        self.velocity_layouts = tuple(
+            face_layout(component, [[_velocity_boundary(side) for side in pair] for pair in sides])
+            for component in range(domain.grid.ndim)
+        )
+        self.source = source
+        self.factor = factor
+        self.scheme = scheme
+        self.tolerance = tolerance
+
+    def explicit_rhs(self, t, state, params):
+        h, scheme = self.domain.grid.spacing, transport.SCHEMES[self.scheme]
+
+        def tendency(c, *velocity):
+            return transport.advection_tendency(c, velocity, scheme, h)
+
+        fields = (state.concentration, *self._velocity(t, params))
+        slope = self.domain.apply(tendency, fields, (self.layout, *self.velocity_layouts), scheme.width, t)
+        if params.source is not None:
+            slope = slope + params.source
+        if self.source is not None:
+            slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
+        return State(slope)
+
+    def _velocity(self, t, params) -> tuple[Array, ...]:
+        velocity = self.domain.impose(params.velocity, self.velocity_layouts)
+        return velocity if self.factor is None else tuple(self.factor(t) * u for u in velocity)
+
+    def implicit_rhs(self, t, state, params):
+        if params.diffusivity is None:
+            return jax.tree.map(jnp.zeros_like, state)
+        return super().implicit_rhs(t, state, params)
+
+    def face_diffusivity(self, params):
+        ndim = self.domain.grid.ndim
+        edges = [
+            pair if self.layout.is_periodic(axis) else (Continued(), Continued())
+            for axis, pair in enumerate(self.layout.boundaries)
+        ]
+        padded = self.domain.pad(params.diffusivity, center_layout(edges), 1)
+        return tuple(transport.face_diffusivity(padded, axis, ndim) for axis in range(ndim))
+
+    def prepare(self, params):
+        return None if params.diffusivity is None else super().prepare(params)
+
+    def implicit_solve(self, t, dt, right, params, prepared):
+        return right if prepared is None else super().implicit_solve(t, dt, right, params, prepared)
+
+    def explicit_stable_dt(self, state, params):
+        """For a factor g between minus one and one."""
+        return 1 / self._rate(params)
+
+    def stable_dt(self, state, params):
+        rate = self._rate(params)
+        if params.diffusivity is not None:
+            rate = rate + 2 * params.diffusivity * sum(1 / s**2 for s in self.domain.grid.spacing)
+        return 1 / rate
+
+    def _rate(self, params) -> Array:
+        h = self.domain.grid.spacing
+        rates = [jnp.abs(u) * (1 / s) for u, s in zip(params.velocity, h, strict=True)]
+        rate = sum(rates[1:], rates[0])
+        return jnp.maximum(rate, float(jnp.finfo(rate.dtype).tiny) ** 0.5)
+
+    def partition_specs(self, state, params):
+        fields = jax.tree.map(lambda u: self.domain.spec(u.ndim), (state, params))
+        return fields
+
+
+Transport.Params, Transport.State = Params, State
+
+
+def _velocity_boundary(side: Side) -> Boundary:
+    if isinstance(side.scalar_boundary(), Periodic):
+        return Periodic()
+    return Dirichlet(0.0) if isinstance(side, NoSlipWall | SlipWall) else Extrapolated()

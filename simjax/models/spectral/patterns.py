@@ -1,0 +1,73 @@
+"""Equations that make patterns of a wavelength of their own: Swift-Hohenberg, Gray-Scott; in a Fourier basis.
+
+Nonlinearities are cubic, hence 1/2 of the wavenumbers are kept.
+"""
+
+import math
+
+import jax.numpy as jnp
+from jax import lax
+
+from simjax.core.model import Measure
+from simjax.models.flow.fourier_flow import square_of
+from simjax.models.spectral.base import SpectralModel
+from simjax.ops.scaling import scaled
+
+
+class SwiftHohenberg(SpectralModel):
+    """Swift-Hohenberg: du/dt = r u - (q^2 + lap)^2 u + g u^2 - u^3, stripes and hexagons as in convection.
+
+    u amplitude, r `growth` of waves of the `wavenumber` q, g `asymmetry`, which favours hexagons; dimensionless.
+    Waves grow at the rate r - (q^2 - k^2)^2. Diagnostics: free_energy, which never grows, the integral of
+    ((q^2 + lap) u)^2 / 2 - r u^2 / 2 - g u^3 / 3 + u^4 / 4. One inverse and one forward transform per stage.
+    Swift and Hohenberg (1977), Phys. Rev. A 15, 319; Cross and Hohenberg (1993), Rev. Mod. Phys. 65, 851.
+    """
+
+    dimensionless = True
+    kept = 1 / 2
+    parameters = {"growth": 0.2, "wavenumber": 1.0, "asymmetry": 0.0}
+
+    def symbol(self, k, params):
+        return {"u": params["growth"] - (params["wavenumber"] ** 2 - square_of(k)) ** 2}
+
+    def nonlinear(self, t, k, state, params):
+        u = self.to_grid(state["u"])
+        return {"u": self.to_spectrum(u * u * (params["asymmetry"] - u))}
+
+    def diagnostics(self, t, state, params):
+        spectrum, volume = state["u"], math.prod(self.domain.grid.lengths)
+        u = self.to_grid(spectrum)
+        rate = self.symbol(self.basis.wavenumbers(u.dtype), params)["u"]
+        # Exact: four kept wavenumbers do not add up to n.
+        powers = self.domain.mean(u * u * u * (0.25 * u - params["asymmetry"] / 3))
+        linear = -0.5 * self.mean_product(spectrum, scaled(rate, spectrum))
+        return {"free_energy": volume * (powers + linear), **super().diagnostics(t, state, params)}
+
+    def measures(self):
+        return {"free_energy": Measure("1", "free energy"), **super().measures()}
+
+
+class GrayScott(SpectralModel):
+    """Gray-Scott: du/dt = D_u lap(u) - u v^2 + F (1 - u), dv/dt = D_v lap(v) + u v^2 - (F + K) v.
+
+    u fuel, v catalyst of the reaction U + 2 V -> 3 V, concentrations of order one; D_u, D_v diffusivities (m2 s-1), F
+    `feed` and K `kill` rates (s-1). Spots that divide, worms, spirals and Turing patterns, by F and K. Two inverse
+    transforms per stage and one forward, of u v^2. Pearson (1993), Science 261, 189.
+    """
+
+    fields = ("u", "v")
+    kept = 1 / 2
+    parameters = {"diffusivity_u": 2e-5, "diffusivity_v": 1e-5, "feed": 0.04, "kill": 0.06}
+
+    def symbol(self, k, params):
+        square, feed = square_of(k), params["feed"]
+        return {
+            "u": -params["diffusivity_u"] * square - feed,
+            "v": -params["diffusivity_v"] * square - (feed + params["kill"]),
+        }
+
+    def nonlinear(self, t, k, state, params):
+        u, v = self.to_grid(state["u"]), self.to_grid(state["v"])
+        reaction = self.to_spectrum(u * v * v)
+        supply = jnp.where(square_of(k) == 0, params["feed"], 0)
+        return {"u": lax.complex(supply - reaction.real, -reaction.imag), "v": reaction}

@@ -1,0 +1,328 @@
+"""Acoustic waves in a medium of variable speed and density."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import PartitionSpec
+
+from simjax.arguments import require_at_least, require_one_of
+from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, center_layout, face_layout
+from simjax.core.domain import Domain
+from simjax.core.model import Measure, Output, SplitModel
+from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
+from simjax.models.measures import times_volume
+from simjax.models.sides import check_sides
+from simjax.models.waves.pml import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
+from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
+from simjax.ops import staggered_wave
+
+Signal = Callable[[Array], Array]
+"""`signal(t)` -> volume injected per time, length^axes / time; an `eqx.Module`, whose arrays are parameters."""
+
+
+class State(eqx.Module):
+    """pressure at time t, velocity at t - lag; one `(*grid.shape)` array each, velocity component i on faces i.
+
+    memory: per axis None or the memories (of dp/dx on faces, of du/dx at centres) of its absorbing layers.
+    surface: per axis None or, in its last line, the normal velocity on a free surface at the upper side.
+    """
+
+    pressure: Array
+    velocity: tuple[Array, ...]
+    memory: tuple[tuple[Array, Array] | None, ...]
+    surface: tuple[Array | None, ...]
+    lag: Array
+
+
+class Params(eqx.Module):
+    """speed c (length / time), density rho (mass / length^axes): scalars, or `(*grid.shape)` at cell centres.
+
+    sources (count, axes): positions, with one of the `signals` each; receivers (count, axes).
+    """
+
+    speed: Array
+    density: Array
+    sources: Array | None = None
+    signals: tuple[Signal, ...] = ()
+    receivers: Array | None = None
+
+    def __check_init__(self):
+        numbers = {"speed": self.speed, "density": self.density}
+        require_at_least("Acoustic.Params", numbers, strictly=True)
+
+
+class Prepared(eqx.Module):
+    """buoyancy 1/rho on faces; stiffness rho c^2 and its weights around the sources; profiles (face, centre)."""
+
+    buoyancy: tuple[Array, ...]
+    stiffness: Array
+    sources: Points | None
+    profiles: tuple[tuple[Profile, Profile] | None, ...]
+
+
+class Acoustic(SplitModel):
+    """Linear acoustics: rho du/dt = -grad p, dp/dt = -rho c^2 (div u - sum of q_k(t) delta(x - x_k)).
+
+    p pressure, u particle velocity, c speed of sound, rho density, q_k volume injected per time at x_k. Velocity on
+    faces, pressure at centres, leapfrog in time, second or fourth order in space (Virieux 1986, Geophysics 51, 889;
+    Levander 1988, Geophysics 53, 1425). Sides: periodic, rigid (SlipWall), FreeSurface, or Absorbing behind a CPML of
+    `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
+    """
+
+    domain: Domain
+    pressure_layout: FieldLayout
+    layouts: tuple[FieldLayout, ...]
+    layer: AbsorbingLayer
+    order: int = eqx.field(static=True)
+    free: tuple[tuple[bool, bool], ...] = eqx.field(static=True)
+
+    def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
+        require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
+        check_sides(domain, sides, "Acoustic")
+        refuse_other_sides(sides, (PeriodicSide, SlipWall, FreeSurface), "periodic, rigid, free or absorbing")
+        self.domain = domain
+        self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], "Pa")
+        self.layouts = tuple(
+            face_layout(i, [[s.velocity_boundary(i, axis) for s in pair] for axis, pair in enumerate(sides)], "m s-1")
+            for i in range(domain.grid.ndim)
+        )
+        self.layer = AbsorbingLayer(domain, layer_cells, sides)
+        self.order = order
+        self.free = tuple((isinstance(a, FreeSurface), isinstance(b, FreeSurface)) for a, b in sides)
+
+    # ------------------------------------------------------------------ steps
+
+    def prepare(self, params) -> Prepared:
+        stiffness = jnp.asarray(params.density * params.speed**2)
+        speed = self.domain.mean(params.speed) if params.speed.ndim else params.speed
+        profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
+        sources = None
+        if params.sources is not None:
+            sources = locate(self.domain, self.pressure_layout, params.sources)
+            around = gather(sources, stiffness) if stiffness.ndim else stiffness
+            sources = Points(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
+        return Prepared(self._buoyancy(params.density), stiffness, sources, profiles)
+
+    def _profiles(self, axis: int, speed: Array):
+        face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
+        return None if face is None or center is None else (face, center)
+
+    def _buoyancy(self, density: Array) -> tuple[Array, ...]:
+        """1 / mean density on the faces of every axis."""
+        if density.ndim == 0:
+            return (1 / density,) * self.domain.grid.ndim
+        means = self.domain.apply(
+            lambda rho: tuple(staggered_wave.mean_to(rho, layout.offset) for layout in self.layouts),
+            density, self._density_layout(), width=1,
+        )  # fmt: skip
+        return tuple(1 / mean for mean in means)
+
+    def _density_layout(self) -> FieldLayout:
+        return mirrored_layout(self.pressure_layout)
+
+    def kick(self, t, dt, state, params, prepared):
+        h, width = self.domain.grid.spacing, staggered_wave.halo(self.order)
+
+        def gradient(p):
+            return tuple(staggered_wave.diff_to_face(p, axis, h, self.order) for axis in range(len(h)))
+
+        slopes = self.domain.apply(gradient, state.pressure, self.pressure_layout, width, t)
+        velocity, memory, surface = [], [], []
+        for axis, slope in enumerate(slopes):
+            factor = -dt * prepared.buoyancy[axis]
+            u, kept = state.velocity[axis] + factor * slope, state.memory[axis]
+            if kept is not None:
+                terms = [Term(axis, slope, kept[0], prepared.profiles[axis][0])]
+                u, (first,) = self.layer.correct(u, factor, terms, dt)
+                kept = (first, kept[1])
+            velocity.append(u)
+            memory.append(kept)
+            surface.append(None if state.surface[axis] is None else self._kick_surface(axis, dt, state, params))
+        return State(state.pressure, tuple(velocity), tuple(memory), tuple(surface), state.lag)
+
+    def drift(self, t, dt, state, params, prepared):
+        h, width = self.domain.grid.spacing, staggered_wave.halo(self.order)
+
+        def stretches(*velocity):
+            return tuple(staggered_wave.diff_to_center(u, axis, h, self.order) for axis, u in enumerate(velocity))
+
+        slopes = self.domain.apply(stretches, state.velocity, self.layouts, width, t)
+        factor = -dt * prepared.stiffness
+        pressure = state.pressure + factor * sum(slopes[1:], slopes[0])
+        for axis, surface in enumerate(state.surface):
+            if surface is not None:
+                pressure = self._press(axis, pressure, factor, surface)
+        absorbed = [axis for axis, kept in enumerate(state.memory) if kept is not None]
+        terms = [Term(axis, slopes[axis], state.memory[axis][1], prepared.profiles[axis][1]) for axis in absorbed]
+        pressure, second = self.layer.correct(pressure, factor, terms, dt)
+        memory = list(state.memory)
+        for axis, kept in zip(absorbed, second, strict=True):
+            memory[axis] = (state.memory[axis][0], kept)
+        if prepared.sources is not None:
+            rates = jnp.stack([jnp.asarray(signal(t), pressure.dtype) for signal in params.signals])
+            pressure = spread(prepared.sources, dt * rates, pressure)
+        return State(pressure, state.velocity, tuple(memory), state.surface, state.lag)
+
+    def irreversible(self, params):
+        return self.layer.irreversible()
+
+    def velocity(self, t, state, params, prepared, later: float = 1.0) -> State:
+        """The state with its velocity brought from t - lag to t + (later - 1) lag; for looking at, not for stepping."""
+        return self.kick(t, later * state.lag, state, params, prepared)
+
+    # ------------------------------------------------------------------ free surface at an upper side
+
+    def _line(self, u: Array, axis: int, inwards: int = 0) -> Array:
+        """Line number `inwards` of this block, counted from its upper end."""
+        where = u.ndim + axis - self.domain.grid.ndim
+        start = u.shape[where] - 1 - inwards
+        return lax.slice_in_dim(u, start, start + 1, axis=where)
+
+    def _replace_line(self, u: Array, line: Array, axis: int, inwards: int = 0) -> Array:
+        where = u.ndim + axis - self.domain.grid.ndim
+        return lax.dynamic_update_slice_in_dim(u, line, u.shape[where] - 1 - inwards, where)
+
+    def _kick_surface(self, axis: int, dt, state, params) -> Array:
+        """The surface's velocity after rho du/dt = -dp/dx, with p mirrored oddly about the surface."""
+        surface = state.surface[axis]
+        density = params.density if params.density.ndim == 0 else self._line(params.density, axis)
+        weights = staggered_wave.WEIGHTS[self.order]
+        fall = sum(w * self._line(state.pressure, axis, k) for k, w in enumerate(weights))
+        change = dt / density * fall * (2 / self.domain.grid.spacing[axis])
+        return self._replace_line(surface, self._line(surface, axis) + self._if_uppermost(change, axis), axis)
+
+    def _if_uppermost(self, line: Array, axis: int) -> Array:
+        """`line` in the block that the surface belongs to, zero in the others."""
+        blocks = self.domain.grid.shape[axis] // self.domain.block_shape[axis]
+        return jnp.where(self.domain.block_index(axis) == blocks - 1, line, jnp.zeros_like(line))
+
+    def _surface_line(self, surface: Array | None, axis: int) -> Array:
+        assert surface is not None
+        return self._if_uppermost(self._line(surface, axis), axis)
+
+    def _press(self, axis: int, pressure: Array, factor: Array, surface: Array) -> Array:
+        """The pressure changed by what the surface's velocity adds to du/dx in the cells below it."""
+        h, speed = self.domain.grid.spacing[axis], self._surface_line(surface, axis)
+        for k, w in enumerate(staggered_wave.WEIGHTS[self.order]):
+            scale = factor if factor.ndim == 0 else self._line(factor, axis, k)
+            line = self._line(pressure, axis, k) + scale * speed * (w / h)
+            pressure = self._replace_line(pressure, line, axis, k)
+        return pressure
+
+    # ------------------------------------------------------------------ what is seen of it
+
+    def stable_dt(self, state, params):
+        """Courant number one is where leapfrog becomes unstable: 1 / (c sqrt(sum 1/h^2)), times 6/7 at fourth order.
+
+        With variable density, the bound by Gershgorin's theorem on the largest frequency.
+        """
+        h, order = self.domain.grid.spacing, self.order
+        if params.density.ndim == 0:
+            steepest = math.sqrt(sum(1 / s**2 for s in h))
+            return 1 / (params.speed * (steepest * staggered_wave.largest_symbol(order)))
+        square = self.domain.apply(
+            lambda rho: staggered_wave.stiffest_square(rho, h, order),
+            params.density, self._density_layout(), staggered_wave.halo(order),
+        )  # fmt: skip
+        return 2 / (params.speed * jnp.sqrt(square))
+
+    def receive(self, t, state, params) -> Array:
+        """Pressure at the receivers, (receivers,)."""
+        return receive(self.domain, locate(self.domain, self.pressure_layout, params.receivers), state.pressure)
+
+    def energy(self, t, state, params) -> Array:
+        """Integral of p^2 / (2 rho c^2) + rho u(t - lag) . u(t + lag) / 2: without sources and layers, constant to
+        rounding from the end of the first step on, as long as steps are equal."""
+        prepared = self.prepare(params)
+        mirrored = self.velocity(t, state, params, prepared, later=2.0)
+        total = self.domain.sum(state.pressure**2 / prepared.stiffness)
+        for axis, (u, v) in enumerate(zip(state.velocity, mirrored.velocity, strict=True)):
+            product = u * v / prepared.buoyancy[axis]
+            total = total + self.domain.sum(product * self._share(axis, product) if self.free[axis][LOWER] else product)
+            if self.free[axis][UPPER]:
+                before, after = (self._surface_line(s.surface[axis], axis) for s in (state, mirrored))
+                density = params.density if params.density.ndim == 0 else self._line(params.density, axis)
+                total = total + 0.5 * self.domain.sum(density * before * after)
+        return 0.5 * self.domain.grid.cell_volume * total
+
+    def _share(self, axis: int, like: Array) -> Array:
+        """The part of a face's surroundings that lies in the box: one half for the lower wall face."""
+        x = self.domain.coordinates(self.layouts[axis].offset, like.dtype)[axis]
+        at_wall = jnp.abs(x - self.domain.grid.lower[axis]) < 0.25 * self.domain.grid.spacing[axis]
+        return jnp.where(at_wall, jnp.full_like(x, 0.5), jnp.ones_like(x))
+
+    def diagnostics(self, t, state, params):
+        """energy: see `energy`. maximum_pressure: of |p|. receiver_0, ...: pressure there."""
+        result = {
+            "energy": self.energy(t, state, params),
+            "maximum_pressure": self.domain.max(jnp.abs(state.pressure)),
+        }
+        if params.receivers is not None:
+            traces = self.receive(t, state, params)
+            result |= {f"receiver_{k}": traces[k] for k in range(traces.shape[0])}
+        return result
+
+    def measures(self):
+        energy = Measure(times_volume("J", self.domain.grid.ndim), "acoustic energy")
+        return {"energy": energy, "maximum_pressure": Measure("Pa", "max pressure"), "receiver": Measure("Pa")}
+
+    def component_layouts(self):
+        return {"pressure": (self.pressure_layout,), "velocity": self.layouts}
+
+    def state_from(self, fields, params):
+        (pressure,), velocity = fields["pressure"], fields["velocity"]
+        memory = tuple(
+            (jnp.zeros_like(pressure), jnp.zeros_like(pressure)) if self.layer.absorbs(axis) else None
+            for axis in range(self.domain.grid.ndim)
+        )
+        surface = tuple(
+            self._surface_from(axis, u) if self.free[axis][UPPER] else None for axis, u in enumerate(velocity)
+        )
+        return State(pressure, tuple(velocity), memory, surface, jnp.zeros((), pressure.dtype))
+
+    def _surface_from(self, axis: int, u: Array) -> Array:
+        """The velocity on an upper free surface, extrapolated from the faces below it."""
+        outside = 2 * self._line(u, axis) - self._line(u, axis, 1)
+        return self._replace_line(jnp.zeros_like(u), self._if_uppermost(outside, axis), axis)
+
+    def constrain(self, t, dt, state, params):
+        """Rigid walls at rest."""
+        return eqx.tree_at(lambda s: s.velocity, state, self.domain.impose(state.velocity, self.layouts, t))
+
+    def partition_specs(self, state, params):
+        specs, rest = super().partition_specs(state, params)
+        specs = eqx.tree_at(lambda s: s.lag, specs, PartitionSpec(), is_leaf=_is_spec)
+        fields = [(name, getattr(params, name)) for name in ("speed", "density")]
+        for name, value in fields:
+            if value.ndim:
+                rest = eqx.tree_at(lambda p, name=name: getattr(p, name), rest, self.domain.spec(), is_leaf=_is_spec)
+        return specs, rest
+
+    def unphysical(self, state, params):
+        wrong = ~((params.speed > 0) & (params.density > 0))
+        return {"speed or density <= 0": jnp.broadcast_to(wrong, self.domain.block_shape)}
+
+    def outputs(self):
+        velocity = tuple(
+            Output(f"velocity_{a}", layout.offset, layout.units, f"{a}-velocity", vector="velocity", component=i)
+            for i, (a, layout) in enumerate(zip(AXES, self.layouts, strict=False))
+        )
+        return (Output("pressure", self.pressure_layout.offset, "Pa", "acoustic pressure"), *velocity)
+
+    def observe(self, t, state, params) -> dict[str, Array]:
+        now = self.velocity(t, state, params, self.prepare(params))
+        return {"pressure": state.pressure} | {f"velocity_{AXES[i]}": u for i, u in enumerate(now.velocity)}
+
+    def free_faces(self, t, state, params):
+        now = self.velocity(t, state, params, self.prepare(params))
+        return {f"velocity_{AXES[i]}": u for i, u in enumerate(now.surface) if u is not None}
+
+
+Acoustic.Params, Acoustic.State = Params, State
+
+
+def _is_spec(node) -> bool:
+    return isinstance(node, PartitionSpec)

@@ -1,0 +1,218 @@
+"""Physics keys of acoustic and electromagnetic waves."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simjax.schema.locate import input_folders
+from simjax.errors import ConfigurationError
+from simjax.schema.errors import Problems, unended
+from simjax.schema.formula import Formula
+from simjax.schema.kinds import Integer, ListOf, Nested, Real, Text, entry
+from simjax.schema.model_schema import AXES, SPLITTING, FieldSchema, ModelSchema
+
+
+@dataclass(frozen=True)
+class SignalFile:
+    """A signal in a text file with a time and a value per line, separated by a comma; the first line may be names."""
+
+    file: str
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A formula of t and parameters, or {file: NAME.csv}."""
+
+    @property
+    def allowed(self) -> str:
+        return "a formula of t and parameters, or {file: NAME.csv} with a time and a value per line"
+
+    def read(self, path: str, value: Any, problems: Problems) -> Formula | SignalFile | None:
+        if isinstance(value, Mapping):
+            return self._read_file(path, value, problems)
+        try:
+            return Formula(value)
+        except ConfigurationError as error:
+            problems.add(path, value, self.allowed, unended(error))
+            return None
+
+    def _read_file(self, path: str, value: Mapping, problems: Problems) -> SignalFile | None:
+        if set(value) != {"file"} or not isinstance(value["file"], str):
+            problems.add(path, dict(value), self.allowed)
+            return None
+        name = Path(value["file"]).expanduser()
+        candidates = [name] if name.is_absolute() else [folder / name for folder in input_folders(())]
+        found = next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+        if found is None:
+            problems.say(f"{path}.file", f"{path}.file = {value['file']!r}: no such file")
+            return None
+        try:
+            read_signal(found)
+        except ConfigurationError as error:
+            problems.say(f"{path}.file", f"{path}.file: {error}")
+            return None
+        return SignalFile(str(found))
+
+
+def read_signal(file: str | Path) -> tuple[list[float], list[float]]:
+    """Times and values of a signal file; raises ConfigurationError unless they are finite and times increase."""
+    times, values = [], []
+    try:
+        with Path(file).open(encoding="utf-8", newline="") as lines:
+            rows = [(number, row) for number, row in enumerate(csv.reader(lines), start=1) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{file} cannot be read as text ({error}).") from None
+    for number, row in rows:
+        try:
+            time, value = (float(cell) for cell in row)
+        except ValueError:
+            if number == 1 and len(row) == 2:
+                continue
+            raise ConfigurationError(f"line {number} of {file}: expected time,value; {','.join(row)!r} came.") from None
+        if not (math.isfinite(time) and math.isfinite(value)):
+            raise ConfigurationError(f"line {number} of {file}: expected finite numbers; {','.join(row)!r} came.")
+        if times and time <= times[-1]:
+            raise ConfigurationError(f"line {number} of {file}: time {time:g} does not follow {times[-1]:g}; sort it.")
+        times.append(time)
+        values.append(value)
+    if len(times) < 2:
+        raise ConfigurationError(f"{file} holds {len(times)} line(s) with a time and a value; two are the least.")
+    return times, values
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """A point that feeds the field: where, and how strongly in time."""
+
+    position: tuple[float, ...] = entry(
+        ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), units="m", about="where the source is"
+    )
+    signal: Any = entry(Signal(), about="strength in time")
+
+
+_SOURCES = entry(ListOf(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box")
+_RECEIVERS = entry(
+    ListOf(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), noun="positions"),
+    (),
+    units="m",
+    about="where the field is recorded, anywhere in the box",
+)
+_ORDER = entry(Integer(2, 4), 2, about="order in space: 2 or 4")
+_LAYER = entry(Integer(1, 100), 12, about="cells of an absorbing layer")
+
+
+@dataclass(frozen=True)
+class AcousticPhysics:
+    """rho du/dt = -grad p, dp/dt = -rho c^2 (div u - sum of q_k(t) delta(x - x_k)); speed c, density rho."""
+
+    order: int = _ORDER
+    layer_cells: int = _LAYER
+    sources: tuple[SourceConfig, ...] = _SOURCES
+    receivers: tuple[tuple[float, ...], ...] = _RECEIVERS
+
+
+@dataclass(frozen=True)
+class MaxwellPhysics:
+    """eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E; currents J and receivers along one component."""
+
+    order: int = _ORDER
+    layer_cells: int = _LAYER
+    along: str | None = entry(
+        Text(optional=True, pattern="[xyz]", described="x, y or z"), None, about="component of E fed and recorded"
+    )
+    sources: tuple[SourceConfig, ...] = _SOURCES
+    receivers: tuple[tuple[float, ...], ...] = _RECEIVERS
+
+
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    physics, grid = config.physics, config.grid
+    if physics.order == 3:
+        yield "physics.order", "physics.order = 3: expected 2 or 4"
+    for axis, boundary in enumerate(config.boundaries):
+        sides = (boundary.lower.kind, boundary.upper.kind)
+        needed = physics.layer_cells * sides.count("absorbing")
+        if needed >= grid.shape[axis]:
+            found = f"grid.shape[{axis}]={grid.shape[axis]} leaves nothing between the layers along {AXES[axis]}"
+            use = f"use more than {needed} cells or a smaller physics.layer_cells"
+            yield "physics.layer_cells", f"physics.layer_cells = {physics.layer_cells}: {found}; {use}"
+    for number, source in enumerate(physics.sources):
+        path = f"physics.sources[{number}]"
+        yield from _check_position(f"{path}.position", source.position, grid)
+        if isinstance(source.signal, Formula):
+            try:
+                source.signal.check_names(("t", *config.parameters))
+            except ConfigurationError as error:
+                yield f"{path}.signal", unended(f"{path}.signal: {error}")
+    for number, position in enumerate(physics.receivers):
+        yield from _check_position(f"physics.receivers[{number}]", position, grid)
+
+
+def _check_position(path: str, position: tuple[float, ...], grid: Any) -> Iterator[tuple[str, str]]:
+    if len(position) != len(grid.shape):
+        axes = f"{len(grid.shape)} number(s), one per axis of grid.shape"
+        yield path, f"{path} = {list(position)}: expected {axes}"
+        return
+    for axis, value in enumerate(position):
+        low, high = grid.lower[axis], grid.upper[axis]
+        if not low <= value <= high:
+            expected = f"a number in the box, from {low:g} to {high:g}"
+            yield f"{path}[{axis}]", f"{path}[{axis}] = {value:g}: expected {expected}"
+
+
+def _check_maxwell(components: tuple[str, ...]):
+    """The check of a model whose electric field has these components."""
+
+    def check(config: Any) -> Iterator[tuple[str, str]]:
+        yield from _check(config)
+        along = config.physics.along
+        if along is not None and along not in components:
+            yield "physics.along", f"physics.along = {along!r}: expected one of {', '.join(components)}"
+
+    return check
+
+
+def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[str, ...]) -> ModelSchema:
+    return ModelSchema(
+        name,
+        MaxwellPhysics,
+        fields=(
+            FieldSchema("electric", vector=len(electric) > 1, units="V m-1", at_corners=len(electric) == 1),
+            FieldSchema("magnetic", vector=len(magnetic) > 1, units="A m-1"),
+        ),
+        walls={"conductor": (), "absorbing": ()},
+        least_axes=axes,
+        most_axes=axes,
+        coefficients=(
+            FieldSchema("permittivity", units="F m-1", default=1.0),
+            FieldSchema("permeability", units="H m-1", default=1.0),
+            FieldSchema("conductivity", units="S m-1", optional=True),
+        ),
+        integrators=SPLITTING,
+        forced=(),
+        check=_check_maxwell(electric),
+    )
+
+
+SCHEMAS: tuple[ModelSchema, ...] = (
+    ModelSchema(
+        "acoustic",
+        AcousticPhysics,
+        fields=(FieldSchema("pressure", units="Pa"), FieldSchema("velocity", vector=True, units="m s-1")),
+        walls={"rigid": (), "free": (), "absorbing": ()},
+        coefficients=(
+            FieldSchema("speed", units="m s-1", default=1.0),
+            FieldSchema("density", units="kg m-3", default=1.0),
+        ),
+        integrators=SPLITTING,
+        forced=(),
+        check=_check,
+    ),
+    _maxwell("maxwell_tm", 2, ("z",), AXES[:2]),
+    _maxwell("maxwell_te", 2, AXES[:2], ("z",)),
+    _maxwell("maxwell", 3, AXES, AXES),
+)

@@ -1,0 +1,372 @@
+"""Electromagnetic waves in a medium of variable permittivity, permeability and conductivity."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.arguments import require_at_least, require_one_of
+from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side, SlipWall
+from simjax.core.domain import Domain
+from simjax.core.model import Measure, Output, SplitModel
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER, FACE
+from simjax.models.measures import times_volume
+from simjax.models.sides import check_sides
+from simjax.models.waves.pml import AbsorbingLayer, Profile, Term, mirrored_layout, refuse_other_sides
+from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
+from simjax.ops import staggered_wave
+
+Signal = Callable[[Array], Array]
+"""`signal(t)` -> strength of a current element; an `eqx.Module`, whose arrays are parameters."""
+
+POLARISATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "tm": ((2,), (0, 1)),
+    "te": ((0, 1), (2,)),
+    "full": ((0, 1, 2), (0, 1, 2)),
+}
+"""Name -> components of E and of H that there are."""
+
+Curl = tuple[tuple[int, int, int], ...]
+"""Terms of one component of a curl: (axis of the derivative, position of the component in its tuple, sign)."""
+
+
+class State(eqx.Module):
+    """electric at time t, magnetic at t - lag: one `(*grid.shape)` array for every component there is.
+
+    memories: per component and term of its curl, None or the memory of its absorbing layer.
+    """
+
+    electric: tuple[Array, ...]
+    magnetic: tuple[Array, ...]
+    electric_memory: tuple[tuple[Array | None, ...], ...]
+    magnetic_memory: tuple[tuple[Array | None, ...], ...]
+    lag: Array
+
+
+class Params(eqx.Module):
+    """permittivity, permeability, conductivity (None: an insulator): scalars, or `(*grid.shape)` at cell centres.
+
+    sources (count, axes): positions, with one of the `signals` each; receivers (count, axes).
+    """
+
+    permittivity: Array
+    permeability: Array
+    conductivity: Array | None = None
+    sources: Array | None = None
+    signals: tuple[Signal, ...] = ()
+    receivers: Array | None = None
+
+    def __check_init__(self):
+        numbers = {"permittivity": self.permittivity, "permeability": self.permeability}
+        require_at_least("Maxwell.Params", numbers, strictly=True)
+        require_at_least("Maxwell.Params", {"conductivity": self.conductivity})
+
+
+class Prepared(eqx.Module):
+    """1/permittivity and conductivity/permittivity where E is, 1/permeability where H is, profiles (face, centre) per
+    axis, and 1/permittivity-weighted surroundings of the sources."""
+
+    impermittivity: tuple[Array, ...]
+    decay: tuple[Array, ...] | None
+    impermeability: tuple[Array, ...]
+    profiles: tuple[tuple[Profile, Profile] | None, ...]
+    sources: Points | None
+
+
+class Maxwell(SplitModel):
+    """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
+
+    E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along`
+    (x, y or z). Yee's grid (1966, IEEE Trans. Antennas Propag. 14, 302): E on edges, H on faces; leapfrog in time,
+    conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx, Hy) or "te" (Ex, Ey, Hz). The medium's means are
+    arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
+    (SlipWall), or Absorbing behind a CPML of `layer_cells`.
+    """
+
+    domain: Domain
+    electric_layouts: tuple[FieldLayout, ...]
+    magnetic_layouts: tuple[FieldLayout, ...]
+    medium_layout: FieldLayout
+    layer: AbsorbingLayer
+    polarisation: str = eqx.field(static=True)
+    along: int = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+
+    def __init__(
+        self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, polarisation: str | None = None,
+        along: str | None = None, order: int = 2, layer_cells: int = 12,
+    ):  # fmt: skip
+        ndim = domain.grid.ndim
+        polarisation = polarisation or ("tm" if ndim == 2 else "full")
+        allowed = {2: ("tm", "te"), 3: ("full",)}.get(ndim, ())
+        if polarisation not in allowed:
+            raise ConfigurationError(
+                f"Maxwell on a grid of {ndim} axes: expected 2 axes and polarisation tm or te, or 3 axes; "
+                f"{polarisation} came."
+            )
+        electric, magnetic = POLARISATIONS[polarisation]
+        along = along or AXES[electric[-1]]
+        if along not in [AXES[c] for c in electric]:
+            raise ConfigurationError(
+                f"Maxwell: along={along} but E has the components {', '.join(AXES[c] for c in electric)}; write one."
+            )
+        require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
+        check_sides(domain, sides, "Maxwell")
+        refuse_other_sides(sides, (PeriodicSide, SlipWall), "periodic, conductor or absorbing")
+        self.domain, self.polarisation, self.order = domain, polarisation, order
+        self.along = electric.index(AXES.index(along))
+        self.electric_layouts = tuple(
+            _layout([CENTER if axis == c else FACE for axis in range(ndim)], sides, "V m-1") for c in electric
+        )
+        self.magnetic_layouts = tuple(
+            _layout([FACE if axis == c else CENTER for axis in range(ndim)], sides, "A m-1") for c in magnetic
+        )
+        self.medium_layout = mirrored_layout(_layout([CENTER] * ndim, sides))
+        self.layer = AbsorbingLayer(domain, layer_cells, sides)
+
+    def _curls(self, of: tuple[int, ...], there: tuple[int, ...]) -> tuple[Curl, ...]:
+        """For every component in `of`, the terms of the curl of a field with the components `there`."""
+        ndim = self.domain.grid.ndim
+        curls = []
+        for c in of:
+            j, k = (c + 1) % 3, (c + 2) % 3
+            terms = ((j, k, 1), (k, j, -1))
+            curls.append(tuple((axis, there.index(f), sign) for axis, f, sign in terms if axis < ndim and f in there))
+        return tuple(curls)
+
+    @property
+    def _curls_of_magnetic(self) -> tuple[Curl, ...]:
+        return self._curls(*POLARISATIONS[self.polarisation])
+
+    @property
+    def _curls_of_electric(self) -> tuple[Curl, ...]:
+        electric, magnetic = POLARISATIONS[self.polarisation]
+        return self._curls(magnetic, electric)
+
+    # ------------------------------------------------------------------ steps
+
+    def prepare(self, params) -> Prepared:
+        speed = 1 / jnp.sqrt(params.permittivity * params.permeability)
+        speed = self.domain.mean(speed) if speed.ndim else speed
+        permittivity = self._at_edges(params.permittivity)
+        decay = None
+        if params.conductivity is not None:
+            conductivity = self._at_edges(params.conductivity)
+            decay = tuple(s / e for s, e in zip(conductivity, permittivity, strict=True))
+        impermittivity = tuple(1 / e for e in permittivity)
+        sources = None
+        if params.sources is not None:
+            sources = locate(self.domain, self.electric_layouts[self.along], params.sources)
+            value = impermittivity[self.along]
+            around = gather(sources, value) if value.ndim else value
+            sources = Points(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
+        profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
+        return Prepared(impermittivity, decay, self._inverse_at_faces(params.permeability), profiles, sources)
+
+    def _profiles(self, axis: int, speed: Array):
+        face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
+        return None if face is None or center is None else (face, center)
+
+    def _at_edges(self, value: Array) -> tuple[Array, ...]:
+        """Arithmetic means of a property where the components of E are."""
+        return self._means(value, self.electric_layouts)
+
+    def _inverse_at_faces(self, value: Array) -> tuple[Array, ...]:
+        """Means of the inverse of a property where the components of H are."""
+        return self._means(1 / value, self.magnetic_layouts)
+
+    def _means(self, value: Array, layouts) -> tuple[Array, ...]:
+        if value.ndim == 0:
+            return (value,) * len(layouts)
+
+        def means(padded):
+            return tuple(staggered_wave.mean_to(padded, layout.offset) for layout in layouts)
+
+        return self.domain.apply(means, value, self.medium_layout, width=1)
+
+    def _slopes(self, curls: Sequence[Curl], fields, layouts, difference, t) -> tuple[tuple[Array, ...], ...]:
+        """Every term of the curls with its sign."""
+        h = self.domain.grid.spacing
+
+        def terms(*padded):
+            return tuple(
+                tuple(sign * difference(padded[f], axis, h, self.order) for axis, f, sign in curl) for curl in curls
+            )
+
+        return self.domain.apply(terms, tuple(fields), tuple(layouts), staggered_wave.halo(self.order), t)
+
+    def _absorb(self, u: Array, factor: Array, curl: Curl, slopes, memories, profiles, dt):
+        """`u` and its memories after the layers' part of an update by `factor` times the curl."""
+        absorbed = [k for k, memory in enumerate(memories) if memory is not None]
+        terms = [Term(curl[k][0], slopes[k], memories[k], profiles[curl[k][0]]) for k in absorbed]
+        u, changed = self.layer.correct(u, factor, terms, dt)
+        result = list(memories)
+        for k, memory in zip(absorbed, changed, strict=True):
+            result[k] = memory
+        return u, tuple(result)
+
+    def kick(self, t, dt, state, params, prepared):
+        curls = self._curls_of_electric
+        slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t)
+        profiles = [pair and pair[1] for pair in prepared.profiles]
+        magnetic, memory = [], []
+        for k, (u, curl, terms) in enumerate(zip(state.magnetic, curls, slopes, strict=True)):
+            factor = -dt * prepared.impermeability[k]
+            u = u + factor * sum(terms[1:], terms[0])
+            u, kept = self._absorb(u, factor, curl, terms, state.magnetic_memory[k], profiles, dt)
+            magnetic.append(u)
+            memory.append(kept)
+        return State(state.electric, tuple(magnetic), state.electric_memory, tuple(memory), state.lag)
+
+    def drift(self, t, dt, state, params, prepared):
+        curls = self._curls_of_magnetic
+        slopes = self._slopes(curls, state.magnetic, self.magnetic_layouts, staggered_wave.diff_to_face, t)
+        profiles = [pair and pair[0] for pair in prepared.profiles]
+        electric, memory = [], []
+        for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
+            factor, kept = dt * prepared.impermittivity[k], 1.0
+            if prepared.decay is not None:
+                lost = 0.5 * dt * prepared.decay[k]
+                factor, kept = factor / (1 + lost), (1 - lost) / (1 + lost)
+            u = kept * u + factor * sum(terms[1:], terms[0])
+            u, memories = self._absorb(u, factor, curl, terms, state.electric_memory[k], profiles, dt)
+            electric.append(u)
+            memory.append(memories)
+        if prepared.sources is not None:
+            electric[self.along] = self._feed(t, dt, electric[self.along], params, prepared)
+        return State(tuple(electric), state.magnetic, tuple(memory), state.magnetic_memory, state.lag)
+
+    def irreversible(self, params):
+        return self.layer.irreversible() or ("conduction" if params.conductivity is not None else "")
+
+    def _feed(self, t, dt, u: Array, params, prepared) -> Array:
+        """E after the currents: dE = -dt J / (eps + sigma dt / 2)."""
+        currents = jnp.stack([jnp.asarray(signal(t), u.dtype) for signal in params.signals])
+        sources = prepared.sources
+        if prepared.decay is not None:
+            decay = prepared.decay[self.along]
+            lost = 0.5 * dt * (gather(sources, decay) if decay.ndim else decay)
+            sources = Points(sources.cells, sources.weights / (1 + lost))
+        return spread(sources, -dt * currents, u)
+
+    # ------------------------------------------------------------------ what is seen of it
+
+    def stable_dt(self, state, params):
+        """Courant number one is where leapfrog becomes unstable: 1 / (c sqrt(sum 1/h^2)), times 6/7 at fourth order.
+
+        c is that of the least permittivity and the least permeability, wherever they are.
+        """
+        steepest = math.sqrt(sum(1 / h**2 for h in self.domain.grid.spacing))
+        slowness = jnp.sqrt(self.domain.min(params.permittivity) * self.domain.min(params.permeability))
+        return slowness / (steepest * staggered_wave.largest_symbol(self.order))
+
+    def receive(self, t, state, params) -> Array:
+        """The component `along` of E at the receivers, (receivers,)."""
+        points = locate(self.domain, self.electric_layouts[self.along], params.receivers)
+        return receive(self.domain, points, state.electric[self.along])
+
+    def energy(self, t, state, params) -> Array:
+        """Integral of eps E^2 / 2 + mu H(t - lag) . H(t + lag) / 2: without sources, losses and layers, constant to
+        rounding from the end of the first step on, as long as steps are equal."""
+        prepared = self.prepare(params)
+        mirrored = self.kick(t, 2 * state.lag, state, params, prepared)
+        pairs = zip(state.electric, prepared.impermittivity, strict=True)
+        total = self.domain.sum(tuple(u * u / e for u, e in pairs))
+        triples = zip(state.magnetic, mirrored.magnetic, prepared.impermeability, strict=True)
+        total = total + self.domain.sum(tuple(u * v / m for u, v, m in triples))
+        return 0.5 * self.domain.grid.cell_volume * total
+
+    def diagnostics(self, t, state, params):
+        """energy: see `energy`. maximum_electric: of any component's size. receiver_0, ...: E there."""
+        largest = [self.domain.max(jnp.abs(u)) for u in state.electric]
+        result = {"energy": self.energy(t, state, params), "maximum_electric": jnp.max(jnp.stack(largest))}
+        if params.receivers is not None:
+            traces = self.receive(t, state, params)
+            result |= {f"receiver_{k}": traces[k] for k in range(traces.shape[0])}
+        return result
+
+    def measures(self):
+        energy = Measure(times_volume("J", self.domain.grid.ndim), "electromagnetic energy")
+        return {"energy": energy, "maximum_electric": Measure("V m-1", "max electric"), "receiver": Measure("V m-1")}
+
+    def component_layouts(self):
+        return {"electric": self.electric_layouts, "magnetic": self.magnetic_layouts}
+
+    def state_from(self, fields, params):
+        def memories(curls: tuple[Curl, ...]):
+            return tuple(
+                tuple(jnp.zeros_like(like) if self.layer.absorbs(axis) else None for axis, _, _ in curl)
+                for curl in curls
+            )
+
+        like = fields["electric"][0]
+        return State(
+            tuple(fields["electric"]), tuple(fields["magnetic"]),
+            memories(self._curls_of_magnetic), memories(self._curls_of_electric), jnp.zeros((), like.dtype),
+        )  # fmt: skip
+
+    def constrain(self, t, dt, state, params):
+        """Tangential E and normal H vanish on conductors."""
+        electric = self.domain.impose(state.electric, self.electric_layouts, t)
+        magnetic = self.domain.impose(state.magnetic, self.magnetic_layouts, t)
+        return eqx.tree_at(lambda s: (s.electric, s.magnetic), state, (electric, magnetic))
+
+    def partition_specs(self, state, params):
+        specs, rest = super().partition_specs(state, params)
+        for name in ("permittivity", "permeability", "conductivity"):
+            value = getattr(params, name)
+            if value is not None and value.ndim:
+                rest = eqx.tree_at(lambda p, name=name: getattr(p, name), rest, self.domain.spec(), is_leaf=_is_spec)
+        return specs, rest
+
+    def unphysical(self, state, params):
+        product = params.permittivity * params.permeability
+        wrong = ~((product > 0) & (params.permittivity > 0))
+        return {"permittivity or permeability <= 0": jnp.broadcast_to(wrong, self.domain.block_shape)}
+
+    def outputs(self):
+        result = []
+        for field, components, layouts in self._fields():
+            for i, (name, layout) in enumerate(zip(components, layouts, strict=True)):
+                vector = {"vector": field, "component": i} if len(components) > 1 else {}
+                long_name = name.replace("_", " ") + " field" if len(components) == 1 else f"{name[-1]}-{field} field"
+                result.append(Output(name, layout.offset, layout.units, long_name, **vector))
+        return tuple(result)
+
+    def _fields(self):
+        """Both fields with the names of their components: `electric_x`, ...; an only component has the field's."""
+        for field, components, layouts in zip(
+            ("electric", "magnetic"), POLARISATIONS[self.polarisation],
+            (self.electric_layouts, self.magnetic_layouts), strict=True,
+        ):  # fmt: skip
+            names = [f"{field}_{AXES[c]}" for c in components] if len(components) > 1 else [field]
+            yield field, names, layouts
+
+    def observe(self, t, state, params) -> dict[str, Array]:
+        now = self.kick(t, state.lag, state, params, self.prepare(params))
+        return {
+            name: u for field, names, _ in self._fields() for name, u in zip(names, getattr(now, field), strict=True)
+        }
+
+
+Maxwell.Params, Maxwell.State = Params, State
+
+
+def _layout(offset: Sequence[float], sides: Sequence[tuple[Side, Side]], units: str = "1") -> FieldLayout:
+    """On a conductor a field with values on the wall vanishes there, one without is mirrored evenly."""
+
+    def boundary(axis: int, side: Side) -> Boundary:
+        if isinstance(side, PeriodicSide):
+            return Periodic()
+        return Dirichlet(0.0) if offset[axis] == FACE else Neumann(0.0)
+
+    pairs = tuple((boundary(axis, lower), boundary(axis, upper)) for axis, (lower, upper) in enumerate(sides))
+    return FieldLayout(tuple(offset), pairs, units)
+
+
+def _is_spec(node) -> bool:
+    return isinstance(node, PartitionSpec)

@@ -1,0 +1,84 @@
+"""Particles sorted into cells and their pairs listed, for as many steps as a skin allows."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.arguments import require_at_least
+from simjax.particles.cells import Cells
+from simjax.particles.migration import rebin
+from simjax.particles.neighbor_list import Neighbours, neighbours_within
+from simjax.particles.pairs import Pairs
+
+
+class Particles(eqx.Module):
+    """What every set of particles has; a model's state extends it by further per-particle arrays.
+
+    position: `(ndim, *cells.shape)`, length, from the centre of the cell. image: the same int32, how often a particle
+    has gone round the periodic axes. ids: `cells.shape` int32, `EMPTY` where there is none.
+    """
+
+    position: Array
+    image: Array
+    ids: Array
+
+
+class Arrangement(eqx.Module):
+    """Pairs listed when particles stood at `position`."""
+
+    neighbours: Neighbours | None
+    position: Array
+
+
+class Skin(eqx.Module):
+    """How particles that interact over at most `cutoff` are arranged.
+
+    skin: length by which listed pairs may be further apart than `cutoff`; as long as no particle has moved by half of
+    it, no pair is missing. rows: the most partners in a list; 0 makes none and looks at all particles around, which
+    accelerators without fast gathers prefer. particles: the most particles on a device, for lists; 0: as many as there
+    are slots.
+    """
+
+    cutoff: float = eqx.field(static=True)
+    skin: float = eqx.field(static=True)
+    rows: int = eqx.field(static=True, default=0)
+    particles: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self):
+        numbers = {name: getattr(self, name) for name in ("cutoff", "skin", "rows", "particles")}
+        require_at_least("Skin", numbers)
+
+    @property
+    def reach(self) -> float:
+        """The least length of a cell."""
+        return self.cutoff + self.skin
+
+    def arrange(self, cells: Cells, state: Any) -> tuple[Any, Arrangement, Array]:
+        """A state (a `Particles`, all other arrays per particle) in its cells, its pairs, and bits of `status`."""
+        others = {
+            field.name: getattr(state, field.name)
+            for field in dataclasses.fields(state)
+            if field.name not in ("position", "image", "ids")
+        }
+        position, image, ids, others, fault = rebin(cells, state.position, state.image, state.ids, others)
+        state = dataclasses.replace(state, position=position, image=image, ids=ids, **others)
+        where = jax.lax.stop_gradient(position)
+        if not self.rows:
+            return state, Arrangement(None, where), fault
+        neighbours, full = neighbours_within(cells, where, ids, self.reach, self.rows, self.particles)
+        return state, Arrangement(neighbours, where), fault | full
+
+    def strain(self, state: Particles, arrangement: Arrangement) -> Array:
+        """Twice the longest way of a particle of this block since it was arranged, in skins."""
+        square = jnp.sum((state.position - arrangement.position) ** 2, axis=0)
+        longest = jnp.max(jnp.where(state.ids >= 0, square, 0))
+        # Without gradient, but the root of nothing must not become one that is not a number.
+        return 2 * jnp.sqrt(longest) / self.skin
+
+    def pairs(self, cells: Cells, state: Particles, arrangement: Arrangement) -> Pairs:
+        """The pairs nearer than the cutoff where particles stand now."""
+        return Pairs(cells, state.position, state.ids, self.cutoff, arrangement.neighbours)

@@ -1,0 +1,182 @@
+"""summary.png: the field at several times, and the diagnostics over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from simjax.io.readable import readable
+from simjax.report import scalars
+from simjax.report.labels import quantity
+from simjax.report.particle_summary import particle_rows
+from simjax.report.scalars import Scalar
+from simjax.report.sheet import LARGE, MUTED, Sheet
+from simjax.report.summary_rows import FULL_WIDTH, CurveRow, LineRow, Panel, PanelRow, ScatterRow
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_WIDTH, _DPI = 11.0, 130
+_LEFT, _TOP, _BOTTOM = 0.75, 1.35, 0.6
+_ROW_GAP, COLUMN_GAP = 1.05, 0.5
+
+
+class Row(Protocol):
+    """A strip of the figure: its size in inches, its heading, and how to draw it from (left, top) down."""
+
+    height: float
+    width: float
+    heading: str
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None: ...
+
+
+def write_summary(dataset: xr.Dataset, path: Path, *, title: str = "", subtitle: str = "") -> Path:
+    """Draw the run as one picture, `path` (PNG), and return the path.
+
+    One dimension: profiles and their space-time diagram. Two: the main scalar at up to four times, and the
+    speed. Three: mid-planes, each titled with its position. Ensembles: members at the last time, and the
+    last diagnostics against each parameter that varies. Below: the diagnostics over time. Particles: pictures at
+    up to four times, energies, temperature, speeds. Values that are not finite are left grey or blank.
+    Long times and lengths are in days and kilometres, short ones in milliseconds and micrometres.
+    """
+    dataset = readable(dataset)
+    named = {"title": title or str(dataset.attrs.get("title", "")), "subtitle": subtitle or describe(dataset)}
+    return write_rows(_rows(dataset), path, **named, otherwise="No output frame was written.")
+
+
+def write_rows(rows: Sequence[Row], path: Path, *, title: str, subtitle: str, otherwise: str) -> Path:
+    """Draw rows below one another, narrow ones side by side, as a PNG at `path`; where there is none, a sentence."""
+    strips = _strips(rows)
+    height = _TOP + sum(_height(strip) for strip in strips) + _ROW_GAP * max(0, len(strips) - 1) + _BOTTOM
+    sheet = Sheet(_WIDTH, max(height, 2.0), _DPI)
+    sheet.text(_LEFT, 0.22, title, size=LARGE, bold=True)
+    sheet.text(_LEFT, 0.53, subtitle, color=MUTED)
+    if not strips:
+        sheet.text(_LEFT, 1.0, otherwise)
+    top = _TOP
+    for strip in strips:
+        left = _LEFT
+        for row in strip:
+            draw_row(row, sheet, left, top)
+            left += row.width + COLUMN_GAP
+        top += _height(strip) + _ROW_GAP
+    sheet.save(path)
+    return path
+
+
+def draw_row(row: Row, sheet: Sheet, left: float, top: float) -> None:
+    """A row from (left, top) down, with its heading above."""
+    sheet.text(left, top - 0.45, row.heading, bold=True)
+    row.draw(sheet, left, top)
+
+
+def _strips(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows from the top; narrow ones stand side by side."""
+    strips: list[list[Row]] = []
+    room = 0.0
+    for row in rows:
+        if row.width + COLUMN_GAP <= room:
+            strips[-1].append(row)
+            room -= row.width + COLUMN_GAP
+        else:
+            strips.append([row])
+            room = FULL_WIDTH - row.width
+    return strips
+
+
+def _height(strip: Sequence[Row]) -> float:
+    return max(row.height for row in strip)
+
+
+def describe(dataset: xr.Dataset) -> str:
+    """One line: cells or particles, members, frames, and the time reached."""
+    instants = scalars.times(dataset)
+    if instants.size == 0:
+        return ""
+    parts = []
+    drawable = [] if "particle" in dataset.sizes else scalars.scalars(dataset)
+    if "particle" in dataset.sizes:
+        parts.append(f"{dataset.sizes['particle']:,} particles".replace(",", " "))
+    if drawable:
+        counts = [str(drawable[0].coordinate(axis).size) for axis in reversed(drawable[0].axes)]
+        parts.append(" × ".join(counts) + " cells")
+    if "member" in dataset.sizes:
+        parts.append(f"{dataset.sizes['member']} members")
+    frames = "1 frame" if instants.size == 1 else f"{instants.size} frames"
+    parts.append(f"{frames} to t = {quantity(float(instants[-1]), scalars.time_units(dataset), 4)}")
+    return ", ".join(parts)
+
+
+def _rows(dataset: xr.Dataset) -> list[Row]:
+    """What the picture consists of, from the top."""
+    if dataset.sizes.get("time", 0) == 0:
+        return []
+    if "particle" in dataset.sizes:
+        return particle_rows(dataset)
+    rows: list[Row] = []
+    drawable = scalars.scalars(dataset)
+    if drawable and len(drawable[0].axes) == 1:
+        rows.append(LineRow(drawable[0]))
+    elif drawable and "member" in dataset.sizes:
+        rows.append(_member_row(drawable[0]))
+    elif drawable:
+        rows.extend(_field_rows(drawable))
+    names = scalars.diagnostics(dataset)[:4]
+    if names:
+        rows.extend(ScatterRow(dataset, names, key) for key in list(scalars.varied_parameters(dataset))[:2])
+        rows.append(CurveRow(dataset, names))
+    return rows
+
+
+def _field_rows(drawable: Sequence[Scalar]) -> list[Row]:
+    """The main scalar over time, then its other mid-planes in 3-D, or the speed beside a vorticity in 2-D."""
+    main = drawable[0]
+    last = scalars.last_finite(main)
+    frames = scalars.spread(last + 1, 4)
+    over_time = _panels(main, frames, "z")
+    if len(main.axes) == 3:
+        shown = sorted({frames[len(frames) // 2], last})
+        across = [panel for axis in ("y", "x") for panel in _panels(main, shown, axis)]
+        scale = scalars.colour_scale(main, [panel.values for panel in [*over_time, *across]])
+        level = PanelRow(main, over_time, f"{main.label} on the mid-plane across z{_until(main, last)}", scale)
+        return [level, PanelRow(main, across, f"{main.label} on the mid-planes across y and x", scale)]
+    rows = [PanelRow(main, over_time, main.label + _until(main, last))]
+    if rows[0].rows == 1:
+        speeds = [other for other in drawable[1:] if other.name == "speed"]
+        rows.extend(PanelRow(speed, _panels(speed, frames, "z"), speed.label) for speed in speeds)
+    return [*rows]
+
+
+def _until(scalar: Scalar, last: int) -> str:
+    """A note where the run went on after its last finite frame."""
+    if last == scalar.dataset.sizes["time"] - 1:
+        return ""
+    instant = float(scalars.times(scalar.dataset)[last])
+    return f" (not finite after t = {quantity(instant, scalars.time_units(scalar.dataset), 4)})"
+
+
+def _panels(scalar: Scalar, frames: Sequence[int], normal: str) -> list[Panel]:
+    """One panel for each frame, on the mid-plane across `normal` in 3-D, titled with time and position."""
+    labels = scalars.frame_labels(scalar.dataset, frames)
+    return [_panel(scalar, i, None, normal, label) for i, label in zip(frames, labels, strict=True)]
+
+
+def _panel(scalar: Scalar, frame: int, member: int | None, normal: str, title: str) -> Panel:
+    cut, position = scalar.mid_plane(normal)
+    vertical, horizontal = (axis for axis in scalar.axes if axis not in cut)
+    values = scalar.values(frame, member, cut)
+    return Panel(scalar, values, f"{title}, {position}" if position else title, horizontal, vertical)
+
+
+def _member_row(scalar: Scalar) -> PanelRow:
+    """Up to eight members at the last time, in the order of the parameter that varies."""
+    dataset = scalar.dataset
+    last = dataset.sizes["time"] - 1
+    order = scalars.member_order(dataset)
+    chosen = [order[i] for i in scalars.spread(len(order), 8)]
+    panels = [_panel(scalar, last, member, "z", scalars.member_label(dataset, member)) for member in chosen]
+    now = quantity(float(scalars.times(dataset)[last]), scalars.time_units(dataset), 4)
+    count = f", {len(chosen)} of {len(order)} members" if len(chosen) < len(order) else ", every member"
+    return PanelRow(scalar, panels, f"{scalar.label} at t = {now}{count}")

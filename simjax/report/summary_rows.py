@@ -1,0 +1,313 @@
+"""The rows that the summary figure consists of: panels of a plane, profiles, diagnostics, scatter plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LogNorm, Normalize
+
+from simjax.report import scalars
+from simjax.report.labels import with_units
+from simjax.report.scalars import ColourScale, Scalar
+from simjax.report.sheet import (
+    ACCENT,
+    INK,
+    MUTED,
+    NORMAL,
+    SMALL,
+    Sheet,
+    axis_title,
+    colormap,
+    colour_bar,
+    parameter_bar,
+    set_ticks,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+INNER = 9.1  # width of the rows, without the margin where the colour bars stand
+_BAR_GAP, _BAR, BAR_ROOM = 0.16, 0.14, 1.05
+FULL_WIDTH = INNER + BAR_ROOM
+PANEL_GAP, _PANEL_HEIGHT = 0.36, 3.2
+_CURVE_HEIGHT, _CURVE_GAP = 1.7, 0.72
+LABELLED_GAP = 1.05  # between curves whose vertical axes have titles
+_MOST_PIXELS, _MOST_LINES = 700, 256
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of a plane: its values [vertical, horizontal], its title, and the axes of the plane.
+
+    dots: (n, 2) positions (horizontal, vertical) to be marked.
+    """
+
+    scalar: Scalar
+    values: np.ndarray
+    title: str
+    horizontal: str
+    vertical: str
+    dots: np.ndarray | None = None
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        return (*self.scalar.extent(self.horizontal), *self.scalar.extent(self.vertical))
+
+    @property
+    def aspect(self) -> float:
+        left, right, low, high = self.extent
+        return (right - left) / (high - low)
+
+
+class PanelRow:
+    """Pictures of one scalar on one colour scale, in one line or wrapped, all drawn in their true aspect.
+
+    slot: inches for the width of each picture, all in one line; by default what the row leaves, wrapped if wide.
+    """
+
+    def __init__(
+        self,
+        scalar: Scalar,
+        panels: Sequence[Panel],
+        heading: str,
+        scale: ColourScale | None = None,
+        slot: float | None = None,
+    ):
+        self.scalar, self.panels, self.heading = scalar, panels, heading
+        self.scale = scale or scalars.colour_scale(scalar, [panel.values for panel in panels])
+        widest = max(panel.aspect for panel in panels)
+        most = 4 if widest < 1.7 else 2 if widest < 5 else 1
+        self.columns = len(panels) if slot else min(most, len(panels))
+        self.rows = -(-len(panels) // self.columns)
+        slot = slot or (INNER - (self.columns - 1) * PANEL_GAP) / self.columns
+        self.panel_height = min(_PANEL_HEIGHT, slot / widest)
+        self.panel_width = widest * self.panel_height
+        self.width = self.columns * (self.panel_width + PANEL_GAP) - PANEL_GAP + BAR_ROOM
+        self.step = self.panel_height + (0.42 if self._shared else 0.85)
+        self.height = self.rows * self.step - (self.step - self.panel_height)
+
+    @property
+    def _shared(self) -> bool:
+        """Whether all panels show the same plane, so that only the outer ones need axis labels."""
+        return len({(panel.horizontal, panel.vertical) for panel in self.panels}) == 1
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        width = self.panel_width
+        for i, panel in enumerate(self.panels):
+            row, column = divmod(i, self.columns)
+            place = (left + column * (width + PANEL_GAP), top + row * self.step)
+            axes = sheet.axes(*place, panel.aspect * self.panel_height, self.panel_height, plain=True)
+            self._picture(axes, panel)
+            lowest = i + self.columns >= len(self.panels)
+            first = column == 0 or panel.vertical != self.panels[i - 1].vertical
+            self._axis_labels(axes, panel, below=lowest, beside=first)
+        bar_left = left + self.width - BAR_ROOM + _BAR_GAP
+        colour_bar(sheet, self.scale, self.scalar, (bar_left, top, _BAR, self.height))
+
+    def _picture(self, axes: Axes, panel: Panel) -> None:
+        values = scalars.reduce_to(panel.values, _MOST_PIXELS)
+        axes.imshow(self.scale.colours(values), origin="lower", extent=panel.extent, aspect="auto")
+        if panel.dots is not None:
+            axes.plot(*panel.dots.T, "o", color=INK, markersize=2.6, markeredgecolor="white", markeredgewidth=0.5)
+            axes.set_xlim(*panel.extent[:2])
+            axes.set_ylim(*panel.extent[2:])
+        axes.set_title(panel.title, fontsize=NORMAL, color=INK, pad=4, loc="left", parse_math=False)
+        if not np.isfinite(values).any():
+            say_empty(axes)
+
+    def _axis_labels(self, axes: Axes, panel: Panel, *, below: bool, beside: bool) -> None:
+        set_ticks(axes, most=4)
+        axes.tick_params(labelbottom=below, labelleft=beside)
+        if below:
+            axes.set_xlabel(axis_title(panel.scalar, panel.horizontal), fontsize=NORMAL, color=INK)
+        if beside:
+            axes.set_ylabel(axis_title(panel.scalar, panel.vertical), fontsize=NORMAL, color=INK)
+
+
+class LineRow:
+    """Profiles on a line, at several times or of several members, and their space-time diagram."""
+
+    height = 3.2
+    width = FULL_WIDTH
+
+    def __init__(self, scalar: Scalar):
+        self.scalar = scalar
+        self.heading = scalar.label
+        self.label = with_units(scalar.label, scalar.units)
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        if "member" in self.scalar.dataset.sizes:
+            self._members(sheet.axes(left, top, 0.85 * INNER, self.height), sheet)
+            return
+        frames = self.scalar.dataset.sizes["time"]
+        together = frames > 2
+        width = 0.44 * INNER if together else 0.85 * INNER
+        self._profiles(sheet.axes(left, top, width, self.height))
+        if together:
+            self._space_time(sheet, left + width + 0.8, top, INNER - width - 0.8)
+
+    def _profiles(self, axes: Axes) -> None:
+        dataset = self.scalar.dataset
+        chosen = scalars.spread(scalars.last_finite(self.scalar) + 1, 6)
+        labels = scalars.frame_labels(dataset, chosen)
+        position = self.scalar.coordinate(self.scalar.axes[0])
+        colours = colormap("dense")(np.linspace(0.25, 0.9, len(chosen)))
+        for frame, label, colour in zip(chosen, labels, colours, strict=True):
+            axes.plot(position, gaps(self.scalar.values(frame)), color=colour, linewidth=1.4, label=label)
+        axes.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.2)
+        self._finish(axes)
+
+    def _finish(self, axes: Axes) -> None:
+        axes.set_xlim(*self.scalar.extent(self.scalar.axes[0]))
+        axes.set_xlabel(axis_title(self.scalar, self.scalar.axes[0]), fontsize=NORMAL, color=INK)
+        axes.set_ylabel(self.label, fontsize=NORMAL, color=INK)
+        set_ticks(axes)
+
+    def _members(self, axes: Axes, sheet: Sheet) -> None:
+        dataset = self.scalar.dataset
+        last = dataset.sizes["time"] - 1
+        chosen = scalars.spread(dataset.sizes["member"], _MOST_LINES)
+        profiles = np.stack([self.scalar.values(last, member) for member in chosen])
+        position = self.scalar.coordinate(self.scalar.axes[0])
+        _member_lines(sheet, axes, dataset, np.asarray(chosen), position, gaps(profiles))
+        axes.set_title(scalars.frame_labels(dataset, [last])[0], fontsize=NORMAL, color=INK, loc="left", pad=4)
+        self._finish(axes)
+
+    def _space_time(self, sheet: Sheet, left: float, top: float, width: float) -> None:
+        dataset = self.scalar.dataset
+        chosen = scalars.spread(dataset.sizes["time"], _MOST_PIXELS)
+        history = np.stack([scalars.reduce_to(self.scalar.values(i), _MOST_PIXELS) for i in chosen])
+        scale = scalars.colour_scale(self.scalar, [history])
+        instants = scalars.times(dataset)
+        extent = (*self.scalar.extent(self.scalar.axes[0]), float(instants[0]), float(instants[-1]))
+        axes = sheet.axes(left, top, width, self.height, plain=True)
+        axes.imshow(scale.colours(history), origin="lower", extent=extent, aspect="auto")
+        axes.set_xlabel(axis_title(self.scalar, self.scalar.axes[0]), fontsize=NORMAL, color=INK)
+        axes.set_ylabel(with_units("t", scalars.time_units(dataset)), fontsize=NORMAL, color=INK)
+        set_ticks(axes)
+        colour_bar(sheet, scale, self.scalar, (left + width + _BAR_GAP, top, _BAR, self.height))
+
+
+class CurveRow:
+    """Diagnostics over time, side by side; the curves of an ensemble take the colour of their parameter."""
+
+    height = _CURVE_HEIGHT
+    width = FULL_WIDTH
+
+    def __init__(self, dataset: xr.Dataset, names: Sequence[str]):
+        self.dataset, self.names = dataset, names
+        self.heading = "Diagnostics"
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        instants = scalars.times(self.dataset)
+        for name, axes in zip(self.names, side_by_side(sheet, left, top, len(self.names)), strict=True):
+            values, label = scalars.scaled_curves(self.dataset, name)
+            if values.shape[0] == 1:
+                marker = "o" if np.isfinite(values).sum() == 1 else ""
+                axes.plot(instants, values[0], color=ACCENT, linewidth=1.4, marker=marker, markersize=4)
+            else:
+                chosen = np.asarray(scalars.spread(values.shape[0], _MOST_LINES))
+                bar_on = sheet if name == self.names[-1] else None
+                _member_lines(bar_on, axes, self.dataset, chosen, instants, values[chosen])
+            _set_value_range(axes, values)
+            if instants.size > 1:
+                axes.set_xlim(instants[0], instants[-1])
+            axes.set_xlabel(with_units("t", scalars.time_units(self.dataset)), fontsize=NORMAL, color=INK)
+            _name_curve(axes, label)
+
+
+class ScatterRow:
+    """The last recorded diagnostics of every member against one parameter; members without one are absent."""
+
+    height = _CURVE_HEIGHT
+    width = FULL_WIDTH
+
+    def __init__(self, dataset: xr.Dataset, names: Sequence[str], parameter: str):
+        self.dataset, self.names, self.parameter = dataset, names, parameter
+        lost = int(np.sum(~np.isfinite(scalars.curves(dataset, names[0])[:, -1])))
+        note = f" ({lost} without finite values left out)" if lost else ""
+        self.heading = f"At the last time, against {scalars.short(parameter)}{note}"
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        parameter = scalars.varied_parameters(self.dataset)[self.parameter]
+        unit = scalars.units_of(self.dataset, self.parameter)
+        for name, axes in zip(self.names, side_by_side(sheet, left, top, len(self.names)), strict=True):
+            values, label = scalars.scaled_curves(self.dataset, name)
+            final = values[:, -1]
+            axes.plot(parameter, final, "o", color=ACCENT, markersize=3.5, alpha=0.75, markeredgewidth=0)
+            if scalars.wide_range(parameter, 20):
+                axes.set_xscale("log")
+            _set_value_range(axes, final)
+            axes.set_xlabel(with_units(scalars.short(self.parameter), unit), fontsize=NORMAL, color=INK)
+            _name_curve(axes, label)
+
+
+def side_by_side(
+    sheet: Sheet, left: float, top: float, count: int, *, height: float = _CURVE_HEIGHT, columns: int = 3,
+    gap: float = _CURVE_GAP,
+) -> list[Axes]:  # fmt: skip
+    """`count` axes beside one another, as wide as if there were at least so many columns."""
+    columns = max(columns, count)
+    width = (INNER - (columns - 1) * gap) / columns
+    return [sheet.axes(left + i * (width + gap), top, width, height) for i in range(count)]
+
+
+def _name_curve(axes: Axes, label: str) -> None:
+    axes.set_title(label, fontsize=NORMAL, color=INK, loc="left", pad=5, parse_math=False)
+    set_ticks(axes, most=4)
+
+
+def say_empty(axes: Axes) -> None:
+    """Write into the axes why nothing is drawn there."""
+    axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED)
+
+
+def _set_value_range(axes: Axes, values: np.ndarray) -> None:
+    """A logarithmic axis over three decades; a flat line, not magnified rounding, for what hardly changes."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        axes.set_ylim(0, 1)
+        say_empty(axes)
+    elif scalars.wide_range(values, scalars.DECADES):
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.5 * max(finite[finite > 0].min(), 1e-16 * finite.max()))
+    else:
+        axes.set_ylim(*scalars.value_range(finite))
+
+
+def _member_lines(
+    sheet: Sheet | None,
+    axes: Axes,
+    dataset: xr.Dataset,
+    members: np.ndarray,
+    x: np.ndarray,
+    lines: np.ndarray,
+) -> None:
+    """One thin line for each member; with a `sheet`, the colour bar of the parameter beside the axes."""
+    segments = [np.column_stack([x, line]) for line in lines]
+    parameters = scalars.varied_parameters(dataset)
+    collection = LineCollection(segments, linewidths=0.9, alpha=0.8, colors=ACCENT)
+    if parameters:
+        name, values = next(iter(parameters.items()))
+        finite = values[np.isfinite(values)]
+        norm = (LogNorm if scalars.wide_range(values, 20) else Normalize)(finite.min(), finite.max())
+        collection = LineCollection(segments, linewidths=0.9, alpha=0.9, norm=norm, cmap=colormap("thermal"))
+        collection.set_array(values[members])
+        if sheet is not None:
+            box = axes.get_position()
+            place = (box.x1 * sheet.width + 0.12, (1 - box.y1) * sheet.height, 0.1, box.height * sheet.height)
+            label = with_units(scalars.short(name), scalars.units_of(dataset, name))
+            parameter_bar(sheet, ScalarMappable(norm, colormap("thermal")), label, place)
+    axes.add_collection(collection)
+    axes.autoscale_view()
+
+
+def gaps(values: np.ndarray) -> np.ndarray:
+    """The values with NaN for what is not finite, which breaks a line."""
+    return np.where(np.isfinite(values), values, np.nan)

@@ -1,0 +1,309 @@
+"""What a configuration is once it is valid: typed, frozen, and free of anything that could still be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simjax.errors import ConfigurationError
+from simjax.models.registry import MODELS
+from simjax.schema.formula import Formula
+from simjax.schema.inverse import InverseConfig
+from simjax.schema.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, entry
+from simjax.schema.model_schema import FieldSchema, ModelSchema
+from simjax.schema.particles import ArrangementConfig, BoxConfig, ParticlesSection
+
+AUTO = "auto"
+IMPLEMENTATIONS = ("xla", "pallas", AUTO)
+PRECISIONS = ("float32", "float64")
+DEFAULT_COURANT = 0.5
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    """The section `grid`: cells and the box they fill."""
+
+    shape: tuple[int, ...] = entry(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis")
+    lower: tuple[float, ...] | None = entry(
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
+    )
+    upper: tuple[float, ...] | None = entry(
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
+    )
+
+
+@dataclass(frozen=True)
+class TimeConfig:
+    """`courant` is None exactly when `dt` is fixed; an `integrator` that is left out is the model's own default."""
+
+    end: float = entry(Real(low=0.0, formula=True), units="s")
+    output_every: float = entry(Real(above=0.0, formula=True), units="s")
+    dt: float | None = entry(Real(above=0.0, optional=True), None, units="s")
+    courant: float | None = entry(
+        Real(above=0.0, high=10.0, optional=True),
+        None,
+        about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube is 0.1 "
+        "per axis",
+    )
+    integrator: str = entry(Text(optional=True, described="a scheme of the model"), None)
+
+    @property
+    def frames(self) -> int | None:
+        """How many frames there are to the end; None where there is none or the last one is shorter."""
+        every = min(self.output_every, self.end)
+        count = round(self.end / every) if every > 0.0 else 0
+        return count if count and abs(self.end - count * every) <= 1e-9 * every else None
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """Devices per axis of the device mesh."""
+
+    x: int = entry(Integer(1), 1)
+    y: int = entry(Integer(1), 1)
+    z: int = entry(Integer(1), 1)
+    ensemble: int = entry(Integer(1), 1)
+    overlap: bool = entry(Flag(), False, about="compute the interior while ghosts travel")
+
+    @property
+    def devices(self) -> int:
+        return self.x * self.y * self.z * self.ensemble
+
+
+@dataclass(frozen=True)
+class OutputConfig:
+    """The section `output`: where a run writes, and what."""
+
+    root: str = entry(Text(described="a folder"), "outputs")
+    folder: str | None = entry(Text(optional=True, described="a folder below output.root"), None)
+    overwrite: bool = entry(Flag(), False)
+    fields: tuple[str, ...] | None = entry(
+        ListOf(Text(), 0, 100, optional=True, noun="variable names"),
+        None,
+        about="null: all of the model's; also a whole field such as velocity, velocity_centered, speed",
+    )
+    animation: bool = entry(Flag(), True)
+    report: bool = entry(Flag(), True)
+    rounding_bits: int | None = entry(Integer(1, 52, optional=True), None, about="mantissa bits kept")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """The section `checkpoint`: how often the state is saved and how many of them are kept."""
+
+    every_seconds: float | None = entry(Real(above=0.0, optional=True), 60.0, units="s")
+    every_frames: int | None = entry(Integer(1, optional=True), None)
+    keep: int = entry(Integer(1), 2)
+
+
+@dataclass(frozen=True)
+class LimitsConfig:
+    """The section `limits`: what a run may use before it stops by itself."""
+
+    wall_clock: float | None = entry(Real(above=0.0, optional=True), None, units="s")
+    memory: float | None = entry(Real(above=0.0, optional=True), None, units="GiB", about="per device")
+    step_shrink: float | None = entry(
+        Real(above=0.0, high=0.1, optional=True), 1e-6, about="least Courant-limited step, of the first one"
+    )
+
+
+@dataclass(frozen=True)
+class Wall:
+    """One side of an axis. `values`: one for dirichlet, neumann, scalar inflow, else one per axis.
+
+    `fields`: the components of what is prescribed by name, for kinds that take several fields.
+    """
+
+    kind: str
+    values: tuple[Formula, ...] = ()
+    fields: Mapping[str, tuple[Formula, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AxisBoundary:
+    """The walls at both ends of an axis."""
+
+    lower: Wall
+    upper: Wall
+
+    @property
+    def periodic(self) -> bool:
+        return self.lower.kind == "periodic"
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Initial values from a file: a variable per component, at one time and member where it has several."""
+
+    file: Path
+    variables: tuple[str, ...]
+    time: int | None = None
+    member: int | None = None
+    order: tuple[str, ...] | None = None
+
+
+FieldSource = tuple[Formula, ...] | FileSource
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How one parameter differs between members: `kind` is uniform, log_uniform, linspace or values."""
+
+    path: str
+    kind: str
+    numbers: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit(".", 1)[-1]
+
+    @property
+    def value_name(self) -> str:
+        """Its name among those of the run's numbers, where those of the section particles begin with `start_`."""
+        return f"start_{self.name}" if self.path.startswith("particles.") else self.name
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """The section `ensemble`, read: how many members, and what differs between them."""
+
+    size: int = 1
+    batch: int | None = None
+    noise: str = "per_member"
+    vary: tuple[Variation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """A valid configuration. `mapping` is the whole of it as plain values, defaults included, for files.
+
+    A model of fields has a `grid`, one of particles a `box` and `particles`; the others are None.
+    """
+
+    experiment_name: str
+    title: str
+    precision: str
+    implementation: str
+    steps_per_exchange: int | str
+    seed: int
+    model: str
+    physics: Any
+    parameters: Mapping[str, float]
+    grid: GridConfig | None
+    box: BoxConfig | None
+    particles: ParticlesSection | None
+    arrangement: ArrangementConfig
+    boundaries: tuple[AxisBoundary, ...]
+    initial: Mapping[str, FieldSource]
+    coefficients: Mapping[str, FieldSource]
+    forcing: Mapping[str, tuple[Formula, ...]]
+    closure: Mapping[str, tuple[Formula, ...]]
+    exact: Mapping[str, Formula]
+    time: TimeConfig
+    mesh: MeshConfig
+    ensemble: EnsembleConfig
+    output: OutputConfig
+    checkpoint: CheckpointConfig
+    resume: str | None
+    limits: LimitsConfig
+    mapping: Mapping[str, Any] = field(repr=False, compare=False, default_factory=dict)
+    overrides: tuple[str, ...] = field(compare=False, default=())
+    description: str = field(compare=False, default="")
+    notes: tuple[str, ...] = field(compare=False, default=())  # sentences about how it was composed
+    inverse: InverseConfig | None = None
+
+    @property
+    def schema(self) -> ModelSchema:
+        return MODELS[self.model]
+
+    @property
+    def fields(self) -> tuple[FieldSchema, ...]:
+        return self.schema.fields
+
+    @property
+    def ndim(self) -> int:
+        if self.grid is not None:
+            return len(self.grid.shape)
+        assert self.box is not None
+        return len(self.box.upper)
+
+    def grid_of_fields(self) -> GridConfig:
+        """The grid; ConfigurationError where the model is one of particles."""
+        if self.grid is None:
+            raise ConfigurationError(
+                f"model={self.model} has particles in a box; expected a model of fields on a grid."
+            )
+        return self.grid
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of components of every initial field."""
+        return {
+            name: len(source if isinstance(source, tuple) else source.variables)
+            for name, source in self.initial.items()
+        }
+
+    @property
+    def periodic(self) -> bool:
+        """Whether every axis is."""
+        return all(axis.periodic for axis in self.boundaries)
+
+    @property
+    def walls_at_rest(self) -> bool:
+        """Whether nothing is prescribed at any wall but zero, so that none feeds energy."""
+        walls = [wall for axis in self.boundaries for wall in (axis.lower, axis.upper)]
+        return all(value.constant == 0 for wall in walls for value in wall.values)
+
+    def variables(self) -> tuple[str, ...]:
+        """Names that can be written."""
+        return self.schema.variables(self.ndim, self.counts)
+
+
+@dataclass(frozen=True)
+class EnsembleKeys:
+    """The section `ensemble` as it is written, its `vary` not yet read."""
+
+    size: int = entry(Integer(1), 1)
+    batch: int | None = entry(Integer(1, optional=True), None, about="members at once; null: what fits")
+    noise: str = entry(Choice(("per_member", "shared")), "per_member")
+    vary: Mapping[str, Any] = entry(Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a configuration file, before those that depend on each other are read together."""
+
+    model: str = entry(Choice(MODELS.keys()))  # a view: user models register later
+    time: TimeConfig = entry(Nested(TimeConfig))
+    grid: GridConfig | None = entry(Nested(GridConfig, optional=True), None, about="of a model of fields")
+    box: BoxConfig | None = entry(Nested(BoxConfig, optional=True), None, about="of a model of particles")
+    particles: Mapping[str, Any] | None = entry(Table("the model's keys of where particles start", optional=True), None)
+    arrangement: ArrangementConfig = entry(Nested(ArrangementConfig), ArrangementConfig())
+    experiment_name: str = entry(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
+    title: str = entry(Text(), "")
+    precision: str = entry(Choice(PRECISIONS), "float32")
+    implementation: str = entry(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
+    steps_per_exchange: int | str = entry(
+        IntegerOr(Integer(0, 64), AUTO),
+        0,
+        about="steps between exchanges, and in a kernel; 0: each stencil; auto: measured",
+    )
+    seed: int = entry(Integer(0, 2**32 - 1), 0)
+    physics: Mapping[str, Any] = entry(Table("the model's keys"), None)
+    parameters: Mapping[str, Any] = entry(Table("names with numbers"), None)
+    boundaries: Mapping[str, Any] = entry(Table("axes with their walls"), None)
+    initial: Mapping[str, Any] = entry(Table("fields with formulas or a file"), None)
+    coefficients: Mapping[str, Any] = entry(Table("coefficients with formulas or a file"), None)
+    forcing: Mapping[str, Any] | None = entry(Table("fields with formulas", optional=True), None)
+    closure: Mapping[str, Any] | None = entry(Table("fields with formulas of the fields", optional=True), None)
+    exact: Mapping[str, Any] | None = entry(Table("variables with formulas", optional=True), None)
+    mesh: MeshConfig = entry(Nested(MeshConfig), MeshConfig())
+    ensemble: EnsembleKeys = entry(Nested(EnsembleKeys), EnsembleKeys())
+    output: OutputConfig = entry(Nested(OutputConfig), OutputConfig())
+    checkpoint: CheckpointConfig = entry(Nested(CheckpointConfig), CheckpointConfig())
+    resume: str | None = entry(Text(optional=True, described="a run's folder or auto"), None)
+    limits: LimitsConfig = entry(Nested(LimitsConfig), LimitsConfig())
+    inverse: Mapping[str, Any] | None = entry(Table("unknowns and observations", optional=True), None)

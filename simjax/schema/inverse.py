@@ -1,0 +1,229 @@
+"""The section `inverse` as it is once valid: what is sought, what was measured, and how the two are fitted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simjax.schema.formula import Formula
+from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, entry
+from simjax.schema.model_schema import AXES
+
+SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
+WITHOUT_LINE_SEARCH = ("adam", "sgd", "adamw")
+# What one of several experiments may have of its own, besides observations.
+EXPERIMENT_SECTIONS = ("physics", "parameters", "boundaries", "initial", "coefficients", "forcing", "time")
+# kind of observation -> the keys that say where it is made, each a list of points
+PLACES: dict[str, tuple[str, ...]] = {
+    "snapshot": (),
+    "points": ("at",),
+    "line_of_sight": ("from", "to"),
+    "box_average": ("lower", "upper"),
+    "spectrum": (),
+    "sensors": (),
+}
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A prior of independent normal numbers."""
+
+    mean: float = entry(Real())
+    deviation: float = entry(Real(above=0.0))
+
+
+@dataclass(frozen=True)
+class Matern:
+    """A prior of smooth random fields: their deviation, correlation length and mean."""
+
+    deviation: float = entry(Real(above=0.0))
+    length: float = entry(Real(above=0.0), units="m")
+    mean: float = entry(Real(), 0.0)
+
+
+@dataclass(frozen=True)
+class TotalVariation:
+    """A prior of fields with few edges; `rounding` is the slope below which it is a square."""
+
+    weight: float = entry(Real(above=0.0))
+    rounding: float = entry(Real(above=0.0))
+
+
+PRIORS: dict[str, type] = {"gaussian": Gaussian, "matern": Matern, "total_variation": TotalVariation}
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """A perceptron of what a cell and its neighbours up to `width` hold; of all `fields` where none are named."""
+
+    hidden: tuple[int, ...] = entry(ListOf(Integer(1, 4096), 1, 20, noun="sizes"), about="sizes of its layers")
+    width: int = entry(Integer(0, 8), 0)
+    fields: tuple[str, ...] = entry(ListOf(Text(), 0, 20, noun="fields"), ())
+
+
+@dataclass(frozen=True)
+class UnknownConfig:
+    """A number, a field or a learned module that is sought.
+
+    path: "physics.KEY", "parameters.NAME", "initial.FIELD", "coefficients.FIELD" or "modules.NAME". guess: where the
+    search starts, one formula per component (one for a number); None: the configuration's own value. transforms: from
+    the latent array to the physical one in the order in which they are applied, each with its numbers: ("scaled",
+    (scale, 0)), ("smooth", (length,)), ("symmetric", (axis, sign)), ("positive", ()), ("bounded", (lower, upper)).
+    prior: ("gaussian", (mean, deviation)), ("matern", (deviation, length, mean)), ("total_variation", (weight,
+    rounding)) or None. network: what a module is; None: given in Python.
+    """
+
+    path: str
+    guess: tuple[Formula, ...] | None
+    transforms: tuple[tuple[str, tuple[float, ...]], ...]
+    prior: tuple[str, tuple[float, ...]] | None
+    network: NetworkConfig | None = None
+
+    @property
+    def section(self) -> str:
+        return self.path.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        return self.path.partition(".")[2]
+
+    def as_written(self) -> dict[str, Any]:
+        """What was written to get this, without what was left out."""
+        written: dict[str, Any] = {}
+        if self.guess is not None:
+            written["guess"] = self.guess[0] if len(self.guess) == 1 else self.guess
+        for kind, numbers in self.transforms:
+            match kind:
+                case "scaled":
+                    written["scale"] = numbers[0]
+                case "symmetric":
+                    written["symmetric"] = {"axis": AXES[int(numbers[0])], "sign": numbers[1]}
+                case "bounded":
+                    written["bounds"] = numbers
+                case "smooth":
+                    written["smooth"] = numbers[0]
+                case "positive":
+                    written["positive"] = True
+        if self.network is not None:
+            written["network"] = self.network
+        if self.prior is not None:
+            kind, numbers = self.prior
+            names = (field.name for field in dataclasses.fields(PRIORS[kind]))
+            written["prior"] = {kind: dict(zip(names, numbers, strict=True))}
+        return written
+
+
+@dataclass(frozen=True)
+class ObservationConfig:
+    """What was measured of one variable, a file of sensors, or what a variable is wanted to be.
+
+    kind: a key of PLACES. numbers: for each key of its places the points as tuples of coordinates. times: when it is
+    measured; None: at the end of each `every`-th frame. deviation: of the measurement errors in the variable's units;
+    fraction: of the measured values' root mean square, in place of it. noise: ("student", degrees), ("huber",
+    threshold) or None for Gaussian errors. target: of a snapshot, the field that is wanted, in place of a measured one.
+    """
+
+    kind: str
+    variable: str | None
+    numbers: tuple[tuple[tuple[float, ...], ...], ...]
+    shells: int
+    file: Path | None
+    times: tuple[float, ...] | None
+    every: int
+    deviation: float | None
+    fraction: float | None
+    noise: tuple[str, float] | None
+    target: Formula | None = None
+
+    def as_written(self) -> dict[str, Any]:
+        """What was written to get this, without what was left out."""
+        written: dict[str, Any] = {self.kind: self.variable if self.file is None else str(self.file)}
+        written |= dict(zip(PLACES[self.kind], self.numbers, strict=True))
+        if self.kind == "spectrum":
+            written["shells"] = self.shells
+        if self.target is not None:
+            written["target"] = self.target
+        written |= {"every": self.every} if self.times is None else {"times": self.times}
+        errors = {"deviation": self.deviation, "fraction": self.fraction}
+        written |= {key: size for key, size in errors.items() if size is not None}
+        return written | {"noise": "gaussian" if self.noise is None else {self.noise[0]: self.noise[1]}}
+
+
+@dataclass(frozen=True)
+class SolverConfig:
+    """The section `inverse.solver`; a `learning_rate` of None is the solver's own."""
+
+    name: str = entry(Choice(SOLVERS), "lbfgs")
+    iterations: int = entry(Integer(1), 50)
+    learning_rate: float | None = entry(Real(above=0.0, optional=True), None)
+    tolerance: float = entry(Real(low=0.0), 1e-8, about="relative change at which it stops")
+    members: int = entry(Integer(2), 32, about="of ensemble_kalman")
+    starts: int = entry(Integer(1), 1, about="searches from guesses that are scattered")
+    spread: float = entry(Real(above=0.0), 1.0, about="of the members and of the starts, in latent numbers")
+    damping: float = entry(Real(low=0.0), 1e-3, about="of gauss_newton at its start")
+    cg_iterations: int = entry(Integer(1), 20, about="of gauss_newton's linear solves, at most")
+
+
+@dataclass(frozen=True)
+class ShootingConfig:
+    """The section `inverse.shooting`: windows in time with states of their own, and the weight of the gaps between."""
+
+    windows: int = entry(Integer(1), 1)
+    weight: float = entry(Real(above=0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """One of several runs that are fitted together.
+
+    written: what it changes, as plain values. sections: these sections of the configuration as they are in this run.
+    """
+
+    name: str
+    written: Mapping[str, Any]
+    sections: Mapping[str, Any]
+    observations: tuple[ObservationConfig, ...]
+
+    def of(self, config):
+        """The configuration of this run, with what it does not change from `config`."""
+        return dataclasses.replace(config, **self.sections)
+
+
+@dataclass(frozen=True)
+class InverseConfig:
+    """The section `inverse`.
+
+    horizons: the ends of the runs that are fitted in turn, in s; none: all of the run at once. checkpoint: what
+    reverse mode keeps, a plan's name and 0, ("binomial", states) or ("budget", bytes). samples: how
+    many fields are drawn from the posterior. changes: what each of several runs changes, by its name, as it was
+    written; experiments: the same, read; none: the configuration itself is the one run.
+    """
+
+    unknowns: tuple[UnknownConfig, ...]
+    observations: tuple[ObservationConfig, ...]
+    solver: SolverConfig
+    shooting: ShootingConfig
+    horizons: tuple[float, ...]
+    checkpoint: tuple[str, int]
+    samples: int
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    experiments: tuple[ExperimentConfig, ...] = ()
+
+    def as_written(self) -> dict[str, Any]:
+        """The section as it is written."""
+        plan, size = self.checkpoint
+        observations = [observation.as_written() for observation in self.observations]
+        experiments = {experiment.name: experiment.written for experiment in self.experiments}
+        return {
+            "unknowns": {unknown.path: unknown.as_written() for unknown in self.unknowns},
+            **({"observations": observations} if observations else {}),
+            **({"experiments": experiments} if experiments else {}),
+            "solver": self.solver,
+            "shooting": self.shooting,
+            "horizons": self.horizons or None,
+            "checkpoint": {plan: size} if size else plan,
+            "uncertainty": {"samples": self.samples},
+        }

@@ -1,0 +1,74 @@
+"""Where `conf` lies, which experiments there are, and where input files are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simjax.errors import ConfigurationError
+
+PACKAGE_LINE = "# @package _global_"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment file: its name, its one-line description and where it is."""
+
+    name: str
+    description: str
+    file: Path
+
+
+def conf_folder() -> Path:
+    """`conf` inside the installed package, or beside it in a checkout (also for an editable install)."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "conf", package.parent / "conf"):
+        if (folder / "config.yaml").is_file():
+            return folder
+    raise ConfigurationError(f"simjax's own conf/config.yaml is neither in {package} nor beside it; reinstall simjax.")
+
+
+def config_folders(config_dir: str | Path | None = None) -> tuple[Path, ...]:
+    """The folders that are searched for experiments: simjax's own, then the user's."""
+    if config_dir is None:
+        return (conf_folder(),)
+    folder = Path(config_dir).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigurationError(f"--config-dir {config_dir}: expected a folder that holds experiment/NAME.yaml.")
+    return (conf_folder(), folder)
+
+
+def input_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
+    """Where relative input files are looked up: working directory, user's folder, simjax's own."""
+    return (Path.cwd(), *config_dirs, conf_folder().parent)
+
+
+def list_experiments(folders: Sequence[Path] | None = None) -> list[Experiment]:
+    """Every `experiment/NAME.yaml` with its first comment line after the `@package` line, sorted by name."""
+    found: dict[str, Experiment] = {}
+    for folder in folders or config_folders():
+        for file in sorted((folder / "experiment").glob("*.yaml")):
+            if not file.name.startswith("."):
+                found.setdefault(file.stem, Experiment(file.stem, _describe(file), file))
+    return sorted(found.values(), key=lambda experiment: experiment.name)
+
+
+def _describe(file: Path) -> str:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for _, line in zip(range(20), lines, strict=False):
+            text = line.strip()
+            if text.startswith("#") and not text.lstrip("# ").startswith("@"):
+                return text.lstrip("# ").rstrip()[:100]
+            if text and not text.startswith("#"):
+                break
+    return ""
+
+
+def locate_run_folder(root: str, folder: str) -> Path | None:
+    """`folder`, from the working directory or from `root`, if it lies below `root` after links; else None."""
+    allowed = Path(root).expanduser().resolve()
+    for candidate in (Path(folder).expanduser().resolve(), (allowed / folder).resolve()):
+        if allowed in candidate.parents:
+            return candidate
+    return None

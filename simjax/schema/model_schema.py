@@ -1,0 +1,191 @@
+"""What a registered model lets a configuration say. Importing it does not import jax."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simjax.schema.kinds import ListOf, Real
+
+AXES = ("x", "y", "z")
+
+RUNGE_KUTTA = ("kutta3", "euler", "midpoint", "heun", "ssprk2", "ssprk3", "williamson3", "rk4")
+IMEX = ("ars222", "imex_euler", "ars343", "ars443")
+EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
+SPLITTING = ("leapfrog",)
+DIRECT = ("direct",)
+INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING, *DIRECT)
+
+# kind of wall -> the keys that it takes, each filled by one value or one value per component
+SCALAR_WALLS: dict[str, tuple[str, ...]] = {
+    "dirichlet": ("value",),
+    "neumann": ("slope",),
+    "inflow": ("value",),
+    "outflow": (),
+}
+FLOW_WALLS: dict[str, tuple[str, ...]] = {
+    "no_slip": ("velocity",),
+    "slip": (),
+    "inflow": ("velocity",),
+}
+
+
+@dataclass(frozen=True)
+class FieldSchema:
+    """A field given by formulas or a file: an initial condition, or a coefficient of the equation.
+
+    A scalar has one component, a `vector` one per axis (three if it is `whole`), a `free` field as many as are given.
+    `default` is what stands where it is left out; without one (None) it must be given, unless it is `optional`.
+    Components of a `staggered` vector lie on the faces normal to them, everything else at cell centres (for
+    coefficients; initial fields lie where the model has them; `at_corners`: this scalar is not at cell centres).
+    """
+
+    name: str
+    vector: bool = False
+    units: str = "1"
+    default: float | str | None = 0.0
+    staggered: bool = False
+    optional: bool = False
+    free: bool = False
+    whole: bool = False
+    at_corners: bool = False
+
+    def components(self, ndim: int, count: int = 0) -> tuple[str, ...]:
+        """Names of the variables in the file: `velocity_x`, ...; a scalar is its own; `count` of a free field."""
+        if self.free:
+            return tuple(f"{self.name}_{number}" for number in range(count))
+        axes = AXES if self.whole else AXES[:ndim]
+        return tuple(f"{self.name}_{axis}" for axis in axes) if self.vector else (self.name,)
+
+    def offset(self, ndim: int, component: int) -> tuple[float, ...]:
+        """Where a coefficient's component lies in its cell."""
+        return tuple(0.0 if self.staggered and axis == component else 0.5 for axis in range(ndim))
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A variable that can be written beside the model's own: the magnitude of some of these, or one at cell centres."""
+
+    components: tuple[str, ...]
+    centered: bool = False
+    long_name: str = ""
+    vector: str = ""
+    component: int = -1
+
+
+@dataclass(frozen=True)
+class ModelSchema:
+    """What a registered model lets a configuration say.
+
+    physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation.
+    walls: kinds with their keys. diagnosed: further variables that can be written, by dimension. integrators: the
+    schemes that fit, the default first. limited: whether a Courant number makes sense. forced: fields that take a
+    forcing (None: all). check: sentences about a `Config` that is otherwise
+    valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by
+    which its rounding is measured. falling: diagnostics that never rise. particles: of a model of particles, which has
+    a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
+    places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to
+    rounding. dimensionless: lengths and times are numbers, not metres and seconds.
+    """
+
+    name: str
+    physics: type
+    fields: tuple[FieldSchema, ...]
+    walls: Mapping[str, tuple[str | FieldSchema, ...]]
+    diagnosed: Callable[[int], tuple[str, ...]] = lambda ndim: ()
+    least_axes: int = 1
+    most_axes: int = 3
+    coefficients: tuple[FieldSchema, ...] = ()
+    integrators: tuple[str, ...] = RUNGE_KUTTA
+    limited: bool = True
+    forced: tuple[FieldSchema, ...] | None = None
+    check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
+    conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()
+    falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    particles: type | None = None
+    steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    dimensionless: bool = False
+
+    @property
+    def of_particles(self) -> bool:
+        """Whether it has a box, not a grid."""
+        return self.particles is not None
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of modules that may be in the model: what has a tendency takes a closure."""
+        return () if self.integrators in (SPLITTING, DIRECT) else ("closure",)
+
+    def field(self, name: str) -> FieldSchema:
+        return next(field for field in self.fields if field.name == name)
+
+    def variables(self, ndim: int, counts: Mapping[str, int] | None = None) -> tuple[str, ...]:
+        """Everything that can be written: components of fields (`counts` of free ones), then diagnosed variables."""
+        if self.of_particles:
+            return self.diagnosed(ndim)
+        counts = {} if counts is None else counts
+        names = (name for field in self.fields for name in field.components(ndim, counts.get(field.name, 0)))
+        return tuple(names) + self.diagnosed(ndim)
+
+    def derived(self, ndim: int) -> dict[str, Derived]:
+        """List the variables derived from vectors: components at cell centres, and the magnitude.
+
+        Of `velocity` in a plane `velocity_centered_x`, `velocity_centered_y` and `speed`; of another vector such as
+        `magnetic` `magnetic_centered_x`, ... and `magnetic_magnitude`.
+        """
+        found: dict[str, Derived] = {}
+        for field in self.fields if not self.of_particles else ():
+            parts = field.components(ndim)
+            if not field.vector:
+                if field.at_corners:
+                    found[f"{field.name}_centered"] = Derived(parts, centered=True)
+                continue
+            name = f"{field.name}_centered"
+            for number, part in enumerate(parts):
+                found[f"{name}{part.removeprefix(field.name)}"] = Derived((part,), True, "", name, number)
+            size = "speed" if field.name == "velocity" else f"{field.name}_magnitude"
+            found[size] = Derived(parts, long_name=size.replace("_", " "))
+        own = self.variables(ndim)
+        return {name: derived for name, derived in found.items() if name not in own}
+
+    def written(self, ndim: int, counts: Mapping[str, int] | None = None) -> dict[str, tuple[str, ...]]:
+        """Names that `output.fields` takes, each with its variables: one of these, or a field with all components."""
+        counts, derived = counts or {}, self.derived(ndim)
+        names: dict[str, tuple[str, ...]] = {name: (name,) for name in (*self.variables(ndim, counts), *derived)}
+        for field in self.fields if not self.of_particles else ():
+            if field.vector or field.free:
+                names[field.name] = field.components(ndim, counts.get(field.name, 0))
+        for name, one in derived.items():
+            if one.vector:
+                names[one.vector] = (*names.get(one.vector, ()), name)
+        return names
+
+    def parameters(self) -> dict[str, Real]:
+        """Physics keys that hold one number: they are open to `ensemble.vary`."""
+        return open_numbers(self.physics)
+
+    def numbers(self, ndim: int) -> dict[str, Real]:
+        """Real numbers of the physics by their names in formulas: parameters, and `key_x`, ... of a key per axis."""
+        kinds: dict[str, Real] = {}
+        for field in dataclasses.fields(self.physics):
+            kind = field.metadata["kind"]
+            if isinstance(kind, ListOf) and kind.per_axis and isinstance(kind.element, Real):
+                kinds |= {f"{field.name}_{axis}": kind.element for axis in AXES[:ndim]}
+            elif isinstance(kind, Real):
+                kinds[field.name] = kind
+        return kinds
+
+    def formula_names(self, ndim: int) -> tuple[str, ...]:
+        """Names of the physics in formulas."""
+        return tuple(self.numbers(ndim))
+
+
+def open_numbers(section: type) -> dict[str, Real]:
+    """Keys of a section that hold one number on which no shape depends."""
+    return {
+        field.name: field.metadata["kind"]
+        for field in dataclasses.fields(section)
+        if isinstance(field.metadata["kind"], Real) and not field.metadata["fixed"]
+    }

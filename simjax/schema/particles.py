@@ -1,0 +1,190 @@
+"""Sections of models of particles: the box, where particles start, and how they are kept sorted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from simjax.schema.errors import Problems
+from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, Text, entry
+from simjax.schema.model_schema import AXES
+
+LATTICES = {"fcc": 3, "sc": 3, "rocksalt": 3, "diamond": 3, "square": 2, "hexagonal": 2}
+"""Lattice -> the dimensions of the space it fills."""
+SIMPLE = {2: "square", 3: "sc"}
+"""Dimensions -> the lattice on which chains start."""
+PLACEMENTS = (*LATTICES, "random", "file")
+
+
+@dataclass(frozen=True)
+class BoxConfig:
+    """The section `box`: where particles are."""
+
+    upper: tuple[float, ...] = entry(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"))
+    lower: tuple[float, ...] | None = entry(
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers, one per axis"), None, about="null: zero"
+    )
+    periodic: tuple[bool, ...] | None = entry(
+        ListOf(Flag(), 1, 3, optional=True, noun="values, one per axis"), None, about="null: every axis"
+    )
+
+
+class ParticlesSection:
+    """The section `particles` of a model: a dataclass that says where its particles start."""
+
+    @property
+    def source(self) -> str | None:
+        """The file from which they come, if they do."""
+        return None
+
+    def located(self, file: str) -> Self:
+        """The section with the whole path of its file."""
+        raise AssertionError(f"{type(self).__name__} comes from no file.")
+
+    def check(self, box: BoxConfig) -> Iterator[tuple[str, str]]:
+        """Sentences about keys that do not go together, each with its key path."""
+        yield from ()
+
+
+@dataclass(frozen=True)
+class ParticlesConfig(ParticlesSection):
+    """The section `particles`: how many there are, where they start, and how fast.
+
+    Exactly one of `count`, `density` (number of particles per volume) and `file` is given.
+    """
+
+    placement: str = entry(Choice(PLACEMENTS), "random")
+    count: int | None = entry(Integer(1, 2**30, optional=True), None)
+    density: float | None = entry(
+        Real(above=0.0, optional=True, formula=True), None, about="number per volume", fixed=True
+    )
+    distance: float | None = entry(
+        Real(low=0.0, optional=True), None, about="least distance of random places; null: 0.8 of the mean", fixed=True
+    )
+    file: str | None = entry(Text(optional=True, described="an .npz or .h5md file"), None)
+    fractions: tuple[float, ...] = entry(
+        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
+        about="shares of the species, of whole chains",
+    )  # fmt: skip
+    temperature: float = entry(Real(low=0.0, formula=True), 0.0, about="in units of energy")
+    chain_length: int | None = entry(
+        Integer(2, 2**20, optional=True), None, about="particles in a chain, each bonded to the next; null: no chains"
+    )
+
+    @property
+    def source(self):
+        return self.file
+
+    def located(self, file):
+        return dataclasses.replace(self, file=file)
+
+    def check(self, box):
+        ndim = len(box.upper)
+        given = [name for name in ("count", "density", "file") if getattr(self, name) is not None]
+        if len(given) != 1:
+            came = " and ".join(f"particles.{name}" for name in given) or "none of them"
+            yield "particles.count", f"particles: expected one of count, density and file, {came} came"
+        if (self.file is not None) != (self.placement == "file"):
+            yield (
+                "particles.placement",
+                "particles.placement = 'file' and particles.file go together; write both or none",
+            )
+        fills = LATTICES.get(self.placement, ndim)
+        if fills != ndim:
+            here = [name for name, dimensions in LATTICES.items() if dimensions == ndim]
+            yield (
+                "particles.placement",
+                f"particles.placement = {self.placement!r}: a lattice of {fills} axes, the box has {ndim}; "
+                f"write {' or '.join(here)}, or random",
+            )
+        if abs(sum(self.fractions) - 1) > 1e-9:
+            total = f"{sum(self.fractions):g}"
+            yield (
+                "particles.fractions",
+                f"particles.fractions = {list(self.fractions)}: expected a sum of 1, not {total}",
+            )
+        if self.chain_length is not None:
+            yield from self._check_chains(ndim, self.chain_length)
+        if self.placement == "rocksalt" and self.fractions != (0.5, 0.5):
+            yield (
+                "particles.fractions",
+                f"particles.fractions = {list(self.fractions)}: a lattice of rock salt has two species in turn; write "
+                "[0.5, 0.5], or another particles.placement",
+            )
+
+    def _check_chains(self, ndim: int, length: int) -> Iterator[tuple[str, str]]:
+        """Chains go from place to place on a simple lattice, and are whole."""
+        simple = SIMPLE.get(ndim)
+        if self.placement not in (simple, "file"):
+            yield (
+                "particles.placement",
+                f"particles.placement = {self.placement}: expected {simple or 'a box of 2 or 3 axes'} or file with "
+                "particles.chain_length, chains start as walks on a simple lattice",
+            )
+        if self.count is not None and self.count % length:
+            fewer = max(length, self.count - self.count % length)
+            yield (
+                "particles.count",
+                f"particles.count = {self.count}: expected a multiple of particles.chain_length = {length}; write "
+                f"{fewer} or {fewer + length}",
+            )
+
+
+@dataclass(frozen=True)
+class ArrangementConfig:
+    """The section `arrangement`: how particles are kept sorted. What is null is chosen, and grows where too small."""
+
+    skin: float | None = entry(Real(above=0.0, optional=True), None, about="null: a share of the cutoff")
+    steps: int | None = entry(Integer(1, optional=True), None, about="steps between two arrangements")
+    capacity: int | None = entry(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
+    rows: int | None = entry(Integer(0, 2**20, optional=True), None, about="partners in a list; 0: no list")
+
+
+def check_box(box: BoxConfig, problems: Problems) -> BoxConfig | None:
+    """The box with every default filled in; None after telling what is wrong with it."""
+    ndim, before = len(box.upper), len(problems)
+    lower = box.lower if box.lower is not None else (0.0,) * ndim
+    periodic = box.periodic if box.periodic is not None else (True,) * ndim
+    for name, values in (("lower", lower), ("periodic", periodic)):
+        if len(values) != ndim:
+            problems.add(f"box.{name}", list(values), f"{ndim} value(s), one per axis of box.upper={list(box.upper)}")
+    if len(problems) == before:
+        for axis, (a, b) in enumerate(zip(lower, box.upper, strict=True)):
+            if b <= a:
+                problems.add(f"box.upper[{axis}]", b, f"a number above box.lower[{axis}]={a:g}")
+    return BoxConfig(box.upper, lower, periodic) if len(problems) == before else None
+
+
+def check_beside(config: Any) -> Iterator[tuple[str, str]]:
+    """What a model of particles does not go with."""
+    if config.steps_per_exchange:
+        yield (
+            "steps_per_exchange",
+            f"steps_per_exchange = {config.steps_per_exchange}: expected 0 for model={config.model}, whose particles "
+            "move together for arrangement.steps steps",
+        )
+    for axis, name in enumerate(AXES):
+        devices = getattr(config.mesh, name)
+        if axis >= config.ndim and devices > 1:
+            yield f"mesh.{name}", f"mesh.{name} = {devices}: expected 1, the box has no axis {name}"
+
+
+def check_unlisted(config: Any) -> Iterator[tuple[str, str]]:
+    """Keys of lists of partners, where particles have none."""
+    for name in ("skin", "rows"):
+        value = getattr(config.arrangement, name)
+        if value is not None:
+            path = f"arrangement.{name}"
+            yield path, f"{path} = {value:g}: expected null, particles of this model have no lists of partners"
+
+
+def left_over(physics: Any, names: Iterable[str], why: str) -> Iterator[tuple[str, str]]:
+    """A sentence about each key of the physics that is given although nothing takes it."""
+    defaults = {field.name: field.default for field in dataclasses.fields(physics)}
+    for name in names:
+        value = getattr(physics, name)
+        if value != defaults[name]:
+            said = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
+            yield f"physics.{name}", f"physics.{name} = {said}: {why}, or leave it out"

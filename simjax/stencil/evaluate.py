@@ -1,0 +1,191 @@
+"""Stencils evaluated on blocks and their ghost lines, with an adjoint that is a stencil too."""
+
+import functools
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, jaxprs_in_params
+
+from simjax.jaxpr.linear_map import linear_map
+from simjax.stencil.adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
+from simjax.stencil.adjoint_parts import blocks_read, gathered_in_parts
+from simjax.stencil.interior_and_rim import select_interior_and_rim, stitch_interior_and_rim, worth_selecting
+from simjax.stencil.kernels.operands import Unpadded
+from simjax.stencil.kernels.primitive import lowered
+from simjax.stencil.padding import Sides, assembled, assembled_within, disassembled, padded
+
+Leaves = list[Array]
+
+
+def evaluate(
+    stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width: int, overlap: bool, implementation: str
+):
+    """`stencil(*padded)`, where `padded` are the fields with their ghost lines around them.
+
+    Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
+    lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
+
+    A stencil that stores values on its way (`stencil.materialise`) is left to jax. Computed again, they would be
+    rounded in another way, and weights of smoothness turn a rounding of nearly uniform values into a thousandth of a
+    derivative: fluxes would no longer cancel between cells (4e-7 of the derivative of Sod's totals).
+
+    Args:
+        stencil: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
+            over traced values; their derivatives are sums over the cells.
+        fields: blocks; ghosts: of each, along each axis, as `ghosts.assembled` takes them.
+        overlap: compute the interior from the fields alone (`stitch`).
+        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse
+            mode, and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
+
+    Raises:
+        NotLowered: it cannot become a kernel, as "pallas" demands.
+    """
+    seen: Leaves = []
+    fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
+    value, shapes, traced = _explicit(stencil, seen, assembled(fields, ghosts, width))
+    results, stores = jax.tree.structure(shapes), "dynamic_update_slice" in set(_names(traced))
+    selects = not stores and worth_selecting(fields[0].shape[-len(ghosts[0]) :], width, len(traced.eqns))
+    computed = _computing(stencil, value, seen, (fields, ghosts), width, overlap, selects, fused)
+    if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
+        return results.unflatten(computed(seen, fields, ghosts, padded))
+    # Traced now: what it closes over may be gone when derivatives are taken.
+    pull_back = _pulling_back(stencil, seen, (fields, ghosts), width, fused)
+
+    @jax.custom_jvp
+    def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        return computed(seen, fields, ghosts, assembled)
+
+    evaluated.defjvp(
+        lambda primals, tangents: (evaluated(*primals), _slopes(value, pull_back, width, primals, tangents))
+    )
+    return results.unflatten(evaluated(seen, fields, ghosts))
+
+
+def _computing(
+    stencil: Callable, value: Callable, seen: Leaves, parts, width: int, overlap: bool, selects: bool, fused
+) -> Callable:
+    """The way to compute `value`: `run(seen, fields, ghosts, together)`, where `together` makes padded blocks."""
+    ndim = len(parts[1][0])
+
+    def leaves_of(*blocks: Array) -> Leaves:
+        return jax.tree.leaves(stencil(*blocks))
+
+    def stitched(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        inner = (fused(leaves_of, ndim) if fused else leaves_of)(*fields)
+        return stitch_interior_and_rim(leaves_of, inner, fields, ghosts, width)
+
+    def selected(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        return select_interior_and_rim(leaves_of, fields, ghosts, width)
+
+    if overlap:
+        in_parts = _explicit(stitched, seen, parts)[0]
+        return lambda seen, fields, ghosts, together: in_parts(seen, (fields, ghosts))
+    if fused:
+
+        def by_kernel(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
+            kernel = fused(lambda *blocks: value(seen, blocks), ndim)
+            return kernel(*(Unpadded(*both) for both in zip(fields, ghosts, strict=True)))
+
+        return by_kernel
+    if not selects:
+        return lambda seen, fields, ghosts, together: value(seen, together(fields, ghosts, width))
+    in_one_loop = _explicit(selected, seen, parts)[0]
+
+    def by_platform(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
+        return lax.platform_dependent(
+            seen, fields, ghosts,
+            cpu=lambda seen, *parts: in_one_loop(seen, parts),
+            default=lambda seen, *parts: value(seen, together(*parts, width)),
+        )  # fmt: skip
+
+    return by_platform
+
+
+def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> Callable:
+    """`pull_back(of, fields, ghosts, cotangents)`: cotangents of the fields and of the ghost lines, by gathering.
+
+    `of(value, blocks)` is the stencil, as `value` of these blocks.
+    """
+    fields, ghosts = parts
+    ndim = len(ghosts[0])
+    # A kernel reads fields as they are; on a CPU, where the gather is jax's, one loop is better than one and strips.
+    apart = fused is not None and all(n >= 2 * width for n in fields[0].shape[-ndim:])
+    if apart:
+        around = jax.eval_shape(functools.partial(blocks_read, width=width), fields, ghosts)
+    else:
+        around = [jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)]
+    values = [_explicit(stencil, seen, blocks)[0] for blocks in around]
+
+    def pull_back(of: Callable, fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves):
+        stencils = [lambda *blocks, value=value: of(value, [*blocks]) for value in values]
+        if apart and fused:
+            return gathered_in_parts(stencils, fields, ghosts, cotangents, width, fused)
+        gather = gathering(stencils[0], len(fields), ndim, width)
+        known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]
+        blocks = assembled_within(fields, ghosts, width, 2 * width)
+        return disassembled((fused(gather, ndim) if fused else gather)(*blocks, *known), ndim, width)
+
+    return pull_back
+
+
+def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents) -> Leaves:
+    """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
+    seen, fields, ghosts = primals
+    ndim = len(ghosts[0])
+    flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
+    flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
+
+    def of(function: Callable, flowing: Leaves, blocks: Leaves) -> Leaves:
+        rest = iter(flowing)
+        return function([next(rest) if flow else x for x, flow in zip(seen, flows, strict=True)], blocks)
+
+    def forward(directions):
+        slopes, inner, lines = directions
+        point = flowing, assembled(fields, ghosts, width)
+        return jax.jvp(functools.partial(of, value), point, (slopes, assembled(inner, lines, width)))[1]
+
+    def transpose(cotangents):
+        blocks = assembled(fields, ghosts, width)
+        pull = jax.vjp(lambda flowing: of(value, flowing, blocks), flowing)[1]
+        pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
+        try:
+            return pulled, *pull_back(lambda value, blocks: of(value, flowing, blocks), fields, ghosts, cotangents)
+        except NotAStencil:
+            gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
+        return pulled, *disassembled(gathered, ndim, width)
+
+    return linear_map(forward, transpose, (slopes, *tangents[1:]))
+
+
+def _explicit(function: Callable, seen: Leaves, examples):
+    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and its operations.
+
+    Traced values that it closes over are added to the list `seen`.
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
+    places: list[int | None] = []
+    for value in closed.consts:
+        if not isinstance(value, Tracer):
+            places.append(None)
+            continue
+        known = next((k for k, other in enumerate(seen) if other is value), len(seen))
+        if known == len(seen):
+            seen.append(value)
+        places.append(known)
+
+    def run(seen: Leaves, arguments) -> Leaves:
+        consts = [c if k is None else seen[k] for c, k in zip(closed.consts, places, strict=True)]
+        return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arguments))
+
+    return run, shapes, closed.jaxpr
+
+
+def _names(jaxpr: Jaxpr) -> Iterator[str]:
+    """The names of all operations, those inside of other ones too."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jaxprs_in_params(equation.params):
+            yield from _names(inner)

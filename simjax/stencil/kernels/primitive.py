@@ -1,0 +1,178 @@
+"""Kernels as operations of a program, compiled for the platform that it is compiled for."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+
+from simjax.jaxpr.varying import unchecked
+from simjax.stencil.kernels.launch import Candidates, candidates, launch
+from simjax.stencil.kernels.operands import NotLowered, Unpadded
+from simjax.stencil.kernels.tiles import Sizes
+from simjax.stencil.kernels.timing_cache import Device
+from simjax.stencil.kernels.tracing import trace
+from simjax.stencil.kernels.tuning import Work, on_one_device, tuner
+from simjax.stencil.padding import padded
+
+TARGETS = {"cpu": "interpret", "tpu": "tpu", "cuda": "gpu"}
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """`run(target, tile, *arrays)` -> results.
+
+    Attributes:
+        closed: what it computes, as jax would; alone: the same outside the mesh of devices that it was traced in.
+        interprets: whether it is a kernel on a CPU too, and never left to jax.
+        candidates: of a target.
+    """
+
+    run: Callable
+    closed: ClosedJaxpr
+    alone: Callable
+    interprets: bool
+    candidates: Callable[[str], Candidates]
+
+    def choose(self, target: str, device: Device) -> Sizes | None:
+        """The tile to compute with, or None for no kernel, from measurements on the device."""
+        shapes = [shape_of(aval) for aval in self.closed.in_avals]
+        work = Work(*self.candidates(target), shapes, functools.partial(self.run, target), self.alone)
+        return tuner().tile(work, device, by_xla=not self.interprets)
+
+
+def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
+    """`function` as one kernel.
+
+    Args:
+        function: from arrays whose last `ndim` axes are the spatial ones, with ghost cells around them, or which have
+            none of these, to a tree of arrays on the interior. It may close over traced values.
+        interprets: whether it is a kernel on a CPU too, interpreted, and an error where it cannot be one. Otherwise
+            it is one on accelerators, where it can.
+
+    The kernel takes blocks, or their parts (`Unpadded`). It raises:
+        NotLowered: where the function holds an operation that mixes cells in another way.
+    """
+
+    def run(*arguments: Array | Unpadded):
+        flat, structure = jax.tree.flatten(arguments)
+        blocks = jax.eval_shape(lambda *flat: _blocks(structure.unflatten(flat)), *flat)
+        found, shapes = jax.make_jaxpr(function, return_shape=True)(*blocks)
+        opened = found.jaxpr.replace(constvars=[], invars=[*found.jaxpr.constvars, *found.jaxpr.invars])
+        stencil, seen = ClosedJaxpr(opened, []), len(found.consts)
+        interior = stencil.out_avals[0].shape[-ndim:]
+        try:
+            traced = trace(stencil, interior)
+        except NotLowered:
+            if interprets:
+                raise
+            return function(*_blocks(arguments))
+
+        def operands(*flat: Array) -> list[Array | Unpadded]:
+            return traced.arrays([*flat[:seen], *structure.unflatten(flat[seen:])])
+
+        def launched(target: str, tile: Sizes | None, *flat: Array) -> list[Array]:
+            program = traced.program(target)
+            return traced.arranged(launch(program, operands(*flat), interior, target=target, tile=tile))
+
+        def of_blocks(evaluated: Callable, *flat: Array) -> list[Array]:
+            return evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:])))
+
+        flat = [*found.consts, *flat]
+        given = [shape_of(x) for x in flat]
+
+        def tiles(target: str) -> Candidates:
+            arrays = jax.eval_shape(operands, *given)
+            return candidates(traced.program(target), arrays, interior, target)
+
+        plain, alone = (functools.partial(of_blocks, evaluated) for evaluated in (jaxpr_as_fun, on_one_device))
+        results = bound(launched, plain, flat, interprets, tiles, alone)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return run
+
+
+def bound(
+    run: Callable,
+    function: Callable,
+    arrays: Sequence[Array],
+    interprets: bool,
+    candidates: Callable[[str], Candidates],
+    alone: Callable | None = None,
+) -> list[Array]:
+    """`function(*arrays)` -> arrays, computed as `run(target, tile, *arrays)` where that is a kernel.
+
+    `interprets`: see `lowered`; `candidates`, and `alone`, if it is not the function itself: see `Kernel`.
+    """
+    closed = jax.make_jaxpr(function)(*arrays)
+    return kernel_p.bind(*arrays, kernel=Kernel(run, closed, alone or function, interprets, candidates))
+
+
+def shape_of(x) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an array, without how it lies on a mesh."""
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _blocks(arguments: Sequence[Array | Unpadded]) -> list[Array]:
+    return [padded([x.field], [x.ghosts], _width(x))[0] if isinstance(x, Unpadded) else x for x in arguments]
+
+
+def _width(x: Unpadded) -> int:
+    return x.ghosts[0][0].shape[x.field.ndim - len(x.ghosts)]
+
+
+def _push_forward(primals: Sequence, tangents: Sequence, *, kernel: Kernel):
+    """The derivative is jax's own; the value is the kernel's."""
+    tangents = tuple(ad.instantiate_zeros(tangent) for tangent in tangents)
+    _, slopes = jax.jvp(jaxpr_as_fun(kernel.closed), tuple(primals), tangents)
+    return kernel_p.bind(*primals, kernel=kernel), slopes
+
+
+def _over_members(operands: Sequence, dims: Sequence, *, kernel: Kernel):
+    def run(target: str, tile: Sizes | None, *arrays: Array) -> list[Array]:
+        return jax.vmap(functools.partial(kernel.run, target, tile), in_axes=dims)(*arrays)
+
+    closed = jax.make_jaxpr(jax.vmap(jaxpr_as_fun(kernel.closed), in_axes=dims))(*operands)
+    alone = jax.vmap(kernel.alone, in_axes=dims)
+    out = kernel_p.bind(*operands, kernel=replace(kernel, run=run, closed=closed, alone=alone))
+    return out, [0] * len(out)
+
+
+def _lower_for(target: str) -> Callable:
+    def lower(context: mlir.LoweringRuleContext, *values, kernel: Kernel):
+        device = _attached(context, target)
+
+        def value(*operands: Array) -> list[Array]:
+            try:
+                if kernel.interprets or target != "interpret":
+                    with unchecked():
+                        tile = kernel.choose(target, device) if device else None
+                        if tile or not device:
+                            return kernel.run(target, tile, *operands)
+            except NotLowered:
+                if kernel.interprets:
+                    raise
+            return jaxpr_as_fun(kernel.closed)(*operands)
+
+        return mlir.lower_fun(value, multiple_results=True)(context, *values)
+
+    return lower
+
+
+def _attached(context: mlir.LoweringRuleContext, target: str) -> Device | None:
+    """A device of this process to measure on; none where the one compiled for is only described, or interprets."""
+    backend = context.module_context.backend if target != "interpret" else None
+    return next((device for device in jax.local_devices() if device.client is backend), None)
+
+
+kernel_p = Primitive("kernel")
+kernel_p.multiple_results = True
+kernel_p.def_impl(lambda *operands, kernel: jax.jit(functools.partial(kernel_p.bind, kernel=kernel))(*operands))
+kernel_p.def_abstract_eval(lambda *_, kernel: kernel.closed.out_avals)
+ad.primitive_jvps[kernel_p] = _push_forward
+batching.primitive_batchers[kernel_p] = _over_members
+for platform, target in TARGETS.items():
+    mlir.register_lowering(kernel_p, _lower_for(target), platform=platform)

@@ -1,0 +1,86 @@
+"""Host memory for what reverse mode stores. The one home for what backends and jax versions say of memories."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.custom_batching import custom_vmap
+
+from simjax.errors import ConfigurationError
+from simjax.jaxpr.varying import match_varying
+
+Space = jax.memory.Space
+
+
+def room(states: int, like: Array) -> Array:
+    """Zeros for `states` arrays like `like`, in host memory."""
+
+    def zeros(axis: int, like: Array) -> Array:
+        # One zero goes over before it is spread, so that the array is never on the device.
+        zero = jax.device_put(match_varying(jnp.zeros((), like.dtype), like), Space.Host)
+        return lax.broadcast_in_dim(zero, (*like.shape[:axis], states, *like.shape[axis:]), ())
+
+    return _over_members(zeros)(like)
+
+
+def store(slots: Array, u: Array, slot: Array) -> Array:
+    """`slots`, in host memory, with `u`, on the device, in place of number `slot`."""
+
+    def put(axis: int, slots: Array, u: Array, slot: Array) -> Array:
+        return lax.dynamic_update_index_in_dim(slots, jax.device_put(u, Space.Host), slot, axis)
+
+    return _over_members(put)(slots, u, slot)
+
+
+def load(slots: Array, slot: Array) -> Array:
+    """Number `slot` of `slots`, in host memory, on the device."""
+
+    def take(axis: int, slots: Array, slot: Array) -> Array:
+        return jax.device_put(lax.dynamic_index_in_dim(slots, slot, axis, keepdims=False), Space.Device)
+
+    return _over_members(take)(slots, slot)
+
+
+def _over_members(function: Callable, axis: int = 0) -> Callable:
+    """`function(axis, *arrays)` at this axis; mapped over members, at the next one.
+
+    By itself jax would gather and scatter, which host memory cannot. Slot numbers are the same for all members.
+    """
+    run = custom_vmap(functools.partial(function, axis))
+
+    @run.def_vmap
+    def of_members(size, mapped, *arrays):
+        each = zip(arrays, mapped, strict=True)
+        spread = [u if here or not u.ndim else lax.broadcast(u, (size,)) for u, here in each]
+        return _over_members(function, axis + 1)(*spread), True
+
+    return run
+
+
+def in_host(x: Array) -> bool:
+    """Whether `x` is in host memory."""
+    return x.aval.memory_space == Space.Host
+
+
+def require_host_memory() -> None:
+    """Refuse a backend whose host memory is the device's own.
+
+    Raises:
+        ConfigurationError: on such a backend.
+    """
+    # Inside `shard_map` the mesh knows what it is compiled for; that may be a machine which is not there.
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    platform = jax.default_backend() if device is None else device.platform
+    if platform == "cpu":
+        raise ConfigurationError(
+            "checkpoint: host=True needs a device with memory apart from the host's, cpu came, where both are one; "
+            "leave out host=True."
+        )
+    kinds = [memory.kind for memory in jax.devices()[0].addressable_memories()]
+    if platform == jax.default_backend() and "pinned_host" not in kinds:
+        raise ConfigurationError(
+            f"checkpoint: host=True needs memory of the kind pinned_host, {platform} has {', '.join(kinds)}; leave out "
+            "host=True."
+        )

@@ -1,0 +1,41 @@
+"""Loops over steps, by what reverse mode keeps of them."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+from jax import lax
+
+from simjax.jaxpr.varying import steady_carry
+from simjax.stepping.checkpointing.binomial_scan import binomial_scan
+from simjax.stepping.checkpointing.plan import Binomial, Policy, group_size
+
+
+def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, in_pairs: bool):
+    """`step` applied `steps` times; what reverse mode stores is set by `checkpoint`.
+
+    `in_pairs`: two in a loop body, where nothing is computed again.
+    """
+    step, carry = steady_carry(step, carry)
+
+    def body(carry, _):
+        return step(carry), None
+
+    if isinstance(checkpoint, Binomial):
+        states, host = checkpoint.states, checkpoint.host
+        return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, states=states, in_host=host)[0]
+    if checkpoint == "none":
+        unroll = 2 if in_pairs and steps % 2 == 0 else 1
+        return lax.scan(body, carry, None, length=steps, unroll=unroll)[0]
+    body = jax.checkpoint(body, prevent_cse=False)
+    inner = group_size(steps)
+    if checkpoint == "every_step" or inner == 1:  # groups of one step would only be advanced once more
+        return lax.scan(body, carry, None, length=steps)[0]
+    groups, rest = divmod(steps, inner)
+
+    @functools.partial(jax.checkpoint, prevent_cse=False)
+    def group(carry, _):
+        return lax.scan(body, carry, None, length=inner)[0], None
+
+    carry = lax.scan(group, carry, None, length=groups)[0]
+    return lax.scan(body, carry, None, length=rest)[0] if rest else carry

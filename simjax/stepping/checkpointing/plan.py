@@ -1,0 +1,174 @@
+"""What reverse mode stores and what it computes again: plans, their memory and their cost."""
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from simjax.errors import ConfigurationError
+from simjax.stepping.checkpointing.binomial_order import fewest_advances
+
+LOG = logging.getLogger("simjax")
+# Of the transpose of a step, in steps (0.9 to 1.7 in `benchmarks/gradients.py`).
+PULL_BACK = 1.5
+# "auto" keeps every step as long as that takes no more than this, per device (of each member, in an ensemble).
+AUTO_BYTES = 2**31
+
+
+@dataclass(frozen=True)
+class Binomial:
+    """`states` stored states, replayed in the order that advances the fewest steps again (Griewank, Walther 2000).
+
+    host: whether they live in host memory, where the device has its own.
+    """
+
+    states: int
+    host: bool = False
+
+    def __post_init__(self):
+        if self.states < 1:
+            raise ConfigurationError(f"Binomial(states={self.states}): expected at least 1 stored state.")
+
+    def __repr__(self) -> str:
+        return f"Binomial(states={self.states}{_place(self.host)})"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The cheapest plan whose stored states fit into `bytes` per device (of each member, in an ensemble).
+
+    host: whether they live in host memory, where the device has its own; `bytes` are bytes there.
+    """
+
+    bytes: int
+    host: bool = False
+
+    def __repr__(self) -> str:
+        return f"Budget(bytes={self.bytes}{_place(self.host)})"
+
+
+def _place(host: bool) -> str:
+    return ", host=True" if host else ""
+
+
+Policy = Literal["none", "every_step", "two_level"]
+Checkpoint = Policy | Literal["auto", "reverse"] | Binomial | Budget
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How `frames` frames of `steps` steps are reversed.
+
+    policy: "none" keeps every intermediate value. frame_states, step_states: states stored between frames, and between
+    the steps of one frame. again: steps advanced again (with "reverse", taken back), in all. state_bytes: of one state
+    per device. host: whether stored states live in host memory.
+    """
+
+    policy: Policy | Literal["binomial", "reverse"]
+    frames: int
+    steps: int
+    frame_states: int
+    step_states: int
+    again: int
+    state_bytes: int
+    host: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of all stored states per device; with "none" only those at the beginning of steps."""
+        return (self.frame_states + self.step_states) * self.state_bytes
+
+    @property
+    def cost(self) -> float:
+        """Of value and gradient in forward runs, if a step's transpose costs `PULL_BACK` steps."""
+        reversal = PULL_BACK if self.policy == "none" else 1 + PULL_BACK
+        return 1 + reversal + self.again / (self.frames * self.steps)
+
+    def __str__(self) -> str:
+        total = self.frames * self.steps
+        return (
+            f"{self.policy}: {self.frame_states + self.step_states} states of {_size(self.state_bytes)} stored, "
+            f"{_size(self.bytes)} per device{' in host memory' if self.host else ''}; {self.again} steps "
+            f"{'taken back' if self.policy == 'reverse' else 'advanced again'} to reverse {total}; value and gradient "
+            f"cost about {self.cost:.1f} forward runs"
+        )
+
+
+def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -> Plan:
+    """The plan that `checkpoint` asks for, for a run of `frames` frames of `steps` steps."""
+    total = frames * steps
+    if isinstance(checkpoint, Binomial):
+        between, within = _shares(frames, steps, checkpoint.states)
+        again = frames * _again(steps, within)
+        if between:
+            # Each frame runs once more, to store states within it.
+            again += steps * (_again(frames, between) + frames)
+        return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host)
+    if isinstance(checkpoint, Budget):
+        return _cheapest(checkpoint, frames, steps, state_bytes)
+    if checkpoint == "auto":
+        checkpoint = "every_step" if total * state_bytes <= AUTO_BYTES else "two_level"
+    if checkpoint == "two_level":
+        inner = group_size(steps)
+        between = frames if frames > 1 else 0
+        again = total * (2 if between else 1)
+        return Plan("two_level", frames, steps, between, -(-steps // inner) + inner, again, state_bytes)
+    if checkpoint == "reverse":
+        # The first and the last.
+        return Plan("reverse", frames, steps, 0, 2, total, state_bytes)
+    if checkpoint in ("none", "every_step"):
+        return Plan(checkpoint, frames, steps, 0, total, 0, state_bytes)
+    raise ConfigurationError(
+        f"checkpoint={checkpoint!r}: expected 'auto', 'none', 'every_step', 'two_level', 'reverse', "
+        "Binomial(states=...) or Budget(bytes=...)."
+    )
+
+
+def _again(steps: int, states: int) -> int:
+    """Steps advanced while replaying, without those of the first sweep."""
+    return fewest_advances(steps, states) - (steps - 1)
+
+
+def group_size(steps: int) -> int:
+    """About the square root of `steps`; a divisor of it if one is near, so that the step is traced once."""
+    root = max(1, math.isqrt(steps))
+    near = [d for d in range(max(1, root // 2), 2 * root + 1) if steps % d == 0]
+    return min(near, key=lambda d: abs(d - root)) if near else root
+
+
+def _shares(frames: int, steps: int, states: int) -> tuple[int, int]:
+    """States to store between frames and within one: as many as `states`, with the fewest steps advanced again."""
+    if frames == 1:
+        return 0, min(states, steps)
+    if states < 2:
+        raise ConfigurationError("Binomial(states=1): a run of several frames needs at least 2 stored states.")
+
+    def advanced(between: int) -> int:
+        return steps * fewest_advances(frames, between) + frames * fewest_advances(steps, min(states - between, steps))
+
+    between = min(range(1, min(states - 1, frames) + 1), key=advanced)
+    return between, min(states - between, steps)
+
+
+def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int) -> Plan:
+    states = budget.bytes // max(state_bytes, 1)
+    fewest = 1 if frames == 1 else 2
+    if states < fewest:
+        raise ConfigurationError(
+            f"Budget(bytes={budget.bytes}): a plan stores at least {fewest} states of {state_bytes} bytes; use "
+            f"Budget(bytes={fewest * state_bytes}) or more."
+        )
+    found = plan("every_step", frames=frames, steps=steps, state_bytes=state_bytes)
+    if budget.host or found.bytes > budget.bytes:
+        found = plan(Binomial(states, budget.host), frames=frames, steps=steps, state_bytes=state_bytes)
+    LOG.info("checkpoints: %s", found)
+    return found
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.4g} {unit}"

@@ -1,0 +1,392 @@
+"""Time stepping: nested scans that reverse mode can afford."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.model import DirectModel, Model
+from simjax.errors import ConfigurationError
+from simjax.integrators.integrator import Integrator, ReversibleIntegrator
+from simjax.jaxpr.varying import match_varying, steady_carry, vary_like
+from simjax.status import (
+    FRAME_UNFINISHED,
+    NON_FINITE,
+    OK,
+    SKIN_PASSED,
+    STEP_COLLAPSED,
+    STEP_SHRUNK,
+    UNPHYSICAL,
+    all_finite,
+    spoiled,
+)
+from simjax.stepping.checkpointing.binomial_scan import binomial_scan
+from simjax.stepping.checkpointing.host_memory import require_host_memory
+from simjax.stepping.checkpointing.loops import repeat
+from simjax.stepping.checkpointing.plan import Binomial, Checkpoint, Plan, Policy, plan
+from simjax.stepping.checkpointing.reversible_scan import reversed_scan
+from simjax.stepping.clock import Clock, Number, Schedule, length_of, tick, tick_fixed, time_left, time_of
+from simjax.stepping.faults import is_traced, raise_on_fault
+from simjax.stepping.temporal_blocking import blocked, step_of
+
+OnFault = Literal["raise", "nan", "keep"]
+"""The fate of a run that does not come to its end, see `simulate`."""
+
+
+class Trajectory(eqx.Module):
+    """What `simulate` returns: the final state and clock, and what was observed, frames leading."""
+
+    state: Any
+    clock: Clock
+    observed: Any
+
+
+def real_dtype(state) -> jnp.dtype:
+    """The floating-point type of a state's real and complex leaves."""
+    inexact = [leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.finfo(jnp.result_type(*inexact)).dtype
+
+
+def advance(
+    model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule,
+    *, steps: int, until, checkpoint: Policy | Binomial = "none",
+):  # fmt: skip
+    """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
+
+    Transactional: if the result is not finite or not physical, the state and clock that came in are returned with
+    a status bit set, and every later call returns them unchanged. So the last good state is never lost, and an
+    ensemble member that diverged stays where it was without touching the others.
+    """
+    params = vary_like(params, state)
+    begin = state, clock
+    prepared = _prepared(model, integrator, params, state, schedule)
+
+    def step(carry):
+        state, clock = carry
+        return take_step(model, integrator, params, state, clock, schedule, until, prepared)
+
+    state, clock = begin
+    # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
+    in_pairs = integrator.stages == 1
+    if isinstance(model, DirectModel):
+        state, clock = _arranged_steps(model, params, begin, schedule, steps, checkpoint)
+        steps = 0
+    several = model.domain.steps_per_exchange
+    if several and steps >= several:
+        steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
+        state, clock = repeat(steps_at_once, begin, steps // several, checkpoint, in_pairs=in_pairs)
+        steps %= several
+    if steps:
+        state, clock = repeat(step, (state, clock), steps, checkpoint, in_pairs=in_pairs)
+    good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
+    fault = jnp.where(good, OK, NON_FINITE).astype(jnp.int32) | clock.status
+    for wrong in model.unphysical(state, params).values():
+        anywhere = model.domain.max(wrong.astype(jnp.int32)) == 1
+        fault |= jnp.where(anywhere & good, UNPHYSICAL, OK).astype(jnp.int32)
+    keep, smallest = fault == OK, clock.smallest_limit
+    state, clock = jax.tree.map(lambda new, old: jnp.where(keep, new, old), (state, clock), begin)
+    # The smallest step stays that of the attempt, and varies between devices as the rest of the clock does.
+    return state, eqx.tree_at(lambda c: (c.status, c.smallest_limit), clock, (fault, match_varying(smallest, fault)))
+
+
+def _prepared(model: Model, integrator: Integrator, params, state, schedule: Schedule):
+    """Form what the scheme needs once before all steps."""
+    dt = schedule.even_dt
+    if dt is not None and not isinstance(dt, float):
+        dt = jnp.asarray(dt, real_dtype(state))
+    return vary_like(integrator.prepare(model, params, dt), state)
+
+
+def take_step(
+    model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule, until, prepared=None
+):
+    """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
+    if isinstance(model, DirectModel):
+        return _arranged_steps(model, params, (state, clock), schedule, 1, "none")
+    if schedule.dt is not None:
+        after = _fixed_step(model, integrator, params, state, clock, schedule, prepared)
+        return _with_fault(model, params, after, schedule)
+
+    def take(state, t, dt, number):
+        return step_of(model, integrator, t, dt, number, state, params, prepared)
+
+    after = _courant_step(model, integrator, params, state, clock, schedule, until, take)
+    return _with_fault(model, params, after, schedule)
+
+
+def _with_fault(model: Model, params, after, schedule: Schedule):
+    """(state, clock) with what is wrong at this time in the status."""
+    state, clock = after
+    wrong = model.fault(time_of(clock, schedule), params)
+    return after if wrong is None else (state, eqx.tree_at(lambda c: c.status, clock, clock.status | wrong))
+
+
+def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule, prepared):
+    after, (t, dt, number) = tick_fixed(clock, schedule)
+    return step_of(model, integrator, t, dt, number, state, params, prepared), after
+
+
+def _arranged_steps(model: DirectModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial):
+    """(state, clock) after steps of a model that takes its own, arranged anew before the first and then regularly."""
+    if schedule.dt is None:
+        raise ConfigurationError(
+            f"Schedule.courant={schedule.courant:g}: {type(model).__name__} takes steps of a fixed length; write dt."
+        )
+    within = "none" if checkpoint == "none" else "every_step"
+
+    def arranged(carry, count: int):
+        state, clock = carry
+        state, arrangement, fault = model.arrange(state, params)
+
+        def step(carry):
+            state, clock, strain = carry
+            clock, (t, dt, number) = tick_fixed(clock, schedule)
+            state = model.step(number, t, dt, state, params, arrangement)
+            used = model.strain(jax.tree.map(lax.stop_gradient, state), arrangement)
+            return state, clock, jnp.maximum(strain, used)
+
+        strain = jnp.zeros((), clock.elapsed.dtype)
+        state, clock, strain = repeat(step, (state, clock, strain), count, within, in_pairs=False)
+        # Written so that what is not a number counts as too much.
+        fault |= jnp.where(model.domain.max(strain) <= 1, OK, SKIN_PASSED).astype(jnp.int32)
+        return state, eqx.tree_at(lambda c: c.status, clock, clock.status | fault)
+
+    count = model.steps_per_arrangement
+    whole, rest = divmod(steps, count)
+    carry = begin
+    if whole:
+        carry = repeat(lambda carry: arranged(carry, count), carry, whole, checkpoint, in_pairs=False)
+    return arranged(carry, rest) if rest else carry
+
+
+def _several_steps(model, integrator, params, prepared, state, schedule: Schedule, until) -> Callable:
+    """(state, clock) -> the same after `Domain.steps_per_exchange` steps."""
+    count = model.domain.steps_per_exchange
+    if schedule.dt is None and count > 1:
+        raise ConfigurationError(
+            f"steps_per_exchange={count} with steps limited by the Courant number, which all devices have to agree on "
+            "at every step; write steps_per_exchange=1 or a fixed time.dt."
+        )
+    block = blocked(model, integrator, params, prepared, state, count, real_dtype(state))
+
+    def take(state, t, dt, number):
+        return block.advance(state, (t[None], dt[None], number[None]))
+
+    def advance(carry):
+        state, clock = carry
+        if schedule.dt is None:
+            return _courant_step(model, integrator, params, state, clock, schedule, until, take)
+        clock, times = lax.scan(lambda clock, _: tick_fixed(clock, schedule), clock, None, length=count)
+        return block.advance(state, times), clock
+
+    return advance
+
+
+def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, take: Callable):
+    dtype = clock.elapsed.dtype
+    remaining = time_left(clock, schedule)
+    limit = schedule.courant * model.domain.min(integrator.stable_dt(model, state, params)).astype(dtype)
+    # A remainder just above one step is halved, not left as a sliver.
+    dt = jnp.where(remaining <= limit, remaining, jnp.where(remaining < 2 * limit, remaining / 2, limit))
+    unset = clock.first_limit == 0
+    first = jnp.where(unset, jnp.minimum(limit, schedule.interval), clock.first_limit)
+    smallest = jnp.where(unset, first, jnp.fmin(clock.smallest_limit, limit))
+    # Written so that a limit that is not a number counts as collapsed too.
+    collapsed = ~(limit > 1e-9 * schedule.interval)
+    shrunk = limit < schedule.step_shrink * first
+    fault = jnp.where(collapsed, STEP_COLLAPSED, jnp.where(shrunk, STEP_SHRUNK, OK)).astype(clock.status.dtype)
+    ready = clock.frame < until
+    limits = jnp.where(ready, smallest, clock.smallest_limit), jnp.where(ready, fault, OK) | clock.status
+    clock = eqx.tree_at(lambda c: (c.smallest_limit, c.status), clock, limits)
+
+    def forward(carry):
+        state, clock = carry
+        state = take(state, time_of(clock, schedule), dt, clock.step)
+        clock = eqx.tree_at(lambda c: c.first_limit, clock, first)
+        return state, tick(clock, dt, remaining <= limit)
+
+    step, begin = steady_carry(forward, (state, clock))
+    return lax.cond(ready & (fault == OK), step, lambda carry: carry, begin)
+
+
+def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):
+    """What `_fixed_step` made `state` and `clock` of, unless it was the first step of all."""
+    dtype, completed = clock.elapsed.dtype, clock.substep == 0
+    substep = jnp.where(completed, schedule.steps, clock.substep) - 1
+    before = length_of(schedule, jnp.where(substep == 0, schedule.steps, substep) - 1, dtype)
+    clock = Clock(
+        frame=clock.frame - completed.astype(clock.frame.dtype),
+        substep=substep,
+        step=clock.step - 1,
+        elapsed=substep.astype(dtype) * jnp.asarray(schedule.dt, dtype),
+        elapsed_low=clock.elapsed_low,
+        dt=before,
+        first_limit=clock.first_limit,
+        smallest_limit=clock.smallest_limit,
+        status=clock.status,
+    )
+    t, dt = time_of(clock, schedule), length_of(schedule, substep, dtype)
+    return integrator.undo(model, t, dt, state, params, prepared, before), clock
+
+
+def _reversible(model: Model, integrator: Integrator, params, schedule: Schedule) -> ReversibleIntegrator:
+    """`integrator`, where steps of `schedule` can be undone."""
+    if not isinstance(integrator, ReversibleIntegrator):
+        why = f"expected a scheme whose steps can be undone (leapfrog), {type(integrator).__name__} came"
+    elif schedule.dt is None:
+        why = f"expected steps of a fixed length (Schedule.dt), courant={schedule.courant:g} came"
+    elif lost := model.irreversible(params):
+        why = f"expected a model that loses nothing, but {lost} cannot be undone"
+    else:
+        return integrator
+    raise ConfigurationError(f"checkpoint='reverse': {why}; use 'two_level' or Binomial(states=...).")
+
+
+def simulate(
+    model: Model, integrator: Integrator, params, state, schedule: Schedule,
+    *, frames: int, clock: Clock | None = None, observe: Callable | None = None,
+    checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
+) -> Trajectory:  # fmt: skip
+    """Advance `frames` frames of `schedule` from `state`, observing at the end of each.
+
+    Args:
+        model, integrator: the equations and the scheme.
+        params: the model's parameters; differentiable.
+        state: initial state, already constrained (as `model.init` functions return it); differentiable.
+        schedule: frames and steps.
+        clock: where to go on from; by default the start.
+        observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
+        checkpoint: what reverse mode keeps. "auto": "every_step" if that takes at most 2 GiB on a device, for each
+            member, else "two_level"; "every_step": each step's beginning, from which it is computed again;
+            "two_level": about the square root of these in a frame, and one state per frame; "none": every
+            intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again;
+            `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state and the
+            last, between which the run is taken back step by step, for leapfrog with steps of fixed length in models
+            that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`, `Budget`
+            and "reverse" there is no forward mode alone. It changes nothing in a forward run.
+            `stepping.checkpointing.plan.plan` tells memory and cost beforehand.
+        on_fault: what becomes of a run that a fault stopped on the way: a state that is not finite or not physical, a
+            step that collapsed, a frame with too few steps. "raise": NumericalError with the cause and the time; where
+            the run is traced (in jit, vmap or shard_map) nothing can be raised, and it is "nan". "nan": the final state
+            and what was observed after the fault are NaN, and so are gradients. "keep": both are those of the last good
+            state, for callers that ask the clock's status. `status_of(clock, schedule)` says what happened.
+
+    Returns:
+        A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
+        not zero if the run stopped early on a fault; the clock stands where the state was good last.
+
+    Raises:
+        NumericalError: the run stopped early, with `on_fault="raise"`.
+    """
+    if on_fault not in ("raise", "nan", "keep"):
+        raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
+    start = Clock.zero(real_dtype(state)) if clock is None else clock
+    params = vary_like(params, state)
+    chosen = _planned(checkpoint, frames, schedule, (state, start))
+
+    def look(carry):
+        state, clock = carry
+        observed = None if observe is None else observe(time_of(clock, schedule), state, params)
+        return observed if on_fault == "keep" else spoiled(observed, clock.status)
+
+    carry, observed = _all_frames(model, integrator, params, (state, start), schedule, frames, chosen, look)
+    state, end = carry
+    if on_fault == "raise" and not is_traced(end):
+        raise_on_fault(end, schedule)
+    return Trajectory(state if on_fault == "keep" else spoiled(state, end.status), end, observed)
+
+
+def _all_frames(
+    model: Model, integrator: Integrator, params, carry, schedule: Schedule, frames: int, chosen: Plan, look: Callable
+):  # fmt: skip
+    """(state, clock) after all frames, and what `look(carry)` gives after each."""
+
+    def one(carry, _=None):
+        state, clock = carry
+        until = clock.frame + 1
+        state, clock = advance(
+            model, integrator, params, state, clock, schedule,
+            steps=schedule.steps, until=until, checkpoint=_within(chosen),
+        )  # fmt: skip
+        carry = state, _note_unfinished(clock, until)
+        return carry, look(carry)
+
+    frame: Callable = jax.jit(one, inline=True)  # traced once, for its types and for its use
+    _, begin = steady_carry(lambda carry: frame(carry)[0], carry)
+    if chosen.policy == "reverse":
+        return _reversed_run(model, integrator, params, schedule, frame, look, begin, frames)
+    if chosen.policy == "binomial" and frames > 1:
+        return binomial_scan(frame, begin, length=frames, states=chosen.frame_states, in_host=chosen.host)
+    if chosen.policy == "two_level" and frames > 1:
+        frame = jax.checkpoint(frame, prevent_cse=False)
+    return lax.scan(frame, begin, None, length=frames)
+
+
+def integrate(
+    model: Model, integrator: Integrator, params, state, *, dt: Number, steps: int, t0: Number = 0.0,
+    checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
+):  # fmt: skip
+    """The state `steps` steps of `dt` after `state`: `simulate` without frames, a schedule and a clock.
+
+    Works under jit, vmap and `distribute`, and is differentiable in `params`, `state`, `dt` and `t0`.
+
+    Args:
+        model, integrator, params, state: as of `simulate`.
+        dt: length of every step, in units of time; may be traced, so that one program serves for all.
+        steps: how many, a plain int.
+        t0: time of `state`; may be traced.
+        checkpoint, on_fault: as of `simulate`.
+
+    Raises:
+        NumericalError: the run stopped early, with `on_fault="raise"`.
+    """
+    schedule = Schedule(steps=steps, start=t0, dt=dt)
+    return simulate(
+        model, integrator, params, state, schedule, frames=1, checkpoint=checkpoint, on_fault=on_fault
+    ).state
+
+
+def _planned(checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
+    # Shapes are those of this device's blocks.
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
+    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
+    if found.host:
+        require_host_memory()
+    return found
+
+
+def _note_unfinished(clock: Clock, until: Array) -> Clock:
+    """Where a fault stopped the frame, it is the reason; the number of steps is not."""
+    unfinished = (clock.frame < until) & (clock.status == OK)
+    short = jnp.where(unfinished, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
+    return eqx.tree_at(lambda c: c.status, clock, clock.status | short)
+
+
+def _within(chosen: Plan) -> Policy | Binomial:
+    """What reverse mode keeps within a frame."""
+    if chosen.policy == "binomial":
+        return Binomial(chosen.step_states, chosen.host)
+    return "none" if chosen.policy == "reverse" else chosen.policy
+
+
+def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable, look: Callable, begin, frames: int):
+    """All frames, whose steps reverse mode undoes."""
+    scheme = _reversible(model, integrator, params, schedule)
+    prepared = _prepared(model, scheme, params, begin[0], schedule)
+
+    def step(carry):
+        state, clock = carry
+        return _fixed_step(model, scheme, params, state, clock, schedule, prepared)
+
+    def back(carry):
+        state, clock = carry
+        return _undo_step(model, scheme, params, state, clock, schedule, prepared)
+
+    def moving(carry):
+        after, observed = frame(carry)
+        return after, (observed, after[1].step != carry[1].step)
+
+    return reversed_scan(moving, step, back, look, begin, frames=frames, steps=schedule.steps)
