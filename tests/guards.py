@@ -85,7 +85,7 @@ def main() -> int:
         done = subprocess.run([*command, experiment], capture_output=True, text=True, env=ENVIRONMENT)
         return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr[-500:]}
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(shipped, pool.map(one, shipped), strict=True))
     if options.write:
         FILE.write_text(json.dumps(found, indent=1) + "\n")
