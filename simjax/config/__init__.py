@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from simjax.schema.locate import Experiment, conf_folder, config_folders, list_experiments
 from simjax.config.validate import validate
 from simjax.models.registry import MODELS, parameter_values
 from simjax.schema.config import AxisBoundary, Config, FieldSource, FileSource, Variation, Wall
 from simjax.schema.ensemble import sample_members
 from simjax.schema.inverse import InverseConfig, ObservationConfig, ShootingConfig, SolverConfig, UnknownConfig
+from simjax.schema.locate import Experiment, conf_folder, config_folders, list_experiments
 from simjax.schema.model_schema import FieldSchema, ModelSchema
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simjax.schema.locate import config_folders, input_folders, list_experiments
 from simjax.config.validate import validate
 from simjax.config.yaml_files import MAXIMUM_DEPTH, inspect_yaml, read_yaml_text, reference_problem, resolve_references
 from simjax.errors import ConfigurationError
 from simjax.schema.config import Config, Keys
 from simjax.schema.errors import closest, ended
+from simjax.schema.locate import config_folders, input_folders, list_experiments
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)
 LONGEST_KEY = 200

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from simjax.schema.locate import locate_run_folder
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io.files import write_texts
 from simjax.schema.config import Config
+from simjax.schema.locate import locate_run_folder
 
 PROVENANCE_NAME = "provenance.json"
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"

@@ -11,8 +11,8 @@ from simjax.schema.model_schema import FieldSchema, ModelSchema
 
 def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:
     """Every key of `physics`, `particles`, `initial`, `coefficients` and the walls; `mapping` is a configuration."""
-    lines = [f"model: {schema.name}"]
-    lines += _section("physics", schema.physics, mapping)
+    lines = [f"model: {schema.name}", *([f"  {schema.summary}"] if schema.summary else ())]
+    lines += _section("physics", schema.physics, mapping, described=bool(schema.summary))
     if schema.particles is not None:
         lines += _section("particles", schema.particles, mapping)
     lines += _fields("initial", schema.fields, mapping)
@@ -24,9 +24,9 @@ def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _section(name: str, section: type, mapping: Mapping[str, Any]) -> Iterator[str]:
+def _section(name: str, section: type, mapping: Mapping[str, Any], described: bool = False) -> Iterator[str]:
     fields, chosen = dataclasses.fields(section), mapping.get(name) or {}
-    summary = (section.__doc__ or "").strip().splitlines()
+    summary = () if described else (section.__doc__ or "").strip().splitlines()
     yield ""
     yield f"{name}:{'' if fields else ' no keys'}{' ' + summary[0] if summary else ''}".rstrip()
     for field in fields:

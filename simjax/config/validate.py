@@ -9,7 +9,6 @@ from typing import Any
 
 from simjax.config.experiments import with_experiments
 from simjax.config.inverse_section import read_inverse
-from simjax.schema.locate import input_folders, locate_run_folder
 from simjax.config.sections import (
     Surroundings,
     find_input,
@@ -26,6 +25,7 @@ from simjax.schema.config import DEFAULT_COURANT, Config, EnsembleConfig, FileSo
 from simjax.schema.errors import Problems, closest
 from simjax.schema.inverse import InverseConfig
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
+from simjax.schema.locate import input_folders, locate_run_folder
 from simjax.schema.model_schema import AXES, ModelSchema, open_numbers
 from simjax.schema.particles import ParticlesSection, check_box
 

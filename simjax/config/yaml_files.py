@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from simjax.schema.locate import PACKAGE_LINE
 from simjax.errors import ConfigurationError
+from simjax.schema.locate import PACKAGE_LINE
 
 MAXIMUM_BYTES = 1_000_000
 MAXIMUM_NODES = 20_000

@@ -1,7 +1,6 @@
 """From a configuration to what runs: domain, model, parameters, initial state, schedules."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -29,17 +28,16 @@ from simjax.core.model import GridModel
 from simjax.driver.random_fields import random_modes
 from simjax.grid import Grid
 from simjax.io.memory import require_memory
-from simjax.models.cell_centred import CenteredModel
+from simjax.models.cell_centred import CenteredModel, cell_centred_model
 from simjax.models.closure import Closure, with_closure
+from simjax.models.declaration import Setup
 from simjax.models.flow import fourier_setup
 from simjax.models.flow import setup as flow_setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
 from simjax.models.gas import setup as gas_setup
-from simjax.models.registry import declare, parameter_values
+from simjax.models.registry import MODELS, parameter_values
 from simjax.models.scalar import setup as scalar_setup
-from simjax.models.spectral.base import SpectralModel
-from simjax.models.spectral.keys import SPECTRAL
-from simjax.models.spectral.setup import build_spectral
+from simjax.models.spectral.base import SpectralModel, spectral_model
 from simjax.models.waves import setup as waves_setup
 from simjax.models.waves.pml import Absorbing, FreeSurface
 from simjax.schema.config import Config, FileSource, Wall
@@ -134,7 +132,11 @@ def _assemble(
     config: Config, domain: Domain, values: Values, coefficients, closure: Closure | None = None
 ) -> tuple[GridModel, Any]:
     sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
-    model, params = BUILDERS[config.model](config, domain, sides, values, coefficients)
+    configured = config.schema.configured
+    if configured is not None:
+        model, params = configured(Setup(config, domain, sides, values, coefficients))
+    else:
+        model, params = BUILDERS[config.model](config, domain, sides, values, coefficients)
     closure = closure_of(config, values) if closure is None else closure
     return (model, params) if closure is None else with_closure(model, params, closure)
 
@@ -196,19 +198,8 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     Its `parameters` become the keys of `physics`, its `fields` those of `initial`; those of a `SpectralModel` also of
     `forcing`. Also a class decorator.
     """
-    if issubclass(model, SpectralModel):
-        common = {"units": model.units, "dimensionless": model.dimensionless}
-        declare(model.__name__, model.parameters, model.fields, **SPECTRAL, **common)
-        BUILDERS[model.__name__] = functools.partial(build_spectral, model)
-        return model
-
-    def build(config: Config, domain: Domain, sides, values: Values, coefficients):
-        return model(domain, sides), {name: values[name] for name in model.parameters}
-
-    declare(
-        model.__name__, model.parameters, model.fields, forced=(), units=model.units, dimensionless=model.dimensionless
-    )
-    BUILDERS[model.__name__] = build
+    declare = spectral_model if issubclass(model, SpectralModel) else cell_centred_model
+    MODELS.add(declare(model.__name__)(model).declarations[model.__name__])
     return model
 
 

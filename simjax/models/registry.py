@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from simjax.models.flow import fourier_keys
@@ -16,38 +17,54 @@ from simjax.models.plasma import keys as plasma_keys
 from simjax.models.scalar import keys as scalar_keys
 from simjax.models.sph import keys as sph_keys
 from simjax.models.waves import keys as waves_keys
-from simjax.schema.kinds import ListOf, Real, entry
-from simjax.schema.model_schema import AXES, SCALAR_WALLS, FieldSchema, ModelSchema
+from simjax.schema.kinds import ListOf, Real
+from simjax.schema.model_schema import AXES, ModelSchema
 
-MODELS: dict[str, ModelSchema] = {
-    schema.name: schema
-    for family in (
-        flow_keys,
-        gas_keys,
-        waves_keys,
-        fourier_keys,
-        scalar_keys,
-        molecular_keys,
-        gravity_keys,
-        plasma_keys,
-        electromagnetic_keys,
-        sph_keys,
-    )
-    for schema in family.SCHEMAS
+HOMES = {
+    "viscous_burgers": "spectral.nonlinear_waves:Burgers",
+    "korteweg_de_vries": "spectral.nonlinear_waves:KortewegDeVries",
+    "kuramoto_sivashinsky": "spectral.nonlinear_waves:KuramotoSivashinsky",
+    "allen_cahn": "spectral.phase_fields:AllenCahn",
+    "cahn_hilliard": "spectral.phase_fields:CahnHilliard",
+    "swift_hohenberg": "spectral.patterns:SwiftHohenberg",
+    "gray_scott": "spectral.patterns:GrayScott",
+    "schroedinger": "spectral.schroedinger:Schroedinger",
 }
+"""Model -> the module in `models` and the class that declares it (`models.declaration.model`)."""
 
 
-def declare(
-    name: str, parameters: Mapping[str, float], fields: Sequence[str], units: str = "1", **properties: Any
-) -> None:
-    """Add a model with scalar `parameters` (name -> default) and cell-centred scalar `fields` in `units`.
+class Models(Mapping[str, ModelSchema]):
+    """What models declare, by name; the module of a model is imported when it is asked for."""
 
-    `properties` are those of `ModelSchema` in which it differs from an explicit model with any walls.
-    """
-    numbers = [(key, float, entry(Real(), float(value))) for key, value in parameters.items()]
-    physics = dataclasses.make_dataclass(f"{name}Physics", numbers, frozen=True)
-    schema = ModelSchema(name, physics, tuple(FieldSchema(field, units=units) for field in fields), SCALAR_WALLS)
-    MODELS[name] = dataclasses.replace(schema, **properties)
+    def __init__(self, schemas: Mapping[str, ModelSchema], homes: Mapping[str, str]):
+        self._schemas = dict(schemas)
+        self._homes = dict(homes)
+
+    def __getitem__(self, name: str) -> ModelSchema:
+        if name not in self._schemas:
+            module, _, model = self._homes[name].partition(":")
+            self.add(getattr(import_module(f"simjax.models.{module}"), model).declarations[name])
+        return self._schemas[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._homes, **self._schemas})
+
+    def __len__(self) -> int:
+        return len({*self._homes, *self._schemas})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes or name in self._schemas
+
+    def add(self, schema: ModelSchema) -> None:
+        """Make a model known by its name, in the place of another of that name."""
+        self._schemas[schema.name] = schema
+
+
+_FAMILIES = (
+    flow_keys, gas_keys, waves_keys, fourier_keys, scalar_keys, molecular_keys, gravity_keys, plasma_keys,
+    electromagnetic_keys, sph_keys,
+)  # fmt: skip
+MODELS = Models({schema.name: schema for family in _FAMILIES for schema in family.SCHEMAS}, HOMES)
 
 
 def parameter_values(physics: Any) -> dict[str, float]:

@@ -14,6 +14,7 @@ AXES = ("x", "y", "z")
 RUNGE_KUTTA = ("kutta3", "euler", "midpoint", "heun", "ssprk2", "ssprk3", "williamson3", "rk4")
 IMEX = ("ars222", "imex_euler", "ars343", "ars443")
 EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
+SEMILINEAR = ("etdrk4", "etdrk1", "etdrk2", "etdrk3", *IMEX)  # for a stiff linear part that is diagonal
 SPLITTING = ("leapfrog",)
 DIRECT = ("direct",)
 INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING, *DIRECT)
@@ -87,7 +88,8 @@ class ModelSchema:
     which its rounding is measured. falling: diagnostics that never rise. particles: of a model of particles, which has
     a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
     places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to
-    rounding. dimensionless: lengths and times are numbers, not metres and seconds.
+    rounding. dimensionless: lengths and times are numbers, not metres and seconds. configured: makes the model and its
+    parameters from a `models.declaration.Setup`. summary: its name and equation, in a line.
     """
 
     name: str
@@ -107,6 +109,8 @@ class ModelSchema:
     particles: type | None = None
     steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
     dimensionless: bool = False
+    configured: Callable[[Any], tuple[Any, Any]] | None = None
+    summary: str = ""
 
     @property
     def of_particles(self) -> bool:

@@ -1,4 +1,4 @@
-"""Physics keys of flows in a Fourier basis, and the schemas of everything that is solved in one."""
+"""Physics keys of flows in a Fourier basis."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.models.spectral import keys as spectral_keys
 from simjax.schema.kinds import Integer, ListOf, Real, entry
-from simjax.schema.model_schema import FieldSchema, ModelSchema
+from simjax.schema.model_schema import SEMILINEAR, FieldSchema, ModelSchema
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         walls={},
         least_axes=2,
         most_axes=2,
-        integrators=spectral_keys.INTEGRATORS,
+        integrators=SEMILINEAR,
         forced=(_VELOCITY,),
         check=_check,
         falling=_falling,
@@ -76,10 +75,9 @@ SCHEMAS: tuple[ModelSchema, ...] = (
         diagnosed=lambda ndim: ("vorticity_magnitude",),
         least_axes=3,
         most_axes=3,
-        integrators=spectral_keys.INTEGRATORS,
+        integrators=SEMILINEAR,
         forced=(_VELOCITY,),
         check=_check,
         falling=_falling,
     ),
-    *spectral_keys.SCHEMAS,
 )

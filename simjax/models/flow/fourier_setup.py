@@ -1,4 +1,4 @@
-"""Flows in a Fourier basis, from a configuration, and the builders of everything that is solved in one."""
+"""Flows in a Fourier basis, from a configuration."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,6 @@ from simjax.models.flow.random_forcing import Band
 from simjax.models.flow.spectral_velocity import SpectralVelocity
 from simjax.models.flow.vorticity import Vorticity
 from simjax.models.formulas import Values, forces_of
-from simjax.models.spectral import setup as spectral_setup
 from simjax.schema.config import Config
 
 
@@ -35,5 +34,4 @@ def _flow(kind: type[SpectralFlow]) -> Callable:
 BUILDERS: dict[str, Callable] = {
     "vorticity": _flow(Vorticity),
     "spectral_velocity": _flow(SpectralVelocity),
-    **spectral_setup.BUILDERS,
 }

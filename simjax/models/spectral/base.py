@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,31 @@ from simjax.core.domain import Domain
 from simjax.core.model import Output, SemilinearModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
+from simjax.models.declaration import Setup, model, state_keys_and_parameters
 from simjax.models.measures import of_fields
 from simjax.models.sides import check_sides
 from simjax.ops.scaling import scale_by, scaled, times_i
+from simjax.schema.model_schema import SEMILINEAR, FieldSchema
 from simjax.solvers.fourier import FourierBasis
 
 Force = Callable[..., Array]
 """`force(t, coordinates, params)` -> source term on the grid, broadcastable against a block."""
+
+Spectral = TypeVar("Spectral", bound="type[SpectralModel]")
+
+
+def spectral_model(name: str, **properties: Any) -> Callable[[Spectral], Spectral]:
+    """Declare a `SpectralModel`, as by `models.declaration.model`: periodic, without a Courant number."""
+
+    def declare(cls: Spectral) -> Spectral:
+        fields = tuple(FieldSchema(field, units=cls.units) for field in cls.fields)
+        common = {
+            "fields": fields, "walls": {}, "integrators": SEMILINEAR, "limited": False,
+            "dimensionless": cls.dimensionless,
+        }  # fmt: skip
+        return model(name, **{**common, **properties})(cls)
+
+    return declare
 
 
 class SpectralModel(SemilinearModel):
@@ -28,6 +46,7 @@ class SpectralModel(SemilinearModel):
     The state holds, by field, the coefficients u_k of u(x) = sum over k of u_k exp(i k . x) that dealiasing keeps:
     complex arrays in the layout of `solvers.fourier.FourierBasis`; fields have samples at cell centres. A
     subclass names its `fields` and the default values of its `parameters` and defines `symbol` and `nonlinear`.
+    Instead of `parameters` it may have `Keys`, a dataclass whose entries also have ranges and units.
     The first line of its docstring is the title of its runs.
 
     `kept` is the share of the wavenumbers along each axis that is computed with: 2/3 for quadratic
@@ -39,12 +58,27 @@ class SpectralModel(SemilinearModel):
 
     fields: ClassVar[Sequence[str]] = ("u",)
     parameters: ClassVar[Mapping[str, float]] = {}
+    Keys: ClassVar[type]
     kept: ClassVar[float] = 2 / 3
     units: ClassVar[str] = "1"
     dimensionless: ClassVar[bool] = False
 
     domain: Domain
     forces: dict[str, Force]
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        state_keys_and_parameters(cls)
+
+    @classmethod
+    def configured(cls, setup: Setup, **options):
+        """The model, with the sources of its fields, and its parameters, numbers by name.
+
+        `options` are further ones of the constructor.
+        """
+        params = {name: setup.values[name] for name in cls.parameters}
+        forces = {name: setup.source(name) for name in setup.config.forcing}
+        return cls(setup.domain, setup.sides, forces, **options), params
 
     def __init__(
         self,

@@ -3,7 +3,9 @@ Kuramoto-Sivashinsky; periodic, in a Fourier basis, with two real transforms per
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,10 +16,12 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.errors import ConfigurationError
 from simjax.models.flow.fourier_flow import square_of
-from simjax.models.spectral.base import Force, SpectralModel
+from simjax.models.spectral.base import Force, SpectralModel, spectral_model
 from simjax.ops.scaling import scaled
+from simjax.schema.kinds import Choice, Real, entry
 
 
+@spectral_model("viscous_burgers")
 class Burgers(SpectralModel):
     """Viscous Burgers: du/dt = -u du/dx + nu d2u/dx2, waves that steepen until viscosity holds them.
 
@@ -26,8 +30,11 @@ class Burgers(SpectralModel):
     one forward. 2/3 dealiased. Whitham (1974), Linear and Nonlinear Waves, chapter 4.
     """
 
-    parameters = {"viscosity": 0.01}
     units = "m s-1"
+
+    @dataclass(frozen=True)
+    class Keys:
+        viscosity: float = entry(Real(low=0.0), 0.01, units="m2 s-1", about="viscosity nu")
 
     def symbol(self, k, params):
         return {"u": -params["viscosity"] * square_of(k)}
@@ -37,6 +44,7 @@ class Burgers(SpectralModel):
         return {"u": -0.5 * self.derivative(sum(k[1:], k[0]), self.to_spectrum(u * u))}
 
 
+@spectral_model("korteweg_de_vries")
 class KortewegDeVries(SpectralModel):
     """Korteweg-de Vries: du/dt = -alpha u du/dx - beta d3u/dx3, solitons that pass through each other.
 
@@ -50,7 +58,11 @@ class KortewegDeVries(SpectralModel):
     """
 
     dimensionless = True
-    parameters = {"nonlinearity": 6.0, "dispersion": 1.0}
+
+    @dataclass(frozen=True)
+    class Keys:
+        nonlinearity: float = entry(Real(), 6.0, about="nonlinearity alpha")
+        dispersion: float = entry(Real(), 1.0, about="dispersion beta")
 
     def symbol(self, k, params):
         dispersion = params["dispersion"] * k[0] * square_of(k)
@@ -76,6 +88,16 @@ class KortewegDeVries(SpectralModel):
         return {name: Measure("1", name) for name in ("mass", "momentum", "energy")}
 
 
+def _check_form(config: Any) -> Iterable[tuple[str, str]]:
+    if config.physics.form == "slope" and len(config.grid.shape) > 1:
+        yield (
+            "physics.form",
+            f"physics.form = 'slope': expected 'height' for grid.shape={list(config.grid.shape)}, a slope has "
+            "a component per axis; write physics.form=height",
+        )
+
+
+@spectral_model("kuramoto_sivashinsky", check=_check_form)
 class KuramotoSivashinsky(SpectralModel):
     """Kuramoto-Sivashinsky: du/dt = -u du/dx - a d2u/dx2 - b d4u/dx4, chaos fed by a band of growing waves.
 
@@ -88,7 +110,12 @@ class KuramotoSivashinsky(SpectralModel):
     """
 
     dimensionless = True
-    parameters = {"instability": 1.0, "damping": 1.0}
+
+    @dataclass(frozen=True)
+    class Keys:
+        instability: float = entry(Real(), 1.0, about="instability a")
+        damping: float = entry(Real(above=0.0), 1.0, about="damping b")
+        form: str = entry(Choice(("slope", "height")), "slope", about="what u is: slope of the front, or its height")
 
     domain: Domain
     forces: dict[str, Force]
@@ -109,6 +136,10 @@ class KuramotoSivashinsky(SpectralModel):
                 "write integral=True for the equation of the front's height."
             )
         self.integral = integral
+
+    @classmethod
+    def configured(cls, setup, **options):
+        return super().configured(setup, integral=setup.keys.form == "height", **options)
 
     def symbol(self, k, params):
         square = square_of(k)

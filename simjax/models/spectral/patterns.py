@@ -4,16 +4,19 @@ Nonlinearities are cubic, hence 1/2 of the wavenumbers are kept.
 """
 
 import math
+from dataclasses import dataclass
 
 import jax.numpy as jnp
 from jax import lax
 
 from simjax.core.model import Measure
 from simjax.models.flow.fourier_flow import square_of
-from simjax.models.spectral.base import SpectralModel
+from simjax.models.spectral.base import SpectralModel, spectral_model
 from simjax.ops.scaling import scaled
+from simjax.schema.kinds import Real, entry
 
 
+@spectral_model("swift_hohenberg")
 class SwiftHohenberg(SpectralModel):
     """Swift-Hohenberg: du/dt = r u - (q^2 + lap)^2 u + g u^2 - u^3, stripes and hexagons as in convection.
 
@@ -25,7 +28,12 @@ class SwiftHohenberg(SpectralModel):
 
     dimensionless = True
     kept = 1 / 2
-    parameters = {"growth": 0.2, "wavenumber": 1.0, "asymmetry": 0.0}
+
+    @dataclass(frozen=True)
+    class Keys:
+        growth: float = entry(Real(), 0.2, about="growth r of waves of the wavenumber q")
+        wavenumber: float = entry(Real(low=0.0), 1.0, about="wavenumber q")
+        asymmetry: float = entry(Real(), 0.0, about="asymmetry g")
 
     def symbol(self, k, params):
         return {"u": params["growth"] - (params["wavenumber"] ** 2 - square_of(k)) ** 2}
@@ -47,6 +55,7 @@ class SwiftHohenberg(SpectralModel):
         return {"free_energy": Measure("1", "free energy"), **super().measures()}
 
 
+@spectral_model("gray_scott")
 class GrayScott(SpectralModel):
     """Gray-Scott: du/dt = D_u lap(u) - u v^2 + F (1 - u), dv/dt = D_v lap(v) + u v^2 - (F + K) v.
 
@@ -57,7 +66,13 @@ class GrayScott(SpectralModel):
 
     fields = ("u", "v")
     kept = 1 / 2
-    parameters = {"diffusivity_u": 2e-5, "diffusivity_v": 1e-5, "feed": 0.04, "kill": 0.06}
+
+    @dataclass(frozen=True)
+    class Keys:
+        diffusivity_u: float = entry(Real(low=0.0), 2e-5, units="m2 s-1", about="diffusivity D_u of the fuel")
+        diffusivity_v: float = entry(Real(low=0.0), 1e-5, units="m2 s-1", about="diffusivity D_v of the catalyst")
+        feed: float = entry(Real(low=0.0), 0.04, units="s-1", about="feed F")
+        kill: float = entry(Real(low=0.0), 0.06, units="s-1", about="kill K")
 
     def symbol(self, k, params):
         square, feed = square_of(k), params["feed"]

@@ -8,19 +8,20 @@ forward transform per stage.
 """
 
 import math
+from dataclasses import dataclass
 
 from simjax.core.model import Measure
 from simjax.models.flow.fourier_flow import square_of
 from simjax.models.measures import length_power
-from simjax.models.spectral.base import SpectralModel
+from simjax.models.spectral.base import SpectralModel, spectral_model
 from simjax.ops.scaling import scaled
+from simjax.schema.kinds import Real, entry
 
 
 class _PhaseField(SpectralModel):
     """A phase field u that descends in F."""
 
     kept = 1 / 2
-    parameters = {"mobility": 1.0, "epsilon": 0.01}
 
     def free_energy(self, state, params):
         """F per volume."""
@@ -44,6 +45,7 @@ class _PhaseField(SpectralModel):
         return self.to_spectrum(u * (u * u - 3))
 
 
+@spectral_model("allen_cahn")
 class AllenCahn(_PhaseField):
     """Allen-Cahn: du/dt = M (epsilon^2 lap(u) + u - u^3), phases whose interfaces shrink.
 
@@ -52,6 +54,11 @@ class AllenCahn(_PhaseField):
     shrinks at 2 pi M epsilon^2. Allen and Cahn (1979), Acta Metall. 27, 1085.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        mobility: float = entry(Real(low=0.0), 1.0, units="s-1", about="mobility M")
+        epsilon: float = entry(Real(above=0.0), 0.01, units="m", about="thickness epsilon of interfaces")
+
     def symbol(self, k, params):
         return {"u": -params["mobility"] * (2 + params["epsilon"] ** 2 * square_of(k))}
 
@@ -59,12 +66,18 @@ class AllenCahn(_PhaseField):
         return {"u": scaled(-params["mobility"], self._excess(state))}
 
 
+@spectral_model("cahn_hilliard")
 class CahnHilliard(_PhaseField):
     """Cahn-Hilliard: du/dt = M lap(u^3 - u - epsilon^2 lap(u)), two phases that separate and coarsen.
 
     u concentration, -1 and 1 in the pure phases; its mean is conserved to the last bit. M mobility (m2 s-1), epsilon
     (m) about the thickness of an interface. Cahn and Hilliard (1958), J. Chem. Phys. 28, 258.
     """
+
+    @dataclass(frozen=True)
+    class Keys:
+        mobility: float = entry(Real(low=0.0), 1.0, units="m2 s-1", about="mobility M")
+        epsilon: float = entry(Real(above=0.0), 0.01, units="m", about="thickness epsilon of interfaces")
 
     def symbol(self, k, params):
         square = square_of(k)

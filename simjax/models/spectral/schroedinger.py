@@ -1,6 +1,7 @@
 """The nonlinear Schroedinger equation: a complex field, in a Fourier basis."""
 
 import math
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,8 +10,10 @@ from jax import Array, lax
 from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.flow.fourier_flow import square_of
-from simjax.models.spectral.base import SpectralModel, periodic_layout, precision_of
+from simjax.models.spectral.base import SpectralModel, periodic_layout, precision_of, spectral_model
 from simjax.ops.scaling import scaled, times_i
+from simjax.schema.kinds import Real, entry
+from simjax.schema.model_schema import FieldSchema
 from simjax.solvers.fourier import FourierBasis
 
 
@@ -24,6 +27,13 @@ class Params(eqx.Module):
     potential: Array | None = None
 
 
+@spectral_model(
+    "schroedinger",
+    fields=(FieldSchema("real_part"), FieldSchema("imaginary_part")),
+    diagnosed=lambda ndim: ("density",),
+    coefficients=(FieldSchema("potential", optional=True),),
+    forced=(),
+)
 class Schroedinger(SpectralModel):
     """Nonlinear Schroedinger (Gross-Pitaevskii): i dpsi/dt = -lap(psi) / 2 + (V + g |psi|^2) psi.
 
@@ -41,6 +51,15 @@ class Schroedinger(SpectralModel):
     dimensionless = True
     fields = ("psi",)
     kept = 1 / 2
+
+    @dataclass(frozen=True)
+    class Keys:
+        interaction: float = entry(Real(), -1.0, about="interaction g, below zero focusing")
+
+    @classmethod
+    def configured(cls, setup, **options):
+        (potential,) = setup.coefficients.get("potential", (None,))
+        return cls(setup.domain, setup.sides, **options), Params(setup.values["interaction"], potential)
 
     @property
     def basis(self) -> FourierBasis:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simjax.schema.locate import input_folders
 from simjax.errors import ConfigurationError
 from simjax.schema.errors import Problems, unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Integer, ListOf, Nested, Real, Text, entry
+from simjax.schema.locate import input_folders
 from simjax.schema.model_schema import AXES, SPLITTING, FieldSchema, ModelSchema
 
 

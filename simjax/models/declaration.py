@@ -1,0 +1,77 @@
+"""How a model class declares itself: its name in a configuration, its keys and fields, and how it is built."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, make_dataclass
+from typing import Any, TypeVar
+
+from jax import Array
+
+from simjax.core.boundary import Side
+from simjax.core.domain import Domain
+from simjax.core.model import Model
+from simjax.models.formulas import FormulaForce, Values, forces_of
+from simjax.schema.config import Config
+from simjax.schema.formula import Formula
+from simjax.schema.kinds import Real, entry
+from simjax.schema.model_schema import ModelSchema
+
+Declared = TypeVar("Declared", bound=type[Model])
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a model is built from.
+
+    sides: a pair for each axis. values: every number that formulas and keys know by name, traced. coefficients: this
+    block's arrays, components by field.
+    """
+
+    config: Config
+    domain: Domain
+    sides: Sequence[tuple[Side, Side]]
+    values: Values
+    coefficients: Mapping[str, tuple[Array, ...]]
+
+    @property
+    def keys(self) -> Any:
+        """The section `physics`: the model's `Keys`."""
+        return self.config.physics
+
+    def varies(self, name: str) -> bool:
+        """Whether a number of the physics differs between members."""
+        return any(variation.path == f"physics.{name}" for variation in self.config.ensemble.vary)
+
+    def forces(self, field: str) -> tuple[FormulaForce | None, ...]:
+        """One function per component of a forced field, None where it vanishes; empty where the field is not forced."""
+        return forces_of(self.config.forcing.get(field, ()), self.values)
+
+    def source(self, field: str) -> FormulaForce | None:
+        """The function that forces a scalar field, if any."""
+        (source,) = forces_of(self.config.forcing.get(field, (Formula(0.0),)), self.values)
+        return source
+
+
+def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
+    """Declare a class as the model that configurations call `name`.
+
+    The class has `Keys`, a dataclass of what stands in the section `physics`, and `configured(setup)`, a class method
+    that returns the model and its parameters for a `Setup`. `properties` are those of `ModelSchema`. A class that is
+    several models is declared once for each. `models.registry` says where the class is.
+    """
+
+    def declare(cls: Declared) -> Declared:
+        summary = (cls.__doc__ or name).splitlines()[0]
+        schema = ModelSchema(name, cls.Keys, configured=cls.configured, summary=summary, **properties)
+        cls.declarations = {**vars(cls).get("declarations", {}), name: schema}
+        return cls
+
+    return declare
+
+
+def state_keys_and_parameters(cls: type) -> None:
+    """Complete a class whose parameters are numbers by name: `Keys` of its `parameters`, or the other way round."""
+    if "Keys" in vars(cls):
+        cls.parameters = {f.name: f.default for f in fields(cls.Keys) if isinstance(f.metadata["kind"], Real)}
+    else:
+        numbers = [(name, float, entry(Real(), float(value))) for name, value in cls.parameters.items()]
+        cls.Keys = make_dataclass(f"{cls.__name__}Keys", numbers, frozen=True)
