@@ -1,5 +1,6 @@
 """Compressible gas: exact solutions at their order, what is conserved, symmetry, equilibria, derivatives, extremes."""
 
+import dataclasses
 import functools
 
 import jax
@@ -550,9 +551,7 @@ def test_sides_that_a_gas_cannot_have_are_refused():
 
 
 def test_configurations_name_every_scheme():
-    from simjax.models.gas.keys import CompressiblePhysics
-
-    options = {name: field.metadata["kind"] for name, field in CompressiblePhysics.__dataclass_fields__.items()}
+    options = {field.name: field.metadata["kind"] for field in dataclasses.fields(Compressible.Keys)}
     assert set(options["reconstruction"].options) == set(INTERPOLATIONS)
     assert set(options["flux"].options) == set(FLUXES)
 

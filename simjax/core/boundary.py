@@ -109,6 +109,16 @@ class Neumann(Boundary):
         return jnp.concatenate([wall, mirrored], axis=array_axis)
 
 
+class Extrapolated(Boundary):
+    """Ghosts on the line through the last two stored values: for a velocity through an open side."""
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        array_axis = edge.ndim + axis - len(spacing)
+        first = lax.slice_in_dim(edge, 0, 1, axis=array_axis)
+        rise = first - lax.slice_in_dim(edge, 1, 2, axis=array_axis) if edge.shape[array_axis] > 1 else 0 * first
+        return jnp.concatenate([first + (k + 1) * rise for k in range(width)], axis=array_axis)
+
+
 class Exterior(Boundary):
     """All ghosts hold the value: the state of what lies beyond the side, for schemes that tell in from out."""
 

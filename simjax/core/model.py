@@ -1,6 +1,7 @@
 """What a model is: pure functions of time, state and parameters over one domain."""
 
 import abc
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
+from simjax.schema.model_schema import ModelSchema
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,18 @@ class Model(eqx.Module):
     State: ClassVar[type]
     """The class of `state`; dict if fields stand by name."""
 
+    Keys: ClassVar[type]
+    """The dataclass of what a configuration of the model says in the section `physics`."""
+
+    declarations: ClassVar[Mapping[str, ModelSchema]] = {}
+    """What the class declares, by the names of models in configurations; see `models.declaration.model`."""
+
     domain: eqx.AbstractVar[Domain]
+
+    @classmethod
+    def configured(cls, setup) -> tuple[Any, Any]:
+        """The model and its parameters from a `models.declaration.Setup`."""
+        raise NotImplementedError(f"{cls.__name__} cannot be made from a configuration.")
 
     def constrain(self, t, dt, state, params) -> Any:
         """`state` brought back to what must hold at time `t` (walls, divergence); called after each stage."""

@@ -31,14 +31,9 @@ from simjax.io.memory import require_memory
 from simjax.models.cell_centred import CenteredModel, cell_centred_model
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
-from simjax.models.flow import fourier_setup
-from simjax.models.flow import setup as flow_setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
-from simjax.models.gas import setup as gas_setup
 from simjax.models.registry import MODELS, parameter_values
-from simjax.models.scalar import setup as scalar_setup
 from simjax.models.spectral.base import SpectralModel, spectral_model
-from simjax.models.waves import setup as waves_setup
 from simjax.models.waves.pml import Absorbing, FreeSurface
 from simjax.schema.config import Config, FileSource, Wall
 from simjax.schema.ensemble import sample_members
@@ -132,11 +127,8 @@ def _assemble(
     config: Config, domain: Domain, values: Values, coefficients, closure: Closure | None = None
 ) -> tuple[GridModel, Any]:
     sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
-    configured = config.schema.configured
-    if configured is not None:
-        model, params = configured(Setup(config, domain, sides, values, coefficients))
-    else:
-        model, params = BUILDERS[config.model](config, domain, sides, values, coefficients)
+    assert config.schema.configured is not None
+    model, params = config.schema.configured(Setup(config, domain, sides, values, coefficients))
     closure = closure_of(config, values) if closure is None else closure
     return (model, params) if closure is None else with_closure(model, params, closure)
 
@@ -183,12 +175,6 @@ def _evaluate(config: Config, domain: Domain, formulas, offsets, values: Values,
     return tuple(components)
 
 
-BUILDERS: dict[str, Callable] = (
-    flow_setup.BUILDERS | gas_setup.BUILDERS | waves_setup.BUILDERS | fourier_setup.BUILDERS | scalar_setup.BUILDERS
-)
-"""Model name -> `(config, domain, sides, values, coefficients)` -> (model, params)."""
-
-
 OwnModel = TypeVar("OwnModel", bound=CenteredModel | SpectralModel)
 
 
@@ -198,8 +184,9 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     Its `parameters` become the keys of `physics`, its `fields` those of `initial`; those of a `SpectralModel` also of
     `forcing`. Also a class decorator.
     """
-    declare = spectral_model if issubclass(model, SpectralModel) else cell_centred_model
-    MODELS.add(declare(model.__name__)(model).declarations[model.__name__])
+    name = model.__name__
+    declared = spectral_model(name)(model) if issubclass(model, SpectralModel) else cell_centred_model(name)(model)
+    MODELS.add(declared.declarations[name])
     return model
 
 

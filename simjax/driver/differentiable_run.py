@@ -16,7 +16,6 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen, structure_of
 from simjax.driver.build import (
-    BUILDERS,
     build_model,
     coefficient_fields,
     describe_model,
@@ -256,9 +255,9 @@ class Rollout:
         return share(key, lambda: distribute(function, self.mesh, in_specs=specs, out_specs=results))
 
     @property
-    def _builder(self) -> Callable:
-        """The model's builder, which is another one once a model of this name is registered again."""
-        return BUILDERS[self.config.model]
+    def _builder(self) -> Callable | None:
+        """What makes the model, which is another one once a model of this name is registered again."""
+        return self.config.schema.configured
 
     @property
     def structure(self) -> Hashable:

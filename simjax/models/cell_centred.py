@@ -8,7 +8,7 @@ import jax
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
-from simjax.models.declaration import Setup, model, state_keys_and_parameters
+from simjax.models.declaration import NoKeys, Setup, model, state_keys_and_parameters
 from simjax.models.measures import of_fields
 from simjax.models.sides import check_scalar_sides
 from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
@@ -39,7 +39,7 @@ class CenteredModel(ExplicitModel):
 
     fields: ClassVar[Sequence[str]] = ()
     parameters: ClassVar[Mapping[str, float]] = {}
-    Keys: ClassVar[type]
+    Keys: ClassVar[type] = NoKeys
     units: ClassVar[str] = "1"
     dimensionless: ClassVar[bool] = False
 

@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.boundary import FieldLayout
+from simjax.core.boundary import Extrapolated, FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, GridModel, SemiImplicitModel, SemilinearModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.jaxpr.varying import match_varying
-from simjax.models.scalar.transport import Extrapolated
 from simjax.ops import staggered
 from simjax.ops.difference import shift_by
 

@@ -1,7 +1,7 @@
 """How a model class declares itself: its name in a configuration, its keys and fields, and how it is built."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import MISSING, dataclass, fields, make_dataclass
 from typing import Any, TypeVar
 
 from jax import Array
@@ -51,6 +51,11 @@ class Setup:
         return source
 
 
+@dataclass(frozen=True)
+class NoKeys:
+    """The section `physics` of a model without keys."""
+
+
 def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
     """Declare a class as the model that configurations call `name`.
 
@@ -71,7 +76,8 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
 def state_keys_and_parameters(cls: type) -> None:
     """Complete a class whose parameters are numbers by name: `Keys` of its `parameters`, or the other way round."""
     if "Keys" in vars(cls):
-        cls.parameters = {f.name: f.default for f in fields(cls.Keys) if isinstance(f.metadata["kind"], Real)}
-    else:
+        numbers = [f for f in fields(cls.Keys) if isinstance(f.metadata["kind"], Real) and f.default is not MISSING]
+        cls.parameters = {number.name: number.default for number in numbers}
+    elif "parameters" in vars(cls):
         numbers = [(name, float, entry(Real(), float(value))) for name, value in cls.parameters.items()]
         cls.Keys = make_dataclass(f"{cls.__name__}Keys", numbers, frozen=True)

@@ -7,20 +7,25 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from simjax.models.flow import fourier_keys
-from simjax.models.flow import keys as flow_keys
-from simjax.models.gas import keys as gas_keys
 from simjax.models.gravity import keys as gravity_keys
 from simjax.models.molecular import keys as molecular_keys
 from simjax.models.plasma import electromagnetic_keys
 from simjax.models.plasma import keys as plasma_keys
-from simjax.models.scalar import keys as scalar_keys
 from simjax.models.sph import keys as sph_keys
-from simjax.models.waves import keys as waves_keys
 from simjax.schema.kinds import ListOf, Real
 from simjax.schema.model_schema import AXES, ModelSchema
 
 HOMES = {
+    "advection_diffusion": "scalar.advection_diffusion:AdvectionDiffusion",
+    "incompressible": "flow.incompressible:Incompressible",
+    "passive_scalar": "flow.passive_scalar:PassiveScalar",
+    "compressible": "gas.compressible:Compressible",
+    "acoustic": "waves.acoustic:Acoustic",
+    "maxwell_tm": "waves.maxwell:Maxwell",
+    "maxwell_te": "waves.maxwell:Maxwell",
+    "maxwell": "waves.maxwell:Maxwell",
+    "vorticity": "flow.vorticity:Vorticity",
+    "spectral_velocity": "flow.spectral_velocity:SpectralVelocity",
     "viscous_burgers": "spectral.nonlinear_waves:Burgers",
     "korteweg_de_vries": "spectral.nonlinear_waves:KortewegDeVries",
     "kuramoto_sivashinsky": "spectral.nonlinear_waves:KuramotoSivashinsky",
@@ -29,6 +34,8 @@ HOMES = {
     "swift_hohenberg": "spectral.patterns:SwiftHohenberg",
     "gray_scott": "spectral.patterns:GrayScott",
     "schroedinger": "spectral.schroedinger:Schroedinger",
+    "transport": "scalar.transport:Transport",
+    "burgers": "scalar.burgers:Burgers",
 }
 """Model -> the module in `models` and the class that declares it (`models.declaration.model`)."""
 
@@ -60,10 +67,7 @@ class Models(Mapping[str, ModelSchema]):
         self._schemas[schema.name] = schema
 
 
-_FAMILIES = (
-    flow_keys, gas_keys, waves_keys, fourier_keys, scalar_keys, molecular_keys, gravity_keys, plasma_keys,
-    electromagnetic_keys, sph_keys,
-)  # fmt: skip
+_FAMILIES = (molecular_keys, gravity_keys, plasma_keys, electromagnetic_keys, sph_keys)
 MODELS = Models({schema.name: schema for family in _FAMILIES for schema in family.SCHEMAS}, HOMES)
 
 

@@ -1,8 +1,17 @@
-"""Checks of the sides given to a model, made before anything is computed."""
+"""Sides given to a model: checks of them, made before anything is computed, and what they prescribe."""
 
 from collections.abc import Sequence
 
-from simjax.core.boundary import GasInflow, NoSlipWall, Outflow, PeriodicSide, ScalarSide, Side
+from simjax.core.boundary import (
+    FieldLayout,
+    GasInflow,
+    NoSlipWall,
+    Outflow,
+    PeriodicSide,
+    ScalarSide,
+    Side,
+    face_layout,
+)
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -62,3 +71,11 @@ def check_scalar_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], name:
     check_sides(domain, sides, name)
     takes = f"{name} takes periodic, no_slip, slip, inflow, outflow and scalar (dirichlet, neumann)"
     refuse_sides(sides, (GasInflow, *WAVES_ALONE), takes)
+
+
+def velocity_layouts(sides: Sequence[tuple[Side, Side]], units: str) -> tuple[FieldLayout, ...]:
+    """Layouts of the components of a velocity on the faces normal to them, with what the sides prescribe."""
+    return tuple(
+        face_layout(i, [[s.velocity_boundary(i, axis) for s in pair] for axis, pair in enumerate(sides)], units)
+        for i in range(len(sides))
+    )

@@ -1,7 +1,9 @@
 """What incompressible flows in a Fourier basis have in common, in whatever unknown they are written."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,7 +16,9 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.flow.random_forcing import Band
-from simjax.models.spectral.base import Force, SpectralModel, periodic_layout, precision_of
+from simjax.models.spectral.base import Force, SpectralModel, periodic_layout, precision_of, spectral_model
+from simjax.schema.kinds import Integer, ListOf, Real, entry
+from simjax.schema.model_schema import FieldSchema
 
 
 class Params(eqx.Module):
@@ -35,6 +39,40 @@ class Params(eqx.Module):
         require_at_least("Params", {name: getattr(self, name) for name in names})
 
 
+def check_forcing(config: Any) -> Iterable[tuple[str, str]]:
+    physics = config.physics
+    if not config.initial:
+        yield "initial", f"initial is empty: model={config.model} needs initial.velocity or initial.vorticity"
+    varied = {variation.path for variation in config.ensemble.vary}
+    if physics.forcing_band is None and (physics.injection > 0 or "physics.injection" in varied):
+        yield (
+            "physics.forcing_band",
+            f"physics.injection = {physics.injection:g} but physics.forcing_band is missing: expected the lowest and "
+            "highest wavenumber that random forcing feeds, such as [3, 5]",
+        )
+    if physics.forcing_band is not None and physics.forcing_band[0] > physics.forcing_band[1]:
+        yield "physics.forcing_band", f"physics.forcing_band = {list(physics.forcing_band)}: expected [lowest, highest]"
+    if physics.forcing_seed != int(physics.forcing_seed):
+        yield "physics.forcing_seed", f"physics.forcing_seed = {physics.forcing_seed:g}: expected a whole number"
+
+
+def falling_energy(config: Any) -> tuple[str, ...]:
+    """Energy only falls where nothing feeds it; without viscosity its changes are those of the time steps."""
+    fed = config.forcing or config.physics.forcing_band is not None
+    return ("kinetic_energy",) if not fed and config.physics.viscosity > 0 else ()
+
+
+VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
+
+
+def flow_model(name: str, fields: tuple[FieldSchema, ...], ndim: int, **properties: Any):
+    """Declare a `SpectralFlow` of so many axes, as by `spectral_model`."""
+    return spectral_model(
+        name, fields=fields, least_axes=ndim, most_axes=ndim, forced=(VELOCITY,), check=check_forcing,
+        falling=falling_energy, **properties,
+    )  # fmt: skip
+
+
 class SpectralFlow(SpectralModel):
     """du/dt + (u . grad) u = -grad(p) + nu lap(u) - eta (-lap)^p u - r u + f, div(u) = 0, in a periodic box.
 
@@ -43,6 +81,18 @@ class SpectralFlow(SpectralModel):
     that the energy it feeds per time is `Params.injection` in the mean.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        viscosity: float = entry(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
+        drag: float = entry(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
+        hyperviscosity: float = entry(Real(low=0.0), 0.0, about="hyperviscosity eta, in m^(2 order) s-1")
+        hyperviscosity_order: int = entry(Integer(2, 16), 2, about="power of the Laplacian that eta multiplies")
+        injection: float = entry(Real(low=0.0), 0.0, units="m2 s-3", about="energy per time from random forcing")
+        forcing_band: tuple[float, float] | None = entry(
+            ListOf(Real(above=0.0), 2, 2, optional=True, noun="wavenumbers"), None,
+            units="m-1", about="lowest and highest wavenumber, radians per length, of the random forcing",
+        )  # fmt: skip
+        forcing_seed: float = entry(Real(low=0.0), 0.0, about="seed of the random forcing, a whole number")
     domain: Domain
     forces: dict[str, Force]
     order: int = eqx.field(static=True)
@@ -61,6 +111,20 @@ class SpectralFlow(SpectralModel):
         self.order, self.band = order, band
         if band is not None:
             band.check(self.basis)
+
+    @classmethod
+    def configured(cls, setup):
+        keys, values = setup.keys, setup.values
+
+        def given(name: str):
+            return values[name] if getattr(keys, name) > 0 or setup.varies(name) else None
+
+        injection = given("injection")
+        band = None if injection is None else Band(*keys.forcing_band)
+        seed = None if injection is None else given("forcing_seed")
+        params = Params(values["viscosity"], values["drag"], given("hyperviscosity"), injection, seed)
+        forces = setup.forces("velocity")
+        return cls(setup.domain, setup.sides, forces, order=keys.hyperviscosity_order, band=band), params
 
     @abc.abstractmethod
     def velocity(self, k: tuple[Array, ...], state) -> tuple[Array, ...]:

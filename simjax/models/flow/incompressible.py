@@ -1,6 +1,8 @@
 """Incompressible flow on the staggered grid, two- and three-dimensional."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,16 +17,20 @@ from simjax.core.boundary import (
     Periodic,
     Side,
     center_layout,
-    face_layout,
 )
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
+from simjax.models.declaration import model
 from simjax.models.flow import balance
-from simjax.models.sides import check_flow_sides
+from simjax.models.sides import check_flow_sides, velocity_layouts
 from simjax.ops import staggered
+from simjax.schema.kinds import Real, entry
+from simjax.schema.model_schema import FLOW_WALLS, FieldSchema
 from simjax.solvers.poisson import solve_poisson
+
+VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Force = Callable[..., Array]
 """`force(t, coordinates, params)` -> acceleration, broadcastable against the component's block."""
@@ -46,6 +52,24 @@ class Params(eqx.Module):
         require_at_least("Incompressible.Params", {"viscosity": self.viscosity, "drag": self.drag})
 
 
+def flow_variables(ndim: int) -> tuple[str, ...]:
+    """Variables that are written beside the velocity."""
+    return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
+
+
+def falling_energy(config: Any) -> tuple[str, ...]:
+    """Diagnostics that never rise: the energy of a flow that nothing drives."""
+    return () if "velocity" in config.forcing or not config.walls_at_rest else ("kinetic_energy",)
+
+
+@model(
+    "incompressible",
+    fields=(VELOCITY,),
+    walls=FLOW_WALLS,
+    diagnosed=flow_variables,
+    least_axes=2,
+    falling=falling_energy,
+)
 class Incompressible(ExplicitModel):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - r u + f, div(u) = 0.
 
@@ -57,6 +81,10 @@ class Incompressible(ExplicitModel):
     end a run where they depend on time (`fault`).
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        viscosity: float = entry(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
+        drag: float = entry(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     pressure_layout: FieldLayout
@@ -74,16 +102,18 @@ class Incompressible(ExplicitModel):
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes; one came.")
         check_flow_sides(domain, sides, "Incompressible")
         self.domain = domain
-        self.layouts = tuple(
-            face_layout(i, [[s.velocity_boundary(i, axis) for s in pair] for axis, pair in enumerate(sides)], "m s-1")
-            for i in range(ndim)
-        )
+        self.layouts = velocity_layouts(sides, VELOCITY.units)
         periodic = [isinstance(self.layouts[0].boundaries[axis][0], Periodic) for axis in range(ndim)]
         self.pressure_layout = center_layout(
             [(Periodic(), Periodic()) if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
         )
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = balance.require_balance(domain, self.layouts)
+
+    @classmethod
+    def configured(cls, setup):
+        forces = setup.forces("velocity") or None
+        return cls(setup.domain, setup.sides, forces), Params(setup.values["viscosity"], setup.values["drag"])
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time bring in what they take out."""

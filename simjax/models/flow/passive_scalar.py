@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,10 +13,13 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
+from simjax.models.declaration import model
 from simjax.models.flow import incompressible
 from simjax.models.scalar.transport import Source, statistics, statistics_measures
 from simjax.ops import transport
 from simjax.ops.difference import laplacian
+from simjax.schema.kinds import Choice, Real, entry
+from simjax.schema.model_schema import FLOW_WALLS, FieldSchema
 
 
 class State(incompressible.State):
@@ -32,6 +37,19 @@ class Params(incompressible.Params):
         require_at_least("PassiveScalar.Params", {"diffusivity": self.diffusivity})
 
 
+def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
+    return () if "concentration" in config.forcing else (("mean_concentration", "maximum_concentration"),)
+
+
+@model(
+    "passive_scalar",
+    fields=(FieldSchema("concentration"), incompressible.VELOCITY),
+    walls={kind: keys for kind, keys in FLOW_WALLS.items() if kind != "inflow"},
+    diagnosed=incompressible.flow_variables,
+    least_axes=2,
+    conserved=_conserved,
+    falling=incompressible.falling_energy,
+)
 class PassiveScalar(ExplicitModel):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
 
@@ -42,6 +60,10 @@ class PassiveScalar(ExplicitModel):
     filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113).
     """
 
+    @dataclass(frozen=True)
+    class Keys(incompressible.Incompressible.Keys):
+        diffusivity: float = entry(Real(low=0.0), 0.0, units="m2 s-1", about="diffusivity D of the scalar")
+        scheme: str = entry(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux of the scalar")
     flow: incompressible.Incompressible
     layout: FieldLayout
     source: Source | None
@@ -61,6 +83,16 @@ class PassiveScalar(ExplicitModel):
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.source = source
         self.scheme = scheme
+
+    @classmethod
+    def configured(cls, setup):
+        model = cls(
+            setup.domain, setup.sides, setup.keys.scheme,
+            forces=setup.forces("velocity") or None,
+            source=setup.source("concentration"),
+        )  # fmt: skip
+        values = setup.values
+        return model, Params(values["viscosity"], values["drag"], values["diffusivity"])
 
     @property
     def domain(self) -> Domain:

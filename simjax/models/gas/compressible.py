@@ -1,6 +1,8 @@
 """Compressible flow of a perfect gas on cell centres, in one, two and three dimensions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +14,7 @@ from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
+from simjax.models.declaration import model
 from simjax.models.gas.boundaries import GasLayouts, density_layout, gas_layouts, plain_layout
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
@@ -20,6 +23,8 @@ from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces, pad_only
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.viscous import viscous_flux
+from simjax.schema.kinds import Choice, ListOf, Real, entry
+from simjax.schema.model_schema import FieldSchema
 
 
 class State(eqx.Module):
@@ -52,6 +57,61 @@ class Params(eqx.Module):
         require_at_least("Compressible.Params", {name: getattr(self, name) for name in names})
 
 
+_DENSITY = FieldSchema("density", units="kg m-3", default=None)
+_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
+_PRESSURE = FieldSchema("pressure", units="Pa", default=None)
+_SCALARS = FieldSchema("scalars", free=True, optional=True)
+
+WALLS: dict[str, tuple[FieldSchema, ...]] = {
+    "slip": (),
+    "no_slip": (_VELOCITY, FieldSchema("temperature", units="K", optional=True)),
+    "inflow": (_DENSITY, _VELOCITY, _PRESSURE, _SCALARS),
+    "outflow": (FieldSchema("pressure", units="Pa", optional=True),),
+}
+
+
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    """What cannot hold together, and quantities of gas that are not positive where they are plain numbers."""
+    physics = config.physics
+    if physics.prandtl is not None and physics.conductivity > 0:
+        yield (
+            "physics.prandtl",
+            f"physics.prandtl = {physics.prandtl:g} and physics.conductivity = {physics.conductivity:g}: expected one "
+            "of them; write physics.conductivity=0 or physics.prandtl=null",
+        )
+    given = {f"initial.{name}": source for name, source in config.initial.items() if isinstance(source, tuple)}
+    for axis, boundary in zip(AXES, config.boundaries, strict=False):
+        for side in ("lower", "upper"):
+            wall = getattr(boundary, side)
+            given |= {f"boundaries.{axis}.{side}.{name}": formulas for name, formulas in wall.fields.items()}
+    for path, formulas in given.items():
+        value = formulas[0].constant if formulas else None
+        if path.rsplit(".", 1)[-1] in ("density", "pressure", "temperature") and value is not None and value <= 0:
+            yield path, f"{path} = {value:g}: expected a number > 0"
+
+
+def _conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
+    """Mass stays within walls; energy too, unless they move or are heated, or the gas falls."""
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    if any(wall.kind in ("inflow", "outflow") for wall in walls):
+        return ()
+    mass = (("mass", "mass"),)
+    heated = any(wall.kind == "no_slip" and wall.fields for wall in walls)
+    return mass if heated or any(config.physics.gravity or ()) else (*mass, ("energy", "energy"))
+
+
+@model(
+    "compressible",
+    fields=(_DENSITY, _VELOCITY, _PRESSURE, _SCALARS),
+    walls=WALLS,
+    diagnosed=lambda ndim: ("temperature", "mach", "schlieren"),
+    # Means of forward Euler steps keep density and pressure positive; rk4 is none, and loses strong shocks and near
+    # vacua at any step length, but is far more exact where the flow is smooth: docs/gas.md.
+    integrators=("ssprk3", "ssprk2", "williamson3", "kutta3", "rk4", "heun", "midpoint", "euler"),
+    forced=(),
+    check=_check,
+    conserved=_conserved_quantities,
+)
 class Compressible(ExplicitModel):
     """Compressible Navier-Stokes of a perfect gas:
 
@@ -71,6 +131,28 @@ class Compressible(ExplicitModel):
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        gamma: float = entry(Real(above=1.0), 1.4, about="ratio of specific heats")
+        gas_constant: float = entry(Real(above=0.0), 1.0, units="J kg-1 K-1", about="R in p = rho R T")
+        viscosity: float = entry(Real(low=0.0), 0.0, units="Pa s", about="dynamic viscosity mu")
+        conductivity: float = entry(Real(low=0.0), 0.0, units="W m-1 K-1", about="heat conductivity k")
+        prandtl: float | None = entry(
+            Real(above=0.0, optional=True), None, about="Prandtl number, which sets the conductivity from the viscosity"
+        )
+        gravity: tuple[float, ...] | None = entry(
+            ListOf(Real(), 1, 3, optional=True, noun="numbers, one per axis", per_axis=True),
+            None,
+            units="m s-2",
+            about="acceleration of gravity",
+        )
+        reconstruction: str = entry(
+            Choice(("weno5", "mc", "van_leer", "minmod", "first_order")), "weno5", about="values at faces"
+        )
+        variables: str = entry(Choice(("characteristic", "primitive")), "characteristic", about="what is interpolated")
+        flux: str = entry(Choice(("hllc", "hll", "rusanov")), "hllc", about="numerical flux")
+        density_floor: float | None = entry(Real(above=0.0, optional=True), None, units="kg m-3")
+        pressure_floor: float | None = entry(Real(above=0.0, optional=True), None, units="Pa")
     domain: Domain
     layouts: GasLayouts
     density_layout: FieldLayout
@@ -99,6 +181,33 @@ class Compressible(ExplicitModel):
         self.layouts = gas_layouts(sides, scalars, gas_constant)
         self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
+
+    @classmethod
+    def configured(cls, setup):
+        keys, values, axes = setup.keys, setup.values, AXES[: setup.domain.grid.ndim]
+        viscosity, gamma, gas_constant = values["viscosity"], values["gamma"], values["gas_constant"]
+        conductivity = values["conductivity"]
+        if "prandtl" in values:
+            conductivity = viscosity * gamma * gas_constant / ((gamma - 1) * values["prandtl"])
+        conducts = keys.conductivity or keys.prandtl or setup.varies("conductivity")
+        gravity = keys.gravity or (0.0,) * len(axes)
+        model = cls(
+            setup.domain,
+            setup.sides,
+            gas.Scheme(keys.reconstruction, keys.variables, keys.flux),
+            gravity_axes=tuple(axis for axis, pull in enumerate(gravity) if pull != 0),
+            scalars=setup.config.counts.get("scalars", 0),
+            gas_constant=gas_constant,
+        )
+        params = Params(
+            gamma,
+            viscosity if keys.viscosity or setup.varies("viscosity") else None,
+            conductivity if conducts else None,
+            jnp.stack([values[f"gravity_{axis}"] for axis in axes]) if any(gravity) else None,
+            values.get("density_floor"),
+            values.get("pressure_floor"),
+        )
+        return model, params
 
     @property
     def loops_over_stages(self) -> bool:

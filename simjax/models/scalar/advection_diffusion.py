@@ -1,6 +1,7 @@
 """Advection and diffusion of a scalar by a uniform velocity."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import equinox as eqx
@@ -12,9 +13,13 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
+from simjax.grid import AXES
+from simjax.models.declaration import model
 from simjax.models.measures import of_field
 from simjax.models.sides import check_scalar_sides
 from simjax.ops import difference
+from simjax.schema.kinds import Choice, ListOf, Real, entry
+from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
 
 Scheme = Literal["central", "upwind"]
 
@@ -35,6 +40,13 @@ class Params(eqx.Module):
         require_at_least("AdvectionDiffusion.Params", {"diffusivity": self.diffusivity})
 
 
+@model(
+    "advection_diffusion",
+    fields=(FieldSchema("concentration"),),
+    walls=SCALAR_WALLS,
+    forced=(),
+    conserved=lambda config: (("mean_concentration", "maximum_concentration"),) if config.periodic else (),
+)
 class AdvectionDiffusion(ExplicitModel):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).
 
@@ -43,6 +55,15 @@ class AdvectionDiffusion(ExplicitModel):
     Methods for Ordinary and Partial Differential Equations, ch. 9-10.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        diffusivity: float = entry(Real(low=0.0), units="m2 s-1", about="diffusivity kappa")
+        velocity: tuple[float, ...] = entry(
+            ListOf(Real(), 1, 3, noun="numbers, one per axis", per_axis=True),
+            units="m s-1",
+            about="constant velocity a",
+        )
+        scheme: str = entry(Choice(get_args(Scheme)), "central", about="advective flux")
     domain: Domain
     layout: FieldLayout
     scheme: Scheme = eqx.field(static=True)
@@ -53,6 +74,12 @@ class AdvectionDiffusion(ExplicitModel):
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme
+
+    @classmethod
+    def configured(cls, setup):
+        velocity = jnp.stack([setup.values[f"velocity_{axis}"] for axis in AXES[: setup.domain.grid.ndim]])
+        params = Params(setup.values["diffusivity"], velocity)
+        return cls(setup.domain, setup.sides, setup.keys.scheme), params
 
     def rhs(self, t, state, params):
         h = self.domain.grid.spacing

@@ -1,6 +1,7 @@
 """Burgers' equation for a scalar, inviscid or viscous."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,10 +11,14 @@ from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.models.scalar.transport import ConservedScalar, State
+from simjax.models.declaration import model
+from simjax.models.scalar.transport import DIGITS, INTEGRATORS, ConservedScalar, State, conserved_mean
 from simjax.models.sides import check_scalar_sides
 from simjax.ops import transport
+from simjax.schema.kinds import Choice, Real, entry
+from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
 
+CONCENTRATION = FieldSchema("concentration", units="m s-1")
 SCHEMES = ("upwind", "minmod", "van_leer", "mc", "weno5")
 
 
@@ -26,6 +31,14 @@ class Params(eqx.Module):
         require_at_least("Burgers.Params", {"viscosity": self.viscosity})
 
 
+@model(
+    "burgers",
+    fields=(CONCENTRATION,),
+    walls=SCALAR_WALLS,
+    integrators=INTEGRATORS,
+    forced=(),
+    conserved=conserved_mean,
+)
 class Burgers(ConservedScalar):
     """Burgers' equation: dc/dt = -sum over axes of d(c^2 / 2)/dx_i + nu lap(c).
 
@@ -34,6 +47,11 @@ class Burgers(ConservedScalar):
     Volume Methods for Hyperbolic Problems, ch. 11.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        viscosity: float = entry(Real(low=0.0), 0.0, units="m2 s-1", about="viscosity nu")
+        scheme: str = entry(Choice(SCHEMES), "van_leer", about="advective flux")
+        digits: int = DIGITS
     domain: Domain
     layout: FieldLayout
     scheme: str = eqx.field(static=True)
@@ -55,9 +73,16 @@ class Burgers(ConservedScalar):
         check_scalar_sides(domain, sides, "Burgers")
         require_at_least("Burgers", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
-        self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], "m s-1")
+        boundaries = [tuple(side.scalar_boundary() for side in pair) for pair in sides]
+        self.layout = center_layout(boundaries, CONCENTRATION.units)
         self.scheme = scheme
         self.tolerance = tolerance
+
+    @classmethod
+    def configured(cls, setup):
+        keys = setup.keys
+        model = cls(setup.domain, setup.sides, keys.scheme, tolerance=10.0**-keys.digits)
+        return model, Params(setup.values["viscosity"])
 
     def explicit_rhs(self, t, state, params):
         scheme = transport.SCHEMES[self.scheme]

@@ -1,17 +1,21 @@
 """Advection and diffusion of a scalar with variable velocity, diffusivity and sources."""
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import (
     Boundary,
     Dirichlet,
+    Extrapolated,
     FieldLayout,
     NoSlipWall,
     Periodic,
@@ -22,15 +26,27 @@ from simjax.core.boundary import (
 )
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SemiImplicitModel
+from simjax.errors import ConfigurationError
+from simjax.models.declaration import model
+from simjax.models.formulas import FormulaValue
 from simjax.models.measures import length_power, of_field
 from simjax.models.sides import check_scalar_sides
 from simjax.ops import transport
+from simjax.schema.errors import unended
+from simjax.schema.formula import Formula
+from simjax.schema.kinds import Choice, Integer, Text, entry
+from simjax.schema.model_schema import IMEX, SCALAR_WALLS, FieldSchema
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import multigrid, solve_elliptic
 
 TimeFactor = Callable[[Array], Array]
 Source = Callable[..., Array]
 """`source(t, coordinates, params)` -> rate of change of the concentration."""
+
+INTEGRATORS = ("ssprk3", "ssprk2", "kutta3", "williamson3", "rk4", "heun", "midpoint", "euler", *IMEX)
+"""Diffusion is explicit with the first ones and implicit with the IMEX schemes."""
+
+DIGITS = entry(Integer(3, 13), 8, about="digits to which an implicit solve is converged")
 
 
 class State(eqx.Module):
@@ -56,16 +72,6 @@ def statistics_measures(domain: Domain, units: str) -> dict[str, Measure]:
     """Units and meanings of `statistics` of a concentration in `units`."""
     integrated = " ".join(part for part in (units, length_power(domain.grid.ndim)) if part != "1")
     return of_field("concentration", units) | {"total_concentration": Measure(integrated, "integral of concentration")}
-
-
-class Extrapolated(Boundary):
-    """Ghosts on the line through the last two stored values: for a velocity through an open side."""
-
-    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
-        array_axis = edge.ndim + axis - len(spacing)
-        first = jax.lax.slice_in_dim(edge, 0, 1, axis=array_axis)
-        rise = first - jax.lax.slice_in_dim(edge, 1, 2, axis=array_axis) if edge.shape[array_axis] > 1 else 0 * first
-        return jnp.concatenate([first + (k + 1) * rise for k in range(width)], axis=array_axis)
 
 
 class Continued(Boundary):
@@ -155,6 +161,45 @@ class Params(eqx.Module):
         require_at_least("Transport.Params", {"diffusivity": self.diffusivity})
 
 
+def _check_factor(config: Any) -> Iterator[tuple[str, str]]:
+    """The factor is a formula of t that stays within one, since the time step is that of the velocity alone."""
+    text, key = config.physics.velocity_factor, "physics.velocity_factor"
+    if text is None:
+        return
+    try:
+        formula = Formula(text)
+        formula.check_names(("t", *config.parameters))
+    except ConfigurationError as error:
+        yield key, unended(f"{key}: {error}")
+        return
+    times = np.linspace(0.0, config.time.end, 1001)
+    size = np.abs(np.broadcast_to(formula({**config.parameters, "t": times}), times.shape))
+    worst = int(np.argmax(np.where(np.isfinite(size), size, np.inf)))
+    if not size[worst] <= 1 + 1e-12:
+        found = f"{size[worst]:.4g} in size at t={times[worst]:.4g}"
+        limit = "expected at most 1, as steps are limited by coefficients.velocity; enlarge that instead"
+        yield key, f"{key} = {text!r}: {found}, {limit}"
+
+
+def conserved_mean(config: Any) -> tuple[tuple[str, str], ...]:
+    """Nothing is lost in a periodic box without sources."""
+    fed = config.forcing or "source" in config.coefficients
+    return (("mean_concentration", "maximum_concentration"),) if config.periodic and not fed else ()
+
+
+@model(
+    "transport",
+    fields=(FieldSchema("concentration"),),
+    walls=SCALAR_WALLS | {"slip": ()},
+    coefficients=(
+        FieldSchema("velocity", vector=True, units="m s-1", staggered=True, default=None),
+        FieldSchema("diffusivity", units="m2 s-1"),
+        FieldSchema("source", units="s-1", optional=True),
+    ),
+    integrators=INTEGRATORS,
+    check=_check_factor,
+    conserved=conserved_mean,
+)
 class Transport(ConservedScalar):
     """Transport of a scalar c: dc/dt = -div(g u c) + div(kappa grad c) + s.
 
@@ -166,6 +211,15 @@ class Transport(ConservedScalar):
     Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        scheme: str = entry(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux")
+        velocity_factor: str | None = entry(
+            Text(optional=True, described="a formula of t and parameters", longest=200),
+            None,
+            about="factor g of the velocity in time, at most one in size",
+        )
+        digits: int = DIGITS
     domain: Domain
     layout: FieldLayout
     velocity_layouts: tuple[FieldLayout, ...]
@@ -197,6 +251,23 @@ class Transport(ConservedScalar):
         self.factor = factor
         self.scheme = scheme
         self.tolerance = tolerance
+
+    @classmethod
+    def configured(cls, setup):
+        config, keys, coefficients = setup.config, setup.keys, setup.coefficients
+        factor = keys.velocity_factor
+        model = cls(
+            setup.domain, setup.sides, keys.scheme,
+            source=setup.source("concentration"),
+            factor=None if factor is None else FormulaValue(Formula(factor), dict(setup.values)),
+            tolerance=10.0**-keys.digits,
+        )  # fmt: skip
+        diffusivity = coefficients["diffusivity"][0]
+        given = config.coefficients["diffusivity"]
+        if isinstance(given, tuple) and given[0].constant == 0:
+            diffusivity = None
+        source = coefficients["source"][0] if "source" in config.coefficients else None
+        return model, Params(coefficients["velocity"], diffusivity, source)
 
     def explicit_rhs(self, t, state, params):
         h, scheme = self.domain.grid.spacing, transport.SCHEMES[self.scheme]

@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Output, SemilinearModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.models.declaration import Setup, model, state_keys_and_parameters
+from simjax.models.declaration import NoKeys, Setup, model, state_keys_and_parameters
 from simjax.models.measures import of_fields
 from simjax.models.sides import check_sides
 from simjax.ops.scaling import scale_by, scaled, times_i
@@ -58,7 +58,7 @@ class SpectralModel(SemilinearModel):
 
     fields: ClassVar[Sequence[str]] = ("u",)
     parameters: ClassVar[Mapping[str, float]] = {}
-    Keys: ClassVar[type]
+    Keys: ClassVar[type] = NoKeys
     kept: ClassVar[float] = 2 / 3
     units: ClassVar[str] = "1"
     dimensionless: ClassVar[bool] = False

@@ -59,7 +59,8 @@ class Schroedinger(SpectralModel):
     @classmethod
     def configured(cls, setup, **options):
         (potential,) = setup.coefficients.get("potential", (None,))
-        return cls(setup.domain, setup.sides, **options), Params(setup.values["interaction"], potential)
+        model, params = super().configured(setup, **options)
+        return model, Params(params["interaction"], potential)
 
     @property
     def basis(self) -> FourierBasis:

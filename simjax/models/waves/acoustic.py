@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,15 +10,30 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from simjax.arguments import require_at_least, require_one_of
-from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, center_layout, face_layout
+from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
+from simjax.models.declaration import model
 from simjax.models.measures import times_volume
-from simjax.models.sides import check_sides
+from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves.pml import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
+from simjax.models.waves.setup import (
+    LAYER,
+    ORDER,
+    RECEIVERS,
+    SOURCES,
+    SourceConfig,
+    check_waves,
+    medium_property,
+    points_of,
+)
 from simjax.ops import staggered_wave
+from simjax.schema.model_schema import SPLITTING, FieldSchema
+
+PRESSURE = FieldSchema("pressure", units="Pa")
+VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Signal = Callable[[Array], Array]
 """`signal(t)` -> volume injected per time, length^axes / time; an `eqx.Module`, whose arrays are parameters."""
@@ -63,6 +79,18 @@ class Prepared(eqx.Module):
     profiles: tuple[tuple[Profile, Profile] | None, ...]
 
 
+@model(
+    "acoustic",
+    fields=(PRESSURE, VELOCITY),
+    walls={"rigid": (), "free": (), "absorbing": ()},
+    coefficients=(
+        FieldSchema("speed", units="m s-1", default=1.0),
+        FieldSchema("density", units="kg m-3", default=1.0),
+    ),
+    integrators=SPLITTING,
+    forced=(),
+    check=check_waves,
+)
 class Acoustic(SplitModel):
     """Linear acoustics: rho du/dt = -grad p, dp/dt = -rho c^2 (div u - sum of q_k(t) delta(x - x_k)).
 
@@ -71,6 +99,13 @@ class Acoustic(SplitModel):
     Levander 1988, Geophysics 53, 1425). Sides: periodic, rigid (SlipWall), FreeSurface, or Absorbing behind a CPML of
     `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
     """
+
+    @dataclass(frozen=True)
+    class Keys:
+        order: int = ORDER
+        layer_cells: int = LAYER
+        sources: tuple[SourceConfig, ...] = SOURCES
+        receivers: tuple[tuple[float, ...], ...] = RECEIVERS
 
     domain: Domain
     pressure_layout: FieldLayout
@@ -84,14 +119,17 @@ class Acoustic(SplitModel):
         check_sides(domain, sides, "Acoustic")
         refuse_other_sides(sides, (PeriodicSide, SlipWall, FreeSurface), "periodic, rigid, free or absorbing")
         self.domain = domain
-        self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], "Pa")
-        self.layouts = tuple(
-            face_layout(i, [[s.velocity_boundary(i, axis) for s in pair] for axis, pair in enumerate(sides)], "m s-1")
-            for i in range(domain.grid.ndim)
-        )
+        self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
+        self.layouts = velocity_layouts(sides, VELOCITY.units)
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
         self.order = order
         self.free = tuple((isinstance(a, FreeSurface), isinstance(b, FreeSurface)) for a, b in sides)
+
+    @classmethod
+    def configured(cls, setup):
+        model = cls(setup.domain, setup.sides, order=setup.keys.order, layer_cells=setup.keys.layer_cells)
+        medium = {name: medium_property(setup, name) for name in ("speed", "density")}
+        return model, Params(**medium, **points_of(setup))
 
     # ------------------------------------------------------------------ steps
 

@@ -1,7 +1,9 @@
 """Electromagnetic waves in a medium of variable permittivity, permeability and conductivity."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,11 +16,24 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE
+from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.waves.pml import AbsorbingLayer, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
+from simjax.models.waves.setup import (
+    LAYER,
+    ORDER,
+    RECEIVERS,
+    SOURCES,
+    SourceConfig,
+    check_waves,
+    medium_property,
+    points_of,
+)
 from simjax.ops import staggered_wave
+from simjax.schema.kinds import Text, entry
+from simjax.schema.model_schema import SPLITTING, FieldSchema
 
 Signal = Callable[[Array], Array]
 """`signal(t)` -> strength of a current element; an `eqx.Module`, whose arrays are parameters."""
@@ -29,6 +44,11 @@ POLARISATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "full": ((0, 1, 2), (0, 1, 2)),
 }
 """Name -> components of E and of H that there are."""
+
+_POLARISATION_OF = {"maxwell_tm": "tm", "maxwell_te": "te", "maxwell": "full"}
+
+ELECTRIC, MAGNETIC = "V m-1", "A m-1"
+"""Units of E and H."""
 
 Curl = tuple[tuple[int, int, int], ...]
 """Terms of one component of a curl: (axis of the derivative, position of the component in its tuple, sign)."""
@@ -77,6 +97,43 @@ class Prepared(eqx.Module):
     sources: Points | None
 
 
+def _check_maxwell(components: tuple[str, ...]):
+    """The check of a model whose electric field has these components."""
+
+    def check(config: Any) -> Iterator[tuple[str, str]]:
+        yield from check_waves(config)
+        along = config.physics.along
+        if along is not None and along not in components:
+            yield "physics.along", f"physics.along = {along!r}: expected one of {', '.join(components)}"
+
+    return check
+
+
+def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[str, ...]):
+    """Declare Maxwell's equations with these components of E and H."""
+    return model(
+        name,
+        fields=(
+            FieldSchema("electric", vector=len(electric) > 1, units=ELECTRIC, at_corners=len(electric) == 1),
+            FieldSchema("magnetic", vector=len(magnetic) > 1, units=MAGNETIC),
+        ),
+        walls={"conductor": (), "absorbing": ()},
+        least_axes=axes,
+        most_axes=axes,
+        coefficients=(
+            FieldSchema("permittivity", units="F m-1", default=1.0),
+            FieldSchema("permeability", units="H m-1", default=1.0),
+            FieldSchema("conductivity", units="S m-1", optional=True),
+        ),
+        integrators=SPLITTING,
+        forced=(),
+        check=_check_maxwell(electric),
+    )
+
+
+@_maxwell("maxwell_tm", 2, ("z",), AXES[:2])
+@_maxwell("maxwell_te", 2, AXES[:2], ("z",))
+@_maxwell("maxwell", 3, AXES, AXES)
 class Maxwell(SplitModel):
     """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
 
@@ -86,6 +143,16 @@ class Maxwell(SplitModel):
     arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
     (SlipWall), or Absorbing behind a CPML of `layer_cells`.
     """
+
+    @dataclass(frozen=True)
+    class Keys:
+        order: int = ORDER
+        layer_cells: int = LAYER
+        along: str | None = entry(
+            Text(optional=True, pattern="[xyz]", described="x, y or z"), None, about="component of E fed and recorded"
+        )
+        sources: tuple[SourceConfig, ...] = SOURCES
+        receivers: tuple[tuple[float, ...], ...] = RECEIVERS
 
     domain: Domain
     electric_layouts: tuple[FieldLayout, ...]
@@ -120,13 +187,23 @@ class Maxwell(SplitModel):
         self.domain, self.polarisation, self.order = domain, polarisation, order
         self.along = electric.index(AXES.index(along))
         self.electric_layouts = tuple(
-            _layout([CENTER if axis == c else FACE for axis in range(ndim)], sides, "V m-1") for c in electric
+            _layout([CENTER if axis == c else FACE for axis in range(ndim)], sides, ELECTRIC) for c in electric
         )
         self.magnetic_layouts = tuple(
-            _layout([FACE if axis == c else CENTER for axis in range(ndim)], sides, "A m-1") for c in magnetic
+            _layout([FACE if axis == c else CENTER for axis in range(ndim)], sides, MAGNETIC) for c in magnetic
         )
         self.medium_layout = mirrored_layout(_layout([CENTER] * ndim, sides))
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
+
+    @classmethod
+    def configured(cls, setup):
+        keys = setup.keys
+        model = cls(
+            setup.domain, setup.sides, polarisation=_POLARISATION_OF[setup.config.model],
+            along=keys.along, order=keys.order, layer_cells=keys.layer_cells,
+        )  # fmt: skip
+        names = ("permittivity", "permeability", "conductivity")
+        return model, Params(**{name: medium_property(setup, name) for name in names}, **points_of(setup))
 
     def _curls(self, of: tuple[int, ...], there: tuple[int, ...]) -> tuple[Curl, ...]:
         """For every component in `of`, the terms of the curl of a field with the components `there`."""

@@ -1,38 +1,169 @@
-"""Acoustic and electromagnetic waves from a configuration."""
+"""What configurations of acoustic and electromagnetic waves share: sources, receivers, layers and media."""
 
-from collections.abc import Callable
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values
-from simjax.models.waves import acoustic, maxwell
-from simjax.models.waves.keys import SignalFile, read_signal
 from simjax.models.waves.point_sources import SampledSignal
-from simjax.schema.config import Config
+from simjax.schema.errors import Problems, unended
+from simjax.schema.formula import Formula
+from simjax.schema.kinds import Integer, ListOf, Nested, Real, entry
+from simjax.schema.locate import input_folders
 
-POLARISATIONS = {"maxwell_tm": "tm", "maxwell_te": "te", "maxwell": "full"}
+
+@dataclass(frozen=True)
+class SignalFile:
+    """A signal in a text file with a time and a value per line, separated by a comma; the first line may be names."""
+
+    file: str
 
 
-def _property(config: Config, coefficients, name: str) -> Array | None:
+@dataclass(frozen=True)
+class Signal:
+    """A formula of t and parameters, or {file: NAME.csv}."""
+
+    @property
+    def allowed(self) -> str:
+        return "a formula of t and parameters, or {file: NAME.csv} with a time and a value per line"
+
+    def read(self, path: str, value: Any, problems: Problems) -> Formula | SignalFile | None:
+        if isinstance(value, Mapping):
+            return self._read_file(path, value, problems)
+        try:
+            return Formula(value)
+        except ConfigurationError as error:
+            problems.add(path, value, self.allowed, unended(error))
+            return None
+
+    def _read_file(self, path: str, value: Mapping, problems: Problems) -> SignalFile | None:
+        if set(value) != {"file"} or not isinstance(value["file"], str):
+            problems.add(path, dict(value), self.allowed)
+            return None
+        name = Path(value["file"]).expanduser()
+        candidates = [name] if name.is_absolute() else [folder / name for folder in input_folders(())]
+        found = next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+        if found is None:
+            problems.say(f"{path}.file", f"{path}.file = {value['file']!r}: no such file")
+            return None
+        try:
+            read_signal(found)
+        except ConfigurationError as error:
+            problems.say(f"{path}.file", f"{path}.file: {error}")
+            return None
+        return SignalFile(str(found))
+
+
+def read_signal(file: str | Path) -> tuple[list[float], list[float]]:
+    """Times and values of a signal file; raises ConfigurationError unless they are finite and times increase."""
+    times, values = [], []
+    try:
+        with Path(file).open(encoding="utf-8", newline="") as lines:
+            rows = [(number, row) for number, row in enumerate(csv.reader(lines), start=1) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{file} cannot be read as text ({error}).") from None
+    for number, row in rows:
+        try:
+            time, value = (float(cell) for cell in row)
+        except ValueError:
+            if number == 1 and len(row) == 2:
+                continue
+            raise ConfigurationError(f"line {number} of {file}: expected time,value; {','.join(row)!r} came.") from None
+        if not (math.isfinite(time) and math.isfinite(value)):
+            raise ConfigurationError(f"line {number} of {file}: expected finite numbers; {','.join(row)!r} came.")
+        if times and time <= times[-1]:
+            raise ConfigurationError(f"line {number} of {file}: time {time:g} does not follow {times[-1]:g}; sort it.")
+        times.append(time)
+        values.append(value)
+    if len(times) < 2:
+        raise ConfigurationError(f"{file} holds {len(times)} line(s) with a time and a value; two are the least.")
+    return times, values
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """A point that feeds the field: where, and how strongly in time."""
+
+    position: tuple[float, ...] = entry(
+        ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), units="m", about="where the source is"
+    )
+    signal: Any = entry(Signal(), about="strength in time")
+
+
+SOURCES = entry(ListOf(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box")
+RECEIVERS = entry(
+    ListOf(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), noun="positions"),
+    (),
+    units="m",
+    about="where the field is recorded, anywhere in the box",
+)
+ORDER = entry(Integer(2, 4), 2, about="order in space: 2 or 4")
+LAYER = entry(Integer(1, 100), 12, about="cells of an absorbing layer")
+
+
+def check_waves(config: Any) -> Iterator[tuple[str, str]]:
+    """Sentences about layers, sources and receivers that do not fit the box."""
+    physics, grid = config.physics, config.grid
+    if physics.order == 3:
+        yield "physics.order", "physics.order = 3: expected 2 or 4"
+    for axis, boundary in enumerate(config.boundaries):
+        sides = (boundary.lower.kind, boundary.upper.kind)
+        needed = physics.layer_cells * sides.count("absorbing")
+        if needed >= grid.shape[axis]:
+            found = f"grid.shape[{axis}]={grid.shape[axis]} leaves nothing between the layers along {AXES[axis]}"
+            use = f"use more than {needed} cells or a smaller physics.layer_cells"
+            yield "physics.layer_cells", f"physics.layer_cells = {physics.layer_cells}: {found}; {use}"
+    for number, source in enumerate(physics.sources):
+        path = f"physics.sources[{number}]"
+        yield from _check_position(f"{path}.position", source.position, grid)
+        if isinstance(source.signal, Formula):
+            try:
+                source.signal.check_names(("t", *config.parameters))
+            except ConfigurationError as error:
+                yield f"{path}.signal", unended(f"{path}.signal: {error}")
+    for number, position in enumerate(physics.receivers):
+        yield from _check_position(f"physics.receivers[{number}]", position, grid)
+
+
+def _check_position(path: str, position: tuple[float, ...], grid: Any) -> Iterator[tuple[str, str]]:
+    if len(position) != len(grid.shape):
+        axes = f"{len(grid.shape)} number(s), one per axis of grid.shape"
+        yield path, f"{path} = {list(position)}: expected {axes}"
+        return
+    for axis, value in enumerate(position):
+        low, high = grid.lower[axis], grid.upper[axis]
+        if not low <= value <= high:
+            expected = f"a number in the box, from {low:g} to {high:g}"
+            yield f"{path}[{axis}]", f"{path}[{axis}] = {value:g}: expected {expected}"
+
+
+def medium_property(setup: Setup, name: str) -> Array | None:
     """A coefficient: one number where its formula is constant, as that is faster, else the field; None: not given."""
+    config = setup.config
     source = config.coefficients.get(name)
     if source is None:
         return None
     if isinstance(source, tuple) and source[0].constant is not None:
         return jnp.asarray(source[0].constant, jnp.dtype(config.precision))
-    return coefficients[name][0]
+    return setup.coefficients[name][0]
 
 
-def _points(config: Config, values: Values) -> dict:
+def points_of(setup: Setup) -> dict[str, Any]:
     """Sources, their signals, and receivers, as parameters."""
-    dtype = jnp.dtype(config.precision)
-    physics = config.physics
+    dtype, keys = jnp.dtype(setup.config.precision), setup.keys
     return {
-        "sources": jnp.asarray([s.position for s in physics.sources], dtype) if physics.sources else None,
-        "signals": tuple(_signal(source.signal, values, dtype) for source in physics.sources),
-        "receivers": jnp.asarray(physics.receivers, dtype) if physics.receivers else None,
+        "sources": jnp.asarray([s.position for s in keys.sources], dtype) if keys.sources else None,
+        "signals": tuple(_signal(source.signal, setup.values, dtype) for source in keys.sources),
+        "receivers": jnp.asarray(keys.receivers, dtype) if keys.receivers else None,
     }
 
 
@@ -40,24 +171,3 @@ def _signal(signal, values: Values, dtype) -> SampledSignal | FormulaValue:
     if isinstance(signal, SignalFile):
         return SampledSignal(*(jnp.asarray(column, dtype) for column in read_signal(signal.file)))
     return FormulaValue(signal, {name: value for name, value in values.items() if name in signal.names})
-
-
-def _acoustic(config: Config, domain: Domain, sides, values: Values, coefficients):
-    physics = config.physics
-    model = acoustic.Acoustic(domain, sides, order=physics.order, layer_cells=physics.layer_cells)
-    medium = {name: _property(config, coefficients, name) for name in ("speed", "density")}
-    return model, acoustic.Params(**medium, **_points(config, values))
-
-
-def _maxwell(config: Config, domain: Domain, sides, values: Values, coefficients):
-    physics = config.physics
-    model = maxwell.Maxwell(
-        domain, sides, polarisation=POLARISATIONS[config.model],
-        along=physics.along, order=physics.order, layer_cells=physics.layer_cells,
-    )  # fmt: skip
-    names = ("permittivity", "permeability", "conductivity")
-    medium = {name: _property(config, coefficients, name) for name in names}
-    return model, maxwell.Params(**medium, **_points(config, values))
-
-
-BUILDERS: dict[str, Callable] = {"acoustic": _acoustic, **dict.fromkeys(POLARISATIONS, _maxwell)}
