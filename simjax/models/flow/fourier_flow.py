@@ -68,8 +68,8 @@ VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
 def flow_model(name: str, fields: tuple[FieldSchema, ...], ndim: int, **properties: Any):
     """Declare a `SpectralFlow` of so many axes, as by `spectral_model`."""
     return spectral_model(
-        name, fields=fields, least_axes=ndim, most_axes=ndim, forced=(VELOCITY,), check=check_forcing,
-        falling=falling_energy, **properties,
+        name, fields=fields, least_axes=ndim, most_axes=ndim, limited=True, forced=(VELOCITY,),
+        check=check_forcing, falling=falling_energy, **properties,
     )  # fmt: skip
 
 
