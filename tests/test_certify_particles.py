@@ -16,9 +16,10 @@ from simjax.config import load_config
 from simjax.driver.build import named_values
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.models.molecular.pair_potentials import LennardJones
-from simjax.models.particle_registry import FAMILIES
+from simjax.models.particle_model import family_of
+from simjax.models.registry import MODELS
 
-NAMES = [name for name, model in configurations.models().items() if model in FAMILIES]
+NAMES = [name for name, model in configurations.models().items() if MODELS[model].of_particles]
 # A crystal of two axes whose box eight devices can share.
 FLAT = ["box.upper=[11.5,11.5]", "particles.placement=hexagonal", "particles.count=110"]
 
@@ -85,8 +86,8 @@ def test_steps_are_shared_by_frames():
 @pytest.mark.parametrize("name", NAMES)
 def test_fewer_particles_show_the_same(name):
     config = load_config(name)
-    family = FAMILIES[config.model](config)
-    fewer = FAMILIES[config.model](family.fewer(MOST))
+    family = family_of(config)
+    fewer = family_of(family.fewer(MOST))
     # Lattices fill a part of a box with whole cells.
     assert fewer.start().count <= min(family.start().count, 1.1 * MOST)
     assert list(fewer.config.schema.check(fewer.config)) == []
@@ -95,7 +96,7 @@ def test_fewer_particles_show_the_same(name):
 
 def test_walls_stay():
     config = load_config("dam_break")
-    family = FAMILIES[config.model](config)
+    family = family_of(config)
     start = family.start()
     inside = np.all((config.box.lower < start.position.T) & (config.box.upper > start.position.T), axis=1)
     assert 0 < inside.sum() < start.count

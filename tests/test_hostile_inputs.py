@@ -24,7 +24,7 @@ from simjax.grid import CENTER, Grid
 from simjax.io.initial import read_field
 from simjax.io.initial_files import BYTES_PER_VALUE
 from simjax.io.particle_files import read_particles
-from simjax.models.particle_registry import FAMILIES
+from simjax.models.particle_model import family_of
 from simjax.models.placement import BYTES_PER_PARTICLE
 
 # What no user should read: Python's own words for objects, classes and addresses, and sentences cut at their end.
@@ -312,7 +312,7 @@ def family(experiment, *overrides):
     # An experiment of molecules may have a density instead.
     uncounted = ["particles.count=null"] if experiment == "lennard_jones" else []
     config = load_config(experiment, [*uncounted, *overrides])
-    return FAMILIES[config.model](config)
+    return family_of(config)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,6 @@ import simjax
 
 ROOT = Path(simjax.__file__).parent
 
-# Modules of the keys of models, which count as parts of the registry: it reads them without loading jax.
-KEYS = tuple(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sorted((ROOT / "models").rglob("*keys.py"))
-)
-
 # From the bottom up. A name is a module or a package, of which the longest that fits counts; those on one line are
 # siblings that do not know each other.
 LAYERS = (
@@ -156,7 +151,6 @@ def _within(name: str, homes) -> bool:
 
 def _layer(name: str) -> tuple[int, str]:
     """Height of a module's layer and the name under which it stands there."""
-    name = "models.registry" if name in KEYS else name
     fitting = [(height, unit) for height, units in enumerate(LAYERS) for unit in units if _within(name, (unit,))]
     assert fitting, f"simjax/{name} stands in no layer: add it to one in design and here"
     return max(fitting, key=lambda found: len(found[1]))
@@ -241,7 +235,7 @@ def test_equations_see_no_devices():
     physics = [
         name
         for name in MODULES
-        if name not in KEYS and _within(name, ("ops", "models", "solvers.transforms", "core.boundary"))
+        if _within(name, ("ops", "models", "solvers.transforms", "core.boundary"))
     ]
     assert {name: sorted(_modules()[name].words & DEVICES) for name in physics} == dict.fromkeys(physics, [])
 

@@ -10,11 +10,10 @@ import pytest
 from simjax.config import load_config
 from simjax.driver.build import named_values
 from simjax.errors import ConfigurationError
-from simjax.models.molecular.keys import USED
 from simjax.models.molecular.langevin import Brownian
 from simjax.models.molecular.pair_potentials import LennardJones
 from simjax.models.molecular.potential_setup import POTENTIALS, build_potential
-from simjax.models.molecular.setup import DYNAMICS
+from simjax.models.molecular.setup import DYNAMICS, USED
 from simjax.models.placement import place
 
 MIXED = ["particles.fractions=[0.8,0.2]"]

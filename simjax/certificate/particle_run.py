@@ -22,7 +22,7 @@ from simjax.certificate.meshes import BLOCKS, meshes_to_compare
 from simjax.driver.compiled_particles import ParticlePrograms
 from simjax.errors import NumericalError
 from simjax.jaxpr.varying import vary_like
-from simjax.models.particle_registry import FAMILIES
+from simjax.models.particle_model import family_of
 from simjax.parallel import distribute
 from simjax.schema.config import Config, EnsembleConfig, MeshConfig
 from simjax.status import CELL_FULL, OK, reasons
@@ -53,7 +53,7 @@ def particle_objective(config: Config, *, steps: int, devices: int | None = None
         NumericalError: a run stops, or needs ever more room.
     """
     check_steps(steps)
-    short, notes = _shortened(FAMILIES[config.model](config).fewer(MOST), steps)
+    short, notes = _shortened(family_of(config).fewer(MOST), steps)
     schedule = Schedule(short.time.output_every, dt=short.time.dt)
     alone = ParticlePrograms(short)
     found = _at_start(alone)
@@ -88,7 +88,7 @@ def particle_objective(config: Config, *, steps: int, devices: int | None = None
 
 def _told(config: Config, alone: ParticlePrograms) -> str:
     """How many particles, and what was changed in their place; only those that move are displaced."""
-    told, number = f"{alone.size} particles", FAMILIES[config.model](config).start().count
+    told, number = f"{alone.size} particles", family_of(config).start().count
     if alone.config.box != config.box:
         told += " in a part of the box, as densely filled,"
     elif alone.size != number:
@@ -107,7 +107,7 @@ def _shortened(config: Config, steps: int) -> tuple[Config, list[str]]:
         changed.append(f"in place of {config.precision}")
     if config.ensemble.size > 1 or config.ensemble.vary:
         changed.append("without the ensemble")
-    config, smoothed = FAMILIES[config.model](config).smooth()
+    config, smoothed = family_of(config).smooth()
     if smoothed:
         changed.append(smoothed)
     together = max(1, of_frame // 2)

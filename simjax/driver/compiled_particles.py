@@ -21,7 +21,7 @@ from simjax.io.particle_output import ParticleWriter
 from simjax.jaxpr.varying import vary_like
 from simjax.models.capacities import Room, divisor, multiple
 from simjax.models.measures import PARTICLES
-from simjax.models.particle_registry import FAMILIES
+from simjax.models.particle_model import family_of
 from simjax.parallel import decompose
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
@@ -40,7 +40,7 @@ class ParticlePrograms(Programs):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        self.family = FAMILIES[config.model](config)
+        self.family = family_of(config)
         self.units, self.seconds = ("particles", self.family.units), self.family.seconds
         self.advice = self.family.advice
         self.start_of = self.family.start()

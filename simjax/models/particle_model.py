@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,31 @@ from simjax.models.formulas import FormulaValue, Values
 from simjax.models.placement import Start, place
 from simjax.particles.cells import Cells
 from simjax.schema.config import Config
+from simjax.schema.model_schema import DIRECT, ModelSchema
 
 Files = Mapping[str, Array]
 """What is given of every particle, `(..., particles)`: position, species, and the family's own."""
+
+
+Family = TypeVar("Family", bound="type[ParticleFamily]")
+
+
+def particle_model(name: str, **properties: Any) -> Callable[[Family], Family]:
+    """Declare a family as the model that configurations call `name`; `properties` are those of `ModelSchema`.
+
+    It has `Keys`, the dataclass of the section `physics`, and `Section`, that of the section `particles`.
+    """
+
+    def declare(cls: Family) -> Family:
+        common = {
+            "diagnosed": lambda ndim: ("position", "velocity", "image"), "walls": {}, "integrators": DIRECT,
+            "limited": False, "forced": (),
+        }  # fmt: skip
+        schema = ModelSchema(name, cls.Keys, particles=cls.Section, configured=cls, **{**common, **properties})
+        cls.declarations = {name: schema}
+        return cls
+
+    return declare
 
 
 class ParticleFamily(abc.ABC):
@@ -31,6 +53,10 @@ class ParticleFamily(abc.ABC):
     on_mesh: whether a field on a mesh moves the particles. species: their names. scalars: variables with one number per
     particle.
     """
+
+    Keys: ClassVar[type]
+    Section: ClassVar[type]
+    declarations: ClassVar[Mapping[str, ModelSchema]]
 
     units: ClassVar[str] = "particle-steps/s"
     seconds: ClassVar[tuple[float, float]] = (1e-6, 1e-9)
@@ -130,3 +156,9 @@ def standard_normals(config: Config, shape: tuple[int, int], dtype, member: Arra
         key = jax.random.fold_in(key, member)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(shape[1], dtype=jnp.int32))
     return jax.vmap(lambda key: jax.random.normal(key, shape[:1], dtype))(keys).T
+
+
+def family_of(config: Config) -> ParticleFamily:
+    """The family of a configuration of particles."""
+    assert config.schema.configured is not None
+    return config.schema.configured(config)

@@ -12,7 +12,7 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.io.memory import host_memory, require_memory
-from simjax.models.molecular.chain_keys import natural_bond
+from simjax.models.molecular.bond_setup import natural_bond
 from simjax.particles.random_walks import walks
 from simjax.schema.config import Config
 from simjax.schema.particles import ParticlesConfig

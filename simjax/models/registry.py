@@ -7,11 +7,6 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from simjax.models.gravity import keys as gravity_keys
-from simjax.models.molecular import keys as molecular_keys
-from simjax.models.plasma import electromagnetic_keys
-from simjax.models.plasma import keys as plasma_keys
-from simjax.models.sph import keys as sph_keys
 from simjax.schema.kinds import ListOf, Real
 from simjax.schema.model_schema import AXES, ModelSchema
 
@@ -36,6 +31,11 @@ HOMES = {
     "schroedinger": "spectral.schroedinger:Schroedinger",
     "transport": "scalar.transport:Transport",
     "burgers": "scalar.burgers:Burgers",
+    "molecular_dynamics": "molecular.setup:MolecularFamily",
+    "gravity": "gravity.setup:GravityFamily",
+    "plasma": "plasma.setup:PlasmaFamily",
+    "electromagnetic_plasma": "plasma.electromagnetic_setup:ElectromagneticFamily",
+    "smoothed_particles": "sph.setup:SmoothedFamily",
 }
 """Model -> the module in `models` and the class that declares it (`models.declaration.model`)."""
 
@@ -43,9 +43,9 @@ HOMES = {
 class Models(Mapping[str, ModelSchema]):
     """What models declare, by name; the module of a model is imported when it is asked for."""
 
-    def __init__(self, schemas: Mapping[str, ModelSchema], homes: Mapping[str, str]):
-        self._schemas = dict(schemas)
+    def __init__(self, homes: Mapping[str, str]):
         self._homes = dict(homes)
+        self._schemas: dict[str, ModelSchema] = {}
 
     def __getitem__(self, name: str) -> ModelSchema:
         if name not in self._schemas:
@@ -67,8 +67,7 @@ class Models(Mapping[str, ModelSchema]):
         self._schemas[schema.name] = schema
 
 
-_FAMILIES = (molecular_keys, gravity_keys, plasma_keys, electromagnetic_keys, sph_keys)
-MODELS = Models({schema.name: schema for family in _FAMILIES for schema in family.SCHEMAS}, HOMES)
+MODELS = Models(HOMES)
 
 
 def parameter_values(physics: Any) -> dict[str, float]:

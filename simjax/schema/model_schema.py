@@ -89,7 +89,8 @@ class ModelSchema:
     a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
     places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to
     rounding. dimensionless: lengths and times are numbers, not metres and seconds. configured: makes the model and its
-    parameters from a `models.declaration.Setup`. summary: its name and equation, in a line.
+    parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
+    equation, in a line.
     """
 
     name: str
@@ -109,7 +110,7 @@ class ModelSchema:
     particles: type | None = None
     steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
     dimensionless: bool = False
-    configured: Callable[[Any], tuple[Any, Any]] | None = None
+    configured: Callable[[Any], Any] | None = None
     summary: str = ""
 
     @property

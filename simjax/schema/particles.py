@@ -188,3 +188,23 @@ def left_over(physics: Any, names: Iterable[str], why: str) -> Iterator[tuple[st
         if value != defaults[name]:
             said = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
             yield f"physics.{name}", f"physics.{name} = {said}: {why}, or leave it out"
+
+
+def check_field_cells(config: Any) -> Iterator[tuple[str, str]]:
+    """A mesh of as many axes as the box, which is cut evenly over devices."""
+    cells = config.physics.field_cells
+    if len(cells) != config.ndim:
+        yield (
+            "physics.field_cells",
+            f"physics.field_cells = {list(cells)}: expected {config.ndim} number(s), one per axis of box.upper",
+        )
+        return
+    for axis, (name, n) in enumerate(zip(AXES, cells, strict=False)):
+        devices = getattr(config.mesh, name)
+        if n % devices:
+            fewer = max(devices, n - n % devices)
+            yield (
+                f"physics.field_cells[{axis}]",
+                f"physics.field_cells[{axis}] = {n} is not divisible by mesh.{name}={devices}; write {fewer} or "
+                f"{fewer + devices}",
+            )
