@@ -1,7 +1,5 @@
 """What holds for every semilinear equation: alignment with the axes, orders, derivatives, precision, configuration."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,24 +12,12 @@ import simjax as sj
 from simjax.config import validate
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.registry import MODELS
 from simjax.models.spectral.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
 from simjax.models.spectral.patterns import GrayScott, SwiftHohenberg
 from simjax.models.spectral.phase_fields import AllenCahn, CahnHilliard
 from simjax.models.spectral.schroedinger import Params, Schroedinger
 from simjax.ops.scaling import scaled
 from simjax.stepping.simulate import Schedule, simulate
-
-REGISTERED = {
-    "viscous_burgers": Burgers,
-    "korteweg_de_vries": KortewegDeVries,
-    "kuramoto_sivashinsky": KuramotoSivashinsky,
-    "allen_cahn": AllenCahn,
-    "cahn_hilliard": CahnHilliard,
-    "swift_hohenberg": SwiftHohenberg,
-    "gray_scott": GrayScott,
-}
-
 
 # ---- the same along every axis
 
@@ -162,15 +148,6 @@ def test_stiff_equations_run_in_single_precision(kind, changes, grid, dt):
 def configuration(name, **changes):
     base = {"model": name, "grid": {"shape": [16]}, "time": {"end": 0.1, "output_every": 0.1, "dt": 0.05}}
     return changed(base, changes)
-
-
-@pytest.mark.parametrize("name", REGISTERED)
-def test_registered_parameters_are_those_of_the_model(name):
-    physics = validate(configuration(name)).physics
-    numbers = {field.name: getattr(physics, field.name) for field in dataclasses.fields(physics)}
-    numbers.pop("form", None)
-    assert numbers == REGISTERED[name].parameters
-    assert {field.name for field in MODELS[name].fields} == set(REGISTERED[name].fields)
 
 
 def test_mistakes_are_told():
