@@ -104,7 +104,8 @@ from simjax.core.boundary import PeriodicSide, SlipWall
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models import acoustic, advection_diffusion
+from simjax.models.scalar import advection_diffusion
+from simjax.models.waves import acoustic
 
 def several(build, integrator, params, state, shape, steps):
     domain = Domain(Grid(shape), implementation="pallas", steps_per_exchange=steps)

@@ -255,5 +255,5 @@ def test_forcing_of_an_equation_that_takes_none_is_refused():
         def stable_dt(self, state, params):
             return 1.0
 
-    with pytest.raises(sj.core.errors.ConfigurationError, match=r"forcing\.u"):
+    with pytest.raises(sj.ConfigurationError, match=r"forcing\.u"):
         sj.configure(Decay, grid={"shape": [8]}, forcing={"u": 1}, time={"end": 1.0, "output_every": 1.0})

@@ -69,8 +69,9 @@ def test_a_second_interrupt_acts_at_once_and_leaves_the_process_alive(tmp_path, 
     due = run_folder.Record.checkpoint_is_due
 
     def twice(self, frame):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        # To this thread, so that the first is handled before the second comes.
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         return due(self, frame)
 
     monkeypatch.setattr(run_folder.Record, "checkpoint_is_due", twice)

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec as P
 import simjax as sj
-from simjax.models import advection_diffusion, incompressible
+from simjax.models.flow import incompressible
+from simjax.models.scalar import advection_diffusion
 from simjax.stepping.simulate import Clock, Schedule, advance
 
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:4x4")
@@ -53,7 +54,7 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec as P
 import simjax as sj
-from simjax.models import advection_diffusion
+from simjax.models.scalar import advection_diffusion
 from simjax.parallel import prepend_axis
 
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:4x4")

@@ -40,6 +40,7 @@ class Params(eqx.Module):
 
 
 def check_forcing(config: Any) -> Iterable[tuple[str, str]]:
+    """Sentences about initial fields and random forcing that do not go together."""
     physics = config.physics
     if not config.initial:
         yield "initial", f"initial is empty: model={config.model} needs initial.velocity or initial.vorticity"
