@@ -156,9 +156,7 @@ def _run(config: Config, launched: float | None = None) -> int:
         return found.exit_code
     from simjax.driver.simulation import Simulation
 
-    result = Simulation(config).run(
-        resume=config.resume, progress=True, launched=launched, on_stop="return"
-    )
+    result = Simulation(config).run(resume=config.resume, progress=True, launched=launched, on_stop="return")
     return result.exit_code
 
 

@@ -238,9 +238,11 @@ def buoyant(n, closure):
 
     start = passive_scalar.State((jnp.zeros((n, n)),) * 2, wave(flow.layout))
     run = jax.jit(
-        lambda params, state: simulate(
-            model, INTEGRATORS["ssprk3"], params, state, Schedule(end, dt=end / 20), frames=1, checkpoint="none"
-        ).state,
+        lambda params, state: (
+            simulate(
+                model, INTEGRATORS["ssprk3"], params, state, Schedule(end, dt=end / 20), frames=1, checkpoint="none"
+            ).state
+        ),
         compiler_options=QUICK,
     )
     final = run(params, start)

@@ -232,11 +232,7 @@ def test_packages_are_imported_in_one_place(package):
 
 
 def test_equations_see_no_devices():
-    physics = [
-        name
-        for name in MODULES
-        if _within(name, ("ops", "models", "solvers.transforms", "core.boundary"))
-    ]
+    physics = [name for name in MODULES if _within(name, ("ops", "models", "solvers.transforms", "core.boundary"))]
     assert {name: sorted(_modules()[name].words & DEVICES) for name in physics} == dict.fromkeys(physics, [])
 
 

@@ -28,8 +28,9 @@ def test_a_folder_with_a_link_is_refused_before_anything_is_written(victim, name
     link = victim.parent / "run" / name
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(victim)
-    with pytest.raises(InputOutputError, match=f"{link.name} is a link to .*victim") as refused, FolderLock(
-        victim.parent / "run"
+    with (
+        pytest.raises(InputOutputError, match=f"{link.name} is a link to .*victim") as refused,
+        FolderLock(victim.parent / "run"),
     ):
         pass
     assert refused.value.exit_code == 4 and victim.read_text() == WORDS

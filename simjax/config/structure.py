@@ -72,4 +72,3 @@ def frozen(value: Any) -> Hashable:
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return repr(value)
     return value
-

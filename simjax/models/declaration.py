@@ -1,4 +1,4 @@
-"""How a model class declares itself: its name in a configuration, its keys and fields, and how it is built."""
+"""Declarations of model classes: names in configurations, keys and fields, and how they are built."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, make_dataclass
@@ -20,7 +20,7 @@ Declared = TypeVar("Declared", bound=type[Model])
 
 @dataclass(frozen=True)
 class Setup:
-    """What a model is built from.
+    """The parts that a model is built from.
 
     sides: a pair for each axis. values: every number that formulas and keys know by name, traced. coefficients: this
     block's arrays, components by field.

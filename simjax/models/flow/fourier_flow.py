@@ -1,4 +1,4 @@
-"""What incompressible flows in a Fourier basis have in common, in whatever unknown they are written."""
+"""A base of incompressible flows in a Fourier basis, in whatever unknown they are written."""
 
 import abc
 from collections.abc import Iterable, Sequence
@@ -94,6 +94,7 @@ class SpectralFlow(SpectralModel):
             units="m-1", about="lowest and highest wavenumber, radians per length, of the random forcing",
         )  # fmt: skip
         forcing_seed: float = entry(Real(low=0.0), 0.0, about="seed of the random forcing, a whole number")
+
     domain: Domain
     forces: dict[str, Force]
     order: int = eqx.field(static=True)

@@ -85,6 +85,7 @@ class Incompressible(ExplicitModel):
     class Keys:
         viscosity: float = entry(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
         drag: float = entry(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
+
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     pressure_layout: FieldLayout

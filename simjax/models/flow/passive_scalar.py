@@ -64,6 +64,7 @@ class PassiveScalar(ExplicitModel):
     class Keys(incompressible.Incompressible.Keys):
         diffusivity: float = entry(Real(low=0.0), 0.0, units="m2 s-1", about="diffusivity D of the scalar")
         scheme: str = entry(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux of the scalar")
+
     flow: incompressible.Incompressible
     layout: FieldLayout
     source: Source | None

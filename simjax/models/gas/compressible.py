@@ -153,6 +153,7 @@ class Compressible(ExplicitModel):
         flux: str = entry(Choice(("hllc", "hll", "rusanov")), "hllc", about="numerical flux")
         density_floor: float | None = entry(Real(above=0.0, optional=True), None, units="kg m-3")
         pressure_floor: float | None = entry(Real(above=0.0, optional=True), None, units="Pa")
+
     domain: Domain
     layouts: GasLayouts
     density_layout: FieldLayout

@@ -64,6 +64,7 @@ class AdvectionDiffusion(ExplicitModel):
             about="constant velocity a",
         )
         scheme: str = entry(Choice(get_args(Scheme)), "central", about="advective flux")
+
     domain: Domain
     layout: FieldLayout
     scheme: Scheme = eqx.field(static=True)

@@ -52,6 +52,7 @@ class Burgers(ConservedScalar):
         viscosity: float = entry(Real(low=0.0), 0.0, units="m2 s-1", about="viscosity nu")
         scheme: str = entry(Choice(SCHEMES), "van_leer", about="advective flux")
         digits: int = DIGITS
+
     domain: Domain
     layout: FieldLayout
     scheme: str = eqx.field(static=True)

@@ -220,6 +220,7 @@ class Transport(ConservedScalar):
             about="factor g of the velocity in time, at most one in size",
         )
         digits: int = DIGITS
+
     domain: Domain
     layout: FieldLayout
     velocity_layouts: tuple[FieldLayout, ...]

@@ -1,4 +1,4 @@
-"""What configurations of acoustic and electromagnetic waves share: sources, receivers, layers and media."""
+"""Sources, receivers, layers and media in configurations of acoustic and electromagnetic waves."""
 
 import csv
 import math
