@@ -69,7 +69,7 @@ def _main(options: argparse.Namespace) -> int:
     keys = [override.lstrip("+").partition("=")[0].strip() for override in options.overrides]
     if options.cfg:
         return _print_configuration(options)
-    if "experiment" not in keys and not (options.overrides and _earlier_configuration(options.overrides)):
+    if not {"experiment", "model"} & {*keys} and not (options.overrides and _earlier_configuration(options.overrides)):
         for override in options.overrides:
             _check_override(override, options.config_dir)
         print(f"{_experiments(options.config_dir)}\n\nusage: {USAGE}")
@@ -182,11 +182,14 @@ def _help(options: argparse.Namespace) -> str:
         return f"usage: {USAGE}\n\n{_experiments(options.config_dir)}\n\n{OPTIONS}".rstrip()
     from simjax.config import compose
     from simjax.config.listing import keys_of_model
+    from simjax.config.own_models import find_model
     from simjax.models.registry import MODELS
     from simjax.schema.errors import closest
+    from simjax.schema.locate import input_folders
 
-    mapping = compose(options.overrides, config_dir=options.config_dir).mapping
-    model = str(mapping.get("model"))
+    composed = compose(options.overrides, config_dir=options.config_dir)
+    mapping, model = composed.mapping, str(composed.mapping.get("model"))
+    find_model(model, input_folders(composed.folders[1:]))
     if model not in MODELS:
         close = closest(model, MODELS)
         hint = f"did you mean model={close}?" if close else f"known are {', '.join(MODELS)}."

@@ -60,7 +60,7 @@ def _main(options: argparse.Namespace) -> int:
     from simjax.config import compose
 
     composition = compose(options.overrides, config_dir=options.config_dir)
-    if composition.experiment is None:
+    if composition.experiment is None and not any(text.startswith("model=") for text in options.overrides):
         names = ", ".join(experiment.name for experiment in list_experiments(config_folders(options.config_dir)))
         raise ConfigurationError(f"expected experiment=NAME, one of {names}; usage: {USAGE}")
     certificate = certify(composition.config(), steps=options.steps, devices=options.devices)

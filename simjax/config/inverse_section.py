@@ -11,7 +11,7 @@ from simjax.config.sections import Surroundings
 from simjax.config.unknowns import find_candidates, read_unknowns
 from simjax.schema.config import EnsembleConfig, TimeConfig
 from simjax.schema.inverse import WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
-from simjax.schema.kinds import Integer, ListOf, Nested, OneOf, Real, Table, entry, read_entries
+from simjax.schema.kinds import Integer, ListOf, Nested, OneOf, Real, Table, key, read_entries
 
 BACKWARDS_ONLY = ("binomial", "budget", "reverse")
 
@@ -20,7 +20,7 @@ BACKWARDS_ONLY = ("binomial", "budget", "reverse")
 class UncertaintyKeys:
     """The section `inverse.uncertainty`."""
 
-    samples: int = entry(Integer(0), 0, about="fields drawn from the posterior")
+    samples: int = key(Integer(0), 0, about="fields drawn from the posterior")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +30,13 @@ class SharedKeys:
     What is observed is left out where every experiment says it by itself.
     """
 
-    unknowns: Mapping[str, Any] = entry(Table("keys such as physics.viscosity: {guess: 0.1}"))
-    solver: SolverConfig = entry(Nested(SolverConfig), SolverConfig())
-    shooting: ShootingConfig = entry(Nested(ShootingConfig), ShootingConfig())
-    horizons: tuple[float, ...] | None = entry(
+    unknowns: Mapping[str, Any] = key(Table("keys such as physics.viscosity: {guess: 0.1}"))
+    solver: SolverConfig = key(Nested(SolverConfig), SolverConfig())
+    shooting: ShootingConfig = key(Nested(ShootingConfig), ShootingConfig())
+    horizons: tuple[float, ...] | None = key(
         ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"), None, units="s"
     )
-    checkpoint: tuple[str, float | None] = entry(
+    checkpoint: tuple[str, float | None] = key(
         OneOf(
             {"binomial": Integer(1), "budget": Real(low=1.0)},
             words=("auto", "none", "every_step", "two_level", "reverse"),
@@ -44,15 +44,15 @@ class SharedKeys:
         ("auto", None),
         about="what reverse mode keeps: states, or bytes",
     )
-    uncertainty: UncertaintyKeys = entry(Nested(UncertaintyKeys), UncertaintyKeys())
-    experiments: Mapping[str, Any] = entry(Table("names of runs with what differs in each", optional=True), None)
+    uncertainty: UncertaintyKeys = key(Nested(UncertaintyKeys), UncertaintyKeys())
+    experiments: Mapping[str, Any] = key(Table("names of runs with what differs in each", optional=True), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InverseKeys(SharedKeys):
     """The section `inverse` of one experiment, or of several that are observed alike."""
 
-    observations: tuple[Mapping[str, Any], ...] = entry(
+    observations: tuple[Mapping[str, Any], ...] = key(
         ListOf(Table("keys such as snapshot and deviation"), 1, noun="observations")
     )
 

@@ -13,7 +13,7 @@ from simjax.models.registry import parameter_values
 from simjax.schema.errors import Problems
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import PRIORS, NetworkConfig, UnknownConfig
-from simjax.schema.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, Unread, entry, read_section
+from simjax.schema.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, Unread, key, read_section
 from simjax.schema.model_schema import AXES
 
 FIELDS = ("initial", "coefficients")
@@ -40,26 +40,26 @@ class Sign:
 class SymmetricKeys:
     """A mirror in the middle of an axis."""
 
-    axis: str = entry(Choice(AXES))
-    sign: float = entry(Sign())
+    axis: str = key(Choice(AXES))
+    sign: float = key(Sign())
 
 
 @dataclass(frozen=True)
 class UnknownKeys:
     """An unknown as it is written."""
 
-    guess: Any = entry(Unread("a number, a formula, or one formula per component"), None)
-    positive: bool = entry(Flag(), False)
-    bounds: tuple[float, ...] | None = entry(
+    guess: Any = key(Unread("a number, a formula, or one formula per component"), None)
+    positive: bool = key(Flag(), False)
+    bounds: tuple[float, ...] | None = key(
         ListOf(Real(formula=True), 2, 2, optional=True, noun="numbers, lower and upper"), None
     )
-    smooth: float | None = entry(Real(above=0.0, optional=True), None, units="m")
-    symmetric: SymmetricKeys | None = entry(Nested(SymmetricKeys, optional=True), None)
-    scale: float | None = entry(Real(above=0.0, optional=True), None, about="size of the latent unit")
-    prior: tuple[str, Any] | None = entry(
+    smooth: float | None = key(Real(above=0.0, optional=True), None, units="m")
+    symmetric: SymmetricKeys | None = key(Nested(SymmetricKeys, optional=True), None)
+    scale: float | None = key(Real(above=0.0, optional=True), None, about="size of the latent unit")
+    prior: tuple[str, Any] | None = key(
         OneOf({name: Nested(prior) for name, prior in PRIORS.items()}, optional=True), None
     )
-    network: NetworkConfig | None = entry(Nested(NetworkConfig, optional=True), None)
+    network: NetworkConfig | None = key(Nested(NetworkConfig, optional=True), None)
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ def _by_path(value: Mapping[str, Any]) -> dict[str, Any]:
     """What is written nested goes over what is written dotted: the command line writes nested keys."""
     dotted: dict[str, Any] = {}
     nested: dict[str, Any] = {}
-    for key, item in value.items():
-        if key in SECTIONS and isinstance(item, Mapping):
-            nested |= {f"{key}.{name}": options for name, options in item.items()}
+    for path, item in value.items():
+        if path in SECTIONS and isinstance(item, Mapping):
+            nested |= {f"{path}.{name}": options for name, options in item.items()}
         else:
-            dotted[str(key)] = item
+            dotted[str(path)] = item
     return _merged(dotted, nested)
 
 
@@ -166,11 +166,11 @@ def _check_fit(where: str, keys: UnknownKeys, candidate: Candidate, problems: Pr
     if keys.network is not None and not is_module:
         path = f"{where}.network"
         problems.say(path, f"{path}: expected at a module, modules.NAME, only")
-    for key in refused:
-        problems.say(f"{where}.{key}", f"{where}.{key}: expected at a field, initial.NAME or coefficients.NAME, only")
-    for key in NOT_OF_MODULES if is_module else ():
-        if getattr(keys, key) not in (None, False):
-            problems.say(f"{where}.{key}", f"{where}.{key}: a module starts from its own weights, which are free")
+    for name in refused:
+        problems.say(f"{where}.{name}", f"{where}.{name}: expected at a field, initial.NAME or coefficients.NAME, only")
+    for name in NOT_OF_MODULES if is_module else ():
+        if getattr(keys, name) not in (None, False):
+            problems.say(f"{where}.{name}", f"{where}.{name}: a module starts from its own weights, which are free")
 
 
 def _check_bounds(

@@ -9,6 +9,7 @@ from typing import Any
 
 from simjax.config.experiments import with_experiments
 from simjax.config.inverse_section import read_inverse
+from simjax.config.own_models import find_model
 from simjax.config.sections import (
     Surroundings,
     find_input,
@@ -49,6 +50,7 @@ def validate(
     problems = Problems(below)
     _refuse_targets("", mapping, problems)
     problems.raise_if_any()
+    find_model(mapping.get("model"), folders or input_folders(()))
     keys = _read_keys(mapping, problems)
     schema, grid, time, ndim = keys["model"], keys["grid"], keys["time"], _count_axes(mapping)
     physics, parameters, ensemble = None, {}, None

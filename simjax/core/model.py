@@ -57,6 +57,11 @@ class Model(eqx.Module):
     domain: eqx.AbstractVar[Domain]
 
     @classmethod
+    def declared(cls) -> dict[str, Any]:
+        """The properties of a declaration that follow from the class; see `models.declaration.model`."""
+        return {}
+
+    @classmethod
     def configured(cls, setup) -> tuple[Any, Any]:
         """The model and its parameters from a `models.declaration.Setup`."""
         raise NotImplementedError(f"{cls.__name__} cannot be made from a configuration.")

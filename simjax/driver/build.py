@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.config.own_models import declare_own
 from simjax.core.boundary import (
     Dirichlet,
     GasInflow,
@@ -28,12 +29,10 @@ from simjax.core.model import GridModel
 from simjax.driver.random_fields import random_modes
 from simjax.grid import Grid
 from simjax.io.memory import require_memory
-from simjax.models.cell_centred import CenteredModel, cell_centred_model
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
-from simjax.models.registry import MODELS, parameter_values
-from simjax.models.spectral.base import SpectralModel, spectral_model
+from simjax.models.registry import parameter_values
 from simjax.models.waves.pml import Absorbing, FreeSurface
 from simjax.schema.config import Config, FileSource, Wall
 from simjax.schema.ensemble import sample_members
@@ -175,18 +174,17 @@ def _evaluate(config: Config, domain: Domain, formulas, offsets, values: Values,
     return tuple(components)
 
 
-OwnModel = TypeVar("OwnModel", bound=CenteredModel | SpectralModel)
+OwnModel = TypeVar("OwnModel", bound=GridModel)
 
 
 def register(model: type[OwnModel]) -> type[OwnModel]:
     """Make a user's model known by its class name to configurations: YAML files, `sj.configure`, ensembles.
 
-    Its `parameters` become the keys of `physics`, its `fields` those of `initial`; those of a `SpectralModel` also of
-    `forcing`. Also a class decorator.
+    A class declared with `sj.model` brings its keys, fields and sides. Of a `CenteredModel` or a `SpectralModel`
+    without a declaration, `parameters` become the keys of `physics`, `fields` those of `initial`; those of a
+    `SpectralModel` also of `forcing`. Also a class decorator.
     """
-    name = model.__name__
-    declared = spectral_model(name)(model) if issubclass(model, SpectralModel) else cell_centred_model(name)(model)
-    MODELS.add(declared.declarations[name])
+    declare_own(model, model.__name__)
     return model
 
 

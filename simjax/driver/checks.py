@@ -105,8 +105,9 @@ def _falling(values: xarray.DataArray, programs: Programs) -> Verdict:
     series = values.values
     rise = float(np.nanmax(np.diff(series, axis=-1), initial=0.0)) / max(float(np.nanmax(series)), 1e-30)
     tolerance = 50 * float(np.finfo(programs.dtype).eps)
-    share = float(np.nanmean(series[..., -1] / series[..., 0]))
-    found = f"{100 * share:.1f} % left, largest rise {rise:.1e}"
+    some = series[..., 0] > 0  # from nothing no share is left
+    left = f"{100 * np.nanmean(series[some, -1] / series[some, 0]):.1f} % left, " if some.any() else ""
+    found = f"{left}largest rise {rise:.1e}"
     return Verdict(f"{_spoken(values)} never rises", found, f"rise at most {tolerance:.0e}", rise <= tolerance)
 
 

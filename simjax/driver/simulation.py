@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
+from simjax.core.model import GridModel
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames, register
 from simjax.driver.call_length import Pace
@@ -27,8 +28,6 @@ from simjax.driver.result import Result
 from simjax.driver.run_folder import Record
 from simjax.errors import NumericalError, Stopped, stop_error
 from simjax.io.lock import FolderLock
-from simjax.models.cell_centred import CenteredModel
-from simjax.models.spectral.base import SpectralModel
 from simjax.schema.config import AUTO, Config
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
@@ -383,7 +382,7 @@ def load(
     return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
 
 
-def configure(model: type[CenteredModel] | type[SpectralModel], **sections: Any) -> Simulation:
+def configure(model: type[GridModel], **sections: Any) -> Simulation:
     """A simulation of one's own model, configured in Python with the keys of a YAML experiment.
 
     `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`.

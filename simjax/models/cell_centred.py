@@ -1,30 +1,17 @@
 """A base for one's own equations of cell-centred scalar fields: write `rhs` and `stable_dt`, the rest is here."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import jax
 
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
-from simjax.models.declaration import NoKeys, Setup, model, state_keys_and_parameters
+from simjax.models.declaration import NoKeys, Setup, state_keys_and_parameters
 from simjax.models.measures import of_fields
 from simjax.models.sides import check_scalar_sides
 from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
-
-Centered = TypeVar("Centered", bound="type[CenteredModel]")
-
-
-def cell_centred_model(name: str, **properties: Any) -> Callable[[Centered], Centered]:
-    """Declare a `CenteredModel`, as by `models.declaration.model`: an explicit model with any sides of a scalar."""
-
-    def declare(cls: Centered) -> Centered:
-        fields = tuple(FieldSchema(field, units=cls.units) for field in cls.fields)
-        common = {"fields": fields, "walls": SCALAR_WALLS, "forced": (), "dimensionless": cls.dimensionless}
-        return model(name, **{**common, **properties})(cls)
-
-    return declare
 
 
 class CenteredModel(ExplicitModel):
@@ -49,6 +36,12 @@ class CenteredModel(ExplicitModel):
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         state_keys_and_parameters(cls)
+
+    @classmethod
+    def declared(cls):
+        """Scalars with any sides, not forced."""
+        fields = tuple(FieldSchema(field, units=cls.units) for field in cls.fields)
+        return {"fields": fields, "walls": SCALAR_WALLS, "forced": (), "dimensionless": cls.dimensionless}
 
     @classmethod
     def configured(cls, setup: Setup):

@@ -12,9 +12,10 @@ from simjax.core.model import Model
 from simjax.models.formulas import FormulaForce, Values, forces_of
 from simjax.schema.config import Config
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Real, entry
+from simjax.schema.kinds import Real, key
 from simjax.schema.model_schema import ModelSchema
 
+CLAIMS = ("conserved", "falling", "steady")
 Declared = TypeVar("Declared", bound=type[Model])
 
 
@@ -60,14 +61,20 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
     """Declare a class as the model that configurations call `name`.
 
     The class has `Keys`, a dataclass of what stands in the section `physics`, and `configured(setup)`, a class method
-    that returns the model and its parameters for a `Setup`. `properties` are those of `ModelSchema`. A class that is
-    several models is declared once for each. `models.registry` says where the class is.
+    that returns the model and its parameters for a `Setup`. `properties` are those of `ModelSchema`; those that are
+    left out are as a declared base class has them, but for what it conserves, which another equation has to say anew;
+    else as the class method `declared` has them. A class that is several models is declared once for each.
+    `models.registry` says where the class is.
     """
 
     def declare(cls: Declared) -> Declared:
+        own = vars(cls).get("declarations", {})
+        bases = [] if own else [*cls.declarations.values()]
+        inherited = {f.name: getattr(base, f.name) for base in bases[:1] for f in fields(base) if f.name not in CLAIMS}
+        inherited = inherited or cls.declared()
         summary = (cls.__doc__ or name).splitlines()[0]
-        schema = ModelSchema(name, cls.Keys, configured=cls.configured, summary=summary, **properties)
-        cls.declarations = {**vars(cls).get("declarations", {}), name: schema}
+        stated = {"name": name, "physics": cls.Keys, "configured": cls.configured, "summary": summary, **properties}
+        cls.declarations = {**own, name: ModelSchema(**{**inherited, **stated})}
         return cls
 
     return declare
@@ -79,5 +86,5 @@ def state_keys_and_parameters(cls: type) -> None:
         numbers = [f for f in fields(cls.Keys) if isinstance(f.metadata["kind"], Real) and f.default is not MISSING]
         cls.parameters = {number.name: number.default for number in numbers}
     elif "parameters" in vars(cls):
-        numbers = [(name, float, entry(Real(), float(value))) for name, value in cls.parameters.items()]
+        numbers = [(name, float, key(Real(), float(value))) for name, value in cls.parameters.items()]
         cls.Keys = make_dataclass(f"{cls.__name__}Keys", numbers, frozen=True)

@@ -11,7 +11,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import InverseConfig
-from simjax.schema.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, entry
+from simjax.schema.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, key
 from simjax.schema.model_schema import FieldSchema, ModelSchema
 from simjax.schema.particles import ArrangementConfig, BoxConfig, ParticlesSection
 
@@ -26,11 +26,11 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
 class GridConfig:
     """The section `grid`: cells and the box they fill."""
 
-    shape: tuple[int, ...] = entry(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis")
-    lower: tuple[float, ...] | None = entry(
+    shape: tuple[int, ...] = key(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis")
+    lower: tuple[float, ...] | None = key(
         ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
     )
-    upper: tuple[float, ...] | None = entry(
+    upper: tuple[float, ...] | None = key(
         ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
     )
 
@@ -39,16 +39,16 @@ class GridConfig:
 class TimeConfig:
     """`courant` is None exactly when `dt` is fixed; an `integrator` that is left out is the model's own default."""
 
-    end: float = entry(Real(low=0.0, formula=True), units="s")
-    output_every: float = entry(Real(above=0.0, formula=True), units="s")
-    dt: float | None = entry(Real(above=0.0, optional=True), None, units="s")
-    courant: float | None = entry(
+    end: float = key(Real(low=0.0, formula=True), units="s")
+    output_every: float = key(Real(above=0.0, formula=True), units="s")
+    dt: float | None = key(Real(above=0.0, optional=True), None, units="s")
+    courant: float | None = key(
         Real(above=0.0, high=10.0, optional=True),
         None,
         about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube is 0.1 "
         "per axis",
     )
-    integrator: str = entry(Text(optional=True, described="a scheme of the model"), None)
+    integrator: str = key(Text(optional=True, described="a scheme of the model"), None)
 
     @property
     def frames(self) -> int | None:
@@ -62,11 +62,11 @@ class TimeConfig:
 class MeshConfig:
     """Devices per axis of the device mesh."""
 
-    x: int = entry(Integer(1), 1)
-    y: int = entry(Integer(1), 1)
-    z: int = entry(Integer(1), 1)
-    ensemble: int = entry(Integer(1), 1)
-    overlap: bool = entry(Flag(), False, about="compute the interior while ghosts travel")
+    x: int = key(Integer(1), 1)
+    y: int = key(Integer(1), 1)
+    z: int = key(Integer(1), 1)
+    ensemble: int = key(Integer(1), 1)
+    overlap: bool = key(Flag(), False, about="compute the interior while ghosts travel")
 
     @property
     def devices(self) -> int:
@@ -77,35 +77,35 @@ class MeshConfig:
 class OutputConfig:
     """The section `output`: where a run writes, and what."""
 
-    root: str = entry(Text(described="a folder"), "outputs")
-    folder: str | None = entry(Text(optional=True, described="a folder below output.root"), None)
-    overwrite: bool = entry(Flag(), False)
-    fields: tuple[str, ...] | None = entry(
+    root: str = key(Text(described="a folder"), "outputs")
+    folder: str | None = key(Text(optional=True, described="a folder below output.root"), None)
+    overwrite: bool = key(Flag(), False)
+    fields: tuple[str, ...] | None = key(
         ListOf(Text(), 0, 100, optional=True, noun="variable names"),
         None,
         about="null: all of the model's; also a whole field such as velocity, velocity_centered, speed",
     )
-    animation: bool = entry(Flag(), True)
-    report: bool = entry(Flag(), True)
-    rounding_bits: int | None = entry(Integer(1, 52, optional=True), None, about="mantissa bits kept")
+    animation: bool = key(Flag(), True)
+    report: bool = key(Flag(), True)
+    rounding_bits: int | None = key(Integer(1, 52, optional=True), None, about="mantissa bits kept")
 
 
 @dataclass(frozen=True)
 class CheckpointConfig:
     """The section `checkpoint`: how often the state is saved and how many of them are kept."""
 
-    every_seconds: float | None = entry(Real(above=0.0, optional=True), 60.0, units="s")
-    every_frames: int | None = entry(Integer(1, optional=True), None)
-    keep: int = entry(Integer(1), 2)
+    every_seconds: float | None = key(Real(above=0.0, optional=True), 60.0, units="s")
+    every_frames: int | None = key(Integer(1, optional=True), None)
+    keep: int = key(Integer(1), 2)
 
 
 @dataclass(frozen=True)
 class LimitsConfig:
     """The section `limits`: what a run may use before it stops by itself."""
 
-    wall_clock: float | None = entry(Real(above=0.0, optional=True), None, units="s")
-    memory: float | None = entry(Real(above=0.0, optional=True), None, units="GiB", about="per device")
-    step_shrink: float | None = entry(
+    wall_clock: float | None = key(Real(above=0.0, optional=True), None, units="s")
+    memory: float | None = key(Real(above=0.0, optional=True), None, units="GiB", about="per device")
+    step_shrink: float | None = key(
         Real(above=0.0, high=0.1, optional=True), 1e-6, about="least Courant-limited step, of the first one"
     )
 
@@ -266,44 +266,44 @@ class Config:
 class EnsembleKeys:
     """The section `ensemble` as it is written, its `vary` not yet read."""
 
-    size: int = entry(Integer(1), 1)
-    batch: int | None = entry(Integer(1, optional=True), None, about="members at once; null: what fits")
-    noise: str = entry(Choice(("per_member", "shared")), "per_member")
-    vary: Mapping[str, Any] = entry(Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None)
+    size: int = key(Integer(1), 1)
+    batch: int | None = key(Integer(1, optional=True), None, about="members at once; null: what fits")
+    noise: str = key(Choice(("per_member", "shared")), "per_member")
+    vary: Mapping[str, Any] = key(Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None)
 
 
 @dataclass(frozen=True)
 class Keys:
     """The keys of a configuration file, before those that depend on each other are read together."""
 
-    model: str = entry(Choice(MODELS.keys()))  # a view: user models register later
-    time: TimeConfig = entry(Nested(TimeConfig))
-    grid: GridConfig | None = entry(Nested(GridConfig, optional=True), None, about="of a model of fields")
-    box: BoxConfig | None = entry(Nested(BoxConfig, optional=True), None, about="of a model of particles")
-    particles: Mapping[str, Any] | None = entry(Table("the model's keys of where particles start", optional=True), None)
-    arrangement: ArrangementConfig = entry(Nested(ArrangementConfig), ArrangementConfig())
-    experiment_name: str = entry(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
-    title: str = entry(Text(), "")
-    precision: str = entry(Choice(PRECISIONS), "float32")
-    implementation: str = entry(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
-    steps_per_exchange: int | str = entry(
+    model: str = key(Choice(MODELS.keys()))  # a view: user models register later
+    time: TimeConfig = key(Nested(TimeConfig))
+    grid: GridConfig | None = key(Nested(GridConfig, optional=True), None, about="of a model of fields")
+    box: BoxConfig | None = key(Nested(BoxConfig, optional=True), None, about="of a model of particles")
+    particles: Mapping[str, Any] | None = key(Table("the model's keys of where particles start", optional=True), None)
+    arrangement: ArrangementConfig = key(Nested(ArrangementConfig), ArrangementConfig())
+    experiment_name: str = key(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
+    title: str = key(Text(), "")
+    precision: str = key(Choice(PRECISIONS), "float32")
+    implementation: str = key(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
+    steps_per_exchange: int | str = key(
         IntegerOr(Integer(0, 64), AUTO),
         0,
         about="steps between exchanges, and in a kernel; 0: each stencil; auto: measured",
     )
-    seed: int = entry(Integer(0, 2**32 - 1), 0)
-    physics: Mapping[str, Any] = entry(Table("the model's keys"), None)
-    parameters: Mapping[str, Any] = entry(Table("names with numbers"), None)
-    boundaries: Mapping[str, Any] = entry(Table("axes with their walls"), None)
-    initial: Mapping[str, Any] = entry(Table("fields with formulas or a file"), None)
-    coefficients: Mapping[str, Any] = entry(Table("coefficients with formulas or a file"), None)
-    forcing: Mapping[str, Any] | None = entry(Table("fields with formulas", optional=True), None)
-    closure: Mapping[str, Any] | None = entry(Table("fields with formulas of the fields", optional=True), None)
-    exact: Mapping[str, Any] | None = entry(Table("variables with formulas", optional=True), None)
-    mesh: MeshConfig = entry(Nested(MeshConfig), MeshConfig())
-    ensemble: EnsembleKeys = entry(Nested(EnsembleKeys), EnsembleKeys())
-    output: OutputConfig = entry(Nested(OutputConfig), OutputConfig())
-    checkpoint: CheckpointConfig = entry(Nested(CheckpointConfig), CheckpointConfig())
-    resume: str | None = entry(Text(optional=True, described="a run's folder or auto"), None)
-    limits: LimitsConfig = entry(Nested(LimitsConfig), LimitsConfig())
-    inverse: Mapping[str, Any] | None = entry(Table("unknowns and observations", optional=True), None)
+    seed: int = key(Integer(0, 2**32 - 1), 0)
+    physics: Mapping[str, Any] = key(Table("the model's keys"), None)
+    parameters: Mapping[str, Any] = key(Table("names with numbers"), None)
+    boundaries: Mapping[str, Any] = key(Table("axes with their walls"), None)
+    initial: Mapping[str, Any] = key(Table("fields with formulas or a file"), None)
+    coefficients: Mapping[str, Any] = key(Table("coefficients with formulas or a file"), None)
+    forcing: Mapping[str, Any] | None = key(Table("fields with formulas", optional=True), None)
+    closure: Mapping[str, Any] | None = key(Table("fields with formulas of the fields", optional=True), None)
+    exact: Mapping[str, Any] | None = key(Table("variables with formulas", optional=True), None)
+    mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig())
+    ensemble: EnsembleKeys = key(Nested(EnsembleKeys), EnsembleKeys())
+    output: OutputConfig = key(Nested(OutputConfig), OutputConfig())
+    checkpoint: CheckpointConfig = key(Nested(CheckpointConfig), CheckpointConfig())
+    resume: str | None = key(Text(optional=True, described="a run's folder or auto"), None)
+    limits: LimitsConfig = key(Nested(LimitsConfig), LimitsConfig())
+    inverse: Mapping[str, Any] | None = key(Table("unknowns and observations", optional=True), None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, entry
+from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key
 from simjax.schema.model_schema import AXES
 
 SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
@@ -31,25 +31,25 @@ PLACES: dict[str, tuple[str, ...]] = {
 class Gaussian:
     """A prior of independent normal numbers."""
 
-    mean: float = entry(Real())
-    deviation: float = entry(Real(above=0.0))
+    mean: float = key(Real())
+    deviation: float = key(Real(above=0.0))
 
 
 @dataclass(frozen=True)
 class Matern:
     """A prior of smooth random fields: their deviation, correlation length and mean."""
 
-    deviation: float = entry(Real(above=0.0))
-    length: float = entry(Real(above=0.0), units="m")
-    mean: float = entry(Real(), 0.0)
+    deviation: float = key(Real(above=0.0))
+    length: float = key(Real(above=0.0), units="m")
+    mean: float = key(Real(), 0.0)
 
 
 @dataclass(frozen=True)
 class TotalVariation:
     """A prior of fields with few edges; `rounding` is the slope below which it is a square."""
 
-    weight: float = entry(Real(above=0.0))
-    rounding: float = entry(Real(above=0.0))
+    weight: float = key(Real(above=0.0))
+    rounding: float = key(Real(above=0.0))
 
 
 PRIORS: dict[str, type] = {"gaussian": Gaussian, "matern": Matern, "total_variation": TotalVariation}
@@ -59,9 +59,9 @@ PRIORS: dict[str, type] = {"gaussian": Gaussian, "matern": Matern, "total_variat
 class NetworkConfig:
     """A perceptron of what a cell and its neighbours up to `width` hold; of all `fields` where none are named."""
 
-    hidden: tuple[int, ...] = entry(ListOf(Integer(1, 4096), 1, 20, noun="sizes"), about="sizes of its layers")
-    width: int = entry(Integer(0, 8), 0)
-    fields: tuple[str, ...] = entry(ListOf(Text(), 0, 20, noun="fields"), ())
+    hidden: tuple[int, ...] = key(ListOf(Integer(1, 4096), 1, 20, noun="sizes"), about="sizes of its layers")
+    width: int = key(Integer(0, 8), 0)
+    fields: tuple[str, ...] = key(ListOf(Text(), 0, 20, noun="fields"), ())
 
 
 @dataclass(frozen=True)
@@ -156,23 +156,23 @@ class ObservationConfig:
 class SolverConfig:
     """The section `inverse.solver`; a `learning_rate` of None is the solver's own."""
 
-    name: str = entry(Choice(SOLVERS), "lbfgs")
-    iterations: int = entry(Integer(1), 50)
-    learning_rate: float | None = entry(Real(above=0.0, optional=True), None)
-    tolerance: float = entry(Real(low=0.0), 1e-8, about="relative change at which it stops")
-    members: int = entry(Integer(2), 32, about="of ensemble_kalman")
-    starts: int = entry(Integer(1), 1, about="searches from guesses that are scattered")
-    spread: float = entry(Real(above=0.0), 1.0, about="of the members and of the starts, in latent numbers")
-    damping: float = entry(Real(low=0.0), 1e-3, about="of gauss_newton at its start")
-    cg_iterations: int = entry(Integer(1), 20, about="of gauss_newton's linear solves, at most")
+    name: str = key(Choice(SOLVERS), "lbfgs")
+    iterations: int = key(Integer(1), 50)
+    learning_rate: float | None = key(Real(above=0.0, optional=True), None)
+    tolerance: float = key(Real(low=0.0), 1e-8, about="relative change at which it stops")
+    members: int = key(Integer(2), 32, about="of ensemble_kalman")
+    starts: int = key(Integer(1), 1, about="searches from guesses that are scattered")
+    spread: float = key(Real(above=0.0), 1.0, about="of the members and of the starts, in latent numbers")
+    damping: float = key(Real(low=0.0), 1e-3, about="of gauss_newton at its start")
+    cg_iterations: int = key(Integer(1), 20, about="of gauss_newton's linear solves, at most")
 
 
 @dataclass(frozen=True)
 class ShootingConfig:
     """The section `inverse.shooting`: windows in time with states of their own, and the weight of the gaps between."""
 
-    windows: int = entry(Integer(1), 1)
-    weight: float = entry(Real(above=0.0), 1.0)
+    windows: int = key(Integer(1), 1)
+    weight: float = key(Real(above=0.0), 1.0)
 
 
 @dataclass(frozen=True)

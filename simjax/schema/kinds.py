@@ -30,7 +30,7 @@ class Kind(Protocol):
         ...
 
 
-def entry(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "", fixed: bool = False) -> Any:
+def key(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "", fixed: bool = False) -> Any:
     """A dataclass field that a configuration key of this kind fills. fixed: a number that shapes depend on."""
     metadata = {"kind": kind, "units": units, "about": about, "fixed": fixed}
     if default is REQUIRED:

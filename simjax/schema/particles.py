@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from simjax.schema.errors import Problems
-from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, Text, entry
+from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, Text, key
 from simjax.schema.model_schema import AXES
 
 LATTICES = {"fcc": 3, "sc": 3, "rocksalt": 3, "diamond": 3, "square": 2, "hexagonal": 2}
@@ -22,11 +22,11 @@ PLACEMENTS = (*LATTICES, "random", "file")
 class BoxConfig:
     """The section `box`: where particles are."""
 
-    upper: tuple[float, ...] = entry(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"))
-    lower: tuple[float, ...] | None = entry(
+    upper: tuple[float, ...] = key(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"))
+    lower: tuple[float, ...] | None = key(
         ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers, one per axis"), None, about="null: zero"
     )
-    periodic: tuple[bool, ...] | None = entry(
+    periodic: tuple[bool, ...] | None = key(
         ListOf(Flag(), 1, 3, optional=True, noun="values, one per axis"), None, about="null: every axis"
     )
 
@@ -55,21 +55,21 @@ class ParticlesConfig(ParticlesSection):
     Exactly one of `count`, `density` (number of particles per volume) and `file` is given.
     """
 
-    placement: str = entry(Choice(PLACEMENTS), "random")
-    count: int | None = entry(Integer(1, 2**30, optional=True), None)
-    density: float | None = entry(
+    placement: str = key(Choice(PLACEMENTS), "random")
+    count: int | None = key(Integer(1, 2**30, optional=True), None)
+    density: float | None = key(
         Real(above=0.0, optional=True, formula=True), None, about="number per volume", fixed=True
     )
-    distance: float | None = entry(
+    distance: float | None = key(
         Real(low=0.0, optional=True), None, about="least distance of random places; null: 0.8 of the mean", fixed=True
     )
-    file: str | None = entry(Text(optional=True, described="an .npz or .h5md file"), None)
-    fractions: tuple[float, ...] = entry(
+    file: str | None = key(Text(optional=True, described="an .npz or .h5md file"), None)
+    fractions: tuple[float, ...] = key(
         ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
         about="shares of the species, of whole chains",
     )  # fmt: skip
-    temperature: float = entry(Real(low=0.0, formula=True), 0.0, about="in units of energy")
-    chain_length: int | None = entry(
+    temperature: float = key(Real(low=0.0, formula=True), 0.0, about="in units of energy")
+    chain_length: int | None = key(
         Integer(2, 2**20, optional=True), None, about="particles in a chain, each bonded to the next; null: no chains"
     )
 
@@ -136,10 +136,10 @@ class ParticlesConfig(ParticlesSection):
 class ArrangementConfig:
     """The section `arrangement`: how particles are kept sorted. What is null is chosen, and grows where too small."""
 
-    skin: float | None = entry(Real(above=0.0, optional=True), None, about="null: a share of the cutoff")
-    steps: int | None = entry(Integer(1, optional=True), None, about="steps between two arrangements")
-    capacity: int | None = entry(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
-    rows: int | None = entry(Integer(0, 2**20, optional=True), None, about="partners in a list; 0: no list")
+    skin: float | None = key(Real(above=0.0, optional=True), None, about="null: a share of the cutoff")
+    steps: int | None = key(Integer(1, optional=True), None, about="steps between two arrangements")
+    capacity: int | None = key(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
+    rows: int | None = key(Integer(0, 2**20, optional=True), None, about="partners in a list; 0: no list")
 
 
 def check_box(box: BoxConfig, problems: Problems) -> BoxConfig | None:

@@ -16,8 +16,8 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.flow.random_forcing import Band
-from simjax.models.spectral.base import Force, SpectralModel, periodic_layout, precision_of, spectral_model
-from simjax.schema.kinds import Integer, ListOf, Real, entry
+from simjax.models.spectral.base import Force, SpectralModel, periodic_layout, precision_of
+from simjax.schema.kinds import Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
 
@@ -66,14 +66,6 @@ def falling_energy(config: Any) -> tuple[str, ...]:
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
 
 
-def flow_model(name: str, fields: tuple[FieldSchema, ...], ndim: int, **properties: Any):
-    """Declare a `SpectralFlow` of so many axes, as by `spectral_model`."""
-    return spectral_model(
-        name, fields=fields, least_axes=ndim, most_axes=ndim, limited=True, forced=(VELOCITY,),
-        check=check_forcing, falling=falling_energy, **properties,
-    )  # fmt: skip
-
-
 class SpectralFlow(SpectralModel):
     """du/dt + (u . grad) u = -grad(p) + nu lap(u) - eta (-lap)^p u - r u + f, div(u) = 0, in a periodic box.
 
@@ -84,16 +76,16 @@ class SpectralFlow(SpectralModel):
 
     @dataclass(frozen=True)
     class Keys:
-        viscosity: float = entry(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
-        drag: float = entry(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
-        hyperviscosity: float = entry(Real(low=0.0), 0.0, about="hyperviscosity eta, in m^(2 order) s-1")
-        hyperviscosity_order: int = entry(Integer(2, 16), 2, about="power of the Laplacian that eta multiplies")
-        injection: float = entry(Real(low=0.0), 0.0, units="m2 s-3", about="energy per time from random forcing")
-        forcing_band: tuple[float, float] | None = entry(
+        viscosity: float = key(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
+        drag: float = key(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
+        hyperviscosity: float = key(Real(low=0.0), 0.0, about="hyperviscosity eta, in m^(2 order) s-1")
+        hyperviscosity_order: int = key(Integer(2, 16), 2, about="power of the Laplacian that eta multiplies")
+        injection: float = key(Real(low=0.0), 0.0, units="m2 s-3", about="energy per time from random forcing")
+        forcing_band: tuple[float, float] | None = key(
             ListOf(Real(above=0.0), 2, 2, optional=True, noun="wavenumbers"), None,
             units="m-1", about="lowest and highest wavenumber, radians per length, of the random forcing",
         )  # fmt: skip
-        forcing_seed: float = entry(Real(low=0.0), 0.0, about="seed of the random forcing, a whole number")
+        forcing_seed: float = key(Real(low=0.0), 0.0, about="seed of the random forcing, a whole number")
 
     domain: Domain
     forces: dict[str, Force]
@@ -113,6 +105,12 @@ class SpectralFlow(SpectralModel):
         self.order, self.band = order, band
         if band is not None:
             band.check(self.basis)
+
+    @classmethod
+    def declared(cls):
+        """Steps are limited by the velocity, which may be forced."""
+        own = {"limited": True, "forced": (VELOCITY,), "check": check_forcing, "falling": falling_energy}
+        return super().declared() | own
 
     @classmethod
     def configured(cls, setup):

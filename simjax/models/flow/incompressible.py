@@ -26,7 +26,7 @@ from simjax.models.declaration import model
 from simjax.models.flow import balance
 from simjax.models.sides import check_flow_sides, velocity_layouts
 from simjax.ops import staggered
-from simjax.schema.kinds import Real, entry
+from simjax.schema.kinds import Real, key
 from simjax.schema.model_schema import FLOW_WALLS, FieldSchema
 from simjax.solvers.poisson import solve_poisson
 
@@ -83,8 +83,8 @@ class Incompressible(ExplicitModel):
 
     @dataclass(frozen=True)
     class Keys:
-        viscosity: float = entry(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
-        drag: float = entry(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
+        viscosity: float = key(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
+        drag: float = key(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
 
     domain: Domain
     layouts: tuple[FieldLayout, ...]

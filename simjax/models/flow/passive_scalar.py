@@ -18,7 +18,7 @@ from simjax.models.flow import incompressible
 from simjax.models.scalar.transport import Source, statistics, statistics_measures
 from simjax.ops import transport
 from simjax.ops.difference import laplacian
-from simjax.schema.kinds import Choice, Real, entry
+from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FLOW_WALLS, FieldSchema
 
 
@@ -62,8 +62,8 @@ class PassiveScalar(ExplicitModel):
 
     @dataclass(frozen=True)
     class Keys(incompressible.Incompressible.Keys):
-        diffusivity: float = entry(Real(low=0.0), 0.0, units="m2 s-1", about="diffusivity D of the scalar")
-        scheme: str = entry(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux of the scalar")
+        diffusivity: float = key(Real(low=0.0), 0.0, units="m2 s-1", about="diffusivity D of the scalar")
+        scheme: str = key(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux of the scalar")
 
     flow: incompressible.Incompressible
     layout: FieldLayout

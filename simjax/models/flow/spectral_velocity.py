@@ -6,7 +6,8 @@ from jax import Array
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.models.flow.fourier_flow import VELOCITY, SpectralFlow, flow_model, square_of
+from simjax.models.declaration import model
+from simjax.models.flow.fourier_flow import VELOCITY, SpectralFlow, square_of
 from simjax.models.spectral.base import precision_of
 from simjax.ops.scaling import scaled, times_i
 
@@ -14,7 +15,13 @@ from simjax.ops.scaling import scaled, times_i
 _PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
-@flow_model("spectral_velocity", (VELOCITY,), 3, diagnosed=lambda ndim: ("vorticity_magnitude",))
+@model(
+    "spectral_velocity",
+    fields=(VELOCITY,),
+    diagnosed=lambda ndim: ("vorticity_magnitude",),
+    least_axes=3,
+    most_axes=3,
+)
 class SpectralVelocity(SpectralFlow):
     """Three-dimensional Navier-Stokes: du/dt = -P div(u u) + nu lap(u) - eta (-lap)^p u - r u + P f, div(u) = 0.
 

@@ -6,19 +6,21 @@ from jax import Array, lax
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.models.flow.fourier_flow import SpectralFlow, flow_model, square_of
+from simjax.models.declaration import model
+from simjax.models.flow.fourier_flow import SpectralFlow, square_of
 from simjax.models.spectral.base import precision_of
 from simjax.ops.scaling import scaled, times_i
 from simjax.schema.model_schema import FieldSchema
 
 
-@flow_model(
+@model(
     "vorticity",
-    (
+    fields=(
         FieldSchema("vorticity", units="s-1", default=None, optional=True),
         FieldSchema("velocity", vector=True, units="m s-1", default=None, optional=True),
     ),
-    2,
+    least_axes=2,
+    most_axes=2,
 )
 class Vorticity(SpectralFlow):
     """Two-dimensional Navier-Stokes: dw/dt + (u . grad) w = nu lap(w) - eta (-lap)^p w - r w + curl(f), div(u) = 0.

@@ -23,7 +23,7 @@ from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces, pad_only
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.viscous import viscous_flux
-from simjax.schema.kinds import Choice, ListOf, Real, entry
+from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
 
@@ -133,26 +133,26 @@ class Compressible(ExplicitModel):
 
     @dataclass(frozen=True)
     class Keys:
-        gamma: float = entry(Real(above=1.0), 1.4, about="ratio of specific heats")
-        gas_constant: float = entry(Real(above=0.0), 1.0, units="J kg-1 K-1", about="R in p = rho R T")
-        viscosity: float = entry(Real(low=0.0), 0.0, units="Pa s", about="dynamic viscosity mu")
-        conductivity: float = entry(Real(low=0.0), 0.0, units="W m-1 K-1", about="heat conductivity k")
-        prandtl: float | None = entry(
+        gamma: float = key(Real(above=1.0), 1.4, about="ratio of specific heats")
+        gas_constant: float = key(Real(above=0.0), 1.0, units="J kg-1 K-1", about="R in p = rho R T")
+        viscosity: float = key(Real(low=0.0), 0.0, units="Pa s", about="dynamic viscosity mu")
+        conductivity: float = key(Real(low=0.0), 0.0, units="W m-1 K-1", about="heat conductivity k")
+        prandtl: float | None = key(
             Real(above=0.0, optional=True), None, about="Prandtl number, which sets the conductivity from the viscosity"
         )
-        gravity: tuple[float, ...] | None = entry(
+        gravity: tuple[float, ...] | None = key(
             ListOf(Real(), 1, 3, optional=True, noun="numbers, one per axis", per_axis=True),
             None,
             units="m s-2",
             about="acceleration of gravity",
         )
-        reconstruction: str = entry(
+        reconstruction: str = key(
             Choice(("weno5", "mc", "van_leer", "minmod", "first_order")), "weno5", about="values at faces"
         )
-        variables: str = entry(Choice(("characteristic", "primitive")), "characteristic", about="what is interpolated")
-        flux: str = entry(Choice(("hllc", "hll", "rusanov")), "hllc", about="numerical flux")
-        density_floor: float | None = entry(Real(above=0.0, optional=True), None, units="kg m-3")
-        pressure_floor: float | None = entry(Real(above=0.0, optional=True), None, units="Pa")
+        variables: str = key(Choice(("characteristic", "primitive")), "characteristic", about="what is interpolated")
+        flux: str = key(Choice(("hllc", "hll", "rusanov")), "hllc", about="numerical flux")
+        density_floor: float | None = key(Real(above=0.0, optional=True), None, units="kg m-3")
+        pressure_floor: float | None = key(Real(above=0.0, optional=True), None, units="Pa")
 
     domain: Domain
     layouts: GasLayouts

@@ -20,7 +20,7 @@ from simjax.models.placement import Start, evenly, require_room
 from simjax.particles.cells import Cells, cells_for
 from simjax.particles.ewald import MeshSum, mesh_sum
 from simjax.particles.neighbor_policy import Skin
-from simjax.schema.kinds import Choice, Integer, ListOf, Real, entry
+from simjax.schema.kinds import Choice, Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.particles import ParticlesSection, check_beside, check_field_cells, check_unlisted
 
@@ -35,10 +35,10 @@ class MassesConfig(ParticlesSection):
     (a disc, a line) about the middle of the box. `initial.displacement` and `initial.velocity` come on top.
     """
 
-    count: int = entry(Integer(1, 2**30))
-    placement: str = entry(Choice(("even", "random", "sphere")), "even")
-    radius: float | None = entry(Real(above=0.0, optional=True), None, about="of the sphere", fixed=True)
-    dispersion: float = entry(Real(low=0.0, formula=True), 0.0, about="of the velocities along each axis, normal")
+    count: int = key(Integer(1, 2**30))
+    placement: str = key(Choice(("even", "random", "sphere")), "even")
+    radius: float | None = key(Real(above=0.0, optional=True), None, about="of the sphere", fixed=True)
+    dispersion: float = key(Real(low=0.0, formula=True), 0.0, about="of the velocities along each axis, normal")
 
     def check(self, box):
         assert box.lower is not None
@@ -59,26 +59,26 @@ class GravityPhysics:
     a^2 dx/dt, and d(a^2 dx/dt)/dt = -grad phi / a.
     """
 
-    forces: str = entry(
+    forces: str = key(
         Choice(("direct", "mesh", "p3m")),
         about="direct: all pairs, no images; mesh: periodic; p3m: mesh and near pairs, periodic",
     )
-    gravitational_constant: float = entry(Real(above=0.0), 1.0, about="G")
-    total_mass: float = entry(Real(above=0.0, formula=True), 1.0, about="of all particles")
-    softening: float = entry(Real(low=0.0), 0.0, about="length within which pairs attract each other less")
-    field_cells: tuple[int, ...] | None = entry(
+    gravitational_constant: float = key(Real(above=0.0), 1.0, about="G")
+    total_mass: float = key(Real(above=0.0, formula=True), 1.0, about="of all particles")
+    softening: float = key(Real(low=0.0), 0.0, about="length within which pairs attract each other less")
+    field_cells: tuple[int, ...] | None = key(
         ListOf(Integer(2, 2**20), 1, 3, optional=True, noun="cell counts, one per axis"),
         None,
         about="of the mesh; with p3m at least so many",
     )
-    cutoff: float | None = entry(Real(above=0.0, optional=True), None, about="of near pairs of p3m", fixed=True)
-    hubble_rate: float | None = entry(
+    cutoff: float | None = key(Real(above=0.0, optional=True), None, about="of near pairs of p3m", fixed=True)
+    hubble_rate: float | None = key(
         Real(above=0.0, optional=True), None, about="H0, where a = 1; null: nothing expands", fixed=True
     )
-    matter_share: float = entry(
+    matter_share: float = key(
         Real(above=0.0, high=1.0), 1.0, about="M, of the density where a = 1; the rest is a constant", fixed=True
     )
-    first_scale_factor: float | None = entry(
+    first_scale_factor: float | None = key(
         Real(above=0.0, optional=True), None, about="a at the start, with hubble_rate", fixed=True
     )
 

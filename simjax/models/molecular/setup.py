@@ -26,7 +26,7 @@ from simjax.models.placement import Start
 from simjax.particles.cells import Cells
 from simjax.particles.neighbor_policy import Skin
 from simjax.schema.config import Config
-from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, entry
+from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, key
 from simjax.schema.particles import ParticlesConfig, check_beside, left_over
 
 _MIXED = {"epsilon", "sigma", "species_epsilon", "species_sigma", "cross_epsilon", "cross_sigma"}
@@ -53,82 +53,80 @@ class MolecularDynamicsPhysics:
     Keys that the chosen potential has not are refused.
     """
 
-    potential: str = entry(Choice(tuple(USED)), "lennard_jones")
-    epsilon: float = entry(Real(low=0.0), 1.0, about="depth or scale of the potential, an energy")
-    sigma: float = entry(Real(above=0.0), 1.0, about="scale of distances, a length: where lennard_jones vanishes")
-    power: int = entry(Integer(1, 100), 12, about="of soft_sphere: epsilon (sigma / r)^power")
-    steepness: float = entry(
-        Real(above=0.0), 6.0, about="a of morse: epsilon ((1 - exp(-a (r - r_0)))^2 - 1), 1/length"
-    )
-    bond_length: float = entry(Real(above=0.0), 1.0, about="r_0 of morse, a length")
-    strength: float = entry(Real(), 1.0, about="of yukawa: strength exp(-screening r) / r, energy times length")
-    screening: float = entry(Real(low=0.0), 1.0, about="of yukawa, 1/length")
-    tetrahedrality: float = entry(Real(low=0.0), 21.0, about="of stillinger_weber: lambda, 21 for silicon")
-    species_epsilon: tuple[float, ...] | None = entry(
+    potential: str = key(Choice(tuple(USED)), "lennard_jones")
+    epsilon: float = key(Real(low=0.0), 1.0, about="depth or scale of the potential, an energy")
+    sigma: float = key(Real(above=0.0), 1.0, about="scale of distances, a length: where lennard_jones vanishes")
+    power: int = key(Integer(1, 100), 12, about="of soft_sphere: epsilon (sigma / r)^power")
+    steepness: float = key(Real(above=0.0), 6.0, about="a of morse: epsilon ((1 - exp(-a (r - r_0)))^2 - 1), 1/length")
+    bond_length: float = key(Real(above=0.0), 1.0, about="r_0 of morse, a length")
+    strength: float = key(Real(), 1.0, about="of yukawa: strength exp(-screening r) / r, energy times length")
+    screening: float = key(Real(low=0.0), 1.0, about="of yukawa, 1/length")
+    tetrahedrality: float = key(Real(low=0.0), 21.0, about="of stillinger_weber: lambda, 21 for silicon")
+    species_epsilon: tuple[float, ...] | None = key(
         ListOf(Real(low=0.0), 1, 100, optional=True, noun="numbers, one per species"),
         None,
         about="of each species with itself, in units of epsilon; null: alike",
     )
-    species_sigma: tuple[float, ...] | None = entry(
+    species_sigma: tuple[float, ...] | None = key(
         ListOf(Real(above=0.0), 1, 100, optional=True, noun="numbers, one per species"),
         None,
         about="of each species with itself, in units of sigma; null: alike",
     )
-    cross_epsilon: tuple[float, ...] | None = entry(
+    cross_epsilon: tuple[float, ...] | None = key(
         ListOf(Real(low=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"),
         None,
         about="of unlike species 01, 02, ..., 12, ..., in units of epsilon; null: geometric means",
     )
-    cross_sigma: tuple[float, ...] | None = entry(
+    cross_sigma: tuple[float, ...] | None = key(
         ListOf(Real(above=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"), None,
         about="of unlike species, in units of sigma; null: means",
     )  # fmt: skip
-    mode: str = entry(
+    mode: str = key(
         Choice(("truncated", "shifted", "force_shifted")), "truncated", about="what stays continuous at the cutoff"
     )
-    cutoff: float = entry(Real(above=0.0), 2.5, about="a length", fixed=True)
-    dynamics: str = entry(
+    cutoff: float = key(Real(above=0.0), 2.5, about="a length", fixed=True)
+    dynamics: str = key(
         Choice(("nve", "langevin", "nose_hoover", "brownian")), "nve",
         about="nve: at constant energy; else at constant temperature; brownian: overdamped, velocities stay",
     )  # fmt: skip
-    bath_temperature: float = entry(Real(above=0.0), 1.0, about="of a thermostat, in units of energy")
-    friction: float = entry(Real(above=0.0), 1.0, about="of langevin and brownian, 1/time")
-    period: float = entry(Real(above=0.0), 0.5, about="in which nose_hoover responds, a time")
-    mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
-    walls: str = entry(
+    bath_temperature: float = key(Real(above=0.0), 1.0, about="of a thermostat, in units of energy")
+    friction: float = key(Real(above=0.0), 1.0, about="of langevin and brownian, 1/time")
+    period: float = key(Real(above=0.0), 0.5, about="in which nose_hoover responds, a time")
+    mass: tuple[float, ...] = key(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
+    walls: str = key(
         Choice(("open", "reflecting")), "open",
         about="of axes that are not periodic; open: a particle that leaves is an error",
     )  # fmt: skip
-    bond: str = entry(
+    bond: str = key(
         Choice(("none", "fene", "harmonic")), "none",
         about="between neighbours in chains of particles.chain_length, which leave each other out of the potential",
     )  # fmt: skip
-    bond_stiffness: float = entry(
+    bond_stiffness: float = key(
         Real(above=0.0), 30.0, about="k of fene, -k R_0^2 ln(1 - (r / R_0)^2) / 2 with WCA, or of k (r - r_0)^2 / 2"
     )
-    bond_extension: float = entry(Real(above=0.0), 1.5, about="R_0 of fene, a length that no bond reaches")
-    bond_rest_length: float = entry(Real(above=0.0), 1.0, about="r_0 of harmonic bonds, a length")
-    angle: str = entry(
+    bond_extension: float = key(Real(above=0.0), 1.5, about="R_0 of fene, a length that no bond reaches")
+    bond_rest_length: float = key(Real(above=0.0), 1.0, about="r_0 of harmonic bonds, a length")
+    angle: str = key(
         Choice(("none", "bending", "harmonic")), "none",
         about="of two bonds; bending: k (1 + cos theta); harmonic: k (theta - theta_0)^2 / 2",
     )  # fmt: skip
-    angle_stiffness: float = entry(Real(low=0.0), 1.0, about="k of angles, an energy")
-    rest_angle: float = entry(
+    angle_stiffness: float = key(Real(low=0.0), 1.0, about="k of angles, an energy")
+    rest_angle: float = key(
         Real(low=0.0, high=math.pi, formula=True), math.pi, about="theta_0 of harmonic, in radians"
     )  # fmt: skip
-    charge: tuple[float, ...] | None = entry(
+    charge: tuple[float, ...] | None = key(
         ListOf(Real(), 1, 100, optional=True, noun="charges, one per species"), None, about="null: none"
     )
-    coulomb_constant: float = entry(
+    coulomb_constant: float = key(
         Real(above=0.0), 1.0, about="1 / (4 pi eps): charges attract as coulomb_constant q_i q_j / r, with all images"
     )
-    electrostatics: str = entry(
+    electrostatics: str = key(
         Choice(("mesh", "ewald")), "mesh", about="of charges beyond the cutoff; ewald: wave by wave, for small boxes"
     )
-    ewald_tolerance: float = entry(
+    ewald_tolerance: float = key(
         Real(1e-12, 0.1), 1e-3, about="erfc(alpha cutoff); waves and mesh are as fine as that asks for", fixed=True
     )
-    background: bool = entry(Flag(), False, about="whether a uniform one may neutralise a net charge")
+    background: bool = key(Flag(), False, about="whether a uniform one may neutralise a net charge")
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:

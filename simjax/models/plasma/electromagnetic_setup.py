@@ -13,7 +13,7 @@ from simjax.models.particle_model import particle_model
 from simjax.models.plasma.boris import boosted, lorentz_factor
 from simjax.models.plasma.electromagnetic import ElectromagneticPlasma, Params, light_speed
 from simjax.models.plasma.setup import ChargedFamily, ChargedParticlesConfig, ChargedPhysics, check_charged
-from simjax.schema.kinds import ListOf, Real, entry
+from simjax.schema.kinds import ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
 
@@ -24,7 +24,7 @@ class RadiatingParticlesConfig(ChargedParticlesConfig):
     A species is warm where it is at rest, gamma v normal, and moves with its drift; so does `initial.velocity`.
     """
 
-    drift: tuple[tuple[float, ...], ...] = entry(
+    drift: tuple[tuple[float, ...], ...] = key(
         ListOf(ListOf(Real(), 3, 3, noun="components"), 1, 100, noun="velocities, one per species"),
         ((0.0, 0.0, 0.0),),
     )
@@ -34,7 +34,7 @@ class RadiatingParticlesConfig(ChargedParticlesConfig):
 class ElectromagneticPlasmaPhysics(ChargedPhysics):
     """dx/dt = u / gamma, m du/dt = q (E + v x B); eps dE/dt = curl H - J, mu dH/dt = -curl E, eps mu = 1 / c^2."""
 
-    speed_of_light: float = entry(Real(above=0.0), 1.0, about="c")
+    speed_of_light: float = key(Real(above=0.0), 1.0, about="c")
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from simjax.models.placement import Start, evenly, require_room, species_of
 from simjax.models.plasma.electrostatic import ElectrostaticPlasma, Params
 from simjax.particles.cells import Cells
 from simjax.particles.mesh import ParticleMesh
-from simjax.schema.kinds import Choice, Integer, ListOf, Real, entry
+from simjax.schema.kinds import Choice, Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.particles import ParticlesSection, check_beside, check_field_cells, check_unlisted
 
@@ -37,12 +37,12 @@ class ChargedParticlesConfig(ParticlesSection):
     the noise of so many particles. `initial.displacement` and `initial.velocity` come on top.
     """
 
-    count: int = entry(Integer(1, 2**30), about="particles of all species")
-    placement: str = entry(Choice(("quiet", "random")), "quiet")
-    fractions: tuple[float, ...] = entry(
+    count: int = key(Integer(1, 2**30), about="particles of all species")
+    placement: str = key(Choice(("quiet", "random")), "quiet")
+    fractions: tuple[float, ...] = key(
         ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,)
     )
-    temperature: tuple[float, ...] = entry(
+    temperature: tuple[float, ...] = key(
         ListOf(Real(low=0.0), 1, 100, noun=PER_SPECIES), (0.0,), about="an energy"
     )  # fmt: skip
 
@@ -65,23 +65,23 @@ class ChargedParticlesConfig(ParticlesSection):
 class PlasmaParticlesConfig(ChargedParticlesConfig):
     """The section `particles` of an electrostatic plasma: also how fast along x."""
 
-    drift: tuple[float, ...] = entry(ListOf(Real(), 1, 100, noun=PER_SPECIES), (0.0,), about="velocity along x")
+    drift: tuple[float, ...] = key(ListOf(Real(), 1, 100, noun=PER_SPECIES), (0.0,), about="velocity along x")
 
 
 @dataclass(frozen=True)
 class ChargedPhysics:
     """Keys of the physics of every plasma."""
 
-    field_cells: tuple[int, ...] = entry(
+    field_cells: tuple[int, ...] = key(
         ListOf(Integer(2, 2**20), 1, 3, noun="cell counts, one per axis"), about="of the mesh of the field"
     )
-    charge: tuple[float, ...] = entry(ListOf(Real(), 1, 100, noun=PER_SPECIES), (-1.0,), about="of a particle")
-    mass: tuple[float, ...] = entry(ListOf(Real(above=0.0), 1, 100, noun=PER_SPECIES), (1.0,), about="of a particle")
-    number_density: float = entry(
+    charge: tuple[float, ...] = key(ListOf(Real(), 1, 100, noun=PER_SPECIES), (-1.0,), about="of a particle")
+    mass: tuple[float, ...] = key(ListOf(Real(above=0.0), 1, 100, noun=PER_SPECIES), (1.0,), about="of a particle")
+    number_density: float = key(
         Real(above=0.0), 1.0, about="of all species, 1/length^ndim; a simulated particle stands for many"
     )  # fmt: skip
-    permittivity: float = entry(Real(above=0.0), 1.0, about="eps")
-    magnetic_field: tuple[float, ...] | None = entry(
+    permittivity: float = key(Real(above=0.0), 1.0, about="eps")
+    magnetic_field: tuple[float, ...] | None = key(
         ListOf(Real(), 3, 3, optional=True, noun="components"), None, about="B, uniform; null: none"
     )
 
@@ -90,7 +90,7 @@ class ChargedPhysics:
 class PlasmaPhysics(ChargedPhysics):
     """dx/dt = v, m dv/dt = q (E + v x B), E = -grad phi, eps lap(phi) = -(rho - mean of rho)."""
 
-    assignment: str = entry(Choice(("cic", "tsc")), "tsc", about="of charges to the mesh: a cloud in cell or smoother")
+    assignment: str = key(Choice(("cic", "tsc")), "tsc", about="of charges to the mesh: a cloud in cell or smoother")
 
 
 def one_per_species(path: str, given: tuple, species: int) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from simjax.models.declaration import model
 from simjax.models.measures import of_field
 from simjax.models.sides import check_scalar_sides
 from simjax.ops import difference
-from simjax.schema.kinds import Choice, ListOf, Real, entry
+from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
 
 Scheme = Literal["central", "upwind"]
@@ -57,13 +57,13 @@ class AdvectionDiffusion(ExplicitModel):
 
     @dataclass(frozen=True)
     class Keys:
-        diffusivity: float = entry(Real(low=0.0), units="m2 s-1", about="diffusivity kappa")
-        velocity: tuple[float, ...] = entry(
+        diffusivity: float = key(Real(low=0.0), units="m2 s-1", about="diffusivity kappa")
+        velocity: tuple[float, ...] = key(
             ListOf(Real(), 1, 3, noun="numbers, one per axis", per_axis=True),
             units="m s-1",
             about="constant velocity a",
         )
-        scheme: str = entry(Choice(get_args(Scheme)), "central", about="advective flux")
+        scheme: str = key(Choice(get_args(Scheme)), "central", about="advective flux")
 
     domain: Domain
     layout: FieldLayout

@@ -15,7 +15,7 @@ from simjax.models.declaration import model
 from simjax.models.scalar.transport import DIGITS, INTEGRATORS, ConservedScalar, State, conserved_mean
 from simjax.models.sides import check_scalar_sides
 from simjax.ops import transport
-from simjax.schema.kinds import Choice, Real, entry
+from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
 
 CONCENTRATION = FieldSchema("concentration", units="m s-1")
@@ -49,8 +49,8 @@ class Burgers(ConservedScalar):
 
     @dataclass(frozen=True)
     class Keys:
-        viscosity: float = entry(Real(low=0.0), 0.0, units="m2 s-1", about="viscosity nu")
-        scheme: str = entry(Choice(SCHEMES), "van_leer", about="advective flux")
+        viscosity: float = key(Real(low=0.0), 0.0, units="m2 s-1", about="viscosity nu")
+        scheme: str = key(Choice(SCHEMES), "van_leer", about="advective flux")
         digits: int = DIGITS
 
     domain: Domain

@@ -34,7 +34,7 @@ from simjax.models.sides import check_scalar_sides
 from simjax.ops import transport
 from simjax.schema.errors import unended
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Choice, Integer, Text, entry
+from simjax.schema.kinds import Choice, Integer, Text, key
 from simjax.schema.model_schema import IMEX, SCALAR_WALLS, FieldSchema
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import multigrid, solve_elliptic
@@ -46,7 +46,7 @@ Source = Callable[..., Array]
 INTEGRATORS = ("ssprk3", "ssprk2", "kutta3", "williamson3", "rk4", "heun", "midpoint", "euler", *IMEX)
 """Diffusion is explicit with the first ones and implicit with the IMEX schemes."""
 
-DIGITS = entry(Integer(3, 13), 8, about="digits to which an implicit solve is converged")
+DIGITS = key(Integer(3, 13), 8, about="digits to which an implicit solve is converged")
 
 
 class State(eqx.Module):
@@ -213,8 +213,8 @@ class Transport(ConservedScalar):
 
     @dataclass(frozen=True)
     class Keys:
-        scheme: str = entry(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux")
-        velocity_factor: str | None = entry(
+        scheme: str = key(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux")
+        velocity_factor: str | None = key(
             Text(optional=True, described="a formula of t and parameters", longest=200),
             None,
             about="factor g of the velocity in time, at most one in size",

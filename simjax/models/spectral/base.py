@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Output, SemilinearModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.models.declaration import NoKeys, Setup, model, state_keys_and_parameters
+from simjax.models.declaration import NoKeys, Setup, state_keys_and_parameters
 from simjax.models.measures import of_fields
 from simjax.models.sides import check_sides
 from simjax.ops.scaling import scale_by, scaled, times_i
@@ -22,22 +22,6 @@ from simjax.solvers.fourier import FourierBasis
 
 Force = Callable[..., Array]
 """`force(t, coordinates, params)` -> source term on the grid, broadcastable against a block."""
-
-Spectral = TypeVar("Spectral", bound="type[SpectralModel]")
-
-
-def spectral_model(name: str, **properties: Any) -> Callable[[Spectral], Spectral]:
-    """Declare a `SpectralModel`, as by `models.declaration.model`: periodic, without a Courant number."""
-
-    def declare(cls: Spectral) -> Spectral:
-        fields = tuple(FieldSchema(field, units=cls.units) for field in cls.fields)
-        common = {
-            "fields": fields, "walls": {}, "integrators": SEMILINEAR, "limited": False,
-            "dimensionless": cls.dimensionless,
-        }  # fmt: skip
-        return model(name, **{**common, **properties})(cls)
-
-    return declare
 
 
 class SpectralModel(SemilinearModel):
@@ -69,6 +53,14 @@ class SpectralModel(SemilinearModel):
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         state_keys_and_parameters(cls)
+
+    @classmethod
+    def declared(cls):
+        """Periodic, without a Courant number."""
+        return {
+            "fields": tuple(FieldSchema(field, units=cls.units) for field in cls.fields), "walls": {},
+            "integrators": SEMILINEAR, "limited": False, "dimensionless": cls.dimensionless,
+        }  # fmt: skip
 
     @classmethod
     def configured(cls, setup: Setup, **options):

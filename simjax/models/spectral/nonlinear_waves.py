@@ -15,13 +15,14 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.errors import ConfigurationError
+from simjax.models.declaration import model
 from simjax.models.flow.fourier_flow import square_of
-from simjax.models.spectral.base import Force, SpectralModel, spectral_model
+from simjax.models.spectral.base import Force, SpectralModel
 from simjax.ops.scaling import scaled
-from simjax.schema.kinds import Choice, Real, entry
+from simjax.schema.kinds import Choice, Real, key
 
 
-@spectral_model("viscous_burgers")
+@model("viscous_burgers")
 class Burgers(SpectralModel):
     """Viscous Burgers: du/dt = -u du/dx + nu d2u/dx2, waves that steepen until viscosity holds them.
 
@@ -34,7 +35,7 @@ class Burgers(SpectralModel):
 
     @dataclass(frozen=True)
     class Keys:
-        viscosity: float = entry(Real(low=0.0), 0.01, units="m2 s-1", about="viscosity nu")
+        viscosity: float = key(Real(low=0.0), 0.01, units="m2 s-1", about="viscosity nu")
 
     def symbol(self, k, params):
         return {"u": -params["viscosity"] * square_of(k)}
@@ -44,7 +45,7 @@ class Burgers(SpectralModel):
         return {"u": -0.5 * self.derivative(sum(k[1:], k[0]), self.to_spectrum(u * u))}
 
 
-@spectral_model("korteweg_de_vries")
+@model("korteweg_de_vries")
 class KortewegDeVries(SpectralModel):
     """Korteweg-de Vries: du/dt = -alpha u du/dx - beta d3u/dx3, solitons that pass through each other.
 
@@ -61,8 +62,8 @@ class KortewegDeVries(SpectralModel):
 
     @dataclass(frozen=True)
     class Keys:
-        nonlinearity: float = entry(Real(), 6.0, about="nonlinearity alpha")
-        dispersion: float = entry(Real(), 1.0, about="dispersion beta")
+        nonlinearity: float = key(Real(), 6.0, about="nonlinearity alpha")
+        dispersion: float = key(Real(), 1.0, about="dispersion beta")
 
     def symbol(self, k, params):
         dispersion = params["dispersion"] * k[0] * square_of(k)
@@ -97,7 +98,7 @@ def _check_form(config: Any) -> Iterable[tuple[str, str]]:
         )
 
 
-@spectral_model("kuramoto_sivashinsky", check=_check_form)
+@model("kuramoto_sivashinsky", check=_check_form)
 class KuramotoSivashinsky(SpectralModel):
     """Kuramoto-Sivashinsky: du/dt = -u du/dx - a d2u/dx2 - b d4u/dx4, chaos fed by a band of growing waves.
 
@@ -113,9 +114,9 @@ class KuramotoSivashinsky(SpectralModel):
 
     @dataclass(frozen=True)
     class Keys:
-        instability: float = entry(Real(), 1.0, about="instability a")
-        damping: float = entry(Real(above=0.0), 1.0, about="damping b")
-        form: str = entry(Choice(("slope", "height")), "slope", about="what u is: slope of the front, or its height")
+        instability: float = key(Real(), 1.0, about="instability a")
+        damping: float = key(Real(above=0.0), 1.0, about="damping b")
+        form: str = key(Choice(("slope", "height")), "slope", about="what u is: slope of the front, or its height")
 
     domain: Domain
     forces: dict[str, Force]

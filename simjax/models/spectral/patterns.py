@@ -10,13 +10,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from simjax.core.model import Measure
+from simjax.models.declaration import model
 from simjax.models.flow.fourier_flow import square_of
-from simjax.models.spectral.base import SpectralModel, spectral_model
+from simjax.models.spectral.base import SpectralModel
 from simjax.ops.scaling import scaled
-from simjax.schema.kinds import Real, entry
+from simjax.schema.kinds import Real, key
 
 
-@spectral_model("swift_hohenberg")
+@model("swift_hohenberg")
 class SwiftHohenberg(SpectralModel):
     """Swift-Hohenberg: du/dt = r u - (q^2 + lap)^2 u + g u^2 - u^3, stripes and hexagons as in convection.
 
@@ -31,9 +32,9 @@ class SwiftHohenberg(SpectralModel):
 
     @dataclass(frozen=True)
     class Keys:
-        growth: float = entry(Real(), 0.2, about="growth r of waves of the wavenumber q")
-        wavenumber: float = entry(Real(low=0.0), 1.0, about="wavenumber q")
-        asymmetry: float = entry(Real(), 0.0, about="asymmetry g")
+        growth: float = key(Real(), 0.2, about="growth r of waves of the wavenumber q")
+        wavenumber: float = key(Real(low=0.0), 1.0, about="wavenumber q")
+        asymmetry: float = key(Real(), 0.0, about="asymmetry g")
 
     def symbol(self, k, params):
         return {"u": params["growth"] - (params["wavenumber"] ** 2 - square_of(k)) ** 2}
@@ -55,7 +56,7 @@ class SwiftHohenberg(SpectralModel):
         return {"free_energy": Measure("1", "free energy"), **super().measures()}
 
 
-@spectral_model("gray_scott")
+@model("gray_scott")
 class GrayScott(SpectralModel):
     """Gray-Scott: du/dt = D_u lap(u) - u v^2 + F (1 - u), dv/dt = D_v lap(v) + u v^2 - (F + K) v.
 
@@ -69,10 +70,10 @@ class GrayScott(SpectralModel):
 
     @dataclass(frozen=True)
     class Keys:
-        diffusivity_u: float = entry(Real(low=0.0), 2e-5, units="m2 s-1", about="diffusivity D_u of the fuel")
-        diffusivity_v: float = entry(Real(low=0.0), 1e-5, units="m2 s-1", about="diffusivity D_v of the catalyst")
-        feed: float = entry(Real(low=0.0), 0.04, units="s-1", about="feed F")
-        kill: float = entry(Real(low=0.0), 0.06, units="s-1", about="kill K")
+        diffusivity_u: float = key(Real(low=0.0), 2e-5, units="m2 s-1", about="diffusivity D_u of the fuel")
+        diffusivity_v: float = key(Real(low=0.0), 1e-5, units="m2 s-1", about="diffusivity D_v of the catalyst")
+        feed: float = key(Real(low=0.0), 0.04, units="s-1", about="feed F")
+        kill: float = key(Real(low=0.0), 0.06, units="s-1", about="kill K")
 
     def symbol(self, k, params):
         square, feed = square_of(k), params["feed"]

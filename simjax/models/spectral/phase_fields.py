@@ -11,11 +11,12 @@ import math
 from dataclasses import dataclass
 
 from simjax.core.model import Measure
+from simjax.models.declaration import model
 from simjax.models.flow.fourier_flow import square_of
 from simjax.models.measures import length_power
-from simjax.models.spectral.base import SpectralModel, spectral_model
+from simjax.models.spectral.base import SpectralModel
 from simjax.ops.scaling import scaled
-from simjax.schema.kinds import Real, entry
+from simjax.schema.kinds import Real, key
 
 
 class _PhaseField(SpectralModel):
@@ -45,7 +46,7 @@ class _PhaseField(SpectralModel):
         return self.to_spectrum(u * (u * u - 3))
 
 
-@spectral_model("allen_cahn")
+@model("allen_cahn")
 class AllenCahn(_PhaseField):
     """Allen-Cahn: du/dt = M (epsilon^2 lap(u) + u - u^3), phases whose interfaces shrink.
 
@@ -56,8 +57,8 @@ class AllenCahn(_PhaseField):
 
     @dataclass(frozen=True)
     class Keys:
-        mobility: float = entry(Real(low=0.0), 1.0, units="s-1", about="mobility M")
-        epsilon: float = entry(Real(above=0.0), 0.01, units="m", about="thickness epsilon of interfaces")
+        mobility: float = key(Real(low=0.0), 1.0, units="s-1", about="mobility M")
+        epsilon: float = key(Real(above=0.0), 0.01, units="m", about="thickness epsilon of interfaces")
 
     def symbol(self, k, params):
         return {"u": -params["mobility"] * (2 + params["epsilon"] ** 2 * square_of(k))}
@@ -66,7 +67,7 @@ class AllenCahn(_PhaseField):
         return {"u": scaled(-params["mobility"], self._excess(state))}
 
 
-@spectral_model("cahn_hilliard")
+@model("cahn_hilliard")
 class CahnHilliard(_PhaseField):
     """Cahn-Hilliard: du/dt = M lap(u^3 - u - epsilon^2 lap(u)), two phases that separate and coarsen.
 
@@ -76,8 +77,8 @@ class CahnHilliard(_PhaseField):
 
     @dataclass(frozen=True)
     class Keys:
-        mobility: float = entry(Real(low=0.0), 1.0, units="m2 s-1", about="mobility M")
-        epsilon: float = entry(Real(above=0.0), 0.01, units="m", about="thickness epsilon of interfaces")
+        mobility: float = key(Real(low=0.0), 1.0, units="m2 s-1", about="mobility M")
+        epsilon: float = key(Real(above=0.0), 0.01, units="m", about="thickness epsilon of interfaces")
 
     def symbol(self, k, params):
         square = square_of(k)

@@ -9,10 +9,11 @@ from jax import Array, lax
 
 from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER
+from simjax.models.declaration import model
 from simjax.models.flow.fourier_flow import square_of
-from simjax.models.spectral.base import SpectralModel, periodic_layout, precision_of, spectral_model
+from simjax.models.spectral.base import SpectralModel, periodic_layout, precision_of
 from simjax.ops.scaling import scaled, times_i
-from simjax.schema.kinds import Real, entry
+from simjax.schema.kinds import Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.solvers.fourier import FourierBasis
 
@@ -27,7 +28,7 @@ class Params(eqx.Module):
     potential: Array | None = None
 
 
-@spectral_model(
+@model(
     "schroedinger",
     fields=(FieldSchema("real_part"), FieldSchema("imaginary_part")),
     diagnosed=lambda ndim: ("density",),
@@ -54,7 +55,7 @@ class Schroedinger(SpectralModel):
 
     @dataclass(frozen=True)
     class Keys:
-        interaction: float = entry(Real(), -1.0, about="interaction g, below zero focusing")
+        interaction: float = key(Real(), -1.0, about="interaction g, below zero focusing")
 
     @classmethod
     def configured(cls, setup, **options):

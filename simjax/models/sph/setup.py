@@ -20,7 +20,7 @@ from simjax.models.sph.kernels import SMOOTHING_KERNELS, SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID
 from simjax.models.sph.sph import Params, SmoothedParticles
 from simjax.particles.neighbor_policy import Skin
-from simjax.schema.kinds import Choice, Flag, ListOf, Real, entry
+from simjax.schema.kinds import Choice, Flag, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.particles import ParticlesSection, check_beside
 
@@ -37,16 +37,16 @@ class FluidConfig(ParticlesSection):
     A tank's box is what its walls enclose; these stand outside it, below, at the sides and, with a `lid`, above.
     """
 
-    spacing: float = entry(Real(above=0.0, formula=True), about="of particles at rest, a length", fixed=True)
-    placement: str = entry(Choice(("lattice", "tank")), "lattice")
-    fluid: tuple[float, ...] | None = entry(
+    spacing: float = key(Real(above=0.0, formula=True), about="of particles at rest, a length", fixed=True)
+    placement: str = key(Choice(("lattice", "tank")), "lattice")
+    fluid: tuple[float, ...] | None = key(
         ListOf(Real(above=0.0, formula=True), 1, 3, optional=True, noun="lengths, one per axis"),
         None,
         about="of the block of fluid in the lower corner of a tank; null: all of it",
     )
-    lid: bool = entry(Flag(), False)
-    headroom: float = entry(Real(low=0.0), 0.0, about="length over open walls into which fluid may fly", fixed=True)
-    scatter: float = entry(Real(low=0.0, high=0.9), 0.0, about="spacings off the lattice, at random", fixed=True)
+    lid: bool = key(Flag(), False)
+    headroom: float = key(Real(low=0.0), 0.0, about="length over open walls into which fluid may fly", fixed=True)
+    scatter: float = key(Real(low=0.0, high=0.9), 0.0, about="spacings off the lattice, at random", fixed=True)
 
     def check(self, box):
         assert box.lower is not None and box.periodic is not None
@@ -84,19 +84,19 @@ class FluidConfig(ParticlesSection):
 class SmoothedParticlesPhysics:
     """d rho/dt = -rho div v, dv/dt = -grad p / rho + nu lap v + g, p = c^2 rho_0 / gamma ((rho / rho_0)^gamma - 1)."""
 
-    sound_speed: float = entry(Real(above=0.0), about="c, ten times the largest velocity or more")
-    rest_density: float = entry(Real(above=0.0), 1.0, about="rho_0, at no pressure")
-    viscosity: float = entry(Real(low=0.0), 0.0, about="nu, kinematic, length^2/time")
-    artificial_viscosity: float = entry(Real(low=0.0), 0.0, about="alpha, for free surfaces about 0.02")
-    density_diffusion: float = entry(Real(low=0.0), 0.1, about="delta, evens out noise of the pressure")
-    gravity: tuple[float, ...] | None = entry(
+    sound_speed: float = key(Real(above=0.0), about="c, ten times the largest velocity or more")
+    rest_density: float = key(Real(above=0.0), 1.0, about="rho_0, at no pressure")
+    viscosity: float = key(Real(low=0.0), 0.0, about="nu, kinematic, length^2/time")
+    artificial_viscosity: float = key(Real(low=0.0), 0.0, about="alpha, for free surfaces about 0.02")
+    density_diffusion: float = key(Real(low=0.0), 0.1, about="delta, evens out noise of the pressure")
+    gravity: tuple[float, ...] | None = key(
         ListOf(Real(), 1, 3, optional=True, noun="numbers, one per axis", per_axis=True), None, about="null: none"
     )
-    exponent: float = entry(Real(low=1.0), 7.0, about="gamma; 1 is a linear law", fixed=True)
-    kernel: str = entry(Choice(tuple(KERNEL_REACH)), "wendland_c2")
-    smoothing_length: float = entry(Real(low=0.5, high=4.0), 1.5, about="in spacings", fixed=True)
-    walls: str = entry(Choice(("slip", "no_slip")), "no_slip", about="of a tank")
-    transport: bool = entry(Flag(), False, about="even out distances of particles; without free surfaces")
+    exponent: float = key(Real(low=1.0), 7.0, about="gamma; 1 is a linear law", fixed=True)
+    kernel: str = key(Choice(tuple(KERNEL_REACH)), "wendland_c2")
+    smoothing_length: float = key(Real(low=0.5, high=4.0), 1.5, about="in spacings", fixed=True)
+    walls: str = key(Choice(("slip", "no_slip")), "no_slip", about="of a tank")
+    transport: bool = key(Flag(), False, about="even out distances of particles; without free surfaces")
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:

@@ -32,7 +32,7 @@ from simjax.models.waves.setup import (
     points_of,
 )
 from simjax.ops import staggered_wave
-from simjax.schema.kinds import Text, entry
+from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
 Signal = Callable[[Array], Array]
@@ -148,7 +148,7 @@ class Maxwell(SplitModel):
     class Keys:
         order: int = ORDER
         layer_cells: int = LAYER
-        along: str | None = entry(
+        along: str | None = key(
             Text(optional=True, pattern="[xyz]", described="x, y or z"), None, about="component of E fed and recorded"
         )
         sources: tuple[SourceConfig, ...] = SOURCES

@@ -17,7 +17,7 @@ from simjax.models.formulas import FormulaValue, Values
 from simjax.models.waves.point_sources import SampledSignal
 from simjax.schema.errors import Problems, unended
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Integer, ListOf, Nested, Real, entry
+from simjax.schema.kinds import Integer, ListOf, Nested, Real, key
 from simjax.schema.locate import input_folders
 
 
@@ -93,21 +93,21 @@ def read_signal(file: str | Path) -> tuple[list[float], list[float]]:
 class SourceConfig:
     """A point that feeds the field: where, and how strongly in time."""
 
-    position: tuple[float, ...] = entry(
+    position: tuple[float, ...] = key(
         ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), units="m", about="where the source is"
     )
-    signal: Any = entry(Signal(), about="strength in time")
+    signal: Any = key(Signal(), about="strength in time")
 
 
-SOURCES = entry(ListOf(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box")
-RECEIVERS = entry(
+SOURCES = key(ListOf(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box")
+RECEIVERS = key(
     ListOf(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), noun="positions"),
     (),
     units="m",
     about="where the field is recorded, anywhere in the box",
 )
-ORDER = entry(Integer(2, 4), 2, about="order in space: 2 or 4")
-LAYER = entry(Integer(1, 100), 12, about="cells of an absorbing layer")
+ORDER = key(Integer(2, 4), 2, about="order in space: 2 or 4")
+LAYER = key(Integer(1, 100), 12, about="cells of an absorbing layer")
 
 
 def check_waves(config: Any) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,182 @@
+"""A user's own model, named by module and class in a configuration: found, run, resumed, refused in sentences."""
+
+import dataclasses
+import sys
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import simjax as sj
+from simjax import run
+from simjax.config import load_config
+from simjax.errors import ConfigurationError
+from simjax.models.registry import MODELS
+
+FISHER = '''"""Fisher's equation."""
+import dataclasses
+
+import simjax as sj
+from simjax.ops.difference import laplacian
+
+
+@sj.model("fisher_kpp", walls={"neumann": ("slope",)})
+class FisherKPP(sj.CenteredModel):
+    """Fisher-KPP: du/dt = D lap(u) + r u (1 - u), fronts that invade at the speed 2 sqrt(r D)."""
+
+    fields = ("u",)
+    units = "m-2"
+
+    @dataclasses.dataclass(frozen=True)
+    class Keys:
+        diffusivity: float = sj.key(sj.Real(low=0.0), 1e-3, units="m2 s-1", about="diffusivity D")
+        growth: float = sj.key(sj.Real(low=0.0), 1.0, units="s-1", about="growth rate r")
+
+    def rhs(self, t, state, params):
+        def tendency(u):
+            inner = u[(slice(1, -1),) * u.ndim]
+            spread = params["diffusivity"] * laplacian(u, self.domain.grid.spacing)
+            return spread + params["growth"] * inner * (1 - inner)
+
+        return {"u": self.apply(tendency, state)}
+
+    def stable_dt(self, state, params):
+        rate = 2 * params["diffusivity"] * sum(1 / h**2 for h in self.domain.grid.spacing)
+        return 1 / (rate + params["growth"])
+
+
+class Growth(sj.CenteredModel):
+    fields = ("u",)
+    parameters = {"k": 1.0}
+
+    def rhs(self, t, state, params):
+        return {"u": params["k"] * state["u"]}
+
+    def stable_dt(self, state, params):
+        return 1 / params["k"]
+
+
+number = 1
+'''
+SETTINGS = [
+    "grid.shape=[8,8]", "time.end=1", "time.output_every=0.5", "time.dt=0.05", "initial={u: '0.1 + 0.1*x'}",
+    "precision=float64", "physics.diffusivity=0", "physics.growth=2", "output.report=false", "output.animation=false",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with a user's file."""
+    (tmp_path / "my_pde.py").write_text(FISHER)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("my_pde", None)
+    for name in [name for name in MODELS if "." in name]:
+        MODELS._schemas.pop(name)
+
+
+def test_the_command_line_runs_a_model_from_a_file(folder, capfd):
+    several = ["mesh.x=2", "mesh.y=2", "ensemble.vary.physics.growth={values: [1.0, 2.0]}", "ensemble.size=2"]
+    assert run.main(["model=my_pde.FisherKPP", *SETTINGS, *several, "output.root=.", "output.folder=here"]) == 0
+    result = sj.open_run(folder / "here")
+    u, rate = result.u, result["growth"]
+    start = u.isel(time=0)
+    exact = start / (start + (1 - start) * np.exp(-rate))  # the logistic equation in each cell
+    # Kutta's third order at dt = 0.05 and r = 2: (0.1)^4 / 24 per step, twenty steps, bounded solutions.
+    np.testing.assert_allclose(u.isel(time=-1), exact.transpose(*u.isel(time=-1).dims), rtol=1e-4)
+    assert u.attrs["units"] == "m-2" and rate.attrs["units"] == "s-1"
+    # Goes on from its folder, and knows its model there.
+    assert run.main([f"resume={folder / 'here'}", "time.end=1.5"]) == 0
+    assert float(sj.open_run(folder / "here").time[-1]) == 1.5
+
+
+def test_its_keys_are_checked_and_listed(folder, capsys):
+    assert run.main(["model=my_pde.FisherKPP", "physics.grwth=1"]) == 2
+    assert "physics.grwth: unknown key; did you mean 'physics.growth'?" in capsys.readouterr().err
+    assert run.main(["model=my_pde.FisherKPP", "physics.growth=-1"]) == 2
+    assert "physics.growth = -1: expected a finite number >= 0" in capsys.readouterr().err
+    assert run.main(["--help", "model=my_pde.FisherKPP"]) == 0
+    listed = capsys.readouterr().out
+    assert "Fisher-KPP: du/dt = D lap(u) + r u (1 - u)" in listed and "growth [s-1]: growth rate r" in listed
+
+
+def test_a_model_without_a_declaration_has_its_parameters_as_keys(folder):
+    config = load_config(None, ["model=my_pde.Growth", "physics.k=3"])
+    assert config.physics.k == 3 and [field.name for field in config.schema.fields] == ["u"]
+
+
+def test_a_file_beside_the_experiment_is_found(folder, tmp_path_factory):
+    own = tmp_path_factory.mktemp("conf") / "experiment"
+    own.mkdir()
+    (own / "beside_pde.py").write_text(FISHER)
+    text = "# @package _global_\n# Mine\nmodel: beside_pde.FisherKPP\ngrid: {shape: [8]}\ntime: {end: 1, dt: 0.1}\n"
+    (own / "mine.yaml").write_text(text)
+    try:
+        assert load_config("mine", config_dir=own.parent).schema.name == "beside_pde.FisherKPP"
+    finally:
+        sys.modules.pop("beside_pde", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("my_pde.Fisher", r"my_pde\.py has no class Fisher; did you mean my_pde\.FisherKPP\?"),
+        ("my_pd.FisherKPP", r"no module my_pd; expected my_pd\.py in one of .*, or an installed package"),
+        ("my_pde.number", r"expected a class of models, 1 is none"),
+        ("my pde.FisherKPP", r"expected MODULE\.CLASS, such as my_pde\.FisherKPP"),
+        ("broken.A", r"line 2 of .*broken\.py: ZeroDivisionError: division by zero\."),
+        ("unclosed.A", r"line 1 of .*unclosed\.py: '\(' was never closed\."),
+        ("lacking.A", r"line 1 of .*lacking\.py: ModuleNotFoundError: No module named 'not_there'\."),
+        ("json.JSONDecoder", r"expected a class of models"),
+    ],
+)
+def test_mistakes_are_sentences(folder, name, words):
+    (folder / "broken.py").write_text("x = 1\ny = x / 0\n")
+    (folder / "unclosed.py").write_text("x = (\n")
+    (folder / "lacking.py").write_text("import not_there\n")
+    with pytest.raises(ConfigurationError, match=words):
+        load_config(None, [f"model={name}"])
+    assert "broken" not in sys.modules
+
+
+class Params(sj.PassiveScalar.Params):
+    """buoyancy: acceleration along the last axis for a concentration of one."""
+
+    buoyancy: jax.Array = eqx.field(kw_only=True)
+
+
+class Buoyant(sj.PassiveScalar):
+    """Dye that makes its fluid lighter: du/dt = ... + b c e_y."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Keys(sj.PassiveScalar.Keys):
+        buoyancy: float = sj.key(sj.Real(), 1.0, units="m s-2", about="acceleration for a concentration of one")
+
+    @classmethod
+    def configured(cls, setup):
+        model, params = super().configured(setup)
+        numbers = {name: getattr(params, name) for name in ("viscosity", "drag", "diffusivity")}
+        return model, Params(**numbers, buoyancy=setup.values["buoyancy"])
+
+    def rhs(self, t, state, params):
+        slope = super().rhs(t, state, params)
+        *others, up = slope.velocity
+        lift = params.buoyancy * sj.velocity_on_faces(self, (state.concentration,) * len(slope.velocity))[-1]
+        return dataclasses.replace(slope, velocity=(*others, up + lift))
+
+
+def test_a_model_derived_from_one_of_simjax_has_its_fields_and_sides(tmp_path):
+    """Fluid of one weight in a closed box stays at rest; a light half of it rises at first with half of b c."""
+    settings = {
+        "grid": {"shape": [16, 16]}, "time": {"end": 0.01, "output_every": 0.01, "dt": 0.001},
+        "physics": {"viscosity": 0, "buoyancy": 2.0}, "boundaries": {"x": "periodic", "y": "slip"},
+        "precision": "float64", "output": {"root": str(tmp_path), "report": False, "animation": False},
+    }  # fmt: skip
+    uniform = sj.configure(Buoyant, initial={"concentration": "1"}, **settings).run()
+    assert float(abs(uniform.ds.velocity_y).max()) < 1e-14  # rounding of the projection
+    wave = sj.configure(Buoyant, initial={"concentration": "1 + cos(2*pi*x)"}, **settings).run()
+    # The pressure takes what does not vary along x; of the rest, 2 cos(2 pi x), everything where y is free of walls.
+    up = wave.ds.velocity_y.isel(time=-1)
+    assert float(up.isel(x=0).max()) > 0 > float(up.isel(x=8).min())
+    assert wave.ds["buoyancy"].attrs["units"] == "m s-2"
