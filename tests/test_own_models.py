@@ -1,7 +1,9 @@
 """A user's own model, named by module and class in a configuration: found, run, resumed, refused in sentences."""
 
 import dataclasses
+import re
 import sys
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -14,37 +16,9 @@ from simjax.config import load_config
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 
-FISHER = '''"""Fisher's equation."""
-import dataclasses
-
-import simjax as sj
-from simjax.ops.difference import laplacian
-
-
-@sj.model("fisher_kpp", walls={"neumann": ("slope",)})
-class FisherKPP(sj.CenteredModel):
-    """Fisher-KPP: du/dt = D lap(u) + r u (1 - u), fronts that invade at the speed 2 sqrt(r D)."""
-
-    fields = ("u",)
-    units = "m-2"
-
-    @dataclasses.dataclass(frozen=True)
-    class Keys:
-        diffusivity: float = sj.key(sj.Real(low=0.0), 1e-3, units="m2 s-1", about="diffusivity D")
-        growth: float = sj.key(sj.Real(low=0.0), 1.0, units="s-1", about="growth rate r")
-
-    def rhs(self, t, state, params):
-        def tendency(u):
-            inner = u[(slice(1, -1),) * u.ndim]
-            spread = params["diffusivity"] * laplacian(u, self.domain.grid.spacing)
-            return spread + params["growth"] * inner * (1 - inner)
-
-        return {"u": self.apply(tendency, state)}
-
-    def stable_dt(self, state, params):
-        rate = 2 * params["diffusivity"] * sum(1 / h**2 for h in self.domain.grid.spacing)
-        return 1 / (rate + params["growth"])
-
+PAGE = (Path(sj.__file__).parents[1] / "docs" / "own-models.md").read_text()
+FISHER, BUOYANT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+OTHERS = """
 
 class Growth(sj.CenteredModel):
     fields = ("u",)
@@ -58,7 +32,7 @@ class Growth(sj.CenteredModel):
 
 
 number = 1
-'''
+"""
 SETTINGS = [
     "grid.shape=[8,8]", "time.end=1", "time.output_every=0.5", "time.dt=0.05", "initial={u: '0.1 + 0.1*x'}",
     "precision=float64", "physics.diffusivity=0", "physics.growth=2", "output.report=false", "output.animation=false",
@@ -68,7 +42,7 @@ SETTINGS = [
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working directory with a user's file."""
-    (tmp_path / "my_pde.py").write_text(FISHER)
+    (tmp_path / "my_pde.py").write_text(FISHER + OTHERS)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     sys.modules.pop("my_pde", None)
@@ -109,7 +83,7 @@ def test_a_model_without_a_declaration_has_its_parameters_as_keys(folder):
 def test_a_file_beside_the_experiment_is_found(folder, tmp_path_factory):
     own = tmp_path_factory.mktemp("conf") / "experiment"
     own.mkdir()
-    (own / "beside_pde.py").write_text(FISHER)
+    (own / "beside_pde.py").write_text(FISHER + OTHERS)
     text = "# @package _global_\n# Mine\nmodel: beside_pde.FisherKPP\ngrid: {shape: [8]}\ntime: {end: 1, dt: 0.1}\n"
     (own / "mine.yaml").write_text(text)
     try:
@@ -140,42 +114,19 @@ def test_mistakes_are_sentences(folder, name, words):
     assert "broken" not in sys.modules
 
 
-class Params(sj.PassiveScalar.Params):
-    """buoyancy: acceleration along the last axis for a concentration of one."""
-
-    buoyancy: jax.Array = eqx.field(kw_only=True)
-
-
-class Buoyant(sj.PassiveScalar):
-    """Dye that makes its fluid lighter: du/dt = ... + b c e_y."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Keys(sj.PassiveScalar.Keys):
-        buoyancy: float = sj.key(sj.Real(), 1.0, units="m s-2", about="acceleration for a concentration of one")
-
-    @classmethod
-    def configured(cls, setup):
-        model, params = super().configured(setup)
-        numbers = {name: getattr(params, name) for name in ("viscosity", "drag", "diffusivity")}
-        return model, Params(**numbers, buoyancy=setup.values["buoyancy"])
-
-    def rhs(self, t, state, params):
-        slope = super().rhs(t, state, params)
-        *others, up = slope.velocity
-        lift = params.buoyancy * sj.velocity_on_faces(self, (state.concentration,) * len(slope.velocity))[-1]
-        return dataclasses.replace(slope, velocity=(*others, up + lift))
-
-
 def test_a_model_derived_from_one_of_simjax_has_its_fields_and_sides(tmp_path):
     """Fluid of one weight in a closed box stays at rest; a light half of it rises at first with half of b c."""
+    names = {"sj": sj, "jax": jax, "eqx": eqx, "dataclasses": dataclasses}
+    exec(BUOYANT, names)
+    model = names["Buoyant"]
     settings = {
         "grid": {"shape": [16, 16]}, "time": {"end": 0.01, "output_every": 0.01, "dt": 0.001},
         "physics": {"viscosity": 0, "buoyancy": 2.0}, "boundaries": {"x": "periodic", "y": "slip"},
         "precision": "float64", "output": {"root": str(tmp_path), "report": False, "animation": False},
     }  # fmt: skip
-    uniform = sj.configure(Buoyant, initial={"concentration": "1"}, **settings).run()
+    uniform = sj.configure(model, initial={"concentration": "1"}, **settings).run()
     assert float(abs(uniform.ds.velocity_y).max()) < 1e-14  # rounding of the projection
-    wave = sj.configure(Buoyant, initial={"concentration": "1 + cos(2*pi*x)"}, **settings).run()
+    wave = sj.configure(model, initial={"concentration": "1 + cos(2*pi*x)"}, **settings).run()
     # The pressure takes what does not vary along x; of the rest, 2 cos(2 pi x), everything where y is free of walls.
     up = wave.ds.velocity_y.isel(time=-1)
     assert float(up.isel(x=0).max()) > 0 > float(up.isel(x=8).min())
