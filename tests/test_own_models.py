@@ -98,6 +98,7 @@ def test_a_file_beside_the_experiment_is_found(folder, tmp_path_factory):
         ("my_pde.Fisher", r"my_pde\.py has no class Fisher; did you mean my_pde\.FisherKPP\?"),
         ("my_pd.FisherKPP", r"no module my_pd; expected my_pd\.py in one of .*, or an installed package"),
         ("my_pde.number", r"expected a class of models, 1 is none"),
+        ("a." + 400 * "b", r"expected MODULE\.CLASS"),
         ("my pde.FisherKPP", r"expected MODULE\.CLASS, such as my_pde\.FisherKPP"),
         ("broken.A", r"line 2 of .*broken\.py: ZeroDivisionError: division by zero\."),
         ("unclosed.A", r"line 1 of .*unclosed\.py: '\(' was never closed\."),

@@ -17,6 +17,7 @@ from simjax.models.registry import MODELS
 from simjax.schema.errors import closest
 
 EXPERIMENTS = "experiment"
+LONGEST_NAME = 200
 
 
 def find_model(name: Any, folders: Sequence[Path]) -> None:
@@ -30,8 +31,8 @@ def find_model(name: Any, folders: Sequence[Path]) -> None:
     if not isinstance(name, str) or "." not in name or name in MODELS:
         return
     path, _, class_name = name.rpartition(".")
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigurationError(f"model={name}: expected MODULE.CLASS, such as my_pde.FisherKPP.")
+    if len(name) > LONGEST_NAME or not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigurationError(f"model={name[:LONGEST_NAME]}: expected MODULE.CLASS, such as my_pde.FisherKPP.")
     module = _module(path, name, folders)
     found = getattr(module, class_name, None)
     if found is None:
