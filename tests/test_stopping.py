@@ -75,8 +75,13 @@ def test_a_second_interrupt_acts_at_once_and_leaves_the_process_alive(tmp_path, 
         return due(self, frame)
 
     monkeypatch.setattr(run_folder.Record, "checkpoint_is_due", twice)
-    with pytest.raises(KeyboardInterrupt) as stop:
-        dye(tmp_path).run()
+    # A shell that starts the tests in the background makes Python ignore the signal from the start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as stop:
+            dye(tmp_path).run()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not isinstance(stop.value, sj.Interrupted)
 
 

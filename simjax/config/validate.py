@@ -43,16 +43,17 @@ def validate(
 ) -> Config:
     """Check a plain mapping (composed, or written by hand) and type it.
 
-    Relative names of input files are looked up in `folders` (default: the working directory, then the folder
-    that holds `conf`). Raises ConfigurationError with every problem: its key path, the value that came, what
-    is allowed and the nearest valid key; paths are told below `below`.
+    Relative names of input files are looked up in `folders` (default: the working directory, then the folder that holds
+    `conf`). Raises ConfigurationError with every problem: its key path, the value that came, what is allowed and the
+    nearest valid key; paths are told below `below`.
     """
     problems = Problems(below)
     _refuse_targets("", mapping, problems)
     problems.raise_if_any()
-    find_model(mapping.get("model"), folders or input_folders(()))
-    keys = _read_keys(mapping, problems)
-    schema, grid, time, ndim = keys["model"], keys["grid"], keys["time"], _count_axes(mapping)
+    folders = folders or input_folders(())
+    find_model(mapping.get("model"), folders)
+    keys, ndim = _read_keys(mapping, problems), _count_axes(mapping)
+    schema, grid, time = keys["model"], keys["grid"], keys["time"]
     physics, parameters, ensemble = None, {}, None
     if schema is not None:
         physics = read_section(schema.physics, "physics", keys["physics"], problems)
@@ -71,9 +72,8 @@ def validate(
     found = {**keys, "physics": physics, "parameters": parameters, "grid": grid, "time": time, "ensemble": ensemble}
     if schema is not None and ndim is not None:
         names = (*schema.formula_names(ndim), *parameters)
-        around = Surroundings(
-            schema, ndim, names, folders or input_folders(()), problems, _count_free(schema, keys["initial"] or {})
-        )
+        counts = _count_free(schema, keys["initial"] or {})
+        around = Surroundings(schema, ndim, names, folders, problems, counts)
         found |= _read_sections(keys, around)
         if schema.of_particles:
             found["particles"] = _locate_particles(keys["particles"], around)
