@@ -91,9 +91,8 @@ def validate(
     for path, sentence in schema.check(config):
         problems.say(path, sentence)
     problems.raise_if_any()
-    config = with_experiments(
-        config, plain_mapping(config, mapping), lambda own, below: validate(own, folders=folders, below=below)
-    )
+    plain = plain_mapping(config, mapping)
+    config = with_experiments(config, plain, lambda own, below: validate(own, folders=folders, below=below))
     return dataclasses.replace(config, mapping=plain_mapping(config, mapping))
 
 
