@@ -13,6 +13,8 @@ import pytest
 import simjax as sj
 from simjax import run
 from simjax.config import load_config
+from simjax.core.domain import Domain
+from simjax.driver.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 
@@ -132,3 +134,29 @@ def test_a_model_derived_from_one_of_simjax_has_its_fields_and_sides(tmp_path):
     up = wave.ds.velocity_y.isel(time=-1)
     assert float(up.isel(x=0).max()) > 0 > float(up.isel(x=8).min())
     assert wave.ds["buoyancy"].attrs["units"] == "m s-2"
+
+
+def test_a_class_that_does_not_say_how_it_is_made_is_refused():
+    class Bare(sj.ExplicitModel):
+        """A model without `configured`."""
+
+        Keys = sj.Burgers.Keys
+
+    sj.model("bare", fields=(sj.FieldSchema("u"),), walls={})(Bare)
+    settings = {"grid": {"shape": [8]}, "time": {"end": 1.0, "output_every": 1.0, "dt": 0.1}, "initial": {"u": "1"}}
+    with pytest.raises(ConfigurationError, match=r"Bare\.configured is missing: expected a class method"):
+        sj.configure(Bare, **settings).run()
+
+
+def test_a_model_derived_from_one_of_several_names_keeps_its_default():
+    """In the plane Maxwell's equations without a name of simjax are those of Ez."""
+
+    class Own(sj.Maxwell):
+        """Waves of a user's own."""
+
+    sj.model("own_waves", least_axes=2, fields=sj.Maxwell.declarations["maxwell_tm"].fields)(Own)
+    config = sj.configure(
+        Own, grid={"shape": [8, 8]}, time={"end": 0.1, "output_every": 0.1, "dt": 0.01}, initial={"electric": "1"}
+    ).config
+    model, _ = describe_model(config, Domain(sj.Grid((8, 8))))
+    assert model.polarisation == "tm"

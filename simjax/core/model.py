@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
 from simjax.schema.model_schema import ModelSchema
 
 
@@ -52,7 +53,7 @@ class Model(eqx.Module):
     """The dataclass of what a configuration of the model says in the section `physics`."""
 
     declarations: ClassVar[Mapping[str, ModelSchema]] = {}
-    """What the class declares, by the names of models in configurations; see `models.declaration.model`."""
+    """Declarations of the class by the names of models in configurations; see `models.declaration.model`."""
 
     domain: eqx.AbstractVar[Domain]
 
@@ -63,8 +64,15 @@ class Model(eqx.Module):
 
     @classmethod
     def configured(cls, setup) -> tuple[Any, Any]:
-        """The model and its parameters from a `models.declaration.Setup`."""
-        raise NotImplementedError(f"{cls.__name__} cannot be made from a configuration.")
+        """The model and its parameters from a `models.declaration.Setup`.
+
+        Raises:
+            ConfigurationError: the class does not say how; it is for configurations alone, and may be left out.
+        """
+        raise ConfigurationError(
+            f"{cls.__name__}.configured is missing: expected a class method that returns the model and its parameters "
+            "for a Setup; docs/own-models.md shows one."
+        )
 
     def constrain(self, t, dt, state, params) -> Any:
         """`state` brought back to what must hold at time `t` (walls, divergence); called after each stage."""

@@ -256,7 +256,7 @@ class Rollout:
 
     @property
     def _builder(self) -> Callable | None:
-        """What makes the model, which is another one once a model of this name is registered again."""
+        """The function that makes the model: another one once a model of this name is registered again."""
         return self.config.schema.configured
 
     @property

@@ -11,7 +11,6 @@ from simjax.core.domain import Domain
 from simjax.core.model import Model
 from simjax.models.formulas import FormulaForce, Values, forces_of
 from simjax.schema.config import Config
-from simjax.schema.formula import Formula
 from simjax.schema.kinds import Real, key
 from simjax.schema.model_schema import ModelSchema
 
@@ -39,7 +38,7 @@ class Setup:
         return self.config.physics
 
     def varies(self, name: str) -> bool:
-        """Whether a number of the physics differs between members."""
+        """Tell whether a number of the physics differs between members."""
         return any(variation.path == f"physics.{name}" for variation in self.config.ensemble.vary)
 
     def forces(self, field: str) -> tuple[FormulaForce | None, ...]:
@@ -48,8 +47,7 @@ class Setup:
 
     def source(self, field: str) -> FormulaForce | None:
         """The function that forces a scalar field, if any."""
-        (source,) = forces_of(self.config.forcing.get(field, (Formula(0.0),)), self.values)
-        return source
+        return next(iter(self.forces(field)), None)
 
 
 @dataclass(frozen=True)

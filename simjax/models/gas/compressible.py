@@ -71,7 +71,7 @@ WALLS: dict[str, tuple[FieldSchema, ...]] = {
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
-    """What cannot hold together, and quantities of gas that are not positive where they are plain numbers."""
+    """Tell of keys that exclude each other, and of plain numbers for density, pressure or temperature that are <= 0."""
     physics = config.physics
     if physics.prandtl is not None and physics.conductivity > 0:
         yield (

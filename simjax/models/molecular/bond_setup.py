@@ -114,7 +114,7 @@ def build_bonds(physics: Any, cells: Cells, skin: Skin, values: Values) -> tuple
 
 
 def chain_links(count: int, length: int, angles: bool) -> Links:
-    """Of particles numbered along their chains, the neighbours, which are also the ends of the angle between them."""
+    """Neighbours of particles numbered along their chains, which are also the ends of the angle between them."""
     number = jnp.arange(count, dtype=jnp.int32)
     place = number % length
     before = jnp.where(place > 0, number - 1, EMPTY)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,16 +18,7 @@ from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves.pml import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
-from simjax.models.waves.setup import (
-    LAYER,
-    ORDER,
-    RECEIVERS,
-    SOURCES,
-    SourceConfig,
-    check_waves,
-    medium_property,
-    points_of,
-)
+from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
@@ -100,12 +90,7 @@ class Acoustic(SplitModel):
     `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
     """
 
-    @dataclass(frozen=True)
-    class Keys:
-        order: int = ORDER
-        layer_cells: int = LAYER
-        sources: tuple[SourceConfig, ...] = SOURCES
-        receivers: tuple[tuple[float, ...], ...] = RECEIVERS
+    Keys = WaveKeys
 
     domain: Domain
     pressure_layout: FieldLayout

@@ -21,16 +21,7 @@ from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.waves.pml import AbsorbingLayer, Profile, Term, mirrored_layout, refuse_other_sides
 from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
-from simjax.models.waves.setup import (
-    LAYER,
-    ORDER,
-    RECEIVERS,
-    SOURCES,
-    SourceConfig,
-    check_waves,
-    medium_property,
-    points_of,
-)
+from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
@@ -145,14 +136,10 @@ class Maxwell(SplitModel):
     """
 
     @dataclass(frozen=True)
-    class Keys:
-        order: int = ORDER
-        layer_cells: int = LAYER
+    class Keys(WaveKeys):
         along: str | None = key(
             Text(optional=True, pattern="[xyz]", described="x, y or z"), None, about="component of E fed and recorded"
         )
-        sources: tuple[SourceConfig, ...] = SOURCES
-        receivers: tuple[tuple[float, ...], ...] = RECEIVERS
 
     domain: Domain
     electric_layouts: tuple[FieldLayout, ...]
@@ -199,7 +186,7 @@ class Maxwell(SplitModel):
     def configured(cls, setup):
         keys = setup.keys
         model = cls(
-            setup.domain, setup.sides, polarisation=_POLARISATION_OF[setup.config.model],
+            setup.domain, setup.sides, polarisation=_POLARISATION_OF.get(setup.config.model),
             along=keys.along, order=keys.order, layer_cells=keys.layer_cells,
         )  # fmt: skip
         names = ("permittivity", "permeability", "conductivity")

@@ -99,15 +99,21 @@ class SourceConfig:
     signal: Any = key(Signal(), about="strength in time")
 
 
-SOURCES = key(ListOf(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box")
-RECEIVERS = key(
-    ListOf(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), noun="positions"),
-    (),
-    units="m",
-    about="where the field is recorded, anywhere in the box",
-)
-ORDER = key(Integer(2, 4), 2, about="order in space: 2 or 4")
-LAYER = key(Integer(1, 100), 12, about="cells of an absorbing layer")
+@dataclass(frozen=True)
+class WaveKeys:
+    """The section `physics` of any waves."""
+
+    order: int = key(Integer(2, 4), 2, about="order in space: 2 or 4")
+    layer_cells: int = key(Integer(1, 100), 12, about="cells of an absorbing layer")
+    sources: tuple[SourceConfig, ...] = key(
+        ListOf(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box"
+    )
+    receivers: tuple[tuple[float, ...], ...] = key(
+        ListOf(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), noun="positions"),
+        (),
+        units="m",
+        about="where the field is recorded, anywhere in the box",
+    )
 
 
 def check_waves(config: Any) -> Iterator[tuple[str, str]]:
