@@ -23,7 +23,7 @@ from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from exact_riemann import BLAST, SOD, TWO_RAREFACTIONS, RiemannProblem
 
 PERIODIC, OPEN = ((side(), side()) for side in (PeriodicSide, Outflow))

@@ -27,13 +27,12 @@ from measure import compile_timed, environment, rounded, time_alternately
 from peer import Peer
 
 from simjax.core.domain import Domain
-from simjax.integrators.table import INTEGRATORS
 from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
 from simjax.models.molecular.pair_potentials import LennardJones
 from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, cells_for, unpack
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.status import OK, reasons
 from simjax.stepping.simulate import Clock, Schedule, advance
 
@@ -64,7 +63,7 @@ class Liquid:
         grid = cells_for((0.0,) * 3, (box,) * 3, CUTOFF + skin, (True,) * 3, (devices, 1, 1))
         mesh = make_mesh({"x": devices})
         # Density varies from block to block by less than a tenth.
-        arrangement = Skin(CUTOFF, skin, rows, min(self.count, self.count * 11 // (10 * devices)))
+        arrangement = NeighborPolicy(CUTOFF, skin, rows, min(self.count, self.count * 11 // (10 * devices)))
 
         def model(domain: Domain) -> MolecularDynamics:
             cells = Cells(domain, capacity, (True,) * 3)
@@ -87,7 +86,7 @@ class Liquid:
         def forward(state, clock):
             until = clock.frame + 1
             return advance(
-                self.model, INTEGRATORS["direct"], params, state, clock, schedule, steps=steps, until=until
+                self.model, None, params, state, clock, schedule, steps=steps, until=until
             )  # fmt: skip
 
         given = jnp.asarray(position.T, dtype), jnp.asarray(velocity.T, dtype)

@@ -17,7 +17,7 @@ from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.integrators.splitting import INTEGRATORS
 from simjax.models.waves import acoustic, maxwell
-from simjax.models.waves.pml import Absorbing
+from simjax.models.waves.pml import AbsorbingSide
 
 LEAPFROG = INTEGRATORS["leapfrog"]
 RUNS = (
@@ -44,7 +44,7 @@ def property_of(domain: Domain, medium: str, seed: int):
 def wave(model: str, domain: Domain, order: int, sides: str, medium: str) -> Case:
     """A smooth pulse of pressure, or of the electric field, at rest."""
     ndim = domain.grid.ndim
-    side = Absorbing() if sides == "absorbing" else PeriodicSide()
+    side = AbsorbingSide() if sides == "absorbing" else PeriodicSide()
     walls = [(side, side)] * ndim
     first, second = (property_of(domain, medium, seed) for seed in range(2))
     if model == "acoustic":

@@ -11,7 +11,7 @@ was found and the error; the picture is recover_pair_potential.png.
 
 From trajectories the gradient passes through the run. The liquid is chaotic, so this works over windows of a few tenths
 of a unit of time and fails over long ones: the gradient grows exponentially and points nowhere. From g(r), an average
-over long times, it therefore passes through weights of stored frames instead (`simjax.inverse.methods.reweighting`),
+over long times, it therefore passes through weights of stored frames instead (`simjax.models.molecular.reweighting`),
 and frames are drawn anew where too few of them count.
 """
 
@@ -33,17 +33,6 @@ from simjax.inverse.methods.laplace import NORMAL_95, number_sensitivity, uncert
 from simjax.inverse.methods.least_squares import Evaluation, LeastSquares
 from simjax.inverse.methods.noise import GaussianNoise
 from simjax.inverse.methods.optimise import minimise
-from simjax.inverse.methods.reweighting import (
-    Samples,
-    effective_samples,
-    frame_weights,
-    pair_energies,
-    radial_distributions,
-    reweighted_mean,
-    sample,
-    sample_status,
-)
-from simjax.inverse.methods.trajectories import Motion, closest_images, follow, motion_of
 from simjax.models.molecular.langevin import BathParams, Langevin
 from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
 from simjax.models.molecular.pair_potentials import (
@@ -54,9 +43,21 @@ from simjax.models.molecular.pair_potentials import (
     SoftSphere,
     Sum,
 )
+from simjax.models.molecular.reweighting import (
+    Samples,
+    effective_samples,
+    frame_weights,
+    pair_energies,
+    radial_distributions,
+    reweighted_mean,
+    sample,
+    sample_status,
+)
+from simjax.models.molecular.trajectories import Motion, follow, motion_of
 from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.particles.cells import Cells, cells_for
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.diffusion import closest_images
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.report.function_figure import Function, write_functions
 from simjax.status import reasons
 from simjax.stepping.clock import Clock, Schedule
@@ -121,7 +122,7 @@ def liquid(potential: PairPotential, dynamics) -> MolecularDynamics:
     length = (PARTICLES / DENSITY) ** (1 / 3)
     grid = cells_for((0.0,) * 3, (length,) * 3, CUTOFF + SKIN, (True,) * 3)
     return MolecularDynamics(
-        Cells(Domain(grid), 32, (True,) * 3), Skin(CUTOFF, SKIN, 88), potential, 4, dynamics
+        Cells(Domain(grid), 32, (True,) * 3), NeighborPolicy(CUTOFF, SKIN, 88), potential, 4, dynamics
     )  # fmt: skip
 
 
@@ -189,7 +190,8 @@ def trajectory_problem(unknown: Unknown, starts: Motion, measured: Motion, noise
     def residuals(latent, given):
         starts, measured = given
         found, status = motions(model, Params(unknown.params(latent), jnp.ones(1)), starts)
-        there = closest_images(model.cells, measured.position, found.position)
+        lengths, periodic = model.cells.domain.grid.lengths, model.cells.periodic
+        there = closest_images(lengths, periodic, measured.position, found.position)
         whitened = position.residuals(found.position, there), velocity.residuals(found.velocity, measured.velocity)
         return Evaluation((whitened, unknown.prior(latent)), status)
 

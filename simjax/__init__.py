@@ -1,79 +1,207 @@
 """simjax: differentiable simulation for accelerators in JAX. Names are loaded when first used."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 _NAMES = {
-    "grid": "Grid",
-    "errors": (
-        "SimjaxError ConfigurationError NumericalError InputOutputError ResourceError CheckpointError Stopped "
-        "Interrupted"
-    ),
-    "status": "reasons",
-    "core.boundary": (
-        "Boundary Dirichlet FieldLayout Inflow Neumann NoSlipWall Outflow Periodic PeriodicSide GasInflow "
-        "ScalarSide SlipWall center_layout face_layout"
-    ),
-    "core.domain": "Domain",
-    "core.model": "ExplicitModel Model Output",
-    "parallel": "decompose distribute make_mesh",
-    "integrators.table": "INTEGRATORS",
-    "integrators.integrator": "Integrator",
-    "stepping.clock": "Clock Schedule",
-    "stepping.simulate": "Trajectory advance simulate integrate",
-    "stepping.faults": "status_of raise_on_fault",
-    "stepping.checkpointing.plan": "Binomial Budget",
+    # a run from a configuration
     "driver.simulation": "Simulation load configure",
     "driver.result": "Result",
     "driver.differentiable": "RunFunction",
-    "driver.build": "register",
-    "models.declaration": "model Setup",
-    "schema.model_schema": "FieldSchema",
-    "schema.kinds": "key Choice Flag Integer ListOf Real Text",
+    "io.read": "open_run check_files",
+    "io.universe": "open_universe",
+    # inverse problems, certificates
+    "inverse.problem": "InverseProblem",
+    "inverse.search": "Search",
+    "certificate.certify": "certify",
+    # grids, sides, devices
+    "grid": "Grid",
+    "core.boundary": (
+        "Boundary Dirichlet FieldLayout Inflow Neumann NoSlipWall Outflow Periodic PeriodicSide "
+        "ScalarSide Side SlipWall center_layout face_layout"
+    ),
+    "models.robin": "Robin ExchangeSide",
+    "models.gas.boundaries": "GasInflow GasOutflow GasWall",
+    "models.waves.pml": "AbsorbingSide FreeSurface",
+    "core.domain": "Domain",
+    "parallel": "decompose distribute make_mesh",
+    # time
+    "stepping.clock": "Clock Schedule",
+    "stepping.simulate": "Trajectory advance simulate integrate",
+    "stepping.checkpointing.plan": "Binomial Budget",
+    "stepping.faults": "status_of raise_on_fault",
+    "integrators.table": "INTEGRATORS",
+    "integrators.integrator": "Integrator",
+    # a model of one's own
+    "core.model": "ExplicitModel Measure Model Output",
     "models.cell_centred": "CenteredModel",
     "models.spectral.base": "SpectralModel",
+    "models.declaration": "model Setup",
+    "schema.sides": "side",
+    "driver.build": "register",
+    "schema.model_schema": "FieldSchema",
+    "schema.kinds": "key Choice Flag Integer ListOf Real Text",
+    "models.closure": "Closure LocalNetwork with_closure",
+    "models.collocation": "velocity_at_centers velocity_on_faces",
+    # equations of fields
     "models.scalar.advection_diffusion": "AdvectionDiffusion",
+    "models.scalar.transport": "Transport",
+    "models.scalar.burgers": "Burgers",
     "models.flow.incompressible": "Incompressible",
     "models.flow.passive_scalar": "PassiveScalar",
-    "models.gas.compressible": "Compressible",
-    "models.waves.acoustic": "Acoustic",
-    "models.waves.maxwell": "Maxwell",
     "models.flow.vorticity": "Vorticity",
     "models.flow.spectral_velocity": "SpectralVelocity",
+    "models.gas.compressible": "Compressible",
+    "ops.gas": "GasScheme",
+    "models.waves.acoustic": "Acoustic",
+    "models.waves.maxwell": "Maxwell",
     "models.spectral.nonlinear_waves": "ViscousBurgers KortewegDeVries KuramotoSivashinsky",
     "models.spectral.phase_fields": "AllenCahn CahnHilliard",
     "models.spectral.patterns": "SwiftHohenberg GrayScott",
     "models.spectral.schroedinger": "Schroedinger",
-    "models.scalar.transport": "Transport",
-    "models.scalar.burgers": "Burgers",
-    "models.waves.pml": "Absorbing FreeSurface",
-    "ops.gas": "GasScheme",
-    "models.collocation": "velocity_at_centers velocity_on_faces",
-    "particles.cells": "Cells",
-    "particles.pairs": "Pairs",
-    "particles.neighbor_policy": "Skin",
-    "particles.mesh": "ParticleMesh",
+    # particles
     "models.molecular.molecular_dynamics": "MolecularDynamics",
     "models.gravity.gravity": "Gravity",
-    "models.sph.sph": "SmoothedParticles",
     "models.plasma.electrostatic": "ElectrostaticPlasma",
     "models.plasma.electromagnetic": "ElectromagneticPlasma",
-    "models.closure": "Closure LocalNetwork with_closure",
-    "inverse.problem": "InverseProblem",
-    "inverse.search": "Search",
-    "io.read": "open_run check_run",
-    "io.universe": "open_universe",
-    "certificate.certify": "certify",
+    "models.sph.sph": "WeaklyCompressibleSPH",
+    "particles.cells": "Cells",
+    "particles.pairs": "Pairs",
+    "particles.neighbor_policy": "NeighborPolicy",
+    "particles.mesh": "ParticleMesh",
+    # what goes wrong
+    "errors": (
+        "SimjaxError ConfigurationError NumericalError InputOutputError ResourceError CheckpointError "
+        "Stopped Interrupted"
+    ),
+    "status": "reasons",
 }
-"""Module -> the public names in it."""
+"""Module -> the public names in it, by subject."""
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 # What is called otherwise where it is defined.
 _OWN_NAMES = {"ViscousBurgers": "Burgers", "GasScheme": "Scheme"}
 
+if TYPE_CHECKING:  # the same names for editors and type checkers, which run nothing
+    from simjax.certificate.certify import certify as certify
+    from simjax.core.boundary import Boundary as Boundary
+    from simjax.core.boundary import Dirichlet as Dirichlet
+    from simjax.core.boundary import FieldLayout as FieldLayout
+    from simjax.core.boundary import Inflow as Inflow
+    from simjax.core.boundary import Neumann as Neumann
+    from simjax.core.boundary import NoSlipWall as NoSlipWall
+    from simjax.core.boundary import Outflow as Outflow
+    from simjax.core.boundary import Periodic as Periodic
+    from simjax.core.boundary import PeriodicSide as PeriodicSide
+    from simjax.core.boundary import ScalarSide as ScalarSide
+    from simjax.core.boundary import Side as Side
+    from simjax.core.boundary import SlipWall as SlipWall
+    from simjax.core.boundary import center_layout as center_layout
+    from simjax.core.boundary import face_layout as face_layout
+    from simjax.core.domain import Domain as Domain
+    from simjax.core.model import ExplicitModel as ExplicitModel
+    from simjax.core.model import Measure as Measure
+    from simjax.core.model import Model as Model
+    from simjax.core.model import Output as Output
+    from simjax.driver.build import register as register
+    from simjax.driver.differentiable import RunFunction as RunFunction
+    from simjax.driver.result import Result as Result
+    from simjax.driver.simulation import Simulation as Simulation
+    from simjax.driver.simulation import configure as configure
+    from simjax.driver.simulation import load as load
+    from simjax.errors import CheckpointError as CheckpointError
+    from simjax.errors import ConfigurationError as ConfigurationError
+    from simjax.errors import InputOutputError as InputOutputError
+    from simjax.errors import Interrupted as Interrupted
+    from simjax.errors import NumericalError as NumericalError
+    from simjax.errors import ResourceError as ResourceError
+    from simjax.errors import SimjaxError as SimjaxError
+    from simjax.errors import Stopped as Stopped
+    from simjax.grid import Grid as Grid
+    from simjax.integrators.integrator import Integrator as Integrator
+    from simjax.integrators.table import INTEGRATORS as INTEGRATORS
+    from simjax.inverse.problem import InverseProblem as InverseProblem
+    from simjax.inverse.search import Search as Search
+    from simjax.io.read import check_files as check_files
+    from simjax.io.read import open_run as open_run
+    from simjax.io.universe import open_universe as open_universe
+    from simjax.models.cell_centred import CenteredModel as CenteredModel
+    from simjax.models.closure import Closure as Closure
+    from simjax.models.closure import LocalNetwork as LocalNetwork
+    from simjax.models.closure import with_closure as with_closure
+    from simjax.models.collocation import velocity_at_centers as velocity_at_centers
+    from simjax.models.collocation import velocity_on_faces as velocity_on_faces
+    from simjax.models.declaration import Setup as Setup
+    from simjax.models.declaration import model as model
+    from simjax.models.flow.incompressible import Incompressible as Incompressible
+    from simjax.models.flow.passive_scalar import PassiveScalar as PassiveScalar
+    from simjax.models.flow.spectral_velocity import SpectralVelocity as SpectralVelocity
+    from simjax.models.flow.vorticity import Vorticity as Vorticity
+    from simjax.models.gas.boundaries import GasInflow as GasInflow
+    from simjax.models.gas.boundaries import GasOutflow as GasOutflow
+    from simjax.models.gas.boundaries import GasWall as GasWall
+    from simjax.models.gas.compressible import Compressible as Compressible
+    from simjax.models.gravity.gravity import Gravity as Gravity
+    from simjax.models.molecular.molecular_dynamics import MolecularDynamics as MolecularDynamics
+    from simjax.models.plasma.electromagnetic import ElectromagneticPlasma as ElectromagneticPlasma
+    from simjax.models.plasma.electrostatic import ElectrostaticPlasma as ElectrostaticPlasma
+    from simjax.models.robin import ExchangeSide as ExchangeSide
+    from simjax.models.robin import Robin as Robin
+    from simjax.models.scalar.advection_diffusion import AdvectionDiffusion as AdvectionDiffusion
+    from simjax.models.scalar.burgers import Burgers as Burgers
+    from simjax.models.scalar.transport import Transport as Transport
+    from simjax.models.spectral.base import SpectralModel as SpectralModel
+    from simjax.models.spectral.nonlinear_waves import Burgers as _ViscousBurgers
+    from simjax.models.spectral.nonlinear_waves import KortewegDeVries as KortewegDeVries
+    from simjax.models.spectral.nonlinear_waves import KuramotoSivashinsky as KuramotoSivashinsky
+    from simjax.models.spectral.patterns import GrayScott as GrayScott
+    from simjax.models.spectral.patterns import SwiftHohenberg as SwiftHohenberg
+    from simjax.models.spectral.phase_fields import AllenCahn as AllenCahn
+    from simjax.models.spectral.phase_fields import CahnHilliard as CahnHilliard
+    from simjax.models.spectral.schroedinger import Schroedinger as Schroedinger
+    from simjax.models.sph.sph import WeaklyCompressibleSPH as WeaklyCompressibleSPH
+    from simjax.models.waves.acoustic import Acoustic as Acoustic
+    from simjax.models.waves.maxwell import Maxwell as Maxwell
+    from simjax.models.waves.pml import AbsorbingSide as AbsorbingSide
+    from simjax.models.waves.pml import FreeSurface as FreeSurface
+    from simjax.ops.gas import Scheme as _GasScheme
+    from simjax.parallel import decompose as decompose
+    from simjax.parallel import distribute as distribute
+    from simjax.parallel import make_mesh as make_mesh
+    from simjax.particles.cells import Cells as Cells
+    from simjax.particles.mesh import ParticleMesh as ParticleMesh
+    from simjax.particles.neighbor_policy import NeighborPolicy as NeighborPolicy
+    from simjax.particles.pairs import Pairs as Pairs
+    from simjax.schema.kinds import Choice as Choice
+    from simjax.schema.kinds import Flag as Flag
+    from simjax.schema.kinds import Integer as Integer
+    from simjax.schema.kinds import ListOf as ListOf
+    from simjax.schema.kinds import Real as Real
+    from simjax.schema.kinds import Text as Text
+    from simjax.schema.kinds import key as key
+    from simjax.schema.model_schema import FieldSchema as FieldSchema
+    from simjax.schema.sides import side as side
+    from simjax.status import reasons as reasons
+    from simjax.stepping.checkpointing.plan import Binomial as Binomial
+    from simjax.stepping.checkpointing.plan import Budget as Budget
+    from simjax.stepping.clock import Clock as Clock
+    from simjax.stepping.clock import Schedule as Schedule
+    from simjax.stepping.faults import raise_on_fault as raise_on_fault
+    from simjax.stepping.faults import status_of as status_of
+    from simjax.stepping.simulate import Trajectory as Trajectory
+    from simjax.stepping.simulate import advance as advance
+    from simjax.stepping.simulate import integrate as integrate
+    from simjax.stepping.simulate import simulate as simulate
+
+    GasScheme = _GasScheme
+    ViscousBurgers = _ViscousBurgers
+else:
+    __all__ = [*_HOMES]
+
 
 def __dir__():
-    return sorted({*globals(), *_HOMES})
+    return sorted({*_HOMES, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str):

@@ -48,6 +48,9 @@ class Stopped(SimjaxError, RuntimeError):
         super().__init__(message)
         self.folder = folder
 
+    def __reduce__(self):
+        return type(self), (str(self), self.folder)  # so that another process can send it
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a run or a search, raised after its checkpoint; `folder` is the folder to go on with."""

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simjax.config import config_folders, list_experiments
-from simjax.errors import ConfigurationError, SimjaxError, Stopped
-from simjax.schema.config import Config
+from simjax.errors import ConfigurationError, SimjaxError
+from simjax.schema.locate import CONFIG_NAME
+
+if TYPE_CHECKING:
+    from simjax.config import Composition
 
 USAGE = "python -m simjax.run experiment=NAME [key=value ...] [-m] [--cfg job] [--config-dir DIR]"
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 OPTIONS = """\
 options:
   key=value            set a value, such as time.end=2.0, grid.shape=[128,128], output=none; any order
-  -m, --multirun       every combination of values such as seed=1,2,3, one run after the other
-  --cfg job            print the composed configuration and stop
+  -m, --multirun       every combination of values such as seed=1,2,3, range(1,4) or glob(*), one run after the other
+  hydra/launcher=NAME  with -m: joblib or submitit_local run several at once; hydra/sweeper=optuna searches
+  --cfg job|hydra|all  print the composed configuration and stop; -p KEY prints a part of it
+  --info               print how Hydra composes: plugins, search path, defaults, configuration
   --config-dir DIR     a folder with your own experiment/NAME.yaml
+  --config-name NAME   a file NAME.yaml of it to begin with, instead of config.yaml
+  -sc install=bash     completion by the tab key: eval "$(simjax -sc install=bash)"
   experiment=none      the defaults alone
   ~key                 drop a key; '~initial initial={...}' replaces a mapping, 'initial={...}' merges into it
   resume=DIR           go on with a run; resume=auto with the newest of the experiment
@@ -39,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"simjax: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("simjax: interrupted before the run began.", file=sys.stderr)
+        print("simjax: interrupted.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of stdout has gone, as in `... --help | head -3`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -55,9 +65,16 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")
+    parser.add_argument("-r", "--run", action="store_true")
     parser.add_argument("-m", "--multirun", action="store_true")
-    parser.add_argument("-c", "--cfg", choices=["job"])
+    parser.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("-p", "--package")
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
+    parser.add_argument("-sc", "--shell-completion", action="store_true")
+    parser.add_argument("--hydra-help", action="store_true")
     parser.add_argument("-cd", "--config-dir")
+    parser.add_argument("-cn", "--config-name", default=CONFIG_NAME)
     parser.add_argument("overrides", nargs="*")
     return parser.parse_intermixed_args(list(argv))
 
@@ -66,24 +83,30 @@ def _main(options: argparse.Namespace) -> int:
     if options.help or options.version:
         print(_help(options) if options.help else f"simjax {_version()}")
         return 0
+    if options.cfg or options.info or options.shell_completion or options.hydra_help:
+        return _show(options)
     keys = [override.lstrip("+").partition("=")[0].strip() for override in options.overrides]
-    if options.cfg:
-        return _print_configuration(options)
-    if not {"experiment", "model"} & {*keys} and not (options.overrides and _earlier_configuration(options.overrides)):
+    named = {"experiment", "model"} & {*keys} or options.config_name != CONFIG_NAME
+    if not named and not (options.overrides and _earlier_configuration(options.overrides)):
         for override in options.overrides:
             _check_override(override, options.config_dir)
         print(f"{_experiments(options.config_dir)}\n\nusage: {USAGE}")
         return ConfigurationError.exit_code
+    from simjax.application import run_all, run_one
+
     if options.multirun:
-        return _run_all(_sweep(options))
+        return run_all(options.overrides, options.config_dir, options.config_name)
     from simjax.driver.environment import process_start
 
-    return _run(_compose(options.overrides, options.config_dir), launched=process_start())
+    earlier = _earlier_configuration(options.overrides)
+    composed, name = _compose(options, earlier), options.config_name if earlier is None else earlier.stem
+    return run_one(composed, composed.folders[0] if earlier is None else earlier.parent, name, process_start())
 
 
 def _check_override(override: str, config_dir: str | None) -> None:
     """Refuse `simjax.run fluid` and `expriment=fluid` with the words that were meant."""
-    from simjax.config.composition import known_keys, normalise
+    from simjax.config.composition import known_keys
+    from simjax.config.overrides import normalise
     from simjax.schema.errors import closest
 
     if "=" not in override:
@@ -93,13 +116,12 @@ def _check_override(override: str, config_dir: str | None) -> None:
         raise ConfigurationError(f"{override}: '{key.strip()}' is no key; did you mean experiment={value.strip()}?")
 
 
-def _compose(overrides: Sequence[str], config_dir: str | None) -> Config:
+def _compose(options: argparse.Namespace, earlier: Path | None = None) -> Composition:
     from simjax.config import compose, compose_from_run
 
-    earlier = _earlier_configuration(overrides)
     if earlier is not None:
-        return compose_from_run(earlier, overrides).config()
-    return compose(overrides, config_dir=config_dir).config()
+        return compose_from_run(earlier, options.overrides)
+    return compose(options.overrides, config_dir=options.config_dir, config_name=options.config_name)
 
 
 def _earlier_configuration(overrides: Sequence[str]) -> Path | None:
@@ -116,57 +138,29 @@ def _earlier_configuration(overrides: Sequence[str]) -> Path | None:
     return None
 
 
-def _sweep(options: argparse.Namespace) -> list[Config]:
-    """All configurations of a multirun, composed and validated before the first one runs."""
-    from simjax.config import compose, expand_sweep
-
-    jobs = expand_sweep(options.overrides, config_dir=options.config_dir)
-    configs = [compose(job, config_dir=options.config_dir).config() for job in jobs]
-    folders = [config.output.folder for config in configs if config.output.folder is not None]
-    if len(set(folders)) < len(folders):
-        raise ConfigurationError(f"output.folder={folders[0]} is one folder for {len(configs)} runs; leave it out.")
-    if len(configs) > 1 and any(config.resume is not None for config in configs):
-        raise ConfigurationError("resume goes on with one run: leave out -m, or resume each of the runs by itself.")
-    return configs
-
-
-def _run_all(configs: Sequence[Config]) -> int:
-    """Run one after the other; a run that fails does not keep the others from running."""
-    first_failure = 0
-    for number, config in enumerate(configs):
-        print(f"[{number + 1}/{len(configs)}] {' '.join(config.overrides)}", flush=True)
-        try:
-            code = _run(config)
-        except SimjaxError as error:
-            print(f"simjax: {error}", file=sys.stderr)
-            code = error.exit_code
-        if code == Stopped.exit_code:
-            return code
-        first_failure = first_failure or code
-    return first_failure
-
-
-def _run(config: Config, launched: float | None = None) -> int:
-    """Run one; `launched` is since when limits.wall_clock counts, by default from now on."""
-    if config.inverse is not None:
-        from simjax.inverse.search import Search
-
-        found = Search(config).run(progress=True, launched=launched, on_stop="return")
-        print(f"{found.message}\n{found.folder}")
-        return found.exit_code
-    from simjax.driver.simulation import Simulation
-
-    result = Simulation(config).run(resume=config.resume, progress=True, launched=launched, on_stop="return")
-    return result.exit_code
-
-
-def _print_configuration(options: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
+    """Print the configuration, or what Hydra tells of itself; nothing runs."""
     from omegaconf import OmegaConf
 
-    from simjax.config import compose
+    if options.cfg == "job" and options.package is None:
+        composed = _compose(options)
+        print(OmegaConf.to_yaml(OmegaConf.create(dict(composed.mapping))), end="")
+        return 0
+    from simjax.config.command_line import call_hydra
+    from simjax.config.overrides import normalise
 
-    composed = compose(options.overrides, config_dir=options.config_dir)
-    print(OmegaConf.to_yaml(OmegaConf.create(dict(composed.mapping))), end="")
+    folders = config_folders(options.config_dir)
+    flags = [flag for flag in ("resolve", "shell_completion", "hydra_help") if getattr(options, flag)]
+    flags = [f"--{flag.replace('_', '-')}" for flag in flags]
+    flags += [f"--{flag}={value}" for flag in ("cfg", "package", "info") if (value := getattr(options, flag))]
+    overrides = list(options.overrides)
+    if options.cfg:
+        overrides = _compose(options).spelled()
+    elif not options.shell_completion:
+        overrides = [normalise(text, folders) for text in overrides]
+    if options.info:
+        logging.raiseExceptions = False  # Hydra tells it by its log, also where the reader of stdout has gone
+    call_hydra(lambda _: None, overrides, folders, options.config_name, flags)
     return 0
 
 
@@ -180,14 +174,13 @@ def _experiments(config_dir: str | None) -> str:
 def _help(options: argparse.Namespace) -> str:
     if not options.overrides:
         return f"usage: {USAGE}\n\n{_experiments(options.config_dir)}\n\n{OPTIONS}".rstrip()
-    from simjax.config import compose
     from simjax.config.listing import keys_of_model
     from simjax.config.own_models import find_model
     from simjax.models.registry import MODELS
     from simjax.schema.errors import closest
     from simjax.schema.locate import input_folders
 
-    composed = compose(options.overrides, config_dir=options.config_dir)
+    composed = _compose(options)
     mapping, model = composed.mapping, str(composed.mapping.get("model"))
     find_model(model, input_folders(composed.folders[1:]))
     if model not in MODELS:

@@ -47,7 +47,7 @@ def reasons(status: int) -> str:
 
 
 def all_finite(tree) -> Array:
-    """Whether every real or complex leaf of this block is finite, as a scalar bool."""
+    """Tell whether every real or complex leaf of this block is finite, as a scalar bool."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     checks = [jnp.all(jnp.isfinite(leaf)) for leaf in leaves]
     return jnp.all(jnp.stack(checks)) if checks else jnp.asarray(True)

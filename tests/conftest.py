@@ -14,14 +14,16 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-if jax.__version_info__ < (0, 11):
-    # The tests compile for longer than they run: without these emitters, by a quarter less. Tests of the command line
-    # and of restarts, in processes of their own, run what users run.
-    FLAGS += " --xla_cpu_use_fusion_emitters=false"
-# Nor are small programs worth cutting up among the compiler's threads: that takes a fifth of its time. Machine code as
-# it comes spares another quarter; what optimised code does is asked of `case.OPTIMISED`, and of processes as above.
-FLAGS += " --xla_cpu_parallel_codegen_split_count=1"
-FLAGS += " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+if os.environ.get("OPTIMISED") != "1":
+    if jax.__version_info__ < (0, 11):
+        # The tests compile for longer than they run: without these emitters, by a quarter less. Tests of the command
+        # line and of restarts, in processes of their own, run what users run.
+        FLAGS += " --xla_cpu_use_fusion_emitters=false"
+    # Nor are small programs worth cutting up among the compiler's threads: that takes a fifth of its time. Machine code
+    # as it is written spares another quarter; what optimised code does is asked by tests with `case.OPTIMISED`, in
+    # processes as above, and of some families by `OPTIMISED=1 pytest`.
+    FLAGS += " --xla_cpu_parallel_codegen_split_count=1"
+    FLAGS += " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 
 jax.config.update("jax_enable_x64", True)
@@ -30,13 +32,15 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 # jax interprets kernels for GPUs since 0.11.
-collect_ignore = ["test_hopper.py"] if jax.__version_info__ < (0, 11) else []
+collect_ignore = ["stencil/kernels/test_hopper.py"] if jax.__version_info__ < (0, 11) else []
 
 
 # What takes longest begins first, so that no worker is left with it at the end.
-FIRST = ("test_inverse_experiments", "test_certify", "test_equivalence", "test_inverse_several", "test_compressible")
+FIRST = (
+    "test_inverse_experiments", "test_certify", "test_equivalence", "test_several_experiments", "test_compressible",
+)  # fmt: skip
 # Tests that share nothing with others of their file.
-APART = ("test_inverse_experiments", "test_inverse_several")
+APART = ("test_inverse_experiments", "test_several_experiments")
 
 
 def pytest_collection_modifyitems(items):

@@ -43,7 +43,7 @@ def programs(experiment: str) -> Iterator[tuple[str, str]]:
     import jax.numpy as jnp
 
     from simjax.config import load_config
-    from simjax.driver.programs import programs_for
+    from simjax.driver.compiled_run import compiled_run
     from simjax.stepping.simulate import Schedule
 
     config = load_config(experiment)
@@ -52,7 +52,7 @@ def programs(experiment: str) -> Iterator[tuple[str, str]]:
         layer = ["physics.layer_cells=4"] if hasattr(config.physics, "layer_cells") else []
         config = load_config(experiment, [f"grid.shape={shape}".replace(" ", ""), *layer])
     jax.config.update("jax_enable_x64", config.precision == "float64")
-    compiled = programs_for(config)
+    compiled = compiled_run(config)
     time = config.time
     schedule = Schedule(time.end, **({"dt": time.dt} if time.dt else {"courant": time.courant, "max_steps": 1000}))
     given, state = (compiled.values, compiled.files), compiled.template(compiled.room())

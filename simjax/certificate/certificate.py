@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from simjax.certificate.compiled import Programs, Variant
+from simjax.certificate.compiled import CompiledObjective, Variant
 from simjax.certificate.directions import Unknowns, dot, moved, natural_sizes, rough_directions, smooth_direction
 from simjax.certificate.remainder import Remainder, computational_noise, taylor_remainder
 from simjax.errors import ConfigurationError, NumericalError
@@ -59,7 +59,7 @@ class Objective:
             if found != np.float64:
                 raise ConfigurationError(
                     f"start{jax.tree_util.keystr(path)}: expected an array of float64, for which the bounds of a "
-                    f"certificate are made, {found} came; write precision=float64 and jax_enable_x64."
+                    f"certificate are made, got {found}; write precision=float64 and jax_enable_x64."
                 )
 
 
@@ -86,7 +86,7 @@ class Certificate:
 
     @property
     def passed(self) -> bool:
-        """Whether every check holds; one that could not be tested does not."""
+        """Tell whether every check holds; one that could not be tested does not."""
         return all(check.passed is True for check in self.checks)
 
     @property
@@ -131,7 +131,7 @@ def certify(objective: Objective) -> Certificate:
     start: Unknowns = jax.tree.map(np.asarray, objective.start)
     meshes: list[Variant] = [(sizes, REFERENCE) for sizes in objective.meshes]
     plans: list[Variant] = [({}, plan) for plan in objective.plans]
-    programs = Programs(objective.on, [({}, REFERENCE), *meshes, *plans], start)
+    programs = CompiledObjective(objective.on, [({}, REFERENCE), *meshes, *plans], start)
     gradient = _Gradient(programs, start, objective.direction)
     local, notes = _local_checks(gradient), list(objective.notes)
     scope = [] if objective.meshes else ["on one device only"]
@@ -159,7 +159,7 @@ def certify(objective: Objective) -> Certificate:
 class _Gradient:
     """A function's value and gradient at some unknowns, on one device."""
 
-    def __init__(self, programs: Programs, start: Unknowns, direction: Unknowns | None = None):
+    def __init__(self, programs: CompiledObjective, start: Unknowns, direction: Unknowns | None = None):
         self.programs, self.start = programs, start
         self.value, self.slopes = programs.gradient(start, programs.variants[0])
         if not (np.isfinite(self.value) and all(np.all(np.isfinite(g)) for g in jax.tree.leaves(self.slopes))):
@@ -190,7 +190,7 @@ class _Gradient:
 
     @functools.cached_property
     def remainders(self) -> dict[str, Remainder]:
-        """Of Taylor expansions in all unknowns ("") and in each that has a gradient."""
+        """Taylor remainders in all unknowns ("") and in each that has a gradient."""
         directions = {"": self.direction} | {name: self.only(name) for name in self.start if name not in self.silent}
         return {
             name: taylor_remainder(self.loss, self.start, d, self.slope(d), self.scale(d))

@@ -16,8 +16,8 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
     Args:
         problem: an `certificate.certificate.Objective`, anything with a method `objective()` that returns one, a
             `Simulation` or a `Config`, of which the first `steps` steps are differentiated, in float64, with respect
-            to all numbers, initial fields and coefficients (`certificate.field_run.experiment_objective`), or initial
-            places and velocities of particles (`certificate.particle_run.particle_objective`); or an
+            to all numbers, initial fields and coefficients, or initial places and velocities of particles
+            (`certificate.short_run.run_objective`); or an
             `InverseProblem` or `Config` with a section `inverse`, of which it is the whole loss.
         steps: of a Simulation or Config; even.
         devices: of a Simulation or Config, the most to decompose it over; 1 leaves decomposition out. By default
@@ -37,7 +37,7 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
 
     if isinstance(problem, Objective):
         return certify_objective(problem)
-    if hasattr(problem, "objective"):
+    if callable(getattr(problem, "objective", None)):
         return certify_objective(problem.objective())
 
     from simjax.certificate.configured import prepared_objective

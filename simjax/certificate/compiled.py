@@ -21,7 +21,7 @@ COMPILED_SOON: Any = {"xla_backend_optimization_level": 0} | (
 )
 
 
-class Programs:
+class CompiledObjective:
     """The gradients of `on(sizes, plan)` for all `variants`; of the first one also its value and forward mode.
 
     Traced for unknowns like `start`, one after the other, and compiled side by side.
@@ -49,7 +49,7 @@ class Programs:
 
     @property
     def has_forward_mode(self) -> bool:
-        """Whether `along` can be asked: not if a rule of the function is for reverse mode alone (`custom_vjp`)."""
+        """Tell whether `along` can be asked: not if a rule of the function is for reverse mode alone (`custom_vjp`)."""
         return "along" in self._programs
 
     def along(self, unknowns: Unknowns, direction: Unknowns) -> float:

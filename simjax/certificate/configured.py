@@ -7,10 +7,9 @@ import dataclasses
 from typing import Any
 
 from simjax.certificate.certificate import Objective
-from simjax.certificate.field_run import experiment_objective
 from simjax.certificate.inverse_loss import inverse_objective
 from simjax.certificate.meshes import DEVICES
-from simjax.certificate.particle_run import particle_objective
+from simjax.certificate.short_run import run_objective
 from simjax.driver.environment import set_up_jax
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.inverse.problem import InverseProblem
@@ -44,5 +43,4 @@ def objective_of(config: Config, *, steps: int, devices: int | None = None) -> O
     """The objective that a configuration stands for: the loss of its section `inverse`, else a function of its run."""
     if config.inverse is not None:
         return inverse_objective(config, devices=devices)
-    of_run = particle_objective if config.schema.of_particles else experiment_objective
-    return of_run(config, steps=steps, devices=devices)
+    return run_objective(config, steps=steps, devices=devices)

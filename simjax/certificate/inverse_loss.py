@@ -1,4 +1,4 @@
-"""What is differentiated to certify an inverse problem: its whole loss, as its solver sees it."""
+"""Objective of an inverse problem: its whole loss, as its solver sees it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jax import Array
 
 from simjax.certificate.certificate import REFERENCE, Objective
 from simjax.certificate.directions import Unknowns
-from simjax.certificate.field_run import PLANS
-from simjax.certificate.meshes import blocks_of_grid, meshes_to_compare
+from simjax.certificate.meshes import BLOCKS, blocks_of_grid, meshes_to_compare
+from simjax.certificate.short_run import PLANS
 from simjax.inverse.estimate import confounded_numbers
 from simjax.inverse.methods.gradient_descent import scattered
 from simjax.inverse.problem import InverseProblem
@@ -46,9 +46,12 @@ def inverse_objective(posed: InverseProblem | Config, *, devices: int | None = N
     def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
         return on(tuple(mesh.items()), plan)
 
-    blocks = blocks_of_grid(plain)
+    of_particles = plain.schema.of_particles
+    blocks = [BLOCKS] * plain.ndim if of_particles else blocks_of_grid(plain)
     meshes, untested, said = meshes_to_compare(plain, start, function, devices, blocks=blocks)
-    shape = " x ".join(map(str, config.grid_of_fields().shape))
+    what = f"of {whole.rollout.programs.size} particles"
+    if not of_particles:
+        what = f"on a grid of {' x '.join(map(str, config.grid_of_fields().shape))}"
     doubts = confounded_numbers(whole, whole.placed(jax.tree.map(jnp.asarray, start)))
-    notes = (f"the loss of the inverse problem beside its guess, on a grid of {shape} in float64", *said, *doubts)
+    notes = (f"the loss of the inverse problem beside its guess, {what} in float64", *said, *doubts)
     return Objective(start, function, meshes, PLANS, notes=notes, untested=untested)

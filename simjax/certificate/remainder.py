@@ -21,7 +21,7 @@ LINEAR = 1e-6
 
 @dataclass(frozen=True)
 class Remainder:
-    """How |L(u + h d) - L(u) - h <g, d>| falls with h.
+    """Fall of |L(u + h d) - L(u) - h <g, d>| with h.
 
     slope: the one of neighbouring steps that is furthest from 2; None where no remainder stands clear of rounding.
     shortest, longest: the steps h between which it was measured.
@@ -35,7 +35,7 @@ class Remainder:
 
     @property
     def fault(self) -> float:
-        """How far the slope is from 2; of a function that is linear but for rounding zero, if its derivative fits."""
+        """Distance of the slope from 2; zero for a function that is linear but for rounding, if its derivative fits."""
         if self.slope is not None:
             return abs(self.slope - 2) if np.isfinite(self.slope) else np.inf
         return 0.0 if self.relative <= LINEAR else np.inf

@@ -4,16 +4,20 @@ from typing import TYPE_CHECKING, Any
 
 from simjax.config.validate import validate
 from simjax.models.registry import MODELS, parameter_values
-from simjax.schema.config import AxisBoundary, Config, FieldSource, FileSource, Variation, Wall
+from simjax.schema.config import AxisBoundary, Config, FieldSource, FileSource, SideSpec, Variation
 from simjax.schema.ensemble import sample_members
 from simjax.schema.inverse import InverseConfig, ObservationConfig, ShootingConfig, SolverConfig, UnknownConfig
 from simjax.schema.locate import Experiment, conf_folder, config_folders, list_experiments
 from simjax.schema.model_schema import FieldSchema, ModelSchema
 
 if TYPE_CHECKING:
-    from simjax.config.composition import Composition, compose, compose_from_run, expand_sweep, load_config
+    from simjax.config.composition import Composition, compose, compose_from_run, load_config
+    from simjax.config.overrides import expand_sweep, sample_sweep
 
-_COMPOSING = ("Composition", "compose", "compose_from_run", "expand_sweep", "load_config")
+_COMPOSING = {
+    "Composition": "composition", "compose": "composition", "compose_from_run": "composition",
+    "load_config": "composition", "expand_sweep": "overrides", "sample_sweep": "overrides",
+}  # fmt: skip
 
 __all__ = [
     "MODELS",
@@ -31,7 +35,7 @@ __all__ = [
     "SolverConfig",
     "UnknownConfig",
     "Variation",
-    "Wall",
+    "SideSpec",
     "compose",
     "compose_from_run",
     "conf_folder",
@@ -41,6 +45,7 @@ __all__ = [
     "load_config",
     "parameter_values",
     "sample_members",
+    "sample_sweep",
     "validate",
 ]
 
@@ -48,7 +53,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Composing loads Hydra, which listing experiments and validating do without."""
     if name in _COMPOSING:
-        from simjax.config import composition
+        import importlib
 
-        return getattr(composition, name)
+        return getattr(importlib.import_module(f"simjax.config.{_COMPOSING[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simjax.errors import ConfigurationError
-from simjax.models.registry import parameter_values
+from simjax.models.registry import named_numbers
 from simjax.schema.config import Config
-from simjax.schema.errors import Problems
+from simjax.schema.errors import ConfigErrors
 from simjax.schema.inverse import EXPERIMENT_SECTIONS, ExperimentConfig
 
 ROOT = "inverse.experiments"
@@ -18,31 +18,31 @@ KEYS = (*EXPERIMENT_SECTIONS, "observations")
 # Names become parts of variables' names in a file.
 NAME = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 # What runs on one mesh with the same unknowns have in common.
-SHARED = ("model", "grid", "precision", "seed", "mesh", "ensemble")
+SHARED = ("model", "grid", "box", "precision", "seed", "mesh", "ensemble")
 
 
 def read_experiments(
-    config: Config, base: Mapping[str, Any], validate: Callable[[Mapping[str, Any], str], Config]
+    config: Config, given: Mapping[str, Any], validate: Callable[[Mapping[str, Any], str], Config]
 ) -> tuple[ExperimentConfig, ...]:
-    """`inverse.experiments`, each a mapping of what differs from the rest, whose plain mapping is `base`.
+    """`inverse.experiments`, each a mapping of what differs from the rest, that is `given` and was read as `config`.
 
     `validate(mapping, below)` reads a configuration and tells its mistakes with paths below `below`.
     """
-    problems = Problems()
-    assert config.inverse is not None
-    for name, changes in config.inverse.changes.items():
+    problems = ConfigErrors()
+    experiments = given["inverse"]["experiments"]
+    for name, changes in experiments.items():
         _check_form(f"{ROOT}.{name}", name, changes, problems)
     problems.raise_if_any()
     found = []
-    for name, changes in config.inverse.changes.items():
-        own = validate(_changed(base, changes or {}), f"{ROOT}.{name}")
+    for name, changes in experiments.items():
+        own = validate(_merged(given, changes or {}), f"{ROOT}.{name}")
         _check_unknowns(f"{ROOT}.{name}", config, own, problems)
         found.append(_experiment(name, changes or {}, own))
     problems.raise_if_any()
     return tuple(found)
 
 
-def _check_form(path: str, name: Any, changes: Any, problems: Problems) -> None:
+def _check_form(path: str, name: Any, changes: Any, problems: ConfigErrors) -> None:
     if not re.fullmatch(NAME, str(name)):
         problems.say(path, f"{path}: expected a name of letters, digits and _ that begins with a letter")
     if changes is None:
@@ -55,15 +55,14 @@ def _check_form(path: str, name: Any, changes: Any, problems: Problems) -> None:
             problems.unknown(path, key, KEYS)
 
 
-def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping of one run: keys of a section in the place of the base's, and the inverse problem of this run."""
-    together = {**base}
+def _merged(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping of one run: keys of a section in the place of those given, and the inverse problem of this run."""
+    together = {**given}
     for section in EXPERIMENT_SECTIONS:
         if section in changes:
-            own, below = changes[section], base[section]
-            merges = isinstance(own, Mapping) and isinstance(below, Mapping)
-            together[section] = {**below, **own} if merges else own
-    inverse = {**base["inverse"], **{key: changes[key] for key in ("observations",) if key in changes}}
+            own, below = changes[section], given.get(section)
+            together[section] = {**below, **own} if isinstance(own, Mapping) and isinstance(below, Mapping) else own
+    inverse = {**given["inverse"], **{key: changes[key] for key in ("observations",) if key in changes}}
     # Pieces and horizons are those of the whole problem.
     together["inverse"] = {k: v for k, v in inverse.items() if k not in ("experiments", "shooting", "horizons")}
     return together
@@ -71,28 +70,22 @@ def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 def _experiment(name: str, changes: Mapping[str, Any], own: Config) -> ExperimentConfig:
     assert own.inverse is not None
-    written: dict[str, Any] = {
-        section: {key: own.mapping[section][key] for key in changes[section] or {}}
-        for section in EXPERIMENT_SECTIONS
-        if section in changes
-    }
-    if "observations" in changes:
-        written["observations"] = own.mapping["inverse"]["observations"]
-    sections = {section: getattr(own, section) for section in EXPERIMENT_SECTIONS if section in changes}
-    return ExperimentConfig(name, written, sections, own.inverse.observations)
+    keys = {section: tuple(changes[section] or {}) for section in EXPERIMENT_SECTIONS if section in changes}
+    sections = {section: getattr(own, section) for section in keys}
+    return ExperimentConfig(name, keys, sections, own.inverse.observations, "observations" in changes)
 
 
-def _check_unknowns(path: str, config: Config, own: Config, problems: Problems) -> None:
+def _check_unknowns(path: str, config: Config, own: Config, problems: ConfigErrors) -> None:
     """Refuse to change in one run what is sought in all of them."""
     assert config.inverse is not None
-    before, after = ({**parameter_values(c.physics), **c.parameters} for c in (config, own))
+    before, after = (named_numbers(c) for c in (config, own))
     changed = {name for name in after if before.get(name) != after[name]}
     for unknown in config.inverse.unknowns:
         section, name = unknown.section, unknown.name
-        if section in ("physics", "parameters"):
-            differs = {name} & changed
+        if section in ("physics", "parameters", "particles"):
+            differs = {unknown.value_name} & changed
         elif section in ("initial", "coefficients"):
-            source, other = getattr(config, section).get(name), getattr(own, section).get(name)
+            source, other = _source_of(config, section, name), _source_of(own, section, name)
             names = {used for formula in source for used in formula.names} if isinstance(source, tuple) else set()
             differs = {name} if source != other else names & changed
         else:
@@ -106,36 +99,40 @@ def _check_unknowns(path: str, config: Config, own: Config, problems: Problems) 
             )
 
 
+def _source_of(config: Config, section: str, name: str) -> Any:
+    """Section that gives a field at the start; positions and velocities of particles follow from their section."""
+    return config.particles if config.schema.of_particles else getattr(config, section).get(name)
+
+
 def combined(configs: Sequence[Config], section: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping of several configurations as the experiments of one inverse problem `section`.
 
     The first is the base; without `observations` in the section each has those of its own.
     """
-    first, *others = configs
-    base = dict(first.mapping)
+    base, *others = (config.write() for config in configs)
     for number, other in enumerate(others, start=1):
         for key in SHARED:
-            if other.mapping[key] != base[key]:
+            if other[key] != base[key]:
                 raise ConfigurationError(
-                    f"{key}={other.mapping[key]!r} of simulation {number} of an inverse problem: expected that of "
-                    f"simulation 0, {base[key]!r}, as both run on one mesh with the same unknowns."
+                    f"{key}={other[key]!r} of simulation {number} of an inverse problem: expected that of simulation "
+                    f"0, {base[key]!r}, as both run on one mesh with the same unknowns."
                 )
     names = [config.experiment_name for config in configs]
     if len({*names}) < len(names) or not all(re.fullmatch(NAME, name) for name in names):
         names = [f"run{number}" for number in range(len(configs))]
     own = {**(base["inverse"] or {}), **section}
-    experiments = {name: _differences(base, config, name) for name, config in zip(names, configs, strict=True)}
-    if "observations" not in section:
-        for name, config in zip(names, configs, strict=True):
-            if config.mapping["inverse"] is not None:
-                experiments[name]["observations"] = config.mapping["inverse"]["observations"]
+    runs = dict(zip(names, (base, *others), strict=True))
+    experiments = {name: _differences(base, run, name) for name, run in runs.items()}
+    for name, run in runs.items():
+        if "observations" not in section and run["inverse"] is not None:
+            experiments[name]["observations"] = run["inverse"]["observations"]
     return {**base, "inverse": {**own, "experiments": experiments}}
 
 
-def _differences(base: Mapping[str, Any], config: Config, name: str) -> dict[str, Any]:
+def _differences(base: Mapping[str, Any], run: Mapping[str, Any], name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for section in EXPERIMENT_SECTIONS:
-        below, own = base[section] or {}, config.mapping[section] or {}
+        below, own = base[section] or {}, run[section] or {}
         lost = [key for key in below if key not in own]
         if lost:
             raise ConfigurationError(
@@ -148,9 +145,9 @@ def _differences(base: Mapping[str, Any], config: Config, name: str) -> dict[str
     return found
 
 
-def with_experiments(config: Config, base: Mapping[str, Any], validate: Callable) -> Config:
-    """`config` with the experiments of its inverse problem read, if it has any."""
-    if config.inverse is None or not config.inverse.changes:
+def with_experiments(config: Config, given: Mapping[str, Any], validate: Callable) -> Config:
+    """`config`, read from what is `given`, with the experiments of its inverse problem read, if it has any."""
+    if config.inverse is None or not given["inverse"].get("experiments"):
         return config
-    experiments = read_experiments(config, base, validate)
+    experiments = read_experiments(config, given, validate)
     return dataclasses.replace(config, inverse=dataclasses.replace(config.inverse, experiments=experiments))

@@ -13,6 +13,7 @@ from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io.files import write_texts
 from simjax.schema.config import Config
 from simjax.schema.locate import locate_run_folder
+from simjax.schema.renames import with_new_names
 
 PROVENANCE_NAME = "provenance.json"
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
@@ -21,7 +22,7 @@ RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
     "mesh", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations",
-    "inverse.solver.tolerance", "inverse.checkpoint",
+    "inverse.solver.tolerance", "inverse.checkpoint", "objective",
 )  # fmt: skip
 
 
@@ -61,13 +62,14 @@ def _check_overwritable(folder: Path, config: Config) -> None:
         return
     advice = f"choose another output.folder, or remove {folder} by hand"
     try:
-        before = yaml.safe_load(path.read_text(encoding="utf-8"))
+        before = with_new_names(yaml.safe_load(path.read_text(encoding="utf-8")))
         before = {name: before.get(name) for name in ("model", "initial", "inverse")}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError):
         raise ConfigurationError(
             f"output.overwrite=true: {path} cannot be read, so what would be lost is not known; {advice}."
         ) from None
-    now = {name: config.mapping.get(name) for name in before}
+    written = config.write()
+    now = {name: written.get(name) for name in before}
     differences = [] if before["model"] == now["model"] else [f"the model {before['model']}, not {now['model']}"]
     fields = [sorted(m["initial"]) if isinstance(m["initial"], Mapping) else [] for m in (before, now)]
     if fields[0] != fields[1]:
@@ -112,11 +114,10 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
         ) from None
 
 
-# All that a run writes beside `.hydra`, which is replaced.
+# All that a run writes beside `.hydra`, which is replaced, and the files of its output formats.
 WRITTEN = (
-    PROVENANCE_NAME, "metrics.jsonl", "run.log", "report.html", "summary.png", "animation.webp", "fields.h5",
-    "diagnostics.h5", "fields.m*.vtkhdf", "particles.h5md", "particles.m*.h5md", "particles*.vtkhdf", "ensemble.h5",
-    "topology.xyz", "inversion.h5", "data/fields.p*.s*.h5", "data/particles.p*.s*.h5",
+    PROVENANCE_NAME, "metrics.jsonl", "run.log", "report.html", "summary.png", "animation.webp", "diagnostics.h5",
+    "ensemble.h5", "inversion.h5",
 )  # fmt: skip
 
 
@@ -124,11 +125,14 @@ def clear_run_folder(folder: Path) -> None:
     """Remove what an earlier run wrote, its checkpoints first, so that nothing of it mixes with what comes."""
     import shutil
 
+    from simjax.io.formats import output_formats
+
+    patterns = (*WRITTEN, *(pattern for form in output_formats() for pattern in form.patterns))
     try:
         for checkpoint in (folder / "checkpoints").glob("*"):
             if checkpoint.name.isdecimal() and checkpoint.is_dir() and not checkpoint.is_symlink():
                 shutil.rmtree(checkpoint)
-        for pattern in WRITTEN:
+        for pattern in patterns:
             for path in folder.glob(pattern):
                 path.unlink()
     except OSError as error:
@@ -226,11 +230,11 @@ def write_hydra_folder(folder: Path, config: Config, others: Mapping[Path, str] 
 
 def config_yaml(config: Config) -> str:
     """The whole configuration, every default filled in."""
-    return _dump(dict(config.mapping))
+    return _dump(config.write())
 
 
 def default_yaml() -> str:
-    """What conf/config.yaml says without an experiment and without overrides."""
+    """Text of conf/config.yaml, composed without an experiment and without overrides."""
     from simjax.config.composition import compose
 
     return _dump(dict(compose().mapping))
@@ -243,8 +247,11 @@ def _dump(plain: Any) -> str:
 
 
 def resume_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Sentences about what differs between two `Config.mapping`: (other simulation, free to change)."""
-    before, after = dict(_flatten("", old)), dict(_flatten("", new))
+    """Sentences about what differs between two written configurations: (other simulation, free to change).
+
+    Either may be of an earlier version, with other names of keys.
+    """
+    before, after = (dict(_flatten("", with_new_names(each))) for each in (old, new))
     refused, allowed = [], []
     for path in sorted({*before, *after}):
         if before.get(path) != after.get(path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simjax.config.observations import read_observation
-from simjax.config.sections import Surroundings
+from simjax.config.sections import Context
 from simjax.config.unknowns import find_candidates, read_unknowns
 from simjax.schema.config import EnsembleConfig, TimeConfig
 from simjax.schema.inverse import WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
@@ -57,20 +57,24 @@ class InverseKeys(SharedKeys):
     )
 
 
-def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surroundings) -> InverseConfig | None:
+def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> InverseConfig | None:
     """The inverse problem, if one is posed. `keys`: all sections as written; `found`: what they were read as."""
     if keys["inverse"] is None:
         return None
-    problems, before = around.problems, len(around.problems)
+    problems, before = context.problems, len(context.problems)
     observed_apart = "observations" not in keys["inverse"] and _each_observes(keys["inverse"].get("experiments"))
     own = read_entries(SharedKeys if observed_apart else InverseKeys, "inverse", keys["inverse"], problems)
     unknowns = ()
     if own["unknowns"] is not None:
-        unknowns = read_unknowns(own["unknowns"], find_candidates(keys, found, around), around)
+        unknowns = read_unknowns(own["unknowns"], find_candidates(keys, found, context), context)
     observations = [
-        read_observation(f"inverse.observations[{i}]", value, found, around)
+        read_observation(f"inverse.observations[{i}]", value, found, context)
         for i, value in enumerate(own.get("observations") or ())
     ]
+    shooting = own["shooting"]
+    if context.schema.of_particles and shooting is not None and shooting.windows > 1:
+        path = "inverse.shooting.windows"
+        problems.say(path, f"{path} = {shooting.windows}: expected 1 for particles; see inverse.experiments")
     for path, sentence in _misfits(own, found["time"], found["ensemble"]):
         problems.say(path, sentence)
     if len(problems) > before:
@@ -84,7 +88,6 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surr
         horizons=own["horizons"] or (),
         checkpoint=(plan, int(size or 0)),
         samples=own["uncertainty"].samples,
-        changes=own["experiments"] or {},
     )
 
 
@@ -96,7 +99,7 @@ def _each_observes(experiments: Any) -> bool:
 def _misfits(
     own: Mapping[str, Any], time: TimeConfig | None, ensemble: EnsembleConfig | None
 ) -> Iterator[tuple[str, str]]:
-    """What does not go together, of the keys that could be read."""
+    """Find what does not go together, among the keys that could be read."""
     solver, plan = own["solver"], own["checkpoint"]
     if solver is not None and solver.starts > 1 and solver.name not in WITHOUT_LINE_SEARCH:
         path = "inverse.solver.starts"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from simjax.schema.model_schema import FieldSchema, ModelSchema
+from simjax.schema.sides import SideSchema, sides_of
 
 
 def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:
@@ -17,10 +18,12 @@ def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:
         lines += _section("particles", schema.particles, mapping)
     lines += _fields("initial", schema.fields, mapping)
     lines += _fields("coefficients", schema.coefficients, mapping)
-    if schema.walls and not schema.of_particles:
+    kinds = sides_of(schema.sides)
+    if kinds:
         lines += ["", "boundaries, for each axis periodic, or lower and upper:"]
-        lines += [f"  {_wall(kind, keys)}" for kind, keys in schema.walls.items()]
-    lines += ["", f"time.integrator: {', '.join(schema.integrators)} (the first where it is left out)"]
+        lines += [f"  {_wall(one)}" for one in kinds.values()]
+    if schema.integrators:
+        lines += ["", f"time.integrator: {', '.join(schema.integrators)} (the first where it is left out)"]
     return "\n".join(lines)
 
 
@@ -52,9 +55,9 @@ def _fields(section: str, fields: Iterable[FieldSchema], mapping: Mapping[str, A
         yield f"  {field.name}{units}: {shape}; {missing}{here}"
 
 
-def _wall(kind: str, keys: Iterable[Any]) -> str:
-    names = [key if isinstance(key, str) else key.name for key in keys]
-    return f"{{kind: {kind}, {', '.join(f'{name}: ...' for name in names)}}}" if names else kind
+def _wall(side: SideSchema) -> str:
+    keys = ", ".join(f"{key.name}: ..." for key in side.keys)
+    return f"{f'{{kind: {side.kind}, {keys}}}' if keys else side.kind}: {side.about}"
 
 
 def _written(value: Any) -> str:

@@ -14,7 +14,7 @@ from simjax.schema.kinds import ListOf, Real
 
 # Sections that the host reads, and sections that enter programs as arguments.
 _NOT_COMPILED = (
-    "experiment_name", "title", "output", "checkpoint", "limits", "resume", "exact", "mapping", "overrides",
+    "experiment_name", "title", "output", "checkpoint", "limits", "resume", "exact", "overrides",
     "description", "notes", "inverse", "physics", "parameters", "seed",
 )  # fmt: skip
 
@@ -23,12 +23,14 @@ def structure_of(config: Config) -> Hashable:
     """The key of a configuration whose numbers are arguments of its programs.
 
     Of the numbers in `physics` and `parameters` only the signs count: a term whose number is zero is left out of the
-    program. The seed counts where a formula calls noise.
+    program. The seed counts where a formula calls noise, and for particles, which draw
+    velocities and random forces from it.
     """
     numbers = {**parameter_values(config.physics), **config.parameters}
     signs = tuple((name, (value > 0) - (value < 0)) for name, value in numbers.items())
     formulas = [*config.initial.values(), *config.coefficients.values()]
     noisy = any(formula.uses_noise for field in formulas if isinstance(field, tuple) for formula in field)
+    noisy = noisy or config.schema.of_particles
     others = tuple(
         (field.name, frozen(getattr(config, field.name)))
         for field in dataclasses.fields(config)

@@ -8,28 +8,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.config.sections import Surroundings, read_components
+from simjax.config.sections import Context, read_components
 from simjax.models.registry import parameter_values
-from simjax.schema.errors import Problems
+from simjax.schema.errors import ConfigErrors
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import PRIORS, NetworkConfig, UnknownConfig
-from simjax.schema.kinds import Choice, Flag, ListOf, Nested, OneOf, Real, Unread, key, read_section
-from simjax.schema.model_schema import AXES
+from simjax.schema.kinds import Choice, Flag, ListOf, Nested, OneOf, Plain, Real, Unread, key, read_section
+from simjax.schema.model_schema import AXES, open_numbers
 
 FIELDS = ("initial", "coefficients")
-SECTIONS = ("physics", "parameters", *FIELDS, "modules")
+SECTIONS = ("physics", "parameters", "particles", *FIELDS, "modules")
 OF_FIELDS_ONLY = ("smooth", "symmetric")
 NOT_OF_MODULES = ("guess", "positive", "bounds")
 ROOT = "inverse.unknowns"
 
 
 @dataclass(frozen=True)
-class Sign:
-    """What a mirror does to a field."""
+class Sign(Plain):
+    """Effect of a mirror on a field."""
 
     allowed: str = "1 or -1"
 
-    def read(self, path: str, value: Any, problems: Problems) -> float | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> float | None:
         if isinstance(value, bool) or value not in (1, -1):
             problems.add(path, value, self.allowed)
             return None
@@ -64,59 +64,73 @@ class UnknownKeys:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What may be sought: a number with its range, a field with its number of components, or a learned module.
+    """Quantity that may be unknown: a number with its range, a field with its components, or a learned module.
 
-    given: whether the configuration says what it is. constants: its values there, as far as they are plain numbers.
+    on_grid: whether the components are fields, not vectors of particles. given: whether the configuration says what it
+    is. constants: its values there, as far as they are plain numbers.
     """
 
     path: str
     range: Real | None = None
     components: int = 0
+    on_grid: bool = True
     given: bool = True
     constants: tuple[float, ...] = ()
 
 
-def find_candidates(keys: Mapping[str, Any], found: Mapping[str, Any], around: Surroundings) -> dict[str, Candidate]:
+def find_candidates(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Candidate]:
     """Everything that may be sought, by path. `keys`: what was written; `found`: what it was read as."""
+    schema, ndim = context.schema, context.ndim
     physics = None if found["physics"] is None else parameter_values(found["physics"])
+    fixed = {field.name for field in dataclasses.fields(schema.physics) if field.metadata["fixed"]}
     candidates = []
-    for name, kind in around.schema.numbers(around.ndim).items():
+    for name, kind in schema.numbers(ndim).items():
+        if name in fixed:  # shapes depend on it
+            continue
         known = () if physics is None or name not in physics else (physics[name],)
         candidates.append(Candidate(f"physics.{name}", kind, given=physics is None or bool(known), constants=known))
     for name, value in found["parameters"].items():
         constants = (value,) if math.isfinite(value) else ()
         candidates.append(Candidate(f"parameters.{name}", Real(), constants=constants))
-    for section, fields in (("initial", around.schema.fields), ("coefficients", around.schema.coefficients)):
+    if schema.particles is not None:
+        start = {} if found["particles"] is None else parameter_values(found["particles"])
+        for name, kind in open_numbers(schema.particles).items():
+            known = (start[name],) if name in start else ()
+            candidates.append(Candidate(f"particles.{name}", kind, given=bool(known), constants=known))
+        candidates += [Candidate(f"initial.{name}", None, ndim, on_grid=False) for name in schema.given_at_start]
+        return {candidate.path: candidate for candidate in candidates}
+    for section, fields in (("initial", schema.fields), ("coefficients", schema.coefficients)):
         for field in fields:
-            count = len(field.components(around.ndim, around.counts.get(field.name, 0)))
+            count = len(field.components(ndim, context.counts.get(field.name, 0)))
             given = not field.optional or (keys[section] or {}).get(field.name) is not None
             source = found[section].get(field.name)
             numbers = [formula.constant for formula in source] if isinstance(source, tuple) else []
             constants = tuple(number for number in numbers if number is not None)
-            candidates.append(Candidate(f"{section}.{field.name}", None, count, given, constants))
-    candidates += [Candidate(f"modules.{name}") for name in around.schema.modules]
+            path = f"{section}.{field.name}"
+            candidates.append(Candidate(path, None, count, given=given, constants=constants))
+    candidates += [Candidate(f"modules.{name}") for name in schema.modules]
     return {candidate.path: candidate for candidate in candidates}
 
 
 def read_unknowns(
-    value: Mapping[str, Any], candidates: Mapping[str, Candidate], around: Surroundings
+    value: Mapping[str, Any], candidates: Mapping[str, Candidate], context: Context
 ) -> tuple[UnknownConfig, ...]:
     """`inverse.unknowns`, its paths nested or dotted."""
     if not value:
-        around.problems.say(ROOT, f"{ROOT}: expected at least one, such as {{{next(iter(candidates))}: {{}}}}")
+        context.problems.say(ROOT, f"{ROOT}: expected at least one, such as {{{next(iter(candidates))}: {{}}}}")
     unknowns = []
     for path, options in _by_path(value).items():
         if path not in candidates:
-            around.problems.unknown(ROOT, path, candidates)
+            context.problems.unknown(ROOT, path, candidates)
             continue
-        unknown = _read_unknown(f"{ROOT}.{path}", options, candidates[path], around)
+        unknown = _read_unknown(f"{ROOT}.{path}", options, candidates[path], context)
         if unknown is not None:
             unknowns.append(unknown)
     return tuple(unknowns)
 
 
 def _by_path(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written nested goes over what is written dotted: the command line writes nested keys."""
+    """Merge nested and dotted keys; nested ones win, as the command line writes them."""
     dotted: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for path, item in value.items():
@@ -133,8 +147,8 @@ def _merged(below: Any, above: Any) -> Any:
     return {**below, **{key: _merged(below.get(key), item) for key, item in above.items()}}
 
 
-def _read_unknown(where: str, options: Any, candidate: Candidate, around: Surroundings) -> UnknownConfig | None:
-    problems, before = around.problems, len(around.problems)
+def _read_unknown(where: str, options: Any, candidate: Candidate, context: Context) -> UnknownConfig | None:
+    problems, before = context.problems, len(context.problems)
     if not candidate.given:
         problems.say(where, f"{where}: {candidate.path} is not given; write {candidate.path}=... to have it sought")
     keys = read_section(UnknownKeys, where, options, problems)
@@ -144,37 +158,40 @@ def _read_unknown(where: str, options: Any, candidate: Candidate, around: Surrou
     if keys.bounds is not None:
         _check_bounds(where, keys, keys.bounds, candidate, problems)
     if keys.symmetric is not None:
-        Choice(around.axes).read(f"{where}.symmetric.axis", keys.symmetric.axis, problems)
-    guess = _read_guess(f"{where}.guess", keys.guess, candidate, around)
+        Choice(context.axes).read(f"{where}.symmetric.axis", keys.symmetric.axis, problems)
+    guess = _read_guess(f"{where}.guess", keys.guess, candidate, context)
     if len(problems) == before:
         _check_start(f"{where}.guess", keys, guess, candidate, problems)
     prior = None if keys.prior is None else (keys.prior[0], dataclasses.astuple(keys.prior[1]))
     if keys.network is not None:
-        known = Choice([field.name for field in around.schema.fields])
+        known = Choice([field.name for field in context.schema.fields])
         for i, name in enumerate(keys.network.fields):
             known.read(f"{where}.network.fields[{i}]", name, problems)
     unknown = UnknownConfig(candidate.path, guess, _list_transforms(keys), prior, keys.network)
     return unknown if len(problems) == before else None
 
 
-def _check_fit(where: str, keys: UnknownKeys, candidate: Candidate, problems: Problems) -> None:
+def _check_fit(where: str, keys: UnknownKeys, candidate: Candidate, problems: ConfigErrors) -> None:
     """Refuse what only fields or only modules have, or what modules have not."""
     is_module = candidate.range is None and not candidate.components
-    refused = [] if candidate.components else [key for key in OF_FIELDS_ONLY if getattr(keys, key) is not None]
-    if keys.prior is not None and keys.prior[0] != "gaussian" and not candidate.components:
+    is_field = candidate.components > 0 and candidate.on_grid
+    refused = [] if is_field else [key for key in OF_FIELDS_ONLY if getattr(keys, key) is not None]
+    if keys.prior is not None and keys.prior[0] != "gaussian" and not is_field:
         refused.append(f"prior.{keys.prior[0]}")
     if keys.network is not None and not is_module:
         path = f"{where}.network"
         problems.say(path, f"{path}: expected at a module, modules.NAME, only")
     for name in refused:
-        problems.say(f"{where}.{name}", f"{where}.{name}: expected at a field, initial.NAME or coefficients.NAME, only")
+        problems.say(
+            f"{where}.{name}", f"{where}.{name}: expected at a field on a grid, initial.NAME or coefficients.NAME, only"
+        )
     for name in NOT_OF_MODULES if is_module else ():
         if getattr(keys, name) not in (None, False):
             problems.say(f"{where}.{name}", f"{where}.{name}: a module starts from its own weights, which are free")
 
 
 def _check_bounds(
-    where: str, keys: UnknownKeys, bounds: tuple[float, ...], candidate: Candidate, problems: Problems
+    where: str, keys: UnknownKeys, bounds: tuple[float, ...], candidate: Candidate, problems: ConfigErrors
 ) -> None:
     lower, upper = bounds
     if keys.positive:
@@ -190,19 +207,19 @@ def _check_bounds(
         ListOf(Real(low, kind.high), 2, 2).read(f"{where}.bounds", bounds, problems)
 
 
-def _read_guess(path: str, value: Any, candidate: Candidate, around: Surroundings) -> tuple[Formula, ...] | None:
+def _read_guess(path: str, value: Any, candidate: Candidate, context: Context) -> tuple[Formula, ...] | None:
     if value is None:
         return None
     if candidate.components:
-        return read_components(path, value, candidate.components, around, noise=True)
+        return read_components(path, value, candidate.components, context, noise=candidate.on_grid)
     if candidate.range is None:
         return None
     kind = dataclasses.replace(candidate.range, optional=False, formula=True)
-    return None if kind.read(path, value, around.problems) is None else (Formula(value),)
+    return None if kind.read(path, value, context.problems) is None else (Formula(value),)
 
 
 def _check_start(
-    path: str, keys: UnknownKeys, guess: tuple[Formula, ...] | None, candidate: Candidate, problems: Problems
+    path: str, keys: UnknownKeys, guess: tuple[Formula, ...] | None, candidate: Candidate, problems: ConfigErrors
 ) -> None:
     """The search starts inside of what is allowed: strictly, since the latent number of a bound is infinite."""
     if keys.positive:

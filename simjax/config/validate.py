@@ -11,7 +11,7 @@ from simjax.config.experiments import with_experiments
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model
 from simjax.config.sections import (
-    Surroundings,
+    Context,
     find_input,
     read_boundaries,
     read_closure,
@@ -22,13 +22,14 @@ from simjax.config.sections import (
     read_variations,
 )
 from simjax.models.registry import MODELS
-from simjax.schema.config import DEFAULT_COURANT, Config, EnsembleConfig, FileSource, GridConfig, Keys, TimeConfig, Wall
-from simjax.schema.errors import Problems, closest
-from simjax.schema.inverse import InverseConfig
+from simjax.schema.config import DEFAULT_COURANT, Boundaries, Config, EnsembleConfig, GridConfig, Keys, TimeConfig
+from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
 from simjax.schema.locate import input_folders, locate_run_folder
 from simjax.schema.model_schema import AXES, ModelSchema, open_numbers
 from simjax.schema.particles import ParticlesSection, check_box
+from simjax.schema.renames import KEYS as RENAMED_KEYS
+from simjax.schema.renames import MODELS as RENAMED_MODELS
 
 MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7
@@ -44,10 +45,10 @@ def validate(
     """Check a plain mapping (composed, or written by hand) and type it.
 
     Relative names of input files are looked up in `folders` (default: the working directory, then the folder that holds
-    `conf`). Raises ConfigurationError with every problem: its key path, the value that came, what is allowed and the
+    `conf`). Raises ConfigurationError with every problem: its key path, the value given, what is allowed and the
     nearest valid key; paths are told below `below`.
     """
-    problems = Problems(below)
+    problems = ConfigErrors(below)
     _refuse_targets("", mapping, problems)
     problems.raise_if_any()
     folders = folders or input_folders(())
@@ -73,13 +74,12 @@ def validate(
     if schema is not None and ndim is not None:
         names = (*schema.formula_names(ndim), *parameters)
         counts = _count_free(schema, keys["initial"] or {})
-        around = Surroundings(schema, ndim, names, folders, problems, counts)
-        found |= _read_sections(keys, around)
+        context = Context(schema, ndim, names, folders, problems, counts)
+        found |= _read_sections(keys, context)
         if schema.of_particles:
-            found["particles"] = _locate_particles(keys["particles"], around)
-        else:
-            found["inverse"] = read_inverse(keys, found, around)
-        _check_output_fields(keys["output"], around)
+            found["particles"] = _locate_particles(keys["particles"], context)
+        found["inverse"] = read_inverse(keys, found, context)
+        _check_output_fields(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:
         _check_mesh(grid.shape, keys["mesh"], problems)
     output = keys["output"]
@@ -91,12 +91,10 @@ def validate(
     for path, sentence in schema.check(config):
         problems.say(path, sentence)
     problems.raise_if_any()
-    plain = plain_mapping(config, mapping)
-    config = with_experiments(config, plain, lambda own, below: validate(own, folders=folders, below=below))
-    return dataclasses.replace(config, mapping=plain_mapping(config, mapping))
+    return with_experiments(config, mapping, lambda own, below: validate(own, folders=folders, below=below))
 
 
-def _refuse_targets(path: str, value: Any, problems: Problems, depth: int = 0) -> None:
+def _refuse_targets(path: str, value: Any, problems: ConfigErrors, depth: int = 0) -> None:
     """Keys such as `_target_` ask Hydra to call something, texts with `${` ask OmegaConf to look it up."""
     if depth > 30:
         problems.say(path, f"{path[:60]}...: nested deeper than 30 levels")
@@ -117,7 +115,7 @@ def _refuse_targets(path: str, value: Any, problems: Problems, depth: int = 0) -
         )
 
 
-def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+def _read_keys(mapping: Mapping[str, Any], problems: ConfigErrors) -> dict[str, Any]:
     """Read key by key, so that a mistake in one section does not hide those in the others."""
     fields = {field.name: field for field in dataclasses.fields(Keys)}
     for key in mapping:
@@ -125,7 +123,10 @@ def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]
             _tell_unknown(key, mapping.get("model"), problems)
     values: dict[str, Any] = {}
     for name, field in fields.items():
-        if name in mapping:
+        if name == "model" and str(mapping.get(name)) in RENAMED_MODELS:
+            now = values[name] = RENAMED_MODELS[mapping[name]]
+            problems.say(name, f"model = {mapping[name]!r}: it is {now} now, write model={now}")
+        elif name in mapping:
             values[name] = field.metadata["kind"].read(name, mapping[name], problems)
         elif field.default is dataclasses.MISSING:
             tell_missing(name, field, problems)
@@ -137,7 +138,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: Problems) -> dict[str, Any]
     return values
 
 
-def _tell_unknown(key: Any, model: Any, problems: Problems) -> None:
+def _tell_unknown(key: Any, model: Any, problems: ConfigErrors) -> None:
     """A key at the top that belongs into a section, such as `viscosity` or `end`, is told where."""
     sections = {f.name: f.metadata["kind"].section for f in dataclasses.fields(Keys) if _is_nested(f)}
     if model in MODELS:
@@ -148,6 +149,9 @@ def _tell_unknown(key: Any, model: Any, problems: Problems) -> None:
             problems.say(str(key), f"{key}: unknown key; did you mean '{name}.{key}'?")
             return
     known = [field.name for field in dataclasses.fields(Keys)]
+    if key in RENAMED_KEYS:
+        problems.unknown("", key, known)
+        return
     if closest(str(key), [*known, "experiment"]) == "experiment":
         problems.say(str(key), f"{key}: unknown key; did you mean experiment=...?")
         return
@@ -167,13 +171,15 @@ def _count_axes(mapping: Mapping[str, Any]) -> int | None:
 
 
 def _count_free(schema: ModelSchema, initial: Mapping[str, Any]) -> dict[str, int]:
-    """How many components every free field is given."""
+    """Count the components that every free field is given."""
     given = {field.name: initial[field.name] for field in schema.fields if field.free and field.name in initial}
     listed = {name: value.get("variable") if isinstance(value, Mapping) else value for name, value in given.items()}
     return {name: len(value) if isinstance(value, (list, tuple)) else 1 for name, value in listed.items()}
 
 
-def _check_place(keys: Mapping[str, Any], given: Mapping[str, Any], schema: ModelSchema, problems: Problems) -> None:
+def _check_place(
+    keys: Mapping[str, Any], given: Mapping[str, Any], schema: ModelSchema, problems: ConfigErrors
+) -> None:
     """A model of fields has a grid, one of particles a box with particles in it."""
     wanted, other = ("box", "particles"), ("grid",)
     if not schema.of_particles:
@@ -183,11 +189,9 @@ def _check_place(keys: Mapping[str, Any], given: Mapping[str, Any], schema: Mode
             problems.say(name, f"{name} is missing: model={schema.name} needs it")
     for name in other:
         if keys[name] is not None:
-            problems.say(name, f"{name}: model={schema.name} has none; write {name}: null, and see {wanted[0]}")
+            problems.say(name, f"{name}: model={schema.name} has none; leave it out, and see {wanted[0]}")
     if schema.of_particles and keys["boundaries"]:
         problems.say("boundaries", f"boundaries: model={schema.name} has none; write box.periodic, one value per axis")
-    if schema.of_particles and keys["inverse"] is not None:
-        problems.say("inverse", f"inverse: expected a model of fields, model={schema.name} has particles; leave it out")
     if schema.of_particles and keys["exact"]:
         problems.say("exact", f"exact: expected a model of fields, model={schema.name} has particles; leave it out")
     if schema.of_particles and keys["particles"] is not None and keys["box"] is not None:
@@ -195,27 +199,31 @@ def _check_place(keys: Mapping[str, Any], given: Mapping[str, Any], schema: Mode
             problems.say(path, sentence)
 
 
-def _read_particles(given: Mapping[str, Any] | None, schema: ModelSchema, problems: Problems) -> ParticlesSection | Any:
+def _read_particles(
+    given: Mapping[str, Any] | None, schema: ModelSchema, problems: ConfigErrors
+) -> ParticlesSection | Any:
     """The section as the model's own, or as it stands where the model has none."""
     if given is None or schema.particles is None:
         return given
     return read_section(schema.particles, "particles", given, problems)
 
 
-def _locate_particles(particles: ParticlesSection | None, around: Surroundings) -> ParticlesSection | None:
+def _locate_particles(particles: ParticlesSection | None, context: Context) -> ParticlesSection | None:
     """The section with the whole path of its file."""
     if particles is None or particles.source is None:
         return particles
-    found = find_input(particles.source, around.folders)
+    found = find_input(particles.source, context.folders)
     if found is None:
-        looked = ", ".join(str(folder) for folder in around.folders)
+        looked = ", ".join(str(folder) for folder in context.folders)
         path = "particles.file"
-        around.problems.say(path, f"{path} = {particles.source!r}: no such file (looked below {looked})")
+        context.problems.say(path, f"{path} = {particles.source!r}: no such file (looked below {looked})")
         return None
     return particles.located(str(found))
 
 
-def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: Problems) -> GridConfig | None:
+def _check_grid(
+    grid: GridConfig, schema: ModelSchema | None, physics: Any, problems: ConfigErrors
+) -> GridConfig | None:
     ndim, before = len(grid.shape), len(problems)
     lower = grid.lower if grid.lower is not None else (0.0,) * ndim
     upper = grid.upper if grid.upper is not None else (1.0,) * ndim
@@ -231,7 +239,7 @@ def _check_grid(grid: GridConfig, schema: ModelSchema | None, physics: Any, prob
     return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
 
 
-def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: Problems) -> None:
+def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: ConfigErrors) -> None:
     """Squares of lengths and of spacings are numbers of the run's precision: equations divide by them."""
     largest, least = {"float32": (1e18, 1e-18), "float64": (1e150, 1e-150)}[precision]
     for name, section in (("grid", grid), ("box", box)):
@@ -247,8 +255,8 @@ def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: P
                 problems.add(f"{name}.upper[{axis}]", b, expected, hint)
 
 
-def _check_axes(path: str, given: Sequence, schema: ModelSchema | None, physics: Any, problems: Problems) -> None:
-    """As many axes, of a grid or a box, as the model takes, and as many entries in physics keys with one per axis."""
+def _check_axes(path: str, given: Sequence, schema: ModelSchema | None, physics: Any, problems: ConfigErrors) -> None:
+    """Check that a grid or a box has as many axes as the model takes, and a physics key per axis as many entries."""
     ndim = len(given)
     if schema is not None and ndim < schema.least_axes:
         problems.add(path, list(given), f"at least {schema.least_axes} axes for model={schema.name}")
@@ -260,10 +268,9 @@ def _check_axes(path: str, given: Sequence, schema: ModelSchema | None, physics:
             problems.add(f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of {path}")
 
 
-def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: Problems) -> TimeConfig:
+def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: ConfigErrors) -> TimeConfig:
     if schema is not None:
-        name = time.integrator or schema.integrators[0]
-        time = dataclasses.replace(time, integrator=Choice(schema.integrators).read("time.integrator", name, problems))
+        time = dataclasses.replace(time, integrator=_read_integrator(time.integrator, schema, problems))
     if time.dt is not None and time.courant is not None:
         problems.say(
             "time.dt",
@@ -281,24 +288,35 @@ def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: Problems
     return time
 
 
-def _read_sections(keys: Mapping[str, Any], around: Surroundings) -> dict[str, Any]:
+def _read_integrator(name: str | None, schema: ModelSchema, problems: ConfigErrors) -> str | None:
+    """The scheme by its name, by default the first that fits; None where the model takes its own steps."""
+    if schema.integrators:
+        return Choice(schema.integrators).read("time.integrator", name or schema.integrators[0], problems)
+    if name is not None:
+        problems.say("time.integrator", f"time.integrator: model={schema.name} takes its own steps; leave it out")
+    return None
+
+
+def _read_sections(keys: Mapping[str, Any], context: Context) -> dict[str, Any]:
     return {
-        "boundaries": () if around.schema.of_particles else read_boundaries(keys["boundaries"] or {}, around),
-        "initial": read_fields("initial", keys["initial"] or {}, around.schema.fields, around),
-        "coefficients": read_fields("coefficients", keys["coefficients"] or {}, around.schema.coefficients, around),
-        "forcing": read_forcing(keys["forcing"] or {}, around),
-        "closure": read_closure(keys["closure"] or {}, around),
-        "exact": read_exact(keys["exact"] or {}, around),
+        "boundaries": Boundaries()
+        if context.schema.of_particles
+        else read_boundaries(keys["boundaries"] or {}, context),
+        "initial": read_fields("initial", keys["initial"] or {}, context.schema.fields, context),
+        "coefficients": read_fields("coefficients", keys["coefficients"] or {}, context.schema.coefficients, context),
+        "forcing": read_forcing(keys["forcing"] or {}, context),
+        "closure": read_closure(keys["closure"] or {}, context),
+        "exact": read_exact(keys["exact"] or {}, context),
     }
 
 
-def _check_output_fields(output: Any, around: Surroundings) -> None:
-    kind = Choice(tuple(around.schema.written(around.ndim, around.counts)))
+def _check_output_fields(output: Any, context: Context) -> None:
+    kind = Choice(tuple(context.schema.written(context.ndim, context.counts)))
     for i, name in enumerate((output.fields if output is not None else None) or ()):
-        kind.read(f"output.fields[{i}]", name, around.problems)
+        kind.read(f"output.fields[{i}]", name, context.problems)
 
 
-def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: Problems) -> None:
+def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: ConfigErrors) -> None:
     for axis, name in enumerate(AXES):
         devices = getattr(mesh, name)
         if axis >= len(shape):
@@ -317,7 +335,7 @@ def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: Problems) -> None:
 
 
 def _read_ensemble(
-    keys: Any, schema: ModelSchema, parameters: Mapping[str, float], mesh: Any, problems: Problems
+    keys: Any, schema: ModelSchema, parameters: Mapping[str, float], mesh: Any, problems: ConfigErrors
 ) -> EnsembleConfig | None:
     ranges: dict[str, Real] = {f"physics.{name}": kind for name, kind in schema.parameters().items()}
     ranges |= {f"parameters.{name}": Real(formula=True) for name in parameters}
@@ -334,53 +352,3 @@ def _read_ensemble(
             f"use ensemble.size={more} or another mesh.ensemble",
         )
     return EnsembleConfig(keys.size, keys.batch, keys.noise, vary)
-
-
-def plain_mapping(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as plain values with every default filled in: validating it gives an equal Config."""
-    plain: dict[str, Any] = {}
-    for field in dataclasses.fields(Keys):
-        value = getattr(config, field.name)
-        plain[field.name] = _plain(value)
-    plain["boundaries"] = {
-        axis: "periodic" if boundary.periodic else {"lower": _plain(boundary.lower), "upper": _plain(boundary.upper)}
-        for axis, boundary in zip(AXES, config.boundaries, strict=False)
-    }
-    vary: dict[str, Any] = {}
-    for variation in config.ensemble.vary:
-        vary[variation.path] = {variation.kind: list(variation.numbers)}
-    plain["ensemble"]["vary"] = vary
-    return {**{key: plain[key] for key in given if key in plain}, **plain}
-
-
-def _plain(value: Any) -> Any:
-    from simjax.schema.formula import Formula
-
-    if isinstance(value, Formula):
-        constant = value.constant
-        return constant if constant is not None and repr(constant) == value.text else value.text
-    if isinstance(value, Wall) and value.fields:
-        fields = {key: _plain(formulas) for key, formulas in value.fields.items()}
-        vectors = ("velocity", "scalars")
-        return {"kind": value.kind} | {k: v if k in vectors else v[0] for k, v in fields.items()}
-    if isinstance(value, Wall):
-        keys = {"no_slip": "velocity", "dirichlet": "value", "neumann": "slope"}
-        key = keys.get(value.kind, "velocity" if len(value.values) > 1 else "value")
-        values = _plain(value.values)
-        return {
-            "kind": value.kind,
-            **({key: values if key == "velocity" else values[0]} if value.values else {}),
-        }
-    if isinstance(value, FileSource):
-        plain = {"file": str(value.file), "variable": list(value.variables)}
-        optional = {"time": value.time, "member": value.member, "order": _plain(value.order)}
-        return plain | {key: item for key, item in optional.items() if item is not None}
-    if isinstance(value, InverseConfig):
-        return _plain(value.as_written())
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value

@@ -19,6 +19,7 @@ MAXIMUM_DEPTH = 30
 REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*(?:\.\w+)*)\}")
 _CLOCK = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+")
+_PLUGIN_GROUP = re.compile(r"override\s+/?hydra/(launcher|sweeper)(/\w+)?")
 _CORE_TAGS = {f"tag:yaml.org,2002:{t}" for t in ("map", "seq", "str", "int", "float", "bool", "null", "merge")}
 _DATES = "tag:yaml.org,2002:timestamp"  # OmegaConf reads these as texts
 
@@ -129,13 +130,21 @@ def reference_problem(text: str) -> str:
 
 
 def _hydra_problems(root: yaml.MappingNode) -> Iterator[str]:
+    """Sentences about what could call code by its name; installed plugins are chosen, and set by plain values."""
     for key, value in root.value:
         if key.value == "hydra":
-            yield f"line {key.start_mark.line + 1}: the key 'hydra' is refused; simjax sets the run's folder"
+            sections = [section.value for section, _ in value.value] if isinstance(value, yaml.MappingNode) else [""]
+            names = {scalar.value for scalar in _scalars(value)}
+            if sections != ["sweeper"] or any(re.fullmatch(r"_.*_|custom_search_space", name) for name in names):
+                yield (
+                    f"line {key.start_mark.line + 1}: the key 'hydra' is refused; only hydra.sweeper may stand in a "
+                    "file, with plain values"
+                )
         if key.value == "defaults":
             for scalar in _scalars(value):
                 text = scalar.value
-                if re.match(r"(override\s+)?/?hydra\b", text) or ".." in text or "${" in text:
+                of_hydra = re.match(r"(override\s+)?/?hydra\b", text) and not _PLUGIN_GROUP.fullmatch(text)
+                if of_hydra or ".." in text or "${" in text:
                     yield f"line {scalar.start_mark.line + 1}: the defaults entry {text[:60]!r} is refused"
 
 

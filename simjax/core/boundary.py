@@ -12,18 +12,20 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.grid import CENTER, FACE, LOWER
+from simjax.schema.model_schema import FieldSchema
+from simjax.schema.sides import side
 
 Value = float | Array | Callable[..., Array]
 """A number, a scalar array, or a function `value(t, *coordinates)` of time and of the positions on the side."""
 
 
-def _evaluate(value: Value, t, positions: Callable[[], tuple[Array, ...]], like: Array) -> Array:
+def evaluate(value: Value, t, positions: Callable[[], tuple[Array, ...]], like: Array) -> Array:
     """`value` on the side, in the dtype of the field and with its rank (or a scalar)."""
     result = jnp.asarray(value(t, *positions()) if callable(value) else value, like.dtype)
     return result if result.ndim == 0 else result.reshape((1,) * (like.ndim - result.ndim) + result.shape)
 
 
-def _lines(edge: Array, array_axis: int, start: int, count: int) -> Array:
+def lines(edge: Array, array_axis: int, start: int, count: int) -> Array:
     """`count` lines of `edge` from line `start` on; an edge that is too short repeats its last line."""
     have = edge.shape[array_axis]
     parts = [
@@ -56,6 +58,13 @@ class Boundary(eqx.Module):
         """The value that the stored lower wall face of a FACE field must have, or None where it is free."""
         return None
 
+    def conductance(self, spacing: float) -> float | Array | None:
+        """c where the homogeneous condition on a cell-centred field has the first ghost (1 - c) times the first cell.
+
+        So much of the diffusion between two cells passes the side; None: the first ghost is no multiple of the cell.
+        """
+        return None
+
 
 class Periodic(Boundary):
     """The far side of the domain is the neighbour."""
@@ -71,18 +80,21 @@ class Dirichlet(Boundary):
 
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
         array_axis = axis - len(spacing)
-        value = _evaluate(self.value, t, positions, edge)
+        value = evaluate(self.value, t, positions, edge)
         if offset != FACE:
-            return 2 * value - _lines(edge, array_axis, 0, width)
+            return 2 * value - lines(edge, array_axis, 0, width)
         if side == LOWER:
-            return 2 * value - _lines(edge, array_axis, 1, width)
-        wall = jnp.broadcast_to(value, _lines(edge, array_axis, 0, 1).shape)
+            return 2 * value - lines(edge, array_axis, 1, width)
+        wall = jnp.broadcast_to(value, lines(edge, array_axis, 0, 1).shape)
         if width == 1:
             return wall
-        return jnp.concatenate([wall, 2 * value - _lines(edge, array_axis, 0, width - 1)], axis=array_axis)
+        return jnp.concatenate([wall, 2 * value - lines(edge, array_axis, 0, width - 1)], axis=array_axis)
 
     def imposed(self, *, t, positions, like):
-        return _evaluate(self.value, t, positions, like)
+        return evaluate(self.value, t, positions, like)
+
+    def conductance(self, spacing):
+        return 2.0
 
 
 class Neumann(Boundary):
@@ -92,21 +104,24 @@ class Neumann(Boundary):
 
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
         array_axis = axis - len(spacing)
-        rise = spacing[axis] * _evaluate(self.slope, t, positions, edge)
+        rise = spacing[axis] * evaluate(self.slope, t, positions, edge)
         shape = tuple(width if k == array_axis % edge.ndim else 1 for k in range(edge.ndim))
         index = jnp.arange(width, dtype=edge.dtype).reshape(shape)
         if offset != FACE:
-            return _lines(edge, array_axis, 0, width) + (2 * index + 1) * rise
+            return lines(edge, array_axis, 0, width) + (2 * index + 1) * rise
         if side == LOWER:
-            return _lines(edge, array_axis, 1, width) + (2 * index + 2) * rise
+            return lines(edge, array_axis, 1, width) + (2 * index + 2) * rise
         # The upper wall face itself is not stored: one-sided, second-order extrapolation reaches it.
-        first, second = _lines(edge, array_axis, 0, 1), _lines(edge, array_axis, 1, 1)
+        first, second = lines(edge, array_axis, 0, 1), lines(edge, array_axis, 1, 1)
         wall = (4 * first - second + 2 * rise) / 3 if edge.shape[array_axis] > 1 else first + rise
         if width == 1:
             return wall
         beyond = lax.slice_in_dim(index, 1, width, axis=edge.ndim + array_axis)
-        mirrored = _lines(edge, array_axis, 0, width - 1) + 2 * beyond * rise
+        mirrored = lines(edge, array_axis, 0, width - 1) + 2 * beyond * rise
         return jnp.concatenate([wall, mirrored], axis=array_axis)
+
+    def conductance(self, spacing):
+        return 0.0
 
 
 class Extrapolated(Boundary):
@@ -119,14 +134,14 @@ class Extrapolated(Boundary):
         return jnp.concatenate([first + (k + 1) * rise for k in range(width)], axis=array_axis)
 
 
-class Exterior(Boundary):
+class Ghosts(Boundary):
     """All ghosts hold the value: the state of what lies beyond the side, for schemes that tell in from out."""
 
     value: Value = 0.0
 
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
-        ghosts = _lines(edge, axis - len(spacing), 0, width)
-        return jnp.broadcast_to(_evaluate(self.value, t, positions, edge), ghosts.shape)
+        ghosts = lines(edge, axis - len(spacing), 0, width)
+        return jnp.broadcast_to(evaluate(self.value, t, positions, edge), ghosts.shape)
 
 
 class PositiveDirichlet(Boundary):
@@ -135,11 +150,11 @@ class PositiveDirichlet(Boundary):
     value: Value = 1.0
 
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
-        value = _evaluate(self.value, t, positions, edge)
-        return value * value / _lines(edge, axis - len(spacing), 0, width)
+        value = evaluate(self.value, t, positions, edge)
+        return value * value / lines(edge, axis - len(spacing), 0, width)
 
 
-class Derived(eqx.Module):
+class Computed(eqx.Module):
     """A boundary value that is a function of others: `function(*values)`, each a number or given on the side."""
 
     function: Callable[..., Array] = eqx.field(static=True)
@@ -171,14 +186,43 @@ class PeriodicSide(Side):
         return Periodic()
 
 
+_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
+
+
+class ScalarSide(Side):
+    """A side defined by its condition on a scalar alone (a heated plate, a given flux)."""
+
+    boundary: Boundary
+
+    def velocity_boundary(self, component, axis):
+        raise TypeError("This side says what a scalar does, not what a velocity does: use a wall or an inflow.")
+
+    def scalar_boundary(self):
+        return self.boundary
+
+
+side(
+    "dirichlet", groups=("scalar",), keys=(FieldSchema("value", units="u"),), about="a given value on the side",
+    make=lambda value: ScalarSide(Dirichlet(value)),
+)(ScalarSide)  # fmt: skip
+side(
+    "neumann", groups=("scalar",), keys=(FieldSchema("slope", units="u m-1"),),
+    about="a given slope along the outward normal", make=lambda slope: ScalarSide(Neumann(slope)),
+)(ScalarSide)  # fmt: skip
+
+
+@side("no_slip", groups=("scalar",), about="nothing passes")
+@side(
+    "no_slip", groups=("flow",), keys=(_VELOCITY,), tight=True,
+    about="the fluid sticks to the wall, which moves with the velocity; nothing passes",
+)  # fmt: skip
 class NoSlipWall(Side):
     """A wall the fluid sticks to; `velocity` is the wall's own, one value per component (none: at rest).
 
-    Scalars do not pass through. `temperature` is the wall's own too, for a gas (none: heat does not pass).
+    Scalars do not pass through.
     """
 
     velocity: tuple[Value, ...] | None = None
-    temperature: Value | None = None
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
@@ -187,6 +231,7 @@ class NoSlipWall(Side):
         return Neumann(0.0)
 
 
+@side("slip", groups=("scalar", "flow"), about="no friction; nothing passes")
 class SlipWall(Side):
     """A wall without friction: no flow through it, no shear on it, no scalar flux."""
 
@@ -197,6 +242,10 @@ class SlipWall(Side):
         return Neumann(0.0)
 
 
+@side(
+    "inflow", groups=("flow",), keys=(FieldSchema("velocity", vector=True, units="m s-1", default=None),),
+    about="a given velocity, in or out",
+)  # fmt: skip
 class Inflow(Side):
     """Prescribed velocity, and scalars at a prescribed value."""
 
@@ -210,46 +259,21 @@ class Inflow(Side):
         return Dirichlet(self.scalar)
 
 
-class GasInflow(Side):
-    """The state of a gas beyond the side; what of it comes in is found by the flux (all, if it is supersonic).
-
-    No velocity: at rest, as the reservoir that a subsonic flow is drawn from. No scalars: none come in.
-    """
-
-    density: Value
-    pressure: Value
-    velocity: tuple[Value, ...] | None = None
-    scalars: tuple[Value, ...] | None = None
-
-    def velocity_boundary(self, component, axis):
-        return Exterior(0.0 if self.velocity is None else self.velocity[component])
-
-    def scalar_boundary(self):
-        return Exterior(0.0)
+side(
+    "inflow", groups=("scalar",), keys=(FieldSchema("value", units="u", default=None),),
+    about="what flows in has the value", make=lambda value: Inflow(scalar=value),
+)(Inflow)  # fmt: skip
 
 
+@side("outflow", groups=("scalar",), about="everything leaves unchanged")
 class Outflow(Side):
-    """Everything leaves unchanged: zero normal derivative. `pressure`, of a gas alone: what it is beyond the side."""
-
-    pressure: Value | None = None
+    """Everything leaves unchanged: zero normal derivative."""
 
     def velocity_boundary(self, component, axis):
         return Neumann(0.0)
 
     def scalar_boundary(self):
         return Neumann(0.0)
-
-
-class ScalarSide(Side):
-    """A side defined by its condition on a scalar alone (a heated plate, a given flux)."""
-
-    boundary: Boundary
-
-    def velocity_boundary(self, component, axis):
-        raise TypeError("This side says what a scalar does, not what a velocity does: use a wall or an inflow.")
-
-    def scalar_boundary(self):
-        return self.boundary
 
 
 class FieldLayout(eqx.Module):

@@ -87,7 +87,7 @@ class Domain(eqx.Module):
         return Domain(self.grid, None, self.overlap, self.implementation, self.steps_per_exchange)
 
     def block_index(self, axis: int) -> Array | int:
-        """Which block of `axis` this device holds."""
+        """Index along `axis` of the block that this device holds."""
         entry = self.split[axis]
         return 0 if entry is None else lax.axis_index(entry[0])
 
@@ -182,7 +182,7 @@ class Domain(eqx.Module):
         return self._ghosts(ends, [[] for _ in leaves], flatten_layouts(layouts, tree), axis, width, t)
 
     def _exchange(self, first: list[Array], last: list[Array], axis: int, periodic: bool):
-        """What the lower neighbour's last lines and the upper neighbour's first lines are: two messages."""
+        """Receive the lower neighbour's last lines and the upper neighbour's first lines, in two messages."""
         entry = self.split[axis]
         assert entry is not None
         name, count = entry
@@ -329,7 +329,7 @@ class Domain(eqx.Module):
         return -self.max(-jnp.asarray(field))
 
     def anywhere(self, condition: Array) -> Array:
-        """Whether a scalar condition holds on any device, for any member: all agree, so a loop may depend on it."""
+        """Tell whether a scalar holds on any device, for any member: all agree, so a loop may depend on it."""
         names = tuple(sorted(varying_axes(condition)))
         return lax.psum(condition.astype(jnp.int32), names) > 0 if names else condition
 
@@ -344,7 +344,7 @@ def flatten_layouts(layouts, tree) -> list[FieldLayout]:
         return [layouts] * tree.num_leaves
     kinds = jax.tree.leaves(layouts, is_leaf=lambda node: isinstance(node, FieldLayout))
     if len(kinds) != tree.num_leaves:
-        raise ConfigurationError(f"{tree.num_leaves} fields need as many layouts; {len(kinds)} came.")
+        raise ConfigurationError(f"{tree.num_leaves} fields need as many layouts; got {len(kinds)}.")
     return kinds
 
 

@@ -1,4 +1,4 @@
-"""What a model is: pure functions of time, state and parameters over one domain."""
+"""The interface of a model: pure functions of time, state and parameters over one domain."""
 
 import abc
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ class Model(eqx.Module):
         return ""
 
     def irreversible(self, params) -> str:
-        """What keeps a step back in time from restoring the state, as the subject of a sentence; "" if nothing does."""
+        """Name, as a subject, what keeps a step back in time from restoring the state; "" if nothing does."""
         return f"what {type(self).__name__} does in a step"
 
     @abc.abstractmethod
@@ -155,7 +155,7 @@ class GridModel(Model):
         return {}
 
 
-class DirectModel(Model):
+class SelfSteppingModel(Model):
     """A model that takes its own steps, of a fixed length, on an arrangement that serves several of them.
 
     Particles are sorted into cells, and the pairs that may come near each other listed, once in
@@ -177,7 +177,7 @@ class DirectModel(Model):
 
     @abc.abstractmethod
     def strain(self, state, arrangement) -> jax.Array:
-        """How much of what the arrangement allows is used up on this device: beyond 1 it no longer serves."""
+        """Share of what the arrangement allows that is used up on this device: beyond 1 it no longer serves."""
 
 
 class ExplicitModel(GridModel):
@@ -216,7 +216,7 @@ class SemiImplicitModel(ExplicitModel):
         """`stable_dt` of the explicit part alone."""
 
     def prepare(self, params) -> Any:
-        """What implicit solves need and time does not change, formed once before the steps."""
+        """Form what implicit solves need and time does not change, once before the steps."""
         return None
 
     def rhs(self, t, state, params) -> Any:
@@ -245,7 +245,7 @@ class SplitModel(GridModel):
 
     @abc.abstractmethod
     def prepare(self, params) -> Any:
-        """What both parts need and time does not change, formed once before the steps."""
+        """Form what both parts need and time does not change, once before the steps."""
 
     @abc.abstractmethod
     def kick(self, t, dt, state, params, prepared) -> Any:

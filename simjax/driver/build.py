@@ -12,18 +12,7 @@ import numpy as np
 from jax import Array
 
 from simjax.config.own_models import declare_own
-from simjax.core.boundary import (
-    Dirichlet,
-    GasInflow,
-    Inflow,
-    Neumann,
-    NoSlipWall,
-    Outflow,
-    PeriodicSide,
-    ScalarSide,
-    Side,
-    SlipWall,
-)
+from simjax.core.boundary import PeriodicSide, Side
 from simjax.core.domain import Domain
 from simjax.core.model import GridModel
 from simjax.driver.random_fields import random_modes
@@ -32,12 +21,12 @@ from simjax.io.memory import require_memory
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
-from simjax.models.registry import parameter_values
-from simjax.models.waves.pml import Absorbing, FreeSurface
-from simjax.schema.config import Config, FileSource, Wall
+from simjax.models.registry import named_numbers
+from simjax.schema.config import Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
 from simjax.schema.model_schema import EXPONENTIAL
+from simjax.schema.sides import SideSchema, sides_of
 from simjax.stepping.simulate import Schedule
 
 BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, its array, and the program's
@@ -45,9 +34,7 @@ BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, it
 
 def named_values(config: Config) -> dict[str, np.ndarray]:
     """Physics numbers and user parameters by name, float64: scalars, or `(members,)` for an ensemble."""
-    values = {**parameter_values(config.physics), **config.parameters}
-    if config.particles is not None:
-        values |= {f"start_{name}": value for name, value in parameter_values(config.particles).items()}
+    values = named_numbers(config)
     size = config.ensemble.size
     require_memory(
         size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}",
@@ -66,36 +53,14 @@ def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | Form
     return tuple(f.constant if f.constant is not None else FormulaValue(f, dict(values)) for f in formulas)
 
 
-def _side(wall: Wall, values: Values) -> Side:
-    numbers = _values(wall.values, values)
-    fields = {name: _values(formulas, values) for name, formulas in wall.fields.items()}
-    first = {name: components[0] for name, components in fields.items() if components}
-    match wall.kind:
-        case "periodic":
-            return PeriodicSide()
-        case "no_slip":
-            return NoSlipWall(fields.get("velocity", numbers) or None, first.get("temperature"))
-        case "slip" | "rigid" | "conductor":
-            return SlipWall()
-        case "free":
-            return FreeSurface()
-        case "absorbing":
-            return Absorbing()
-        case "inflow" if fields:
-            return GasInflow(first["density"], first["pressure"], fields["velocity"], fields.get("scalars"))
-        case "inflow":
-            return Inflow(velocity=numbers, scalar=numbers[0])
-        case "outflow":
-            return Outflow(first.get("pressure"))
-        case "dirichlet":
-            return ScalarSide(Dirichlet(numbers[0]))
-        case "neumann":
-            return ScalarSide(Neumann(numbers[0]))
-    raise AssertionError(f"The configuration let through a wall of kind {wall.kind!r}.")
+def _side(wall: SideSpec, kinds: Mapping[str, SideSchema], values: Values) -> Side:
+    if wall.kind == "periodic":
+        return PeriodicSide()
+    return kinds[wall.kind].built({name: _values(formulas, values) for name, formulas in wall.fields.items()})
 
 
 Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
-"""Section ("initial", "coefficients") -> field -> components that came from files: whole, or this block's part."""
+"""Section ("initial", "coefficients") -> field -> components read from files: whole, or this block's part."""
 
 
 def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[GridModel, Any]:
@@ -112,7 +77,7 @@ def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
     dtype = jnp.dtype(config.precision)
 
     def describe():
-        values = {name: jnp.zeros((), dtype) for name in _plain_values(config)}
+        values = {name: jnp.zeros((), dtype) for name in named_numbers(config)}
         whole = jnp.zeros(domain.grid.shape, dtype)
         coefficients = {
             field.name: (whole,) * len(field.components(domain.grid.ndim)) for field in config.schema.coefficients
@@ -125,7 +90,8 @@ def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
 def _assemble(
     config: Config, domain: Domain, values: Values, coefficients, closure: Closure | None = None
 ) -> tuple[GridModel, Any]:
-    sides = [(_side(axis.lower, values), _side(axis.upper, values)) for axis in config.boundaries]
+    kinds = sides_of(config.schema.sides)
+    sides = [(_side(axis.lower, kinds, values), _side(axis.upper, kinds, values)) for axis in config.boundaries]
     assert config.schema.configured is not None
     model, params = config.schema.configured(Setup(config, domain, sides, values, coefficients))
     closure = closure_of(config, values) if closure is None else closure
@@ -141,7 +107,7 @@ def check_sides(config: Config, domain: Domain) -> None:
     if config.walls_at_rest or config.schema.coefficients:
         return
     walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
-    used = {name for wall in walls for value in wall.values for name in value.names}
+    used = {name for wall in walls for formulas in wall.fields.values() for value in formulas for name in value.names}
     members = {name: np.atleast_1d(value) for name, value in named_values(config).items()}
     rows = np.stack([np.zeros(config.ensemble.size), *(members[name] for name in sorted(used & {*members}))], axis=1)
     for member in np.unique(rows, axis=0, return_index=True)[1]:
@@ -150,7 +116,7 @@ def check_sides(config: Config, domain: Domain) -> None:
 
 
 def coefficient_fields(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:
-    """This block's coefficients, components by field; `files` are those that came from files."""
+    """This block's coefficients, components by field; `files` are those read from files."""
     dtype, ndim = jnp.dtype(config.precision), domain.grid.ndim
     result = {}
     for field in config.schema.coefficients:
@@ -184,7 +150,7 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     without a declaration, `parameters` become the keys of `physics`, `fields` those of `initial`; those of a
     `SpectralModel` also of `forcing`. Also a class decorator.
     """
-    declare_own(model, model.__name__)
+    declare_own(model, getattr(model, "__name__", repr(model)))
     return model
 
 
@@ -222,10 +188,6 @@ def _read_file(config: Config, grid: Grid, field, source: FileSource, offsets, n
     return tuple(components)
 
 
-def _plain_values(config: Config) -> dict[str, float]:
-    return {**parameter_values(config.physics), **config.parameters}
-
-
 def initial_state(
     config: Config,
     model: GridModel,
@@ -250,7 +212,7 @@ def initial_fields(
 
     Args:
         values: named numbers; member: this ensemble member's index (its noise differs from the others').
-        files: this block's part of the initial fields that came from files.
+        files: this block's part of the initial fields read from files.
     """
     fields = {}
     for name, layouts in model.component_layouts().items():

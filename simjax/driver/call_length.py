@@ -1,11 +1,11 @@
-"""How many steps go into one call of the device, and how fast the run is."""
+"""Number of steps in one call of the device, and the speed of the run."""
 
 import contextlib
 import math
 import time as wall
 from collections.abc import Callable, Iterator
 
-from simjax.driver.programs import Programs
+from simjax.driver.compiled_run import CompiledRun
 from simjax.schema.config import Config
 from simjax.stepping.simulate import Schedule
 
@@ -13,16 +13,16 @@ from simjax.stepping.simulate import Schedule
 TARGET_SECONDS = 0.5
 
 
-class Pace:
+class CallLength:
     """Divides frames into calls of about half a second and keeps the clock of the host."""
 
-    def __init__(self, config: Config, programs: Programs):
+    def __init__(self, config: Config, programs: CompiledRun):
         import jax
 
         on_cpu, elsewhere = programs.seconds
         each = on_cpu if jax.devices()[0].platform == "cpu" else elsewhere
         self.size = programs.size * (programs.members or 1)
-        self.step_seconds = each * self.size * programs.integrator.stages
+        self.step_seconds = each * self.size * programs.stages
         self.config, self.programs = config, programs
         self.compile_seconds = 0.0
         self.steps = 0

@@ -1,32 +1,33 @@
-"""What the compiled functions of a run have in common: placement, members, memory, steps."""
+"""Common part of the compiled functions of a run: placement, members, memory, steps."""
 
 import abc
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.model import Measure, Model
+from simjax.core.model import Model
+from simjax.core.tendency import call_own
 from simjax.driver.build import named_values
 from simjax.driver.environment import available_memory
 from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.integrators.table import INTEGRATORS
-from simjax.io.frame_output import FrameWriter
 from simjax.jaxpr.varying import vary_like
-from simjax.models.registry import parameter_attributes
+from simjax.models.measures import by_component
 from simjax.parallel import ENSEMBLE, distribute, make_mesh, prepend_axis, shardings
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
+from simjax.schema.formula import Formula
 from simjax.stepping.simulate import Clock, Schedule, advance, take_step
 
 # In states of one member, read from compiled programs (float32, 256^2 and 64^3): temporaries of a step, 4.0 with
@@ -34,19 +35,19 @@ from simjax.stepping.simulate import Clock, Schedule, advance, take_step
 WORKING_COPIES = 14
 
 
-class Programs(abc.ABC):
+SECTIONS = ("initial", "coefficients")
+"""Sections of fields that may be arguments of a run."""
+
+
+class CompiledRun(abc.ABC):
     """Everything compiled for one configuration, over `values`, `state` and `clock` with a member axis or without.
 
     `values` are the named numbers and `files` the arrays that are given, placed on the devices; `notes` say what was
-    done to those; `state_specs` is the partition of the state; `size` counts one member's cells or particles. `units`
-    names these and the speed of a run, and `seconds` is a first guess of what a step of one takes: on a CPU, and
-    elsewhere. `advice` is what a user may try where a run fails.
+    done to those; `state_specs` is the partition of the state; `size` counts one member's cells or particles, and
+    `seconds` is a first guess of what a step of one takes: on a CPU, and elsewhere.
     """
 
-    units: tuple[str, str]
-    time_units: str
     seconds: tuple[float, float]
-    advice: str
     regrows = False
     """Whether a run can need more room than it was given; its calls keep the state that goes in."""
 
@@ -63,7 +64,7 @@ class Programs(abc.ABC):
         self.config = config
         self.dtype = jnp.dtype(config.precision)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
-        self.integrator = INTEGRATORS[config.time.integrator]
+        self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         self.parameters = named_values(config)
         ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
         self.members = config.ensemble.size if ensemble else None
@@ -82,11 +83,7 @@ class Programs(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> tuple[Any, Clock]:
-        """The initial state and clock.
-
-        Raises:
-            ConfigurationError: it is not finite or not physical at some place.
-        """
+        """The initial state and clock."""
 
     @abc.abstractmethod
     def observe(self) -> Callable:
@@ -94,6 +91,52 @@ class Programs(abc.ABC):
 
         status: bits of `status` that are set where the observation itself lacked room.
         """
+
+    @abc.abstractmethod
+    def field_specs(self) -> dict[str, Any]:
+        """The partition of `fields`, the arrays that `begin` and `build` take: section -> name -> components."""
+
+    @abc.abstractmethod
+    def start_fields(self, formulas: Mapping[str, tuple[Formula, ...]] | None = None) -> dict[str, Any]:
+        """The arrays of `field_specs` as the configuration has them, or as `formulas` by path say, on the mesh."""
+
+    @abc.abstractmethod
+    def begin(self, values, fields, steps_per_exchange: int = 0) -> tuple[Any, Array]:
+        """This block's state before the first step, walls imposed, and bits of `status`; differentiable."""
+
+    @abc.abstractmethod
+    def variables(self, model, t, state, params) -> dict[str, Array]:
+        """Everything that can be seen of a state, by name: this block of fields, or `(..., particles)` by number."""
+
+    def diagnostics(self, model, t, state, params) -> dict[str, Array]:
+        """The model's own numbers of a state, by name, vectors by component."""
+        found = call_own(model, "diagnostics", t, state, params)
+        return by_component(found, type(model).__name__, self.config.ndim)
+
+    @property
+    @abc.abstractmethod
+    def variable_names(self) -> tuple[str, ...]:
+        """Names of `variables`."""
+
+    @property
+    @abc.abstractmethod
+    def variable_spec(self) -> PartitionSpec:
+        """The partition of each of the `variables`."""
+
+    def bare(self) -> Self:
+        """The same without arrays, to be kept with a program that outlives this run."""
+        bare = copy.copy(self)
+        bare.files, bare.values, bare._observe, bare._advance = None, None, None, {}
+        return bare
+
+    @property
+    def member_shapes(self) -> Any:
+        """Shapes and dtypes of one member's whole state."""
+        return self._member
+
+    @abc.abstractmethod
+    def structure(self) -> Hashable:
+        """The key of `begin` and `build`: programs of equal keys serve each other's numbers and arrays."""
 
     def assemble(self, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The variables as they are written, from the arrays that `observe` returned, each without a time axis."""
@@ -104,18 +147,10 @@ class Programs(abc.ABC):
         """Compiled `(values, files, members) -> (state, ...)`, the state before the first step of each member."""
 
     @abc.abstractmethod
-    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> FrameWriter:
-        """The writer of what `observe` returns."""
-
-    @abc.abstractmethod
-    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
-        """What went wrong first, where and when: `steps` steps again, one by one."""
-
-    @abc.abstractmethod
     def choose_variables(self) -> None:
         """Take the variables that the section `output` asks for, of which `observe` returns the values."""
 
-    def of_all_variables(self) -> "Programs":
+    def of_all_variables(self) -> "CompiledRun":
         """The same, but `observe` returns, and the writer takes, every variable of the model."""
         everything = copy.copy(self)
         output = dataclasses.replace(self.config.output, fields=None)
@@ -124,18 +159,22 @@ class Programs(abc.ABC):
         everything.choose_variables()
         return everything
 
-    def shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
-        """What the display tells of the latest diagnostics."""
-        return diagnostics
-
     @property
     def steps_together(self) -> int:
         """Steps that stay in one call wherever a run is cut, so that it goes on bit for bit."""
         return max(1, self.steps_per_exchange)
 
     def missing_room(self, status: np.ndarray) -> int:
-        """Those bits of the members' statuses that more room would clear."""
+        """Bits of the members' statuses that more room would clear."""
         return 0
+
+    def grow(self, bits: int) -> str:
+        """Make room for what the bits say was too little, and return a sentence about it.
+
+        Raises:
+            NumericalError: it has grown too often.
+        """
+        raise AssertionError("Programs that never miss room are never asked to grow.")
 
     def regrow(self, bits: int, state) -> tuple[Any, str]:
         """The state in programs with the room that `bits` ask for, and a sentence about it.
@@ -146,10 +185,8 @@ class Programs(abc.ABC):
         raise AssertionError("Programs that never miss room are never asked to regrow.")
 
     def room(self) -> Mapping[str, Any]:
-        """What a checkpoint's shapes depend on beside the configuration, for JSON."""
+        """Sizes on which a checkpoint's shapes depend beside the configuration, for JSON."""
         return {}
-
-    # ------------------------------------------------------------------ what is written about numbers
 
     def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
         """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
@@ -159,27 +196,10 @@ class Programs(abc.ABC):
         given = (self.values, self.files)
         used = used_names(self.starter(), *given, members) | used_names(self.observe(), *given, *template, time)
         # What a run begins with is traced already; one that goes on has traced nothing yet.
-        program = next(iter(self._advance.values())) if self._advance else self._single_step(schedule)
+        program = next(iter(self._advance.values())) if self._advance else self.single_step(schedule)
         used |= used_names(program, *given, *template, until)
         used |= {*self.config.parameters} | {variation.value_name for variation in self.config.ensemble.vary}
         return {name: value for name, value in self.parameters.items() if name in used}
-
-    def describe_numbers(self, measures: Mapping[str, Measure]) -> dict[str, dict[str, str]]:
-        """Attributes of parameters and diagnostics by name: units and what they mean."""
-        config = self.config
-        about = parameter_attributes(type(config.physics), config.ndim)
-        if config.particles is not None:
-            starts = parameter_attributes(type(config.particles), config.ndim)
-            about |= {f"start_{name}": attributes for name, attributes in starts.items()}
-        about |= {name: {"long_name": name.replace("_", " ")} for name in config.parameters}
-        about["courant"] = {"units": "1", "long_name": "Courant number"}
-        for name in config.exact:
-            about[f"error_{name}"] = {"units": "1", "long_name": f"relative error of {name}"}
-        for name in self.observed_shapes()[1]:
-            measure = measures.get(name) or measures.get(name.rpartition("_")[0])
-            if measure is not None:
-                about[name] = {"units": measure.units, "long_name": measure.long_name or name.replace("_", " ")}
-        return about
 
     # ------------------------------------------------------------------ placement
 
@@ -192,8 +212,12 @@ class Programs(abc.ABC):
             specs = jax.tree.map(lambda _: specs, tree)
         return jax.tree.map(jax.device_put, tree, shardings(self.mesh, specs))
 
+    def host_values(self) -> dict[str, np.ndarray]:
+        """Every number by name, in the run's precision."""
+        return {name: np.asarray(value, self.dtype) for name, value in self.parameters.items()}
+
     def _place_values(self):
-        return self._place({n: np.asarray(v, self.dtype) for n, v in self.parameters.items()}, self._one)
+        return self._place(self.host_values(), self._one)
 
     def _place_members(self):
         members = np.arange(self.members or 1, dtype=np.int32)
@@ -268,12 +292,28 @@ class Programs(abc.ABC):
         """The smallest stable step of all members at Courant number one, on the host."""
         return float(np.min(self.stable_steps(state)))
 
+    @property
+    def stages(self) -> int:
+        """Evaluations of the tendency, or of forces, per step."""
+        return 1 if self.integrator is None else self.integrator.stages
+
+    @property
+    def courant_limit(self) -> float:
+        """The largest stable Courant number."""
+        return 1.0 if self.integrator is None else self.integrator.courant_limit
+
+    def step_limit(self, model, state, params) -> jax.Array:
+        """The step at Courant number one, on this device."""
+        if self.integrator is None:
+            return model.stable_dt(state, params)
+        return self.integrator.stable_dt(model, state, params)
+
     def stable_steps(self, state) -> np.ndarray:
         """The stable step of every member at Courant number one, on the host: `(members,)`, or one of a single run."""
 
         def limit(values, files, state):
             model, params = self.build(values, files)
-            return model.domain.min(self.integrator.stable_dt(model, state, vary_like(params, state)))
+            return model.domain.min(self.step_limit(model, state, vary_like(params, state)))
 
         program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
         return np.asarray(program(self.values, self.files, state), np.float64)
@@ -286,16 +326,17 @@ class Programs(abc.ABC):
         """
         limits = np.atleast_1d(self.stable_steps(state))
         limit, time = float(np.min(limits)), self.config.time
-        largest = limit * self.integrator.courant_limit
+        largest = limit * self.courant_limit
         if time.dt is not None and time.dt > largest:
             whose = ""
             if self.members is not None:
-                count = int(np.sum(time.dt > limits * self.integrator.courant_limit))
+                count = int(np.sum(time.dt > limits * self.courant_limit))
                 whose = f" of {self.member_named(int(np.argmin(limits)))}"
                 whose += f", the strictest of {count} that it is too long for" if count > 1 else ""
+            scheme = f" of {time.integrator}" if time.integrator else ""
             others = ", or time.dt=null and time.courant=0.5" if self.config.schema.limited else ""
             raise ConfigurationError(
-                f"time.dt={time.dt:g} is above the stable limit {largest:.3g} of {time.integrator} for the initial "
+                f"time.dt={time.dt:g} is above the stable limit {largest:.3g}{scheme} for the initial "
                 f"state{whose}; write time.dt={0.5 * largest:.2g}{others}."
             )
         return limit
@@ -314,7 +355,7 @@ class Programs(abc.ABC):
         return self._advance[key]
 
     def advance_by(self, schedule: Schedule, steps: int, steps_per_exchange: int) -> Callable:
-        """As `advance`, with so many steps between two exchanges; compiled anew."""
+        """Like `advance`, with so many steps between two exchanges; compiled anew."""
 
         def forward(values, files, state, clock, until):
             model, params = self.build(vary_like(values, state), files, steps_per_exchange)
@@ -347,10 +388,17 @@ class Programs(abc.ABC):
             shardings(self.mesh, specs),
         )
 
-    def _single_step(self, schedule: Schedule) -> Callable:
+    def single_step(self, schedule: Schedule) -> Callable:
+        """Compiled as `advance`, one step, of which the state is kept whatever it holds."""
+
         def forward(values, files, state, clock, until):
             model, params = self.build(vary_like(values, state), files)
             return take_step(model, self.integrator, params, state, clock, schedule, until)
 
         specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
         return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one))
+
+
+def not_a_field(path: str, known: Sequence[str]) -> ConfigurationError:
+    """The error of a path that is no field of the run."""
+    return ConfigurationError(f"{path}: expected a field of the run; there are {', '.join(known) or 'none'}.")

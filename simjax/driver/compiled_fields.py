@@ -1,8 +1,7 @@
 """The compiled functions of a run of fields on a grid."""
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,36 +9,41 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from simjax.config.structure import frozen, structure_of
 from simjax.core.model import Output
-from simjax.driver.build import build_model, check_sides, describe_model, exact_errors, initial_state, read_files
-from simjax.driver.compiled import Programs
-from simjax.errors import ConfigurationError
+from simjax.driver.build import (
+    build_model,
+    check_sides,
+    coefficient_fields,
+    describe_model,
+    exact_errors,
+    initial_fields,
+    initial_state,
+    read_files,
+)
+from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
+from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER, Grid
-from simjax.io.grid_output import GridWriter
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
-from simjax.parallel import decompose
-from simjax.schema.config import Config, FileSource
-from simjax.status import OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
-from simjax.stepping.faults import limits_told, times_on_host
-from simjax.stepping.simulate import Clock, Schedule, time_of
+from simjax.parallel import decompose, distribute
+from simjax.schema.config import Config, Given, component_count
+from simjax.status import OK
 
 
-class FieldPrograms(Programs):
+class CompiledFieldRun(CompiledRun):
     """Everything compiled for a model of fields. outputs: what is written."""
 
-    units = ("cells", "cells/s")
     seconds = (1e-8, 1e-10)
-    advice = "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, given: Sequence[str] = ()):
         super().__init__(config)
-        self.time_units, self.length_units = ("1", "1") if config.schema.dimensionless else ("s", "m")
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
+        self._taken = self._with_given(given)
         check_sides(config, self.domain)
         self.choose_variables()
         self._member = jax.eval_shape(self._member_state)
@@ -78,20 +82,95 @@ class FieldPrograms(Programs):
         """One member's whole state; only its shapes and dtypes are ever asked for."""
         values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
         whole = jnp.zeros(self.grid.shape, self.dtype)
-        files = {
-            section: {
-                name: (whole,) * len(source.variables)
-                for name, source in getattr(self.config, section).items()
-                if isinstance(source, FileSource)
-            }
-            for section in ("initial", "coefficients")
+        fields = {
+            section: {name: (whole,) * len(specs) for name, specs in own.items()}
+            for section, own in self.field_specs().items()
         }
-        model, params = build_model(self.config, self.domain.unsplit(), values, files)
-        return initial_state(self.config, model, params, values, 0, files["initial"], self.dtype)
+        model, params = build_model(self._taken, self.domain.unsplit(), values, fields)
+        return initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
+
+    # ------------------------------------------------------------------ fields that are arguments
+
+    def _with_given(self, given: Sequence[str]) -> Config:
+        """Return the configuration with the `given` fields in the place of their formulas."""
+        layouts = self.model.component_layouts()
+        counts = {("initial", name): len(layouts[name]) for name in layouts if name in self.config.initial}
+        for field in self.config.schema.coefficients:
+            if field.name in self.config.coefficients:
+                counts["coefficients", field.name] = component_count(self.config.coefficients[field.name])
+        sections = {section: dict(getattr(self.config, section)) for section in SECTIONS}
+        for path in given:
+            section, _, name = path.partition(".")
+            if (section, name) not in counts:
+                raise not_a_field(path, [".".join(pair) for pair in counts])
+            sections[section][name] = Given(counts[section, name])
+        return dataclasses.replace(self.config, **sections)
+
+    def field_specs(self):
+        return {
+            section: {
+                name: (self.domain.spec(),) * component_count(source)
+                for name, source in getattr(self._taken, section).items()
+                if not isinstance(source, tuple)
+            }
+            for section in SECTIONS
+        }
+
+    def start_fields(self, formulas=None):
+        changed = {section: dict(getattr(self.config, section)) for section in SECTIONS}
+        for path, own in (formulas or {}).items():
+            section, name = path.split(".", 1)
+            changed[section][name] = own
+        config, domain, dtype, specs = (
+            dataclasses.replace(self.config, **changed),
+            self.domain,
+            self.dtype,
+            self.field_specs(),
+        )
+
+        def evaluate(values, files):
+            model, _ = build_model(config, domain, values, files)
+            found = {
+                "initial": initial_fields(config, model, values, 0, files["initial"], dtype),
+                "coefficients": coefficient_fields(config, domain, values, files["coefficients"]),
+            }
+            return {section: {name: found[section][name] for name in specs[section]} for section in SECTIONS}
+
+        def make():
+            return distribute(evaluate, self.mesh, in_specs=(PartitionSpec(), self._file_specs), out_specs=specs)
+
+        key = ("start_fields", config.schema.configured, structure_of(config), self.mesh, frozen(specs))
+        return share(key, make)(self.host_values(), self.files)
+
+    def begin(self, values, fields, steps_per_exchange=0):
+        model, params = self.build(values, fields, steps_per_exchange)
+        state = initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
+        return state, jnp.asarray(OK, jnp.int32)
+
+    def variables(self, model, t, state, params):
+        return model.observe(t, state, params)
+
+    @property
+    def variable_names(self):
+        return tuple(output.name for output in self.model.outputs())
+
+    @property
+    def variable_spec(self):
+        return self.domain.spec()
+
+    def bare(self):
+        bare = super().bare()
+        bare._faults, bare._starter = None, None
+        return bare
+
+    def structure(self):
+        return self.config.schema.configured, structure_of(self._taken), self.mesh
+
+    # ------------------------------------------------------------------ the run
 
     def build(self, values, files, steps_per_exchange=0):
         domain = dataclasses.replace(self.domain, steps_per_exchange=steps_per_exchange)
-        return build_model(self.config, domain, values, files)
+        return build_model(self._taken, domain, values, files)
 
     def starter(self):
         if self._starter is None:
@@ -106,19 +185,10 @@ class FieldPrograms(Programs):
 
     def start(self):
         state = self.starter()(self.values, self.files, self._place_members())
-        self._check_initial(state)
         return state, self._zero_clock()
 
-    def _check_initial(self, state) -> None:
-        fault = self._fault(state)
-        if fault is not None:
-            what, index, count = fault
-            raise ConfigurationError(
-                f"initial.{what} at index {index} ({count} such cells); check its formula or file."
-            )
-
-    def _fault(self, state) -> tuple[str, tuple[int, ...], int] | None:
-        """What is not finite or not physical in `state`, the first such index, and how many there are."""
+    def wrong_cells(self, state) -> tuple[Any, dict[str, Any]]:
+        """Where a state is not finite, a tree like it, and where it is not physical, by what is wrong: truth values."""
         if self._faults is None:
 
             def look(values, files, state):
@@ -128,14 +198,7 @@ class FieldPrograms(Programs):
             specs = (self._one, self._file_specs, self.state_specs)
             results = (self.state_specs, self._member_specs(self.domain.spec()))
             self._faults = self._compile(look, (0, None, 0), specs, results)
-        infinite, unphysical = self._faults(self.values, self.files, state)
-        leaves = jax.tree_util.tree_leaves_with_path(infinite)
-        named = {f"{_field_name(path)} is not finite": cells for path, cells in leaves}
-        for what, cells in (named | unphysical).items():
-            where = np.argwhere(np.asarray(cells))
-            if len(where):
-                return what, tuple(int(i) for i in where[0]), len(where)
-        return None
+        return self._faults(self.values, self.files, state)
 
     def observe(self):
         if self._observe is None:
@@ -145,10 +208,10 @@ class FieldPrograms(Programs):
                 values = vary_like(values, state)
                 model, params = build_model(self.config, self.domain, values, files)
                 fields = model.observe(t, state, params)
-                diagnostics = model.diagnostics(t, state, params)
+                diagnostics = self.diagnostics(model, t, state, params)
                 diagnostics |= exact_errors(self.config, model, fields, values, t)
                 if self.config.schema.limited:
-                    limit = model.domain.min(self.integrator.stable_dt(model, state, params))
+                    limit = model.domain.min(self.step_limit(model, state, params))
                     diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
@@ -198,59 +261,7 @@ class FieldPrograms(Programs):
                 result[name] = whole
         return result
 
-    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> GridWriter:
-        return GridWriter(
-            folder, self.grid, self.outputs, members=self.members, parameters=self.used_parameters(schedule),
-            dtype=self.dtype, periodic=[axis.periodic for axis in self.config.boundaries],
-            about=self.describe_numbers(self.model.measures()), time_units=self.time_units,
-            length_units=self.length_units, **options,
-        )  # fmt: skip
-
-    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
-        single = self._single_step(schedule)
-        for _ in range(steps):
-            state, clock = single(self.values, self.files, state, clock, jnp.asarray(2**30, jnp.int32))
-            unbalanced = self._imbalance(clock, schedule)
-            if unbalanced:
-                return unbalanced
-            fault = self._fault(state)
-            if fault is not None:
-                return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
-            if np.any(np.asarray(clock.status) & (STEP_COLLAPSED | STEP_SHRUNK)):
-                time, step = float(np.min(times_on_host(clock, schedule))), int(np.max(np.asarray(clock.step)))
-                shrunk = np.any(np.asarray(clock.status) & STEP_SHRUNK)
-                further = "; resume with limits.step_shrink=null to go on nevertheless" if shrunk else ""
-                return f"{limits_told(clock)}, step {step}, t={time:.6g}; {_largest(state)}{further}"
-        return "a field that the steps one by one did not reproduce"
-
-    def _imbalance(self, clock: Clock, schedule: Schedule) -> str:
-        """Describe the imbalance of the first member's prescribed velocities at the end of a step, and its time."""
-        first = jax.tree.map(lambda leaf: np.atleast_1d(np.asarray(leaf))[0], clock)
-        if not first.status & UNBALANCED:
-            return ""
-        values = {name: jnp.asarray(np.atleast_1d(value)[0], self.dtype) for name, value in self.parameters.items()}
-        model, params = build_model(self.config, self.domain.unsplit(), values, self.files)
-        time = time_of(jax.tree.map(jnp.asarray, first), schedule)
-        return f"{model.explain(time, params)}, at t={float(time):.6g}, step {int(first.step)}"
-
-
-def _largest(state) -> str:
-    """Say where every field is largest in absolute value; what limits a step is usually the huge one."""
-    told = []
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        size = np.abs(np.asarray(leaf))
-        index = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
-        told.append(f"{_field_name(path)} {size[index]:.3g} at index {index}")
-    return f"largest absolute values: {', '.join(told)}"
-
 
 def _beyond(name: str, axes: tuple[int, ...]) -> str:
     """The name, among what is observed, of a variable's values on upper wall faces of `axes`."""
     return f"{name} beyond {''.join(AXES[axis] for axis in axes)}"
-
-
-def _field_name(path) -> str:
-    """The path of a leaf as a user would write it: `velocity_y` for `.velocity[1]`, `u` for `['u']`."""
-    *names, last = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
-    component = AXES[int(last)] if names and last.isdigit() and int(last) < len(AXES) else last
-    return ".".join(names) + ("_" if last.isdigit() else "." if names else "") + component

@@ -2,8 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,55 +12,120 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.driver.compiled import Programs
-from simjax.errors import ConfigurationError, NumericalError
+from simjax.config.structure import frozen, structure_of
+from simjax.driver.compiled import CompiledRun, not_a_field
+from simjax.driver.shared_programs import share
+from simjax.errors import NumericalError
 from simjax.grid import AXES, Grid
 from simjax.io.checkpoint import require_meta
-from simjax.io.particle_output import ParticleWriter
 from simjax.jaxpr.varying import vary_like
 from simjax.models.capacities import Room, divisor, multiple
-from simjax.models.measures import PARTICLES
-from simjax.models.particle_model import family_of
-from simjax.parallel import decompose
+from simjax.models.particle_model import evaluated, family_of
+from simjax.parallel import decompose, distribute, shardings
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
-from simjax.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
-from simjax.stepping.simulate import Clock, Schedule
+from simjax.status import BLOCK_FULL, CELL_FULL, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
 
 GROWTH = 1.5
 MOST_GROWTHS = 12
 
 
-class ParticlePrograms(Programs):
+class CompiledParticleRun(CompiledRun):
     """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
 
-    time_units = "1"
     regrows = True
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, given: Sequence[str] = ()):
         super().__init__(config)
         self.family = family_of(config)
-        self.units, self.seconds = ("particles", self.family.units), self.family.seconds
-        self.advice = self.family.advice
+        for path in given:
+            known = [f"initial.{name}" for name in config.schema.given_at_start]
+            if path not in known:
+                raise not_a_field(path, known)
+        self._given = tuple(path.split(".", 1)[1] for path in given)
+        self.seconds = self.family.seconds
         self.start_of = self.family.start()
         self.size = self.start_of.count
         self.choose_variables()
         self._growths = 0
-        self._first_energy: float | None = None
         self.notes = []
-        given = {"position": self.start_of.position, **self.start_of.others}
-        files = {name: np.asarray(u, self.dtype) for name, u in given.items()}
+        known = {"position": self.start_of.position, **self.start_of.others}
+        files = {name: np.asarray(u, self.dtype) for name, u in known.items()}
         files["species"] = self.start_of.species
         self._file_specs = jax.tree.map(lambda _: PartitionSpec(), files)
         self._file_shapes = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), files)
         blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
         self._make(self.family.first_room(self.start_of, self.parameters, blocks))
-        slots = config.arrangement.capacity
+        slots = config.neighbor_list.cell_capacity
         if slots is not None and self._room.capacity > multiple(slots):
             self.notes.append(f"A cell starts with more than {slots} particles and can hold {self._room.capacity} now.")
         self._check_memory("fewer particles")
         self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
+
+    # ------------------------------------------------------------------ arrays that are arguments
+
+    def field_specs(self):
+        given = {name: (PartitionSpec(),) * self.config.ndim for name in self._given}
+        return {"initial": given, "coefficients": {}, "particles": self._file_specs}
+
+    def start_fields(self, formulas=None):
+        found, values = {}, jax.tree.map(jnp.asarray, self.host_values())
+        place = jnp.asarray(self.start_of.position, self.dtype)
+        for name in self._given:
+            own = (formulas or {}).get(f"initial.{name}")
+            if own is not None:
+                u = evaluated(own, values, place)
+            else:
+                u = place if name == "position" else self._start_velocity()
+            found[name] = tuple(jax.device_put(tuple(u), shardings(self.mesh, (PartitionSpec(),) * len(u))))
+        return {"initial": found, "coefficients": {}, "particles": self.files}
+
+    def _start_velocity(self) -> Array:
+        """Velocities `(ndim, particles)` by number, as the configuration has them at the start."""
+
+        bare = self.bare()
+
+        def velocity(values, files):
+            state, _, _ = bare.initial_state(values, files, 0)
+            return unpack(bare.cells, state.ids, state.velocity, bare.size)
+
+        def make():
+            specs = PartitionSpec(), bare._file_specs
+            return distribute(velocity, bare.mesh, in_specs=specs, out_specs=PartitionSpec())
+
+        return share(("start velocity", self.structure()), make)(self.host_values(), self.files)
+
+    def begin(self, values, fields, steps_per_exchange=0):
+        given = {name: jnp.stack(components) for name, components in fields["initial"].items()}
+        state, lost, fault = self.initial_state(values, {**fields["particles"], **given}, 0)
+        return state, self.domain.max(fault) | jnp.where(lost > 0, CELL_FULL, OK).astype(jnp.int32)
+
+    def structure(self):
+        room = frozen(dataclasses.asdict(self._room))
+        return self.config.schema.configured, structure_of(self.config), self.mesh, self._given, room, self.size
+
+    def variables(self, model, t, state, params):
+        return self._arrays(model, state, params)
+
+    def diagnostics(self, model, t, state, params):
+        found = super().diagnostics(model, t, state, params)
+        return {name: u.astype(self.dtype) for name, u in found.items() if name != "status"}
+
+    @property
+    def variable_names(self):
+        return self.config.variables()
+
+    @property
+    def variable_spec(self):
+        return PartitionSpec()
+
+    def bare(self):
+        bare = super().bare()
+        bare.start_of, bare._starter = None, None  # pyright: ignore[reportAttributeAccessIssue]
+        return bare
+
+    # ------------------------------------------------------------------ what follows from the room
 
     def choose_variables(self):
         chosen = self.config.output.fields
@@ -118,7 +182,6 @@ class ParticlePrograms(Programs):
             if not bits:
                 break
             self.notes.append(self.grow(bits))
-        self._check_initial(state)
         return state, clock
 
     def starter(self):
@@ -132,21 +195,13 @@ class ParticlePrograms(Programs):
         model, params = self.build(values, files)
         return self.family.state(model, params, values, files, member)
 
-    def _check_initial(self, state) -> None:
-        found = self._not_finite(state)
-        if found:
-            number, what = found
-            raise ConfigurationError(
-                f"particles: the {what} of particle {number} is not finite at the start; {self.family.at_start}."
-            )
-
     def observe(self):
         if self._observe is None:
             kept = self.names
 
             def look(values, files, state, clock, t):
                 model, params = self.build(vary_like(values, state), files)
-                diagnostics = model.diagnostics(t, state, params)
+                diagnostics = super(CompiledParticleRun, self).diagnostics(model, t, state, params)
                 status = diagnostics.pop("status", jnp.zeros((), jnp.int32))
                 good = clock.status == OK
                 arrays = {name: u for name, u in self._arrays(model, state, params).items() if name in kept}
@@ -174,24 +229,6 @@ class ParticlePrograms(Programs):
         image = state.image + round_.astype(jnp.int32)
         arrays = {"position": position, "image": image, **self.family.arrays(model, state, params)}
         return {name: unpack(self.cells, state.ids, u, self.size) for name, u in arrays.items()}
-
-    def open_writer(self, folder: Path, schedule: Schedule, **options: Any) -> ParticleWriter:
-        bounds, start = self.family.bounds, self.start_of
-        return ParticleWriter(
-            folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=self.names,
-            scalars=self.family.scalars, species=start.species, species_names=self.family.species,
-            mass=self.family.mass(start), charge=self.family.charge(start), members=self.members,
-            parameters=self.used_parameters(schedule), about=self.describe_numbers(PARTICLES), dtype=self.dtype,
-            **options,
-        )  # fmt: skip
-
-    def shown(self, diagnostics):
-        energy, kinetic = diagnostics.get("energy", math.nan), diagnostics.get("kinetic_energy", 0.0)
-        if self._first_energy is None:
-            self._first_energy = energy
-        drift = (energy - self._first_energy) / kinetic if kinetic > 0 else 0.0
-        known = {**diagnostics, "energy_drift": drift}
-        return {name: known.get(name, math.nan) for name in self.family.shown}
 
     # ------------------------------------------------------------------ room
 
@@ -252,7 +289,7 @@ class ParticlePrograms(Programs):
 
     def _enlarged(self, state):
         """The state with as many slots in a cell as there are now, all new ones empty."""
-        ndim, capacity, slots = self.cells.ndim, self._room.capacity, self._slots(state)
+        ndim, capacity, slots = self.cells.ndim, self._room.capacity, self.slots(state)
 
         def more(path, leaf):
             values = np.asarray(leaf)
@@ -263,58 +300,8 @@ class ParticlePrograms(Programs):
 
         return self._place(jax.tree_util.tree_map_with_path(more, state), self.state_specs)
 
-    def _slots(self, state) -> Callable[[np.ndarray], bool]:
-        """Whether an array of the state has one entry per slot, not per cell of a mesh."""
+    def slots(self, state) -> Callable[[np.ndarray], bool]:
+        """Tell whether an array of the state has one entry per slot, not per cell of a mesh."""
         # A mesh has components where cells have slots: never as many, since slots come in groups.
         last = self.cells.ndim + 1
         return lambda values: values.shape[-last:] == state.ids.shape[-last:]
-
-    # ------------------------------------------------------------------ faults
-
-    def _not_finite(self, state) -> tuple[int, str] | None:
-        """The first particle of which something is not finite, and what."""
-        ids, slots = np.asarray(state.ids), self._slots(state)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-            wrong = ~np.isfinite(np.asarray(leaf))
-            if slots(wrong) and wrong.any():
-                where = tuple(np.argwhere(wrong)[0][-(self.cells.ndim + 1) :])
-                return int(ids.reshape(-1, *ids.shape[-self.cells.ndim - 1 :])[0][where]), path[-1].name
-        return None
-
-    def _unphysical(self, state) -> tuple[int, str] | None:
-        """The first particle whose state means nothing, and what is wrong with it."""
-        model, params = self.build(self.values, self.files)
-        host = jax.tree.map(np.asarray, state)
-        for what, where in model.unphysical(host, params).items():
-            numbers = np.asarray(host.ids)[np.asarray(where)]
-            if numbers.size:
-                return int(numbers[0]), what
-        return None
-
-    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
-        single = self._single_step(schedule)
-        for _ in range(steps):
-            before = state
-            state, clock = single(self.values, self.files, state, clock, jnp.asarray(2**30, jnp.int32))
-            step = int(np.max(np.asarray(clock.step)))
-            if np.any(np.asarray(clock.status) & ESCAPED):
-                return f"{self._escaped(before, state)}, step {step - 1}"
-            found = self._not_finite(state)
-            if found:
-                return f"the {found[1]} of particle {found[0]} is not finite, step {step}"
-            meaningless = self._unphysical(state)
-            if meaningless:
-                return f"{meaningless[1]} of particle {meaningless[0]}, step {step}"
-        return "particles in steps of which none went wrong alone"
-
-    def _escaped(self, before, state) -> str:
-        ids, left = np.asarray(before.ids), np.asarray(state.ids)
-        gone = np.setdiff1d(ids[ids >= 0], left[left >= 0])
-        number = int(gone[0])
-        i = np.argwhere(ids == number)[0]
-        cell = i[-self.cells.ndim :]
-        within = np.asarray(before.position)[(..., *i[-self.cells.ndim - 1 :])].reshape(-1, self.cells.ndim)[0]
-        grid = self.domain.grid
-        place = np.asarray(grid.lower) + (cell + 0.5) * np.asarray(grid.spacing) + within
-        where = ", ".join(f"{axis}={x:.6g}" for axis, x in zip(AXES, place, strict=False))
-        return f"particle {number} at {where}"

@@ -11,8 +11,9 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.driver.differentiable_run import SECTIONS, Rollout, share
+from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.driver.environment import set_up_jax
+from simjax.driver.shared_programs import share
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.parallel import distribute
 from simjax.schema.config import Config
@@ -30,9 +31,9 @@ class RunFunction:
     Functions of one structure share their compiled program, whatever their numbers.
 
     Args:
-        config: a model of fields, with one member, whose time.end is a multiple of time.output_every.
-        fields: paths such as "initial.velocity" and "coefficients.diffusivity" of fields that are arguments. Others
-            follow from the configuration's formulas, and from `values` in these.
+        config: with one member, whose time.end is a multiple of time.output_every.
+        fields: paths such as "initial.velocity" and "coefficients.diffusivity" of fields that are arguments; of
+            particles "initial.position" and "initial.velocity". Others follow from the configuration and `values`.
         variables: names of what is observed; by default what the run would write.
         checkpoint: what reverse mode keeps, as of `simulate`.
 
@@ -53,12 +54,13 @@ class RunFunction:
         checkpoint: Checkpoint = "auto",
     ):  # fmt: skip
         set_up_jax(config)
-        rollout = Rollout(config, given=tuple(fields), checkpoint=checkpoint)
+        rollout = DifferentiableRun(config, given=tuple(fields), checkpoint=checkpoint)
         self.values, self.times = rollout.start_values(), rollout.times()
         self._known = rollout.start_fields()
         self.fields = {path: self._known[path.split(".", 1)[0]][path.split(".", 1)[1]] for path in fields}
-        self._dtype, self._shape, self._schedule = rollout.dtype, rollout.grid.shape, rollout.schedule
+        self._dtype, self._schedule = rollout.dtype, rollout.schedule
         names = _chosen(rollout, variables)
+        rollout.provide_room(self.values, self._known)
         self._program = share(("run function", rollout.structure, names), lambda: _program(rollout.bare(), names))
 
     def __call__(
@@ -68,24 +70,25 @@ class RunFunction:
 
         Args:
             values: by name, scalars.
-            fields: by path, a tuple with an array of the grid's shape for each component, or the array of a scalar.
+            fields: by path, a tuple with an array for each component, of the grid's shape or `(particles,)`, or the
+                array of a scalar.
 
         Returns:
-            The last `state` and `clock`, and `observed`: every variable `(frames + 1, *grid.shape)` and every
-            diagnostic `(frames + 1,)` by name, at `times`.
+            The last `state` and `clock`, and `observed`: every variable `(frames + 1, *grid.shape)`, of particles
+            `(frames + 1, ..., particles)` by their numbers, and every diagnostic `(frames + 1,)` by name, at `times`.
 
         Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
         """
         chosen = {**self.values, **_known_among("values", values or {}, self.values)}
         numbers = {name: jnp.asarray(value, self._dtype) for name, value in chosen.items()}
-        given = {section: dict(self._known[section]) for section in SECTIONS}
+        given = {section: dict(arrays) for section, arrays in self._known.items()}
         for path, components in _known_among("fields", fields or {}, self.fields).items():
             section, name = path.split(".", 1)
             parts = tuple(components) if isinstance(components, (tuple, list)) else (components,)
-            if [np.shape(part) for part in parts] != [self._shape] * len(self.fields[path]):
+            shapes, expected = ([np.shape(part) for part in each] for each in (parts, self.fields[path]))
+            if shapes != expected:
                 raise ConfigurationError(
-                    f"fields[{path!r}]: expected {len(self.fields[path])} array(s) of shape {self._shape}, got "
-                    f"{[np.shape(part) for part in parts]}."
+                    f"fields[{path!r}]: expected {len(expected)} array(s) of shape {expected[0]}, got {shapes}."
                 )
             given[section][name] = tuple(jnp.asarray(part, self._dtype) for part in parts)
         state, clock, variables, diagnostics = self._program(numbers, given)
@@ -105,8 +108,8 @@ def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, An
     return given
 
 
-def _chosen(rollout: Rollout, variables: Sequence[str] | None) -> tuple[str, ...]:
-    known = [output.name for output in rollout.model.outputs()]
+def _chosen(rollout: DifferentiableRun, variables: Sequence[str] | None) -> tuple[str, ...]:
+    known = rollout.programs.variable_names
     wanted = rollout.config.output.fields if variables is None else variables
     for name in wanted or ():
         if name not in known:
@@ -114,12 +117,14 @@ def _chosen(rollout: Rollout, variables: Sequence[str] | None) -> tuple[str, ...
     return tuple(known if wanted is None else wanted)
 
 
-def _program(rollout: Rollout, names: tuple[str, ...]) -> Callable:
+def _program(rollout: DifferentiableRun, names: tuple[str, ...]) -> Callable:
     """Compiled `(values, fields) -> Trajectory` on the mesh."""
 
+    programs = rollout.programs
+
     def observe(model, t, state, params):
-        found = model.observe(t, state, params)
-        return {name: found[name] for name in names}, model.diagnostics(t, state, params)
+        found = programs.variables(model, t, state, params)
+        return {name: found[name] for name in names}, programs.diagnostics(model, t, state, params)
 
     def run(values, fields):
         trajectory, start = rollout.run(values, fields, observe)
@@ -127,7 +132,7 @@ def _program(rollout: Rollout, names: tuple[str, ...]) -> Callable:
         state, (variables, diagnostics) = spoiled((trajectory.state, together), trajectory.clock.status)
         return state, trajectory.clock, variables, diagnostics
 
-    everywhere, field = PartitionSpec(), PartitionSpec(None, *rollout.domain.spec())
+    everywhere, field = PartitionSpec(), PartitionSpec(None, *programs.variable_spec)
     _, state = rollout.state_specs()
     specs = everywhere, rollout.field_specs()
     return distribute(run, rollout.mesh, in_specs=specs, out_specs=(state, everywhere, field, everywhere))

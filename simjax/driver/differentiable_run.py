@@ -1,85 +1,53 @@
-"""A configured run as one differentiable function of its numbers and fields, on any mesh."""
+"""A configured run, of fields or particles, as one differentiable function of its numbers and arrays, on any mesh."""
 
 import copy
 import dataclasses
+import functools
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.config.structure import frozen, structure_of
-from simjax.driver.build import (
-    build_model,
-    coefficient_fields,
-    describe_model,
-    initial_fields,
-    initial_state,
-    named_values,
-    plan_frames,
-    read_files,
-)
-from simjax.errors import ConfigurationError
-from simjax.grid import AXES, Grid
-from simjax.integrators.table import INTEGRATORS
+from simjax.config.structure import frozen
+from simjax.core.model import GridModel
+from simjax.driver.build import plan_frames
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, compiled_run
+from simjax.driver.first_fault import advice_for
+from simjax.driver.shared_programs import share
+from simjax.errors import ConfigurationError, NumericalError
 from simjax.jaxpr.varying import vary_like
-from simjax.parallel import decompose, distribute, make_mesh, shardings
-from simjax.schema.config import Config, FileSource
+from simjax.parallel import distribute
+from simjax.schema.config import Config, MeshConfig
+from simjax.status import OK, reasons
 from simjax.stepping.checkpointing.plan import Checkpoint
 from simjax.stepping.simulate import Clock, Schedule, Trajectory, simulate, time_of
 
-SECTIONS = ("initial", "coefficients")
-Fields = Mapping[str, Mapping[str, tuple[Array, ...]]]
-"""Section -> field -> components."""
+Fields = Mapping[str, Mapping[str, Any]]
+"""Section -> name -> arrays: of "initial" and "coefficients" a tuple of components, of "particles" what is given of
+each particle, `(..., particles)`."""
 
 # Of the steps that the initial state asks for in a frame: room for a flow that becomes faster.
 COURANT_ROOM = 1.5
 
-# Programs kept for others of the same structure.
-MOST_SHARED = 64
-_SHARED: OrderedDict[Hashable, Any] = OrderedDict()
-Shared = TypeVar("Shared")
 
-
-def share(key: Hashable, make: Callable[[], Shared]) -> Shared:
-    """Return what `make` made for this key the first time; the least recently used of too many is forgotten.
-
-    A key that cannot be compared, as one that holds arrays, shares nothing.
-    """
-    try:
-        hash(key)
-    except TypeError:
-        return make()
-    if key not in _SHARED:
-        _SHARED[key] = make()
-        while len(_SHARED) > MOST_SHARED:
-            _SHARED.popitem(last=False)
-    _SHARED.move_to_end(key)
-    return _SHARED[key]
-
-
-def forget_programs() -> None:
-    """Drop every shared program, and with it the memory of what was compiled for it."""
-    _SHARED.clear()
-
-
-class Rollout:
+class DifferentiableRun:
     """The run of a configuration as a function `run(values, fields)` of this device's blocks, to be distributed.
 
-    `values` are all its numbers by name, scalars; `fields` are those that are given as arrays instead of by formulas:
-    section ("initial", "coefficients") -> field -> components. What the configuration says that they are,
-    `start_values` and `start_fields` tell. A frame is `time.output_every`.
+    `values` are all its numbers by name, scalars; `fields` are arrays: those that are given in the place of formulas,
+    those from files, and where particles start. What the configuration says that they are, `start_values` and
+    `start_fields` tell. A frame is `time.output_every`.
 
     Args:
         config: a configuration without an ensemble.
         sizes: devices per mesh axis, in place of the configuration's.
-        given: paths such as "initial.velocity" or "coefficients.diffusivity" of fields to be given as arrays.
+        given: paths such as "initial.velocity" or "coefficients.diffusivity" of fields to be given as arrays; of
+            particles "initial.position" and "initial.velocity", an array `(particles,)` for each axis.
         checkpoint: what reverse mode keeps, as of `simulate`.
 
     Raises:
@@ -92,74 +60,61 @@ class Rollout:
     ):  # fmt: skip
         if config.ensemble.size > 1 or config.ensemble.vary:
             raise ConfigurationError("ensemble: expected one member, as a gradient is that of one run; leave it out.")
-        self.config = config
-        self.checkpoint: Checkpoint = checkpoint
-        self.dtype = jnp.dtype(config.precision)
-        grid = config.grid_of_fields()
-        self.grid = Grid(grid.shape, grid.lower, grid.upper)
-        sizes = {name: getattr(config.mesh, name) for name in AXES} if sizes is None else sizes
-        self.mesh = make_mesh(sizes)
-        several = config.steps_per_exchange
-        if not isinstance(several, int):
+        if not isinstance(config.steps_per_exchange, int):
             raise ConfigurationError(
                 "steps_per_exchange=auto is measured where a run starts, and a gradient is none; write a number, such "
                 "as steps_per_exchange=0."
             )
-        self.domain = decompose(
-            self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation,
-            steps_per_exchange=several,
-        )  # fmt: skip
-        self.model, _ = describe_model(config, self.domain)
-        self.integrator = INTEGRATORS[config.time.integrator]
-        files, self.notes = read_files(config, self.grid)
-        self._files = jax.tree.map(lambda u: u.astype(self.dtype), files)
-        self._counts = _component_counts(config, self.model)
-        self._taken = self._with_given(given)
+        overlap = config.mesh.overlap
+        mesh = config.mesh if sizes is None else MeshConfig(overlap=overlap, **sizes)
+        self.config = dataclasses.replace(config, mesh=mesh)
+        self.checkpoint: Checkpoint = checkpoint
+        self.programs = compiled_run(self.config, given)
         self.schedule, self.frames = self._planned()
+
+    @property
+    def domain(self):
+        """The grid, or the cells of particles, and how they are cut."""
+        return self.programs.domain
+
+    @property
+    def mesh(self):
+        """The devices; None: one."""
+        return self.programs.mesh
+
+    @property
+    def dtype(self):
+        """The precision of the run."""
+        return self.programs.dtype
+
+    @property
+    def model(self) -> GridModel:
+        """The model of fields, with shapes in place of arrays."""
+        assert isinstance(self.programs, CompiledFieldRun)
+        return self.programs.model
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what was done to files."""
+        return self.programs.notes
 
     # ------------------------------------------------------------------ what the configuration says
 
     def start_values(self) -> dict[str, np.ndarray]:
         """Every number by name, in the run's precision."""
-        return {name: np.asarray(value, self.dtype) for name, value in named_values(self.config).items()}
+        return self.programs.host_values()
 
-    def start_fields(self) -> Fields:
-        """The given fields and those from files as the configuration has them, whole, placed on the mesh."""
+    def start_fields(self, formulas: Mapping[str, Any] | None = None) -> Fields:
+        """All arrays as the configuration has them, or by path as `formulas` say, whole, placed on the mesh."""
+        return self.programs.start_fields(formulas)
 
-        config, domain, dtype, specs = self.config, self.domain, self.dtype, self.field_specs()
-
-        def evaluate(values, files):
-            model, _ = build_model(config, domain, values, files)
-            found = {
-                "initial": initial_fields(config, model, values, 0, files["initial"], dtype),
-                "coefficients": coefficient_fields(config, domain, values, files["coefficients"]),
-            }
-            return {section: {name: found[section][name] for name in specs[section]} for section in SECTIONS}
-
-        return self._distributed("start_fields", evaluate, specs)(self.start_values(), self._placed_files())
-
-    def field_specs(self) -> dict[str, dict[str, tuple[PartitionSpec, ...]]]:
+    def field_specs(self) -> dict[str, Any]:
         """The partition of `fields`."""
-        return {
-            section: {
-                name: (self.domain.spec(),) * self._counts[section, name]
-                for name, source in getattr(self._taken, section).items()
-                if isinstance(source, FileSource)
-            }
-            for section in SECTIONS
-        }
+        return self.programs.field_specs()
 
     def state_specs(self):
         """Shapes of the whole state, and its partition."""
-
-        def describe(values, files):
-            domain = self.domain.unsplit()
-            model, params = build_model(self.config, domain, values, files)
-            return initial_state(self.config, model, params, values, 0, files["initial"], self.dtype)
-
-        state = jax.eval_shape(describe, self.start_values(), self._files)
-        _, params = describe_model(self.config, self.domain)
-        return state, self.model.partition_specs(state, params)[0]
+        return self.programs.member_shapes, self.programs.state_specs
 
     def times(self) -> np.ndarray:
         """`(frames + 1,)`: the start and the end of every frame."""
@@ -169,12 +124,15 @@ class Rollout:
 
     def run(self, values, fields: Fields, observe: Callable | None = None) -> tuple[Trajectory, Any]:
         """All frames from the initial state; see `begin` and `advance`."""
-        return self.advance(values, fields, self.begin(values, fields), observe)
+        state, status = self.begin(values, fields)
+        trajectory, start = self.advance(values, fields, state, observe)
+        if not self.config.schema.of_particles:  # fields always find their places
+            return trajectory, start
+        return eqx.tree_at(lambda run: run.clock.status, trajectory, trajectory.clock.status | status), start
 
-    def begin(self, values, fields: Fields):
-        """This block's initial state, walls imposed and constraints satisfied."""
-        model, params = build_model(self._taken, self.domain, values, fields)
-        return initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
+    def begin(self, values, fields: Fields) -> tuple[Any, Array]:
+        """This block's initial state, walls imposed and constraints satisfied, and bits of `status`."""
+        return self.programs.begin(values, fields, self._steps_per_exchange)
 
     def advance(
         self, values, fields: Fields, state, observe: Callable | None = None,
@@ -187,33 +145,92 @@ class Rollout:
         """
         # Cast here, numbers inside walls and forces have their gradients summed over devices once, not in each step.
         values = vary_like(values, state)
-        model, params = build_model(self._taken, self.domain, values, fields)
+        model, params = self.programs.build(values, fields, self._steps_per_exchange)
 
         def watch(t, state, params):
             return None if observe is None else observe(model, t, state, params)
 
         clock = dataclasses.replace(Clock.zero(self.dtype), frame=jnp.asarray(first_frame, jnp.int32))
         trajectory = simulate(
-            model, self.integrator, params, state, self.schedule, clock=clock,
+            model, self.programs.integrator, params, state, self.schedule, clock=clock,
             frames=self.frames if frames is None else frames, observe=watch, checkpoint=self.checkpoint,
             on_fault="keep",  # callers ask the status
         )  # fmt: skip
         return trajectory, watch(time_of(clock, self.schedule), state, vary_like(params, state))
 
-    # ------------------------------------------------------------------ making it
+    @property
+    def _steps_per_exchange(self) -> int:
+        several = self.config.steps_per_exchange
+        assert isinstance(several, int)
+        return several
 
-    def _with_given(self, given: Sequence[str]) -> Config:
-        """The configuration with the `given` fields in the place of their formulas."""
-        sections = {section: dict(getattr(self.config, section)) for section in SECTIONS}
-        for path in given:
-            section, _, name = path.partition(".")
-            if (section, name) not in self._counts:
-                known = ", ".join(".".join(pair) for pair in self._counts)
-                raise ConfigurationError(f"{path}: expected a field of the run; there are {known or 'none'}.")
-            variables = (name,) * self._counts[section, name]
-            sections[section][name] = FileSource(Path(), variables)
-        initial, coefficients = (sections[section] for section in SECTIONS)
-        return dataclasses.replace(self.config, initial=initial, coefficients=coefficients)
+    @functools.cached_property
+    def seen(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Shapes and dtypes of everything that can be observed of a state: variables and diagnostics, by name."""
+        programs, several = self.programs, self._steps_per_exchange
+
+        def look(values, fields):
+            state, _ = programs.begin(values, fields, several)
+            model, params = programs.build(vary_like(values, state), fields, several)
+            seen = jnp.zeros((), self.dtype), state, params
+            return programs.variables(model, *seen), programs.diagnostics(model, *seen)
+
+        specs = (PartitionSpec(), self.field_specs()), (programs.variable_spec, PartitionSpec())
+        run = distribute(look, self.mesh, in_specs=specs[0], out_specs=specs[1])
+        return jax.eval_shape(run, self.start_values(), self.start_fields())
+
+    # ------------------------------------------------------------------ room
+
+    def provide_room(self, values, fields: Fields) -> None:
+        """Give particles as much room as the run with these arguments needs; fields need none.
+
+        Raises NumericalError where the run stops for another reason, or needs ever more room.
+        """
+        if isinstance(self.programs, CompiledParticleRun):
+            self.enlarge(lambda: self._status(values, fields))
+
+    def enlarge(self, status_of: Callable[[], int]) -> None:
+        """Grow the room of particles until `status_of`, a run of them, tells of none that is missing.
+
+        Raises NumericalError where it stops for another reason, or needs ever more room.
+        """
+        while (status := status_of()) != OK:
+            if not self.make_room(status):
+                raise NumericalError(
+                    f"the run that is to be differentiated stopped, as {reasons(status)}: expected one without a "
+                    f"fault. {advice_for(self.programs)}"
+                )
+
+    def make_room(self, status: int) -> bool:
+        """Give more room where a run with this status lacked room alone; return whether it did.
+
+        Raises NumericalError where it needs ever more.
+        """
+        missing = self.programs.missing_room(np.asarray(status))
+        if missing:
+            self.programs.grow(missing)
+        return bool(missing)
+
+    def _status(self, values, fields: Fields) -> int:
+        """The status with which the run ends."""
+        bare = self.bare()
+
+        def status(values, fields) -> Array:
+            return bare.run(values, fields)[0].clock.status
+
+        def make():
+            specs = PartitionSpec(), bare.field_specs()
+            return distribute(status, self.mesh, in_specs=specs, out_specs=PartitionSpec())
+
+        return int(share(("status", self.structure), make)(values, fields))
+
+    def with_checkpoint(self, checkpoint: Checkpoint) -> "DifferentiableRun":
+        """The same run, of which reverse mode keeps something else."""
+        other = copy.copy(self)
+        other.checkpoint = checkpoint
+        return other
+
+    # ------------------------------------------------------------------ making it
 
     def _planned(self) -> tuple[Schedule, int]:
         plan = plan_frames(self.config, 1 if self.config.time.dt is not None else self._courant_steps())
@@ -236,52 +253,27 @@ class Rollout:
 
     def stable_dt(self) -> float:
         """The stable step of the initial state at Courant number one."""
+        programs, several = self.programs.bare(), self._steps_per_exchange
 
-        config, domain, dtype, integrator = self.config, self.domain, self.dtype, self.integrator
+        def limit(values, fields):
+            state, _ = programs.begin(values, fields, several)
+            model, params = programs.build(values, fields, several)
+            return programs.domain.min(programs.step_limit(model, state, vary_like(params, state)))
 
-        def limit(values, files):
-            model, params = build_model(config, domain, values, files)
-            state = initial_state(config, model, params, values, 0, files["initial"], dtype)
-            return domain.min(integrator.stable_dt(model, state, vary_like(params, state)))
+        def make():
+            specs = PartitionSpec(), self.field_specs()
+            return distribute(limit, self.mesh, in_specs=specs, out_specs=PartitionSpec())
 
-        program = self._distributed("stable_dt", limit, PartitionSpec())
-        return float(program(self.start_values(), self._placed_files()))
-
-    def _distributed(self, name: str, function: Callable, results) -> Callable:
-        """`function(values, files)` on the mesh, compiled once for all runs of this structure."""
-        specs = PartitionSpec(), jax.tree.map(lambda _: self.domain.spec(), self._files)
-        # What is given instead of evaluated is told by the results.
-        key = (name, self._builder, structure_of(self.config), self.mesh, frozen(results))
-        return share(key, lambda: distribute(function, self.mesh, in_specs=specs, out_specs=results))
-
-    @property
-    def _builder(self) -> Callable | None:
-        """The function that makes the model: another one once a model of this name is registered again."""
-        return self.config.schema.configured
+        program = share(("stable_dt", self.programs.structure()), make)
+        return float(program(self.start_values(), self.start_fields()))
 
     @property
     def structure(self) -> Hashable:
         """The key of `run`, `begin` and `advance`: programs made of them serve every run with this key."""
-        of_run = frozen(self.checkpoint), frozen(self.schedule), self.frames
-        return self._builder, structure_of(self._taken), self.mesh, *of_run
+        return self.programs.structure(), frozen(self.checkpoint), frozen(self.schedule), self.frames
 
-    def bare(self) -> "Rollout":
-        """The same with shapes in place of the arrays from files, to be kept with a program."""
+    def bare(self) -> "DifferentiableRun":
+        """The same without arrays, to be kept with a program."""
         bare = copy.copy(self)
-        bare._files = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), self._files)
+        bare.programs = self.programs.bare()
         return bare
-
-    def _placed_files(self):
-        specs = jax.tree.map(lambda _: self.domain.spec(), self._files)
-        return jax.tree.map(jax.device_put, self._files, shardings(self.mesh, specs))
-
-
-def _component_counts(config: Config, model) -> dict[tuple[str, str], int]:
-    """Number of components of every field that the configuration gives: (section, name) -> count."""
-    layouts = model.component_layouts()
-    counts = {("initial", name): len(layouts[name]) for name in layouts if name in config.initial}
-    for field in config.schema.coefficients:
-        if field.name in config.coefficients:
-            source = config.coefficients[field.name]
-            counts["coefficients", field.name] = len(source if isinstance(source, tuple) else source.variables)
-    return counts

@@ -158,7 +158,7 @@ def git_state() -> Mapping[str, str | int]:
 
 
 def device_name() -> str:
-    """How many devices of which kind, as a report names them."""
+    """Number and kind of the devices, as a report names them."""
     import jax
 
     kind = jax.devices()[0].device_kind
@@ -167,5 +167,5 @@ def device_name() -> str:
 
 
 def command_line() -> str:
-    """How this process was called."""
+    """Command by which this process was started."""
     return " ".join([Path(sys.executable).name, "-m simjax.run", *sys.argv[1:]])

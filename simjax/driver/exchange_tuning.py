@@ -1,4 +1,4 @@
-"""How many steps a run takes between two exchanges, where it finds out by itself: `steps_per_exchange: auto`."""
+"""Choice by measurement of the steps between two exchanges: `steps_per_exchange: auto`."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import device_name, versions
-from simjax.driver.programs import Programs
 from simjax.errors import ConfigurationError
 from simjax.schema.config import Config
 from simjax.stencil.kernels import timing_cache
@@ -36,8 +36,8 @@ INDIFFERENT = (
 
 
 def key_of(config: Config) -> Key:
-    """What the times of a run's steps depend on."""
-    mapping = {name: value for name, value in config.mapping.items() if name not in INDIFFERENT}
+    """Everything on which the times of a run's steps depend."""
+    mapping = {name: value for name, value in config.write().items() if name not in INDIFFERENT}
     mapping["time"] = {name: value for name, value in mapping["time"].items() if name != "end"}
     return {
         "device": device_name(),
@@ -50,7 +50,7 @@ def key_of(config: Config) -> Key:
 
 
 def kept(config: Config, count: int) -> dict[str, Any]:
-    """What a checkpoint keeps of the choice: blocked steps are rounded in another way than others."""
+    """Record of the choice for a checkpoint: blocked steps are rounded in another way than others."""
     return {"count": count, "key": timing_cache.path_of(key_of(config), Path()).stem}
 
 
@@ -60,7 +60,7 @@ def chosen_before(config: Config, meta: dict[str, Any]) -> int | None:
     return found["count"] if found and found == kept(config, found["count"]) else None
 
 
-def measured(programs: Programs, schedule: Schedule, state, clock) -> tuple[int, str]:
+def measured(programs: CompiledRun, schedule: Schedule, state, clock) -> tuple[int, str]:
     """Steps between two exchanges by measurement, of steps from a state and clock, and a sentence on it.
 
     Unblocked steps are left for others that are faster by more than noise. What was measured for the configuration,
@@ -84,13 +84,13 @@ def fastest(seconds: Seconds) -> int:
 
 
 def _fits(count: int, schedule: Schedule) -> bool:
-    """Whether a frame consists of blocks of so many steps, or nearly: those left over are a program of their own."""
+    """Tell whether a frame is blocks of so many steps, or nearly: those left over are a program of their own."""
     if schedule.dt is None:
         return count <= 1
     return count <= schedule.steps and 10 * (schedule.steps % max(1, count)) <= schedule.steps
 
 
-def _timed(programs: Programs, schedule: Schedule, state, clock) -> dict[str, list[float]]:
+def _timed(programs: CompiledRun, schedule: Schedule, state, clock) -> dict[str, list[float]]:
     """Seconds of `STEPS` steps for every candidate that is not refused, in turns."""
     carried = programs.copy(state, clock)
     until = jnp.asarray(2**30, jnp.int32)  # whatever frames these steps complete

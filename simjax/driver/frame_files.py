@@ -6,24 +6,28 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from simjax.config.folders import config_yaml
 from simjax.driver.build import Plan
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import device_name, git_state, versions
-from simjax.driver.programs import Programs
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
+from simjax.io.grid_output import GridWriter
+from simjax.io.particle_output import ParticleWriter
+from simjax.models.measures import PARTICLES, measure_of
+from simjax.models.registry import parameter_attributes
 from simjax.schema.config import Config
 
 if TYPE_CHECKING:
     import xarray
 
 
-def require_space(folder: Path, config: Config, programs: Programs, plan: Plan, *, resumed: bool = False) -> None:
+def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Plan, *, resumed: bool = False) -> None:
     """Raise InputOutputError where the disk of `folder` lacks room for the plan's frames and for checkpoints.
 
     A short run is copied to one file at its end, so that its frames are there twice; a checkpoint is written beside
@@ -39,7 +43,7 @@ def require_space(folder: Path, config: Config, programs: Programs, plan: Plan, 
 
 
 def open_writer(
-    folder: Path, programs: Programs, config: Config, plan: Plan, run_id: str, keep_until_step: int | None = None
+    folder: Path, programs: CompiledRun, config: Config, plan: Plan, run_id: str, keep_until_step: int | None = None
 ) -> FrameWriter:
     """A writer of the frames that `programs` observe, with the provenance of the run in every file.
 
@@ -56,11 +60,44 @@ def open_writer(
         "simjax_run_id": run_id,
         **git_state(),
     }
-    return programs.open_writer(
-        folder, plan.schedule, diagnostics=sorted(programs.observed_shapes()[1]), attributes=attributes,
-        title=config.title or config.experiment_name, keep_until_step=keep_until_step,
-        rounding_bits=config.output.rounding_bits,
+    options: dict[str, Any] = {
+        "members": programs.members, "parameters": programs.used_parameters(plan.schedule), "dtype": programs.dtype,
+        "diagnostics": sorted(programs.observed_shapes()[1]), "attributes": attributes,
+        "title": config.title or config.experiment_name, "keep_until_step": keep_until_step,
+        "rounding_bits": config.output.rounding_bits, "about": describe_numbers(programs),
+    }  # fmt: skip
+    if isinstance(programs, CompiledParticleRun):
+        family, start = programs.family, programs.start_of
+        bounds = family.bounds
+        return ParticleWriter(
+            folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=programs.names,
+            scalars=family.scalars, species=start.species, species_names=family.species, mass=family.mass(start),
+            charge=family.charge(start), **options,
+        )  # fmt: skip
+    assert isinstance(programs, CompiledFieldRun)
+    return GridWriter(
+        folder, programs.grid, programs.outputs, periodic=[axis.periodic for axis in config.boundaries],
+        time_units=config.schema.time_units, length_units=config.schema.length_units, **options,
     )  # fmt: skip
+
+
+def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
+    """Attributes of parameters and diagnostics by name: units and what they mean."""
+    config = programs.config
+    about = parameter_attributes(type(config.physics), config.ndim)
+    if config.particles is not None:
+        starts = parameter_attributes(type(config.particles), config.ndim)
+        about |= {f"start_{name}": attributes for name, attributes in starts.items()}
+    about |= {name: {"long_name": name.replace("_", " ")} for name in config.parameters}
+    about["courant"] = {"units": "1", "long_name": "Courant number"}
+    for name in config.exact:
+        about[f"error_{name}"] = {"units": "1", "long_name": f"relative error of {name}"}
+    measures = programs.model.measures() if isinstance(programs, CompiledFieldRun) else PARTICLES
+    for name in programs.observed_shapes()[1]:
+        measure = measure_of(measures, name)
+        if measure is not None:
+            about[name] = {"units": measure.units, "long_name": measure.long_name or name.replace("_", " ")}
+    return about
 
 
 def dataset_of(
@@ -78,7 +115,7 @@ def dataset_of(
             return dataset.load()
 
 
-def as_written(programs: Programs, fields, diagnostics) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def on_host(programs: CompiledRun, fields, diagnostics) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Fields and diagnostics of one time, as the writer takes them."""
     whole = programs.assemble({name: np.asarray(u) for name, u in fields.items()})
     written = {name: u[None] for name, u in whole.items()}

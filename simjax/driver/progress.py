@@ -1,4 +1,4 @@
-"""How a run shows itself while it goes on: one live block on a terminal, plain lines anywhere else."""
+"""Display of a run in progress: one live block on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_SHOWN = 4
 
 
 class Stream(Protocol):
-    """What progress is written to."""
+    """Stream to which progress is written."""
 
     def write(self, text: str, /) -> int: ...
 
@@ -71,7 +71,7 @@ class Progress:
 
     @property
     def compiling(self) -> bool:
-        """Whether nothing has been computed yet."""
+        """Tell whether nothing has been computed yet."""
         return not self._history
 
     @property
@@ -239,7 +239,7 @@ class IterationProgress:
         self._line(f"{self.title}: up to {self.iterations} iterations; compiling")
 
     def update(self, iteration: int, numbers: Mapping[str, float]) -> None:
-        """Tell that an iteration is done, and what came out."""
+        """Tell that an iteration is done, and its result."""
         now = clock_module.monotonic()
         said = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
         pace = ""

@@ -27,10 +27,11 @@ from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io.checkpoint import Checkpoints, Restored, require_meta
 from simjax.io.files import write_text
 from simjax.schema.config import Config
+from simjax.schema.renames import NUMBERS
 
 SCHEMA = 1
 COMPLETED = "completed"
-"""How the recorded outcome of a part begins that came to its end."""
+"""Beginning of the recorded outcome of a part that finished."""
 # Parameters of more members than this are recorded by their checksum.
 MOST_VALUES = 1000
 
@@ -108,16 +109,17 @@ def check_same_run(
             f"{own['run_id']}; bring the run's own checkpoints back from a copy."
         )
     _check_not_edited(folder, own, recorded)
-    refused, allowed = resume_differences(_mapping(recorded["config"]), config.mapping)
+    refused, allowed = resume_differences(_mapping(recorded["config"]), config.write())
     if refused:
         raise ConfigurationError(
             f"resume={folder} is another simulation: {'; '.join(refused)}. Start a new run instead."
         )
     now = {name: _recorded(value) for name, value in parameters.items()}
-    if now != recorded["parameters"]:
-        names = sorted(n for n in {*now, *recorded["parameters"]} if now.get(n) != recorded["parameters"].get(n))
+    before = {NUMBERS.get(str(name), str(name)): value for name, value in recorded["parameters"].items()}
+    if now != before:
+        names = sorted(n for n in {*now, *before} if now.get(n) != before.get(n))
         raise CheckpointError(
-            f"resume={folder}: {', '.join(names)} of its checkpoint is {_short(recorded['parameters'], names[0])} and "
+            f"resume={folder}: {', '.join(names)} of its checkpoint is {_short(before, names[0])} and "
             f"this version of simjax makes it {_short(now, names[0])}; go on with the version that wrote it."
         )
     notes = [f"On resuming, {sentence}." for sentence in allowed if not sentence.startswith("resume ")]

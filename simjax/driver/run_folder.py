@@ -1,4 +1,4 @@
-"""What a run leaves on disk and shows on the way: fields, diagnostics, checkpoints, log, report."""
+"""Files that a run leaves and what it shows on the way: fields, diagnostics, checkpoints, log, report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 import shlex
 import time as wall
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,15 +21,17 @@ import numpy as np
 
 from simjax.config.folders import config_yaml, default_yaml
 from simjax.driver.build import Plan
-from simjax.driver.call_length import Pace
-from simjax.driver.checks import judge
+from simjax.driver.call_length import CallLength
+from simjax.driver.checks import check_run
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import command_line, device_name, versions
-from simjax.driver.frame_files import as_written, dataset_of, open_writer
-from simjax.driver.programs import Programs
+from simjax.driver.frame_files import dataset_of, on_host, open_writer
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
+from simjax.io.formats import output_formats
+from simjax.models.measures import in_order
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
 from simjax.stepping.clock import Schedule
@@ -55,14 +57,14 @@ class _Frame:
     clock: Clock
 
 
-class Record:
+class RunFolder:
     """The files and the display of one run; created before its first frame.
 
     keep_until_step, frames: of a run that goes on, the step of its checkpoint and how many frames there were by then.
     """
 
     def __init__(
-        self, folder: Path, config: Config, programs: Programs, plan: Plan, notes: list[str], progress: bool,
+        self, folder: Path, config: Config, programs: CompiledRun, plan: Plan, notes: list[str], progress: bool,
         *, run: Run, keep_until_step: int | None, frames: int | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
@@ -85,6 +87,7 @@ class Record:
         self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
         require_frames(folder, self.writer.frames_kept, frames)
         self._metrics: TextIO | None = None
+        self._first_energy: float | None = None
         self._log: TextIO | None = None
         self._unlogged: list[str] = []
         if keep_until_step is None:
@@ -93,8 +96,8 @@ class Record:
         if progress:
             size = programs.size * (programs.members or 1)
             self.display = Progress(
-                config.title or config.experiment_name, config.time.end, size, units=programs.units,
-                time_units=programs.time_units,
+                config.title or config.experiment_name, config.time.end, size, units=units_of(programs),
+                time_units=config.schema.time_units,
             )  # fmt: skip
             self.display.start()
         for note in self.notes:
@@ -135,7 +138,7 @@ class Record:
         fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
         return dataset_of(
             lambda folder: open_writer(folder, programs, self.config, self.plan, self.run.id),
-            step, time, *as_written(programs, fields, diagnostics),
+            step, time, *on_host(programs, fields, diagnostics),
         )  # fmt: skip
 
     def _kept_metrics(self) -> dict[Path, str]:
@@ -182,7 +185,7 @@ class Record:
 
     # ------------------------------------------------------------------ frames
 
-    def add(self, time: float, step: int, observed, clock, pace: Pace) -> None:
+    def add(self, time: float, step: int, observed, clock, pace: CallLength) -> None:
         """Take a frame that was just dispatched; write and show those before it, which are done by now."""
         for leaf in jax.tree.leaves(observed):
             leaf.copy_to_host_async()
@@ -191,12 +194,12 @@ class Record:
         while len(self._pending) > 1:
             self._settle(pace)
 
-    def settle_all(self, pace: Pace) -> None:
+    def settle_all(self, pace: CallLength) -> None:
         """Wait for every frame and write it."""
         while self._pending:
             self._settle(pace)
 
-    def _settle(self, pace: Pace) -> None:
+    def _settle(self, pace: CallLength) -> None:
         frame = self._pending.popleft()
         self.statuses = np.atleast_1d(np.asarray(frame.clock.status))
         pace.completed(frame.step)
@@ -205,14 +208,26 @@ class Record:
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        fields, diagnostics = as_written(self.programs, frame.fields, frame.diagnostics)
+        fields, diagnostics = on_host(self.programs, frame.fields, frame.diagnostics)
         self.writer.write([frame.step], [frame.time], fields, diagnostics)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)
         if self.display is not None:
             # Of an ensemble, the least favourable member that is still going.
             worst = {name: float(np.nanmax(d)) for name, d in self.latest.items() if not np.all(np.isnan(d))}
-            self.display.update(frame.time, frame.step, pace.rate, self.programs.shown(worst))
+            self.display.update(frame.time, frame.step, pace.rate, self._shown(worst))
+
+    def _shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
+        """The latest diagnostics as the display tells them: of particles those of their family."""
+        if isinstance(self.programs, CompiledFieldRun):
+            return in_order(diagnostics, self.programs.model.measures())
+        assert isinstance(self.programs, CompiledParticleRun)
+        energy, kinetic = diagnostics.get("energy", math.nan), diagnostics.get("kinetic_energy", 0.0)
+        if self._first_energy is None:
+            self._first_energy = energy
+        drift = (energy - self._first_energy) / kinetic if kinetic > 0 else 0.0
+        known = {**diagnostics, "energy_drift": drift}
+        return {name: known.get(name, math.nan) for name in self.programs.family.shown}
 
     def _log_metrics(self, frame: _Frame) -> None:
         line: dict[str, Any] = {"time": frame.time, "step": frame.step}
@@ -258,7 +273,7 @@ class Record:
             return frame % every.every_frames == 0
         return every.every_seconds is not None and wall.monotonic() - self._last_checkpoint >= every.every_seconds
 
-    def checkpoint(self, state_and_clock, meta: dict[str, Any], pace: Pace) -> None:
+    def checkpoint(self, state_and_clock, meta: dict[str, Any], pace: CallLength) -> None:
         """Save a state whose status is known to be good, after everything before it is on disk."""
         begin = wall.monotonic()
         self.settle_all(pace)
@@ -271,7 +286,7 @@ class Record:
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 
     def time_is_up(self, elapsed: float) -> str | None:
-        """Whether the wall-clock limit leaves no more than twice the time a checkpoint has been seen to take."""
+        """Tell whether the wall-clock limit leaves no more than twice the time a checkpoint has been seen to take."""
         limit = self.config.limits.wall_clock
         if limit is None or elapsed + 2 * self._checkpoint_seconds + 1.0 < limit:
             return None
@@ -279,7 +294,7 @@ class Record:
 
     # ------------------------------------------------------------------ endings
 
-    def finish(self, pace: Pace, elapsed: float) -> str:
+    def finish(self, pace: CallLength, elapsed: float) -> str:
         """Close a run that reached its end; the closing sentence."""
         lost = int(np.sum(self.statuses != OK))
         outcome = f"completed, with {lost} of {len(self.statuses)} members frozen on the way" if lost else "completed"
@@ -287,14 +302,14 @@ class Record:
         self._write_report(outcome, pace, elapsed)
         return self._say_goodbye(f"{outcome} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)")
 
-    def stop(self, reason: str, pace: Pace, elapsed: float) -> str:
+    def stop(self, reason: str, pace: CallLength, elapsed: float) -> str:
         """Close a run that was asked to stop; it can go on later."""
         self._close(complete=False)
         outcome = f"stopped by {reason} at t = {self.last_time:g}, resumable"
         self._write_report(outcome, pace, elapsed)
         return self._say_goodbye(outcome)
 
-    def fail(self, message: str, pace: Pace, elapsed: float) -> None:
+    def fail(self, message: str, pace: CallLength, elapsed: float) -> None:
         """Close a run whose fields are no longer numbers."""
         self._close(complete=False)
         self._write_report(f"failed: {message}", pace, elapsed)
@@ -316,7 +331,7 @@ class Record:
         if self._metrics is not None:
             self._metrics.close()
 
-    def _write_report(self, outcome: str, pace: Pace, elapsed: float) -> None:
+    def _write_report(self, outcome: str, pace: CallLength, elapsed: float) -> None:
         """Check what the run must have kept, tell what it did not, and write the report and the animation."""
         from simjax.io.read import open_run
         from simjax.report.run_report import RunReport, write_report
@@ -326,10 +341,10 @@ class Record:
             self.display.message("drawing the summary, the animation and the report")
         title = self.config.title or self.config.experiment_name
         with open_run(self.folder) as dataset:
-            verdicts = judge(self.config, self.programs, dataset, self.statuses)
+            checks = check_run(self.config, self.programs, dataset, self.statuses)
             self.failed_checks = tuple(
                 f"{verdict.name}: {verdict.value}; expected: {verdict.expected}."
-                for verdict in verdicts
+                for verdict in checks
                 if not verdict.passed
             )
             for sentence in self.failed_checks:
@@ -344,11 +359,11 @@ class Record:
                 write_summary(dataset, self.folder / "summary.png", title=title)
                 report = RunReport(
                     title=title, description=self.config.description,
-                    verdicts=verdicts,
+                    checks=checks,
                     config_yaml=config_yaml(self.config), defaults_yaml=default_yaml(), command=command_line(),
                     resume_command=self._resume_command(), versions=versions(), device=device_name(),
                     wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
-                    units=self.programs.units,
+                    units=units_of(self.programs),
                     steps=self.steps, run_id=self.run.id, started=self._part.started, outcome=outcome, notes=self.notes,
                 )  # fmt: skip
                 write_report(self.folder, dataset, report)
@@ -367,9 +382,15 @@ class Record:
             if self.config.output.report:
                 lines.append(f"  report  {self.folder / 'report.html'}")
             lines.append(f"  open    simjax.open_run({str(self.folder)!r})")
-            sidecars = sorted(self.folder.glob("*.vtkhdf"))
-            if sidecars:
-                lines.append(f"          ParaView: {sidecars[0]}")
+            at_end = [(form, form.files(self.folder)) for form in output_formats() if form.write is not None]
+            lines += [
+                f"          {form.programs[0]}: {files[0]}" for form, files in at_end if files and form.how_to_open
+            ]
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome
+
+
+def units_of(programs: CompiledRun) -> tuple[str, str]:
+    """Names of what a run consists of, and of its speed."""
+    return ("particles", programs.family.units) if isinstance(programs, CompiledParticleRun) else ("cells", "cells/s")

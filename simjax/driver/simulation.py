@@ -15,20 +15,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
-from simjax.core.model import GridModel
+from simjax.core.model import GridModel, Model
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames, register
-from simjax.driver.call_length import Pace
+from simjax.driver.call_length import CallLength
+from simjax.driver.compiled_run import CompiledRun, compiled_run
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.environment import StopSignals, set_up_jax
+from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
-from simjax.driver.programs import Programs, programs_for
+from simjax.driver.functional import FunctionalParts, functional_parts
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
+from simjax.driver.python_values import PythonSections, stand_in, written_below
 from simjax.driver.result import Result
-from simjax.driver.run_folder import Record
-from simjax.errors import NumericalError, Stopped, stop_error
+from simjax.driver.run_folder import RunFolder
+from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
+from simjax.integrators.integrator import Integrator
 from simjax.io.lock import FolderLock
+from simjax.models.registry import MODELS
 from simjax.schema.config import AUTO, Config
+from simjax.schema.errors import closest
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
 from simjax.stepping.simulate import Schedule
@@ -37,10 +43,49 @@ RETRIES = 3
 
 
 class Simulation:
-    """A configured simulation, ready to run as often as wanted."""
+    """A configured simulation, ready to run as often as wanted.
+
+    `simulate(s.model, s.integrator, s.params, s.state, s.schedule, frames=s.frames)` takes a simulation `s` of one
+    member on one device in a program of one's own. These parts are made when one of them is first asked for, which
+    raises ConfigurationError for an ensemble, several devices and an end between two output times.
+    """
 
     def __init__(self, config: Config):
         self.config = config
+
+    @functools.cached_property
+    def _parts(self) -> FunctionalParts:
+        return functional_parts(self.config)
+
+    @property
+    def model(self) -> Model:
+        """The equations on their domain, with the sides and the forces of the configuration."""
+        return self._parts.model
+
+    @property
+    def params(self) -> Any:
+        """The parameters, `model.Params`, in the units of the configuration's keys."""
+        return self._parts.params
+
+    @property
+    def state(self) -> Any:
+        """The initial state, `model.State`, walls imposed and constraints satisfied."""
+        return self._parts.state
+
+    @property
+    def integrator(self) -> Integrator | None:
+        """The scheme of `time.integrator`; None of a model that takes its own steps."""
+        return self._parts.integrator
+
+    @property
+    def schedule(self) -> Schedule:
+        """The time steps of a frame, whose length is `time.output_every`."""
+        return self._parts.schedule
+
+    @property
+    def frames(self) -> int:
+        """The number of frames until `time.end`."""
+        return self._parts.frames
 
     def run(
         self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,
@@ -66,7 +111,7 @@ class Simulation:
         launched = wall.monotonic() if launched is None else launched
         with StopSignals(lethal=on_stop == "return") as signals:
             result = self._run(resume, progress, signals, launched)
-        stopped = signals.received or result.exit_code == Stopped.exit_code  # also by a signal that came at the end
+        stopped = signals.received or result.exit_code == Stopped.exit_code  # also by a signal at the end
         if on_stop == "raise" and stopped:
             raise stop_error(signals.received, result.message, result.folder)
         return result
@@ -80,7 +125,7 @@ class Simulation:
         folder = find_resumable(config)
         planned = planned_folder(config) if folder is None else folder
         set_up_jax(config)
-        programs = programs_for(config)
+        programs = compiled_run(config)
         run = _Run(config, programs, signals, progress, launched)
         if folder is not None:
             with FolderLock(folder):
@@ -99,13 +144,13 @@ class _Run:
     donated from call to call.
     """
 
-    def __init__(self, config: Config, programs: Programs, signals: StopSignals, progress: bool, launched: float):
+    def __init__(self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float):
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.started = launched
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
-        self.pace = Pace(config, programs)
+        self.pace = CallLength(config, programs)
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -115,7 +160,9 @@ class _Run:
 
     def prepare(self) -> None:
         """Everything that can be refused before a file is written: initial fields, the time step."""
+        _check_objective(self.config, self.programs)
         self.state, self.clock = self.programs.start()
+        refuse_start(self.programs, self.state)
         self.notes = list(self.programs.notes)
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
@@ -158,7 +205,7 @@ class _Run:
         return self._carry_out(first_frame=frame, resumed=True)
 
     def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
-        self.record = Record(
+        self.record = RunFolder(
             folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step,
             frames=frames,
         )  # fmt: skip
@@ -211,7 +258,7 @@ class _Run:
         return functools.partial(self.record.in_memory, self.state, self.clock, time, self.step)
 
     def _choose_exchanges(self, first_frame: int) -> None:
-        """How many steps are taken between two exchanges, where that is measured."""
+        """Set how many steps are taken between two exchanges, where that is measured."""
         if self.config.steps_per_exchange != AUTO or first_frame >= self.plan.total:
             return
         count, said = self.chosen_before, f"steps_per_exchange=auto is {self.chosen_before}, as before."
@@ -246,7 +293,7 @@ class _Run:
             frame = int(np.max(np.asarray(self.clock.frame)))
 
     def _advance_frame(self, frame: int, reason: Callable[[], str | None]) -> bool:
-        """Whether the frame was completed rather than cut short by a reason to stop."""
+        """Advance by a frame; tell whether it was completed rather than cut short by a reason to stop."""
         schedule = self.plan.schedule_of(frame)
         until = jnp.asarray(frame + 1, jnp.int32)
         if schedule.dt is not None:
@@ -271,7 +318,7 @@ class _Run:
                 return True
 
     def _call(self, schedule: Schedule, steps: int, until) -> bool:
-        """Whether the steps were dispatched, rather than found to need more room."""
+        """Call the device; tell whether the steps were dispatched, rather than found to need more room."""
         program = self.programs.advance(schedule, steps)
         with self.pace.timed(program):
             state, clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
@@ -282,7 +329,7 @@ class _Run:
         return True
 
     def _regrown(self, status) -> bool:
-        """Whether there was too little room for what has the status; now there is more, and it is to be done again."""
+        """Make more room where the status asks for it, and tell whether the call is to be made again."""
         bits = self.programs.missing_room(status)
         if not bits:
             return False
@@ -324,7 +371,7 @@ class _Run:
         self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
 
     def _is_good(self) -> bool:
-        """Whether any member is well after all that was dispatched."""
+        """Tell whether any member is well after all that was dispatched."""
         self.record.settle_all(self.pace)
         return bool(np.any(np.asarray(self.clock.status) == OK))
 
@@ -359,8 +406,9 @@ class _Run:
         """Save the last good state; name the field, the place and the step in the error."""
         self._checkpoint()
         frame = int(np.min(np.asarray(self.clock.frame)))
-        where = self.programs.first_fault(self.state, self.clock, self.plan.schedule_of(frame), self.pace.longest_call)
-        advice = "Write velocities that balance at all times." if status & UNBALANCED else self.programs.advice
+        schedule = self.plan.schedule_of(frame)
+        where = first_fault(self.programs, self.state, self.clock, schedule, self.pace.longest_call)
+        advice = "Write velocities that balance at all times." if status & UNBALANCED else advice_for(self.programs)
         message = (
             f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
             f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {advice}"
@@ -368,6 +416,15 @@ class _Run:
         self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)
         raise NumericalError(message)
+
+
+def _check_objective(config: Config, programs: CompiledRun) -> None:
+    """Raises ConfigurationError where the objective is no diagnostic of this run."""
+    known = sorted(programs.observed_shapes()[1])
+    if config.objective is not None and config.objective not in known:
+        close = closest(config.objective, known)
+        hint = f"did you mean objective={close}?" if close else f"known are {', '.join(known)}."
+        raise ConfigurationError(f"objective={config.objective}: no diagnostic of model={config.model}; {hint}")
 
 
 def load(
@@ -386,10 +443,18 @@ def configure(model: type[GridModel], **sections: Any) -> Simulation:
     """A simulation of one's own model, configured in Python with the keys of a YAML experiment.
 
     `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`.
-    Raises ConfigurationError with everything that is wrong with the configuration.
+    Fields of `initial` and `coefficients` may be arrays of the grid's shape (a vector: one for each axis), which are
+    kept in `arrays` below `output.root`, where a run that goes on finds them. Sides may be objects such as
+    `simjax.NoSlipWall()`, or pairs of them.
+
+    Raises ConfigurationError with everything that is wrong with the configuration, before anything is written.
     """
     from simjax.config import validate
 
     register(model)
     defaults = {"experiment_name": model.__name__, "title": (model.__doc__ or model.__name__).splitlines()[0]}
-    return Simulation(validate({**defaults, "model": model.__name__, **sections}))
+    given = PythonSections(MODELS[model.__name__], {**defaults, "model": model.__name__, **sections})
+    config = validate(given.with_sources(stand_in))
+    if given.arrays:
+        config = validate(given.with_sources(written_below(Path(config.output.root))))
+    return Simulation(config)

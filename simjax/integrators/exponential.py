@@ -80,7 +80,7 @@ class ExponentialRungeKutta(Integrator):
         if not isinstance(model, SemilinearModel):
             raise ConfigurationError(
                 f"etdrk{self.order} needs a model with a diagonal linear part (a SemilinearModel); "
-                f"{type(model).__name__} came; use an explicit integrator such as kutta3."
+                f"got {type(model).__name__}; use an explicit integrator such as kutta3."
             )
 
     def _coefficients(self, model: SemilinearModel, params, dt) -> Coefficients:

@@ -1,10 +1,12 @@
-"""What a time-stepping scheme is."""
+"""The interface of a time-stepping scheme."""
 
 import abc
 from typing import Any
 
 import equinox as eqx
 import jax
+
+from simjax.core.tendency import call_own
 
 
 class Integrator(eqx.Module):
@@ -23,7 +25,7 @@ class Integrator(eqx.Module):
         """Evaluations of the tendency per step."""
 
     def prepare(self, model, params, dt: float | jax.Array | None) -> Any:
-        """What is the same in every step, formed once before the loop; `dt` is None where the step varies."""
+        """Form what is the same in every step, once before the loop; `dt` is None where the step varies."""
         return None
 
     @abc.abstractmethod
@@ -32,7 +34,7 @@ class Integrator(eqx.Module):
 
     def stable_dt(self, model, state, params) -> jax.Array:
         """The step at Courant number one, of what this scheme takes explicitly."""
-        return model.stable_dt(state, params)
+        return call_own(model, "stable_dt", state, params)
 
 
 class ReversibleIntegrator(Integrator):

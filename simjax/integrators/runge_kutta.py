@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from simjax.core.tendency import tendency
 from simjax.integrators.integrator import Integrator
 from simjax.jaxpr.varying import steady_carry
 
@@ -74,7 +75,7 @@ class RungeKutta(Integrator):
 
         def stage(carry, row, number):
             now, slopes = carry
-            slope = model.rhs(_later(t, row[-2], dt), now, params)
+            slope = tendency(model, "rhs", now, _later(t, row[-2], dt), now, params)
             if looped:
                 slopes = jax.tree.map(
                     lambda every, new: lax.dynamic_update_index_in_dim(every, new, number, 0), slopes, slope
@@ -111,7 +112,7 @@ class ShuOsher(Integrator):
     def step(self, model, t, dt, state, params, prepared=None):
         def stage(now, row, number):
             alpha, beta, c, ahead = row
-            slope = model.rhs(_later(t, c, dt), now, params)
+            slope = tendency(model, "rhs", now, _later(t, c, dt), now, params)
 
             def mixed(u, v, k):
                 advanced = v + dt * beta * k
@@ -147,7 +148,7 @@ class LowStorage(Integrator):
         def stage(carry, row, number):
             now, register = carry
             a, b, c, ahead = row
-            slope = model.rhs(_later(t, c, dt), now, params)
+            slope = tendency(model, "rhs", now, _later(t, c, dt), now, params)
             register = jax.tree.map(lambda r, k: dt * k if _is_zero(a) else a * r + dt * k, register, slope)
             now = jax.tree.map(lambda u, r: u + b * r, now, register)
             return model.constrain(_later(t, ahead, dt), dt, now, params), register

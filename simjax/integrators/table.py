@@ -1,6 +1,6 @@
 """Every named time-stepping scheme."""
 
-from simjax.integrators import direct, exponential, imex, runge_kutta, splitting
+from simjax.integrators import exponential, imex, runge_kutta, splitting
 from simjax.integrators.integrator import Integrator
 
 INTEGRATORS: dict[str, Integrator] = {
@@ -8,5 +8,4 @@ INTEGRATORS: dict[str, Integrator] = {
     **imex.INTEGRATORS,
     **exponential.INTEGRATORS,
     **splitting.INTEGRATORS,
-    **direct.INTEGRATORS,
 }

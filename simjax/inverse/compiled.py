@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
-from simjax.driver.differentiable_run import share
+from simjax.driver.shared_programs import share
 from simjax.inverse.methods.least_squares import Evaluation
 from simjax.inverse.methods.priors import Prior
 from simjax.inverse.methods.transforms import Transform

@@ -27,7 +27,7 @@ from simjax.models.closure import Closure
 
 
 @dataclass(frozen=True)
-class Answer:
+class Estimate:
     """The result of a search and its uncertainty.
 
     estimate, guess, truth (None without): unknowns by path. intervals: 95 % of each number, by path; ends are infinite,
@@ -60,7 +60,7 @@ class Answer:
         return " ".join(["; ".join([*said, met]) + ("." if self.doubts else ""), *self.doubts])
 
 
-def answer(problem: InverseProblem, latent, iterate: Iterate) -> Answer:
+def answer(problem: InverseProblem, latent, iterate: Iterate) -> Estimate:
     """The answer at `latent`, with Laplace's approximation around it, or the members' spread of an ensemble."""
     least_squares = problem.least_squares()
     estimate = problem.physical(latent)
@@ -87,7 +87,7 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Answer:
                 f"The standard deviations of {', '.join(problem.fields)} are not converged: conjugate gradients left "
                 f"{float(drawn.left):.1g} of a draw."
             )
-    return Answer(
+    return Estimate(
         latent,
         {path: jax.tree.map(np.asarray, u) for path, u in estimate.items()},
         {path: jax.tree.map(np.asarray, u) for path, u in problem.guess().items()},

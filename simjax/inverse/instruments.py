@@ -1,4 +1,4 @@
-"""What was measured: operators, times and noise of an inverse problem, and data made or read for them."""
+"""Instruments of an inverse problem: operators, times and noise, and the data made or read for them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,21 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
-from simjax.driver.differentiable_run import Rollout
+from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.inverse.methods.checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
-from simjax.inverse.methods.operators import BoxAverage, LineOfSight, Operator, Points, Snapshot, Spectrum
+from simjax.inverse.methods.operators import (
+    BoxAverage,
+    Diagnostic,
+    Instrumental,
+    LineOfSight,
+    PointSensors,
+    Snapshot,
+    Spectrum,
+)
+from simjax.inverse.methods.particle_operators import EveryParticle, RadialDistribution
 from simjax.inverse.methods.sensors import read_sensors
 from simjax.schema.errors import closest
 from simjax.schema.inverse import ObservationConfig
@@ -46,13 +55,13 @@ class Instrument:
     """An operator read at `times` `(m,)`: between frames `below` and the next one, `fraction` of the way.
 
     measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
-    experiment has made them. What is wanted counts as measured. deviation: standard deviations that came with the
+    experiment has made them. What is wanted counts as measured. deviation: standard deviations given with the
     measurements, else None. experiment: the name of the run that it is read in, where there are several; its own begins
     with it.
     """
 
     name: str
-    operator: Operator
+    operator: Instrumental
     source: ObservationConfig
     times: np.ndarray
     below: np.ndarray
@@ -82,7 +91,7 @@ class Instrument:
         return changed
 
     def at_times(self, series: Array) -> Array:
-        """What it reads at its times, from a series `(frames + 1, ...)`."""
+        """Readings at the instrument's times, from a series `(frames + 1, ...)`."""
         below, fraction = self._places(series.dtype)
         return between_frames(series, below, fraction)
 
@@ -133,12 +142,12 @@ class Instrument:
             noise = {"student": StudentNoise, "huber": HuberNoise}[self.source.noise[0]](
                 measured.deviation, measured.number
             )
-        differences = noise.residuals(read, measured.values)
+        differences = noise.residuals(read, self.operator.nearest(measured.values, read))
         return differences if measured.present is None else jnp.where(measured.present, differences, 0)
 
     @property
     def count(self) -> int:
-        """How many values were measured."""
+        """Number of measured values."""
         chosen = self.measured if self.present is None else self.present
         assert chosen is not None
         return int(chosen.size if self.present is None else chosen.sum())
@@ -155,7 +164,7 @@ class Instrument:
         return dataclasses.replace(self, **rows)
 
     def standard_deviation(self) -> np.ndarray | float:
-        """Of the noise: as given, or as a fraction of the root mean square of what was measured."""
+        """Standard deviation of the noise: as given, or as a fraction of the root mean square of what was measured."""
         if self.source.deviation is not None:
             return self.source.deviation
         if self.source.fraction is not None:
@@ -182,7 +191,7 @@ def _root_mean_square(values: np.ndarray, present: np.ndarray | None) -> float:
 
 
 def instruments_of(
-    observations: tuple[ObservationConfig, ...], rollout: Rollout,
+    observations: tuple[ObservationConfig, ...], rollout: DifferentiableRun,
     *, section: str = "inverse.observations", experiment: str = "",
 ) -> list[Instrument]:  # fmt: skip
     """The instruments of a configuration for its run; a CSV file is one for each variable.
@@ -192,7 +201,7 @@ def instruments_of(
     Raises ConfigurationError for an instrument outside of the grid or of the run.
     """
     found: list[Instrument] = []
-    grid, times = rollout.grid, rollout.times()
+    grid, times = rollout.domain.grid, rollout.times()
     for number, source in enumerate(observations):
         path, before = f"{section}[{number}]", f"{experiment}_{number}" if experiment else f"{number}"
         if source.kind == "sensors":
@@ -201,29 +210,42 @@ def instruments_of(
         else:
             at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
             wanted = {} if source.target is None else {"measured": _target(source, at, rollout)}
-            name = f"{before}_{source.variable}"
-            added = [_placed(path, name, _operator(source), source, at, times, grid, **wanted)]
+            name = f"{before}_{source.variable or source.kind}"
+            added = [_placed(path, name, _operator(source, path, rollout), source, at, times, grid, **wanted)]
         found += [dataclasses.replace(instrument, experiment=experiment) for instrument in added]
     return found
 
 
-def _target(source: ObservationConfig, times: np.ndarray, rollout: Rollout) -> np.ndarray:
+def _target(source: ObservationConfig, times: np.ndarray, rollout: DifferentiableRun) -> np.ndarray:
     """The field that is wanted at `times`, `(m, *grid.shape)`, with the configuration's own numbers."""
     assert source.target is not None
-    grid = rollout.grid
+    grid = rollout.domain.grid
     offset = next(output.offset for output in rollout.model.outputs() if output.name == source.variable)
     axes = np.meshgrid(*(grid.coordinates(axis, offset[axis]) for axis in range(grid.ndim)), indexing="ij")
     known = {**rollout.start_values(), **dict(zip(AXES, axes, strict=False))}
     return np.stack([np.broadcast_to(source.target({**known, "t": t}), grid.shape) for t in times])
 
 
-def _operator(source: ObservationConfig) -> Operator:
+def _operator(source: ObservationConfig, path: str, rollout: DifferentiableRun) -> Instrumental:
+    if source.kind == "radial_distribution":
+        return RadialDistribution(radii=source.radii, width=source.width)
     assert source.variable is not None
+    if source.kind == "diagnostic":
+        known = rollout.seen[1]
+        if source.variable not in known:
+            close = closest(source.variable, known)
+            hint = f"did you mean '{close}'?" if close else f"known there: {', '.join(known)}."
+            raise ConfigurationError(f"{path}.diagnostic = '{source.variable}': no such diagnostic; {hint}")
+        return Diagnostic(source.variable)
+    if rollout.config.schema.of_particles:
+        grid, box = rollout.domain.grid, rollout.config.box
+        assert box is not None and box.periodic is not None
+        return EveryParticle(source.variable, rollout.seen[0][source.variable].shape, grid.lengths, box.periodic)
     match source.kind:
         case "snapshot":
             return Snapshot(source.variable)
         case "points":
-            return Points(source.variable, source.numbers[0])
+            return PointSensors(source.variable, source.numbers[0])
         case "line_of_sight":
             return LineOfSight(source.variable, *source.numbers)
         case "box_average":
@@ -255,7 +277,8 @@ def _sensors(
             raise ConfigurationError(f"{path}: {table.name} has readings of '{variable}'; {hint}")
         found.append(
             _placed(
-                path, f"{before}_{variable}", Points(variable, readings.positions), source, readings.times, times, grid,
+                path, f"{before}_{variable}", PointSensors(variable, readings.positions), source, readings.times, times,
+                grid,
                 measured=readings.values, present=readings.present, deviation=readings.deviations,
             )
         )  # fmt: skip
@@ -263,7 +286,7 @@ def _sensors(
 
 
 def _placed(
-    path: str, name: str, operator: Operator, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any
+    path: str, name: str, operator: Instrumental, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any
 ) -> Instrument:
     operator.check(grid)
     interval = times[1] - times[0]

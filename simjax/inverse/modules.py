@@ -87,7 +87,7 @@ def _check(argument: str, modules: Mapping[str, Any], schema: ModelSchema) -> No
             raise ConfigurationError(f"{argument}: model={schema.name} has no module {name!r}; known there: {known}.")
         if not isinstance(module, Closure):
             raise ConfigurationError(
-                f"{argument}[{name!r}]: expected a simjax.Closure, {type(module).__name__} came; write "
+                f"{argument}[{name!r}]: expected a simjax.Closure, got {type(module).__name__}; write "
                 "simjax.Closure(module, fields=(...), width=...)."
             )
 

@@ -1,4 +1,4 @@
-"""What a search leaves in its folder: estimates, measurements and pictures."""
+"""Files that a search leaves in its folder: estimates, measurements and pictures."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from jax.tree_util import keystr, tree_leaves_with_path
 
 from simjax.config.folders import config_yaml
 from simjax.driver.environment import command_line, device_name, git_state, versions
-from simjax.inverse.estimate import Answer
+from simjax.grid import AXES
+from simjax.inverse.estimate import Estimate
 from simjax.inverse.instruments import Instrument
-from simjax.inverse.methods.health import Health
+from simjax.inverse.methods.gradient_check import GradientCheck
 from simjax.inverse.problem import InverseProblem
 from simjax.io.files import replaced
 from simjax.io.inverse_output import (
@@ -32,6 +33,7 @@ from simjax.io.inverse_output import (
 )
 from simjax.models.closure import Closure
 from simjax.models.formulas import closure_of
+from simjax.models.measures import measure_of
 from simjax.schema.config import Config
 
 MODULE_SUFFIX = ".eqx"
@@ -39,14 +41,14 @@ CURVE_POINTS = 201
 
 
 def leave(
-    folder: Path, run_id: str, config: Config, problem: InverseProblem, found: Answer, history: list[dict[str, Any]],
-    kept: dict[int, Any], health: Health, notes: list[str], message: str,
+    folder: Path, run_id: str, config: Config, problem: InverseProblem, found: Estimate, history: list[dict[str, Any]],
+    kept: dict[int, Any], gradient_check: GradientCheck, notes: list[str], message: str,
 ) -> None:  # fmt: skip
     """Write inversion.h5, the pictures, the animation and the report, as the section `output` asks."""
     for name, module in found.modules.items():
         with replaced(folder / f"{name}{MODULE_SUFFIX}") as path:
             eqx.tree_serialise_leaves(path, module)
-    result = _result(run_id, config, problem, found, history, kept, health, notes, message)
+    result = _result(run_id, config, problem, found, history, kept, gradient_check, notes, message)
     write_inversion(folder, result)
     if config.output.report:
         from simjax.report.inverse_figures import write_pictures
@@ -56,8 +58,11 @@ def leave(
         write_inversion_report(folder, result)
 
 
-def _result(run_id, config: Config, problem: InverseProblem, found: Answer, history, kept, health, notes, message):
+def _result(
+    run_id, config: Config, problem: InverseProblem, found: Estimate, history, kept, gradient_check, notes, message
+):
     at_guess, at_estimate = problem.readings(problem.start()), problem.readings(found.latent)
+    programs = problem.rollout.programs
     return InversionResult(
         title=config.title or config.experiment_name,
         command=command_line(),
@@ -80,8 +85,10 @@ def _result(run_id, config: Config, problem: InverseProblem, found: Answer, hist
             "simjax_run_id": run_id,
             **git_state(),
         },
-        **({"time_units": "1", "length_units": "1"} if config.schema.dimensionless else {}),
-        health={"window_norms": health.norms, "cosine": health.cosine},
+        time_units=config.schema.time_units,
+        length_units=config.schema.length_units,
+        particles=programs.size if config.schema.of_particles else None,
+        gradient_check={"window_norms": gradient_check.norms, "cosine": gradient_check.cosine},
         exit_message=message,
     )
 
@@ -92,7 +99,7 @@ def _columns(history: list[dict[str, Any]], name: str) -> np.ndarray:
     return table[:, 0] if table.ndim == 2 and table.shape[1] == 1 else table
 
 
-def _number(problem: InverseProblem, found: Answer, path: str) -> NumberResult:
+def _number(problem: InverseProblem, found: Estimate, path: str) -> NumberResult:
     low, high = found.intervals[path]
     return NumberResult(
         path=path,
@@ -106,26 +113,30 @@ def _number(problem: InverseProblem, found: Answer, path: str) -> NumberResult:
 
 
 def _units(config: Config, path: str) -> str:
-    """Of a number: those of a key of the physics; a parameter has none."""
+    """Units of a number: those of a key of the physics; a parameter has none."""
     section, name = path.split(".", 1)
     keys = {field.name: field.metadata.get("units", "1") for field in dataclasses.fields(config.physics)}
     return keys.get(name, "1") if section == "physics" else "1"
 
 
-def _field(problem: InverseProblem, found: Answer, kept: dict[int, Any], path: str) -> FieldResult:
+def _field(problem: InverseProblem, found: Estimate, kept: dict[int, Any], path: str) -> FieldResult:
     section, name = path.split(".", 1)
     config, ndim = problem.config, problem.config.ndim
-    schema = config.schema.fields if section == "initial" else config.schema.coefficients
-    field = next(field for field in schema if field.name == name)
     estimate = found.estimate[path]
-    names = field.components(ndim, len(estimate))
-    if section == "initial":
-        offsets = tuple(layout.offset for layout in problem.rollout.model.component_layouts()[name])
+    units, offsets = "1", ()
+    if config.schema.of_particles:
+        names = tuple(f"{name}_{axis}" for axis in AXES[:ndim])
     else:
-        offsets = tuple(field.offset(ndim, component) for component in range(len(estimate)))
+        schema = config.schema.fields if section == "initial" else config.schema.coefficients
+        field = next(field for field in schema if field.name == name)
+        names, units = field.components(ndim, len(estimate)), field.units
+        if section == "initial":
+            offsets = tuple(layout.offset for layout in problem.rollout.model.component_layouts()[name])
+        else:
+            offsets = tuple(field.offset(ndim, component) for component in range(len(estimate)))
     return FieldResult(
         path=path,
-        units=field.units,
+        units=units,
         names=names,
         offsets=offsets,
         guess=found.guess[path],
@@ -137,7 +148,7 @@ def _field(problem: InverseProblem, found: Answer, kept: dict[int, Any], path: s
     )
 
 
-def _module(problem: InverseProblem, found: Answer, name: str, at_estimate: Mapping[str, np.ndarray]) -> ModuleResult:
+def _module(problem: InverseProblem, found: Estimate, name: str, at_estimate: Mapping[str, np.ndarray]) -> ModuleResult:
     path = f"modules.{name}"
     versions = {"estimate": found.modules[name], "guess": problem.modules.given[name]}
     values = {key: jnp.asarray(value) for key, value in problem.rollout.start_values().items()}
@@ -170,13 +181,13 @@ def _curve(problem: InverseProblem, versions: Mapping[str, Closure], at_estimate
 
 
 def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_estimate) -> InstrumentResult:
-    output = next(o for o in problem.rollout.model.outputs() if o.name == instrument.operator.variable)
     positions = getattr(instrument.operator, "positions", None)
+    units, offset = _read_from(problem, instrument)
     return InstrumentResult(
         name=instrument.name,
         kind=instrument.source.kind if instrument.source.target is None else "target",
-        variable=output.name,
-        units=output.units,
+        variable=instrument.operator.variable,
+        units=units,
         times=instrument.times,
         measured=np.asarray(instrument.measured),
         at_guess=at_guess,
@@ -185,5 +196,18 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
         deviation=instrument.standard_deviation(),
         experiment=instrument.experiment,
         positions=None if positions is None else np.asarray(positions),
-        offset=output.offset if instrument.source.kind == "snapshot" else None,
+        offset=offset,
     )
+
+
+def _read_from(problem: InverseProblem, instrument: Instrument) -> tuple[str, tuple[float, ...] | None]:
+    """Units of what an instrument reads, and of a snapshot of a field where that lies in its cells."""
+    variable = instrument.operator.variable
+    if problem.config.schema.of_particles:
+        return "1", None
+    model = problem.rollout.model
+    if instrument.source.kind == "diagnostic":
+        measure = measure_of(model.measures(), variable)
+        return "1" if measure is None else measure.units, None
+    output = next(output for output in model.outputs() if output.name == variable)
+    return output.units, output.offset if instrument.source.kind == "snapshot" else None

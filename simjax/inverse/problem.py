@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,9 @@ from jax.sharding import PartitionSpec
 
 from simjax.config import validate
 from simjax.config.experiments import combined
-from simjax.driver.differentiable_run import Rollout
 from simjax.driver.environment import set_up_jax
 from simjax.errors import ConfigurationError, NumericalError
-from simjax.inverse.compiled import compiled
+from simjax.inverse.compiled import CompiledProblem, compiled
 from simjax.inverse.instruments import Instrument
 from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.modules import Modules
@@ -26,7 +26,7 @@ from simjax.inverse.unknowns_from_config import FIELD_SECTIONS, prior_of, transf
 from simjax.models.closure import Closure
 from simjax.parallel import shardings
 from simjax.schema.config import Config
-from simjax.schema.inverse import InverseConfig
+from simjax.schema.inverse import InverseConfig, value_name
 from simjax.status import OK, reasons
 from simjax.stepping.checkpointing.plan import Binomial, Budget, Checkpoint
 
@@ -62,7 +62,6 @@ class InverseProblem:
     Raises:
         ConfigurationError: an unknown that no measurement depends on, an instrument outside of the grid or the run,
             not a number among the measurements.
-        NumericalError: the run of the truth fails.
     """
 
     def __init__(
@@ -90,17 +89,44 @@ class InverseProblem:
         first = self.experiments[0]
         self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
-        self.is_twin = not any(i.source.kind == "sensors" or i.source.target or i.given for i in self.instruments)
+        described = [instrument for experiment in self.experiments for instrument in experiment.instruments]
+        self.is_twin = not any(i.source.kind == "sensors" or i.source.target or i.given for i in described)
+        self._measured = False
+        self._to_measure = any(instrument.measured is None for instrument in described)
         self.modules = Modules(config, modules or {}, true_modules or {})
-        self._programs = compiled(self.experiments, self.modules, self.fields, self.transforms, self.priors)
-        self._measure()
-        self._chosen_start = dict(start or {})
-        self._start, self._scales = self._started(self._chosen_start)
+        self._chosen_start = self._as_unknowns(start or {})
 
     @property
     def instruments(self) -> list[Instrument]:
-        """Those of all experiments."""
+        """Instruments of all experiments.
+
+        Raises NumericalError where the run of the truth fails.
+        """
+        if not self._measured:
+            series = self.series(self.truth()) if self._to_measure else {}
+            first = 0
+            for experiment in self.experiments:
+                experiment.measure(series, first)
+                first += len(experiment.instruments)
+            self._measured = True
         return [instrument for experiment in self.experiments for instrument in experiment.instruments]
+
+    @functools.cached_property
+    def _programs(self) -> CompiledProblem:
+        """The compiled functions; particles have as much room as the runs of truth and guess need."""
+        programs = self._compiled()
+        runs = [self.truth()] * self._to_measure + [self._first()] if self.config.schema.of_particles else []
+        for physical in runs:
+            while self._enlarged(programs.series(physical, self._known())[1]):
+                programs = self._compiled()
+        return programs
+
+    def _compiled(self) -> CompiledProblem:
+        return compiled(self.experiments, self.modules, self.fields, self.transforms, self.priors)
+
+    def _enlarged(self, statuses: Mapping[str, Array]) -> bool:
+        """Give room where a run lacked it; return whether one did."""
+        return any([e.rollout.make_room(int(statuses[e.name])) for e in self.experiments])
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -125,16 +151,8 @@ class InverseProblem:
 
     def guess(self) -> Physical:
         """The unknowns at the start of the search."""
-        changed = {"initial": dict(self.config.initial), "coefficients": dict(self.config.coefficients)}
-        for path in self.fields:
-            formulas = self.unknowns[path].guess
-            if formulas is not None:
-                section, name = path.split(".", 1)
-                changed[section][name] = formulas
-        initial, coefficients = changed["initial"], changed["coefficients"]
-        config = dataclasses.replace(self.config, initial=initial, coefficients=coefficients)
-        fields = Rollout(config, sizes=self._sizes(), given=self.fields).start_fields()
-        found = self._chosen(self.rollout.start_values(), fields)
+        formulas = {path: u.guess for path, u in self.unknowns.items() if path in self.fields and u.guess is not None}
+        found = self._chosen(self.rollout.start_values(), self.rollout.start_fields(formulas))
         for path in self.numbers:
             if (guess := self.unknowns[path].guess) is not None:
                 found[path] = np.asarray(guess[0].constant, self.dtype)
@@ -142,7 +160,7 @@ class InverseProblem:
 
     def start(self) -> dict[str, Any]:
         """The latent of the guess, on the mesh; fields of a run in pieces have a leading axis of pieces."""
-        return self._start
+        return self._begun[0]
 
     def placed(self, tree):
         """A solver's state on the mesh; arrays that are on one device yet become the same on all.
@@ -157,15 +175,20 @@ class InverseProblem:
 
         return jax.tree.map(place, tree)
 
-    def _started(self, chosen: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        """The latent of the guess, or of what is `chosen` in its place, and the scales of joints."""
-        guess, domain = {**self.guess(), **self._as_unknowns(chosen)}, self.domain.unsplit()
-        first = self.experiments[0]
+    def _first(self) -> Physical:
+        """The unknowns where the search begins: the guess, or what was chosen in its place."""
+        return {**self.guess(), **self._chosen_start}
+
+    @functools.cached_property
+    def _begun(self) -> tuple[dict[str, Any], Any]:
+        """The latent where the search begins, and the scales of joints."""
+        guess, domain = self._first(), self.domain.unsplit()
+        first, programs = self.experiments[0], self._programs
         guess, scales = self.pieces.spread(guess, *first.inputs(self.modules.whole(guess), first.known()))
-        latent = {p: self._programs.transformed(p, guess[p], domain, back=True) for p in self.unknowns}
+        latent = {p: programs.transformed(p, guess[p], domain, back=True) for p in self.unknowns}
         # Of one dtype and no weaker type than a step gives, or the second step is compiled again.
         latent = jax.tree.map(lambda u: jnp.asarray(u, self.dtype), latent)
-        return jax.tree.map(jax.device_put, latent, shardings(self.mesh, self._programs.latent_specs)), scales
+        return jax.tree.map(jax.device_put, latent, shardings(self.mesh, programs.latent_specs)), scales
 
     def _as_unknowns(self, chosen: Mapping[str, Any]) -> Physical:
         """Bring the argument `start` to the shapes of the unknowns."""
@@ -174,7 +197,8 @@ class InverseProblem:
             if path not in self.unknowns or path in self.modules.weights:
                 known = ", ".join(path for path in self.unknowns if path not in self.modules.weights)
                 raise ConfigurationError(f"start[{path!r}]: expected a number or field that is sought: {known}.")
-            shape = self.rollout.grid.shape if path in self.fields else ()
+            section, name = path.split(".", 1)
+            shape = np.shape(self._base[section][name][0]) if path in self.fields else ()
             parts = value if isinstance(value, tuple) else (value,)
             arrays = tuple(np.asarray(part, self.dtype) for part in parts)
             if any(array.shape != shape for array in arrays):
@@ -193,9 +217,10 @@ class InverseProblem:
 
     def least_squares(self) -> LeastSquares:
         """The problem as solvers take it."""
-        known = self._known()
+        known, scales = self._known(), self._begun[1]
+        assert self.instruments
         runs = {
-            e.name: {**known["runs"][e.name], "measured": e.placed_measurements(), "scales": self._scales}
+            e.name: {**known["runs"][e.name], "measured": e.placed_measurements(), "scales": scales}
             for e in self.experiments
         }
         return LeastSquares({**known, "runs": runs}, self._programs.evaluate, self._programs.of_members)
@@ -276,16 +301,8 @@ class InverseProblem:
 
     # ------------------------------------------------------------------ measurements
 
-    def _measure(self) -> None:
-        """Every instrument has what it measured: as it came, or read in the run of the truth with noise added."""
-        series = self.series(self.truth()) if any(i.measured is None for i in self.instruments) else {}
-        first = 0
-        for experiment in self.experiments:
-            experiment.measure(series, first)
-            first += len(experiment.instruments)
-
     def readings(self, latent) -> dict[str, np.ndarray]:
-        """What each instrument reads at its times in the run of a latent, in pieces where that is in pieces."""
+        """Readings of each instrument at its times in the run of a latent, in pieces where that is in pieces."""
         series = self._programs.readings(latent, self._known())
         return {i.name: np.asarray(i.at_times(series[i.name])) for i in self.instruments}
 
@@ -310,7 +327,7 @@ class InverseProblem:
         result: Physical = {}
         for path in (*self.fields, *self.numbers):
             section, name = path.split(".", 1)
-            result[path] = fields[section][name] if path in self.fields else values[name]
+            result[path] = fields[section][name] if path in self.fields else values[value_name(path)]
         return result
 
 
@@ -320,7 +337,7 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
     configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
     if several:
         return validate(combined(configs, section))
-    return validate({**configs[0].mapping, "inverse": section}) if section else configs[0]
+    return validate({**configs[0].write(), "inverse": section}) if section else configs[0]
 
 
 def _check_together(inverse: InverseConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -13,13 +14,15 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.driver.differentiable_run import Rollout
+from simjax.driver.compiled_run import CompiledParticleRun
+from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError
 from simjax.inverse.instruments import Instrument, Measured, instruments_of
-from simjax.inverse.shooting import Pieces
+from simjax.inverse.methods.operators import View
+from simjax.inverse.shooting import MultipleShooting
 from simjax.parallel import shardings
 from simjax.schema.config import Config
-from simjax.schema.inverse import ExperimentConfig, InverseConfig
+from simjax.schema.inverse import ExperimentConfig, InverseConfig, value_name
 from simjax.stepping.checkpointing.plan import Checkpoint
 
 Physical = dict[str, Any]
@@ -43,19 +46,19 @@ class Experiment:
         assert config.inverse is not None
         self.name = "" if described is None else described.name
         self.config = config if described is None else described.of(config)
-        self.rollout = Rollout(self.config, sizes=sizes, given=fields, checkpoint=checkpoint)
-        self.pieces = Pieces(self.rollout, config.inverse.shooting, fields)
+        self.rollout = DifferentiableRun(self.config, sizes=sizes, given=fields, checkpoint=checkpoint)
+        self.pieces = MultipleShooting(self.rollout, config.inverse.shooting, fields)
         self.base = self.rollout.start_fields()
         self._fields = fields
         if instruments is None:
             instruments = self._described_instruments(config.inverse, described)
-        self.instruments = [i for i in instruments if i.experiment == self.name]
+        own = (i for i in instruments if i.experiment == self.name)
+        self.instruments = [i if i.measured is None else _checked(i) for i in own]
 
     def _described_instruments(self, inverse: InverseConfig, described: ExperimentConfig | None) -> list[Instrument]:
         if described is None:
             return instruments_of(inverse.observations, self.rollout)
-        own = "observations" in described.written
-        section = f"inverse.experiments.{self.name}.observations" if own else "inverse.observations"
+        section = f"inverse.experiments.{self.name}.observations" if described.observes else "inverse.observations"
         return instruments_of(described.observations, self.rollout, section=section, experiment=self.name)
 
     # ------------------------------------------------------------------ the run
@@ -90,7 +93,7 @@ class Experiment:
             if path in self._fields or section == "modules":
                 fields.setdefault(section, {})[name] = u
             else:
-                values[name] = u
+                values[value_name(path)] = u
         return values, fields
 
     def series(self, physical: Physical, known) -> tuple[dict[str, Array], Array]:
@@ -113,15 +116,18 @@ class Experiment:
         return {i.name: i.residuals(series[i.name], measured[i.name]) for i in self.instruments}, joints, status
 
     def _read(self, model, t, state, params) -> dict[str, Array]:
-        """What every instrument reads in a state."""
-        found = model.observe(t, state, params)
-        offsets = {output.name: output.offset for output in model.outputs()}
-        periodic = tuple(axis.periodic for axis in self.config.boundaries)
-        domain = self.rollout.domain
-        return {
-            i.name: i.operator.measure(domain, found[i.operator.variable], offsets[i.operator.variable], periodic)
-            for i in self.instruments
-        }
+        """Reading of every instrument in a state."""
+        programs, domain = self.rollout.programs, self.rollout.domain
+        found, diagnostics = (
+            programs.variables(model, t, state, params),
+            functools.cache(lambda: programs.diagnostics(model, t, state, params)),
+        )
+        if isinstance(programs, CompiledParticleRun):
+            view = View(domain, programs.cells.periodic, found, diagnostics, cells=programs.cells, particles=state)
+        else:
+            offsets = {output.name: output.offset for output in model.outputs()}
+            view = View(domain, tuple(axis.periodic for axis in self.config.boundaries), found, diagnostics, offsets)
+        return {i.name: i.operator.read(view) for i in self.instruments}
 
     # ------------------------------------------------------------------ measurements
 
@@ -132,7 +138,7 @@ class Experiment:
         """
         dtype = self.rollout.dtype
         self.instruments = [
-            _checked(i if i.measured is not None else _measured(i, series[i.name], [self.config.seed, k], dtype))
+            i if i.measured is not None else _checked(_measured(i, series[i.name], [self.config.seed, k], dtype))
             for k, i in enumerate(self.instruments, start=first)
         ]
 
@@ -151,7 +157,7 @@ class Experiment:
 
 
 def _measured(instrument: Instrument, series: Array, seed: list[int], dtype) -> Instrument:
-    """What it read in the run of the truth, and noise."""
+    """Readings in the run of the truth, with noise."""
     exact = np.asarray(instrument.at_times(series))
     made = dataclasses.replace(instrument, measured=exact)
     noise = np.random.default_rng(seed).standard_normal(exact.shape)

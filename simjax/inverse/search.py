@@ -19,9 +19,9 @@ from simjax.driver.environment import StopSignals, set_up_jax
 from simjax.driver.progress import IterationProgress
 from simjax.driver.provenance import COMPLETED, Part, description, last_outcome, new_run, restore
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
-from simjax.inverse.estimate import Answer, answer
+from simjax.inverse.estimate import Estimate, answer
+from simjax.inverse.methods.gradient_check import GradientCheck, gradient_health
 from simjax.inverse.methods.gradient_descent import scattered
-from simjax.inverse.methods.health import Health, gradient_health
 from simjax.inverse.methods.least_squares import LeastSquares, norm
 from simjax.inverse.methods.solver import Iterate
 from simjax.inverse.problem import InverseProblem
@@ -43,13 +43,13 @@ UNPREDICTABLE = 10.0
 
 
 @dataclasses.dataclass
-class Found:
-    """What a search came to: its folder (None without files), exit code (0 done, 75 stopped) and a sentence."""
+class SearchResult:
+    """Result of a search: its folder (None without files), exit code (0 done, 75 stopped) and a sentence."""
 
     folder: Path | None
     exit_code: int
     message: str
-    answer: Answer | None = None
+    answer: Estimate | None = None
 
 
 class Search:
@@ -65,7 +65,7 @@ class Search:
     def run(
         self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,
         on_stop: Literal["raise", "return"] = "raise",
-    ) -> Found:  # fmt: skip
+    ) -> SearchResult:  # fmt: skip
         """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
 
         launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call. on_stop: as of
@@ -79,13 +79,13 @@ class Search:
         launched = wall.monotonic() if launched is None else launched
         with StopSignals(lethal=on_stop == "return") as signals:
             found = self._run(resume, progress, signals, launched)
-        stopped = signals.received or found.exit_code == Stopped.exit_code  # also by a signal that came at the end
+        stopped = signals.received or found.exit_code == Stopped.exit_code  # also by a signal at the end
         if on_stop == "raise" and stopped:
             assert found.folder is not None
             raise stop_error(signals.received, found.message, found.folder)
         return found
 
-    def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> Found:
+    def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> SearchResult:
         config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
         folder = find_resumable(config)
         resumed = folder is not None
@@ -170,13 +170,13 @@ class _Search:
         self._seconds = 0.0  # of the longest iteration
         self._begun = False
 
-    def carry_out(self, resumed: bool) -> Found:
+    def carry_out(self, resumed: bool) -> SearchResult:
         begun = wall.monotonic()
         stage, iterate, finished = self._go_on() if resumed else self._begin_anew()
         if finished:
             found = answer(self.stages.whole, self._estimate(stage, iterate), iterate)
             message = f"{self.folder} has already finished; nothing to do. {found.summary()}"
-            return Found(self.folder, 0, message, found)
+            return SearchResult(self.folder, 0, message, found)
         if self.display:
             self.display.start()
         try:
@@ -189,18 +189,18 @@ class _Search:
                 if stopped:
                     message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
                     self._part.end(message)
-                    return Found(self.folder, Stopped.exit_code, message)
+                    return SearchResult(self.folder, Stopped.exit_code, message)
         finally:
             self.checkpoints.close()
             if self.display:
                 self.display.stop()
-        health = self._health()
+        gradient_check = self._health()
         found = answer(self.stages.whole, self._estimate(len(self.stages) - 1, iterate), iterate)
         self.notes += found.doubts
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
-        self._leave(found, health, message)
+        self._leave(found, gradient_check, message)
         self._part.end(f"{COMPLETED}: {message}")
-        return Found(self.folder, 0, message, found)
+        return SearchResult(self.folder, 0, message, found)
 
     # ------------------------------------------------------------------ iterations
 
@@ -232,7 +232,7 @@ class _Search:
         self.history = restored.meta["history"]
         self._part = Part(self.folder, self.config, run, from_step=restored.step, notes=self.notes)
         before = yaml.safe_load(restored.meta["run"]["config"])
-        other = [s for s in resume_differences(before, self.config.mapping)[1] if s.startswith(("inverse.", "output."))]
+        other = [s for s in resume_differences(before, self.config.write())[1] if s.startswith(("inverse.", "output."))]
         finished = not other and (last_outcome(self.folder) or "").startswith(COMPLETED)
         return restored.meta["stage"], restored.tree, finished
 
@@ -302,7 +302,7 @@ class _Search:
             fields = problem.physical(latent)
             self.kept[number] = {path: jax.tree.map(np.asarray, fields[path]) for path in problem.fields}
 
-    def _health(self) -> Health:
+    def _health(self) -> GradientCheck:
         """That of the whole problem's gradient at the guess; a note where the run goes beyond the predictable."""
         problem = self.stages.whole
         windows = min(WINDOWS, max(experiment.rollout.frames for experiment in problem.experiments))
@@ -334,11 +334,12 @@ class _Search:
         self.checkpoints.wait()
         self._last_checkpoint = wall.monotonic()
 
-    def _leave(self, found: Answer, health: Health, message: str) -> None:
+    def _leave(self, found: Estimate, gradient_check: GradientCheck, message: str) -> None:
         from simjax.inverse.output import leave
 
         self._begin()
         leave(
-            self.folder, self._part.run.id, self.config, self.stages.whole, found, self.history, self.kept, health,
+            self.folder, self._part.run.id, self.config, self.stages.whole, found, self.history, self.kept,
+            gradient_check,
             self.notes, message,
         )  # fmt: skip

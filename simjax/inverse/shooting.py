@@ -11,13 +11,15 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.driver.differentiable_run import SECTIONS, Rollout, share
+from simjax.driver.compiled import SECTIONS
+from simjax.driver.differentiable_run import DifferentiableRun
+from simjax.driver.shared_programs import share
 from simjax.errors import ConfigurationError
 from simjax.parallel import distribute, prepend_axis
 from simjax.schema.inverse import ShootingConfig
 
 
-class Pieces:
+class MultipleShooting:
     """A run in `windows` pieces of equal length, each from an initial field of its own, all advanced at once.
 
     With one window it is the run itself. Where pieces meet, the difference of the two states is a residual: in root
@@ -25,7 +27,7 @@ class Pieces:
     cell counts against a measurement that is off by one standard deviation.
     """
 
-    def __init__(self, rollout: Rollout, shooting: ShootingConfig, fields: tuple[str, ...]):
+    def __init__(self, rollout: DifferentiableRun, shooting: ShootingConfig, fields: tuple[str, ...]):
         self.rollout, self.windows, self.weight = rollout, shooting.windows, shooting.weight
         self.frames = rollout.frames // self.windows
         self._cut = tuple(path for path in fields if path.startswith("initial.")) if self.windows > 1 else ()
@@ -36,7 +38,7 @@ class Pieces:
             )
 
     def cuts(self, path: str) -> bool:
-        """Whether an unknown has one value per piece."""
+        """Tell whether an unknown has one value per piece."""
         return path in self._cut
 
     def first(self, physical):
@@ -48,7 +50,7 @@ class Pieces:
         """The part of a program's key that the pieces add to that of the run."""
         return self.windows, self.weight, self._cut
 
-    def bare(self, rollout: Rollout) -> Pieces:
+    def bare(self, rollout: DifferentiableRun) -> MultipleShooting:
         """The same of a run without arrays, to be kept with a program."""
         bare = copy.copy(self)
         bare.rollout = rollout
@@ -67,7 +69,7 @@ class Pieces:
 
         def piece(initial, number):
             own = {**fields, "initial": {**fields["initial"], **initial}}
-            begin = rollout.begin(values, own)
+            begin, _ = rollout.begin(values, own)
             trajectory, start = rollout.advance(
                 values, own, begin, read, first_frame=number * self.frames, frames=self.frames
             )

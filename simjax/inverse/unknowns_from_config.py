@@ -29,7 +29,7 @@ def transform_of(unknown: UnknownConfig, config: Config) -> Transform:
 
 
 def prior_of(unknown: UnknownConfig, config: Config) -> Prior:
-    """What is known of an unknown beforehand, where its `prior` says so."""
+    """Prior of an unknown, where its key `prior` gives one."""
     assert unknown.prior is not None
     kind, numbers = unknown.prior
     match kind:

@@ -215,7 +215,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def verify_checkpoint(path: Path) -> str | None:
-    """What is wrong with the files of a checkpoint, by its manifest; None where nothing is."""
+    """Find what is wrong with the files of a checkpoint, by its manifest; None where nothing is."""
     try:
         text = (path / MANIFEST_NAME).read_bytes()
         mark = (path / COMMIT_NAME).read_text()
@@ -303,7 +303,7 @@ def _signature(leaf) -> dict:
 
 
 def _mismatch(saved: dict, template) -> str | None:
-    """How the leaves of a checkpoint differ from the template's; orbax would cast them without a word."""
+    """Describe how the leaves of a checkpoint differ from the template's; orbax would cast them without a word."""
     wanted = {name: _signature(leaf) for name, leaf in _named_leaves(template).items()}
     for name in (*saved, *wanted):
         if saved.get(name) != wanted.get(name):

@@ -1,4 +1,4 @@
-"""Which variables a file of frames holds, and how they are laid down in HDF5.
+"""Variables of a file of frames, and their layout in HDF5.
 
 One description serves the three kinds of file: a segment (some frames), the consolidated file (all frames),
 and the virtual master (all frames, kept in the segments). Every one of them is NetCDF-4 with CF attributes.

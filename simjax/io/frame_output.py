@@ -17,6 +17,7 @@ import numpy as np
 from simjax.errors import InputOutputError
 from simjax.io.containment import require_contained
 from simjax.io.files import fingerprint, remove_temporaries, replaced
+from simjax.io.formats import formats_at_end
 from simjax.io.frame_layout import FrameLayout, Variable, cf_attributes, frame_selection, write_plain, write_virtual
 from simjax.io.segments import (
     ADVICE,
@@ -57,7 +58,7 @@ class FrameWriter(abc.ABC):
     Args:
         folder: of the run.
         master_name: of the file that shows all frames.
-        stem: what names of segments begin with.
+        stem: what names of segments begin with: "fields" or "particles", as formats name what they show.
         layout: the variables.
         attributes: of the root of every file.
     """
@@ -99,14 +100,6 @@ class FrameWriter(abc.ABC):
     def to_file(self, variable: Variable, given: np.ndarray | None, frames: int) -> np.ndarray:
         """An array as it is given, in the order and precision of the file; InputOutputError where it does not fit."""
 
-    @abc.abstractmethod
-    def write_sidecars(self) -> None:
-        """What other programs open, beside the master."""
-
-    @abc.abstractmethod
-    def remove_sidecars(self) -> None:
-        """Those of an earlier end of the run."""
-
     def write_whole(self, path: Path, attributes: Mapping, steps, times, pieces: Iterable) -> None:
         """A master that holds its own values; a piece is (first frame, frames, name -> values)."""
         write_plain(path, self._layout, attributes, steps, times, pieces)
@@ -118,6 +111,16 @@ class FrameWriter(abc.ABC):
     def within(self, file: h5py.File, name: str) -> str:
         """The path of a variable in a segment or a master."""
         return name
+
+    @property
+    def layout(self) -> FrameLayout:
+        """The variables of the files."""
+        return self._layout
+
+    @property
+    def times(self) -> Sequence[float]:
+        """Times of the frames after a commit."""
+        return self._times
 
     @property
     def frames(self) -> int:
@@ -145,7 +148,7 @@ class FrameWriter(abc.ABC):
     def close(self, complete: bool, statuses=None) -> None:
         """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.
 
-        A complete run below 2 GB becomes one plain master. Sidecars are written in any case.
+        A complete run below 2 GB becomes one plain master. Formats that show it are written in any case.
         """
         try:
             self._submit(self._finish, complete, statuses)
@@ -265,7 +268,9 @@ class FrameWriter(abc.ABC):
         else:
             self._write_masters(complete)
         if self._steps:
-            self.write_sidecars()
+            for form in formats_at_end(self._stem):
+                assert form.write is not None
+                form.write(self)
 
     def _status(self, statuses) -> Variable:
         values = np.asarray(statuses, dtype="i4")
@@ -365,7 +370,9 @@ class FrameWriter(abc.ABC):
                 self._append_frame(*frame)
             self._write_tail()
         self._write_masters(complete=False)
-        self.remove_sidecars()
+        for form in formats_at_end(self._stem):
+            for path in form.files(self.folder):
+                path.unlink()
         for index, path in reversed(found):  # the last first: what remains is always a beginning of the run
             if index >= len(self._segments):
                 path.unlink()

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simjax.errors import InputOutputError
+from simjax.io.formats import output_format
 from simjax.io.frame_layout import CONVENTIONS, SGRID
 from simjax.io.frame_output import FrameWriter, root_attributes
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
-from simjax.io.vtkhdf import SIDECAR_PATTERN, write_sidecars
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 FIELDS_NAME = "fields.h5"
 
 
+@output_format(
+    "netcdf", content="fields", patterns=(FIELDS_NAME, "data/fields.p*.s*.h5"), programs=("xarray", "netCDF4", "h5py"),
+    about="fields, diagnostics and parameters on a grid: NetCDF4 with CF and SGRID attributes",
+    how_to_open='import xarray as xr\n\nds = xr.open_dataset({file}, engine="h5netcdf")',
+)  # fmt: skip
 class GridWriter(FrameWriter):
     """Writes frames of fields: `fields[name]` is (frames, [member,] x, y, z), written as ([member,] time, z, y, x).
 
@@ -49,7 +54,7 @@ class GridWriter(FrameWriter):
         keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
     ):
-        self._grid, self._outputs = grid, tuple(outputs)
+        self.grid, self.outputs = grid, tuple(outputs)
         layout = build_layout(
             grid,
             outputs,
@@ -81,11 +86,3 @@ class GridWriter(FrameWriter):
         values = np.ascontiguousarray(given.transpose(order), dtype=variable.dtype)
         bits = self._layout.rounding_bits
         return values if bits is None or lead == len(shape) else round_mantissa(values, bits)
-
-    def write_sidecars(self):
-        if self._outputs:  # else there is nothing to see
-            write_sidecars(self.folder / FIELDS_NAME, self._grid, self._outputs)
-
-    def remove_sidecars(self):
-        for sidecar in self.folder.glob(SIDECAR_PATTERN):
-            sidecar.unlink()

@@ -32,7 +32,7 @@ class Box:
 
 
 def per_particle(variable: Variable) -> bool:
-    """Whether it is part of the trajectory and not an observable."""
+    """Tell whether it is part of the trajectory and not an observable."""
     return "particle" in variable.dims
 
 

@@ -1,4 +1,4 @@
-"""What an inverse problem found, and the file it leaves: inversion.h5, NetCDF-4 on HDF5, "simjax inversion/1"."""
+"""Results of an inverse problem, and the file it leaves: inversion.h5, NetCDF-4 on HDF5, "simjax inversion/1"."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class NumberResult:
 class FieldResult:
     """A field that was sought: for each component a variable's name, an offset, and arrays of the grid's shape.
 
-    deviation: posterior standard deviations. iterates: the estimate after `iterate_numbers` of the iterations.
-    Everything is in `units`.
+    Without offsets it is a vector of particles, whose arrays are `(particles,)`. deviation: posterior standard
+    deviations. iterates: the estimate after `iterate_numbers` of the iterations. Everything is in `units`.
     """
 
     path: str
@@ -64,6 +64,11 @@ class FieldResult:
     deviation: tuple[np.ndarray, ...] | None = None
     iterates: tuple[tuple[np.ndarray, ...], ...] = ()
     iterate_numbers: tuple[int, ...] = ()
+
+    @property
+    def on_grid(self) -> bool:
+        """Tell whether it is a field, not a vector of particles."""
+        return bool(self.offsets)
 
     @property
     def versions(self) -> dict[str, tuple[np.ndarray, ...]]:
@@ -117,7 +122,7 @@ class ModuleResult:
 
 @dataclass(frozen=True)
 class InstrumentResult:
-    """What an instrument measured at `times` (m,), and what it reads in the runs of the guess and the estimate.
+    """Measurements of an instrument at `times` (m,), and its readings in the runs of the guess and the estimate.
 
     measured, at_guess, at_estimate: (m, ...) in `units`; present: the same, False where nothing was measured, or
     None. deviation: standard deviation of the noise, a number or an array that broadcasts against `measured`.
@@ -141,7 +146,7 @@ class InstrumentResult:
     experiment: str = ""
 
     def residuals(self, predicted: np.ndarray) -> np.ndarray:
-        """Of what was measured, predicted - measured in standard deviations, in one row."""
+        """Residuals of what was measured, predicted - measured in standard deviations, in one row."""
         relative = (predicted - self.measured) / self.deviation
         return relative[np.isfinite(self.measured) if self.present is None else self.present]
 
@@ -151,8 +156,9 @@ class InversionResult:
     """All that is written and shown of an inverse problem.
 
     losses: (iterations,) or (iterations, members) of an ensemble; gradient_norms: the same shape, or empty where the
-    solver has none. attributes: provenance, written as root attributes of the file. health: numbers and arrays
+    solver has none. attributes: provenance, written as root attributes of the file. gradient_check: numbers and arrays
     (k,) by name, such as `norms` of the gradient by window of time and `cosine`. exit_message: how the search ended.
+    particles: how many there are, where the model is one of particles; `grid` is then that of their cells.
     """
 
     title: str
@@ -166,22 +172,23 @@ class InversionResult:
     instruments: tuple[InstrumentResult, ...]
     notes: tuple[str, ...] = ()
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
-    health: Mapping[str, Any] | None = None
+    gradient_check: Mapping[str, Any] | None = None
     exit_message: str = ""
     modules: tuple[ModuleResult, ...] = ()
     time_units: str = "s"
     length_units: str = "m"
+    particles: int | None = None
 
 
 def write_inversion(folder: Path, result: InversionResult) -> Path:
     """Writes `folder`/inversion.h5 in one piece and returns its path.
 
-    On the grid, dimensions (z, y, x): `<variable>` (the estimate), `<variable>_guess`, and where they are known
-    `_truth` and `_deviation`. Numbers are scalars named by their path, arrays of modules `<path>.<name in it>` and
-    the same with `_guess`. `loss` and `gradient_norm` are ([member,] iteration). Of every instrument:
-    `measured_<name>`, `at_guess_<name>`, `at_estimate_<name>`, `deviation_<name>` and, where something is missing,
-    `present_<name>` (1 or 0), over `time_<name>`. Raises InputOutputError where two variables have one name, and where
-    arrays and dimensions do not fit.
+    On the grid, dimensions (z, y, x), or of particles by number: `<variable>` (the estimate), `<variable>_guess`, and
+    where they are known `_truth` and `_deviation`. Numbers are scalars named by their path, arrays of modules
+    `<path>.<name in it>` and the same with `_guess`. `loss` and `gradient_norm` are ([member,] iteration). Of every
+    instrument: `measured_<name>`, `at_guess_<name>`, `at_estimate_<name>`, `deviation_<name>` and, where something is
+    missing, `present_<name>` (1 or 0), over `time_<name>`. Raises InputOutputError where two variables have one name,
+    and where arrays and dimensions do not fit.
     """
     path = Path(folder) / INVERSION_NAME
     variables = inversion_variables(result)
@@ -202,18 +209,21 @@ def write_inversion(folder: Path, result: InversionResult) -> Path:
 
 def inversion_variables(result: InversionResult) -> list[Variable]:
     """The variables of inversion.h5 with their values, coordinates among them."""
-    found = space_coordinates(
-        result.grid, [o for sought in result.fields for o in sought.outputs()], result.length_units
-    )
-    for sought in result.fields:
+    on_grid = [sought for sought in result.fields if sought.on_grid]
+    found = space_coordinates(result.grid, [o for sought in on_grid for o in sought.outputs()], result.length_units)
+    for sought in on_grid:
         found += field_variables(sought)
+    vectors = [sought for sought in result.fields if not sought.on_grid]
+    found += [_index("particle", result.particles or 0, "number of the particle")] if vectors else []
+    for sought in vectors:
+        found += _particle_variables(sought)
     found += [_number(number) for number in result.numbers]
     for module in result.modules:
         found += _module(module)
     found += _convergence(result)
     for instrument in result.instruments:
         found += _instrument(instrument, result)
-    return found + _health(result.health or {})
+    return found + _health(result.gradient_check or {})
 
 
 def field_variables(sought: FieldResult) -> list[Variable]:
@@ -226,6 +236,17 @@ def field_variables(sought: FieldResult) -> list[Variable]:
             vector = output.vector + suffix if output.vector else ""
             named = replace(output, name=output.name + suffix, long_name=long_name, vector=vector)
             found.append(on_grid(named, parts[component]))
+    return found
+
+
+def _particle_variables(sought: FieldResult) -> list[Variable]:
+    """The estimate, guess, truth and deviation of every component over the particles."""
+    found = []
+    for version, parts in sought.versions.items():
+        suffix = "" if version == "estimate" else f"_{version}"
+        for name, values in zip(sought.names, parts, strict=True):
+            described = {"long_name": f"{name.replace('_', ' ')}, {_LONG_NAMES[version]}", "units": sought.units}
+            found.append(Variable(name + suffix, ("particle",), np.dtype("f8"), described, np.asarray(values, "f8")))
     return found
 
 
@@ -332,16 +353,16 @@ def _reading_dims(instrument: InstrumentResult, result: InversionResult) -> tupl
             for axis in range(instrument.positions.shape[1])
         ]  # fmt: skip
         return (f"time_{name}", index.name), [index, *places]
-    for output in (o for sought in result.fields for o in sought.outputs()):
+    for output in (o for sought in result.fields if sought.on_grid for o in sought.outputs()):
         if output.name == instrument.variable and shape == result.grid.shape:
             return (f"time_{name}", *field_variable(output, len(shape), (), np.dtype("f8")).dims), []
     own = [_index(f"index{axis}_{name}", count, f"index {axis} of {name}") for axis, count in enumerate(shape)]
     return (f"time_{name}", *(index.name for index in reversed(own))), own
 
 
-def _health(health: Mapping[str, Any]) -> list[Variable]:
+def _health(gradient_check: Mapping[str, Any]) -> list[Variable]:
     found = []
-    for name, value in health.items():
+    for name, value in gradient_check.items():
         if value is None:
             continue
         values = np.asarray(value, "f8")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from simjax.errors import InputOutputError
 from simjax.io import h5md
 from simjax.io.files import replaced
+from simjax.io.formats import output_format
 from simjax.io.frame_layout import (
     FrameLayout,
     Variable,
@@ -23,15 +24,19 @@ from simjax.io.frame_layout import (
     write_virtual,
 )
 from simjax.io.frame_output import FrameWriter, root_attributes
-from simjax.io.vtkhdf_particles import write_points
 
 LAYOUT = "simjax particles/1"
 MASTER_NAME, ENSEMBLE_NAME, TOPOLOGY_NAME = "particles.h5md", "ensemble.h5", "topology.xyz"
-SIDECAR_PATTERNS = ("particles*.vtkhdf", "particles.m*.h5md", TOPOLOGY_NAME)
 # Names that stand for species where nothing else is known.
 ELEMENTS = ("Ar", "Kr", "Xe", "Ne", "He", "Rn")
 
 
+@output_format(
+    "h5md", content="particles", patterns=(MASTER_NAME, "data/particles.p*.s*.h5"),
+    programs=("MDAnalysis", "xarray"),
+    about="trajectories: H5MD 1.1; of an ensemble `ensemble.h5` holds those of all members",
+    how_to_open="import simjax as sj\n\nuniverse = sj.open_universe({folder})",
+)  # fmt: skip
 class ParticleWriter(FrameWriter):
     """Writes frames of particles: `fields[name]` is (frames, [member,] axes, particles), written as
     ([member,] time, particle, space) with zeros along the third axis of a plane; of `scalars`, without axes.
@@ -51,7 +56,7 @@ class ParticleWriter(FrameWriter):
     ):  # fmt: skip
         missing = h5md.AXES - len(lower)  # a plane is a box without thickness
         self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
-        self._members, self._species, self._placed = members, species, "position" in names
+        self.members, self.species, self.placed = members, species, "position" in names
         layout = build_layout(
             names, species, mass, charge, scalars=scalars, species_names=species_names, members=members,
             parameters=parameters, diagnostics=diagnostics, dtype=np.dtype(dtype),
@@ -86,36 +91,56 @@ class ParticleWriter(FrameWriter):
         return h5md.place_of(file, self._layout, name) if is_h5md else name
 
     def write_whole(self, path, attributes, steps, times, pieces):
-        if self._members is None:
+        if self.members is None:
             h5md.write_whole(path, self._layout, self._box, attributes, steps, times, pieces)
         else:
             write_plain(path, self._layout, attributes, steps, times, pieces)
 
     def write_master(self, path, attributes, steps, times, sources):
-        if self._members is None:
+        if self.members is None:
             h5md.write_over_segments(path, self._layout, self._box, attributes, steps, times, sources)
         else:
             write_virtual(path, self._layout, attributes, steps, times, sources)
 
-    def write_sidecars(self):
-        if self._placed:  # without positions there is nothing to see
-            with replaced(self.folder / TOPOLOGY_NAME) as path:
-                path.write_text(_topology(self._species), encoding="ascii")
-        for member in (None,) if self._members is None else range(self._members):
-            stem = "particles" if member is None else f"particles.m{member:04d}"
-            if member is not None:
-                with replaced(self.folder / f"{stem}.h5md") as path:
-                    h5md.write_member(
-                        path, self._layout, self._box, self._attributes, self._steps, self._times, ENSEMBLE_NAME, member
-                    )
-            if self._placed:
-                with replaced(self.folder / f"{stem}.vtkhdf") as path:
-                    write_points(path, self._layout, self.master_name, self.within, self._times, member)
+    def stems(self) -> list[tuple[str, int | None]]:
+        """Beginning of the names of each member's files, and its number; one without a number where it is alone."""
+        if self.members is None:
+            return [("particles", None)]
+        return [(f"particles.m{member:04d}", member) for member in range(self.members)]
 
-    def remove_sidecars(self):
-        for pattern in SIDECAR_PATTERNS:
-            for path in self.folder.glob(pattern):
-                path.unlink()
+    def write_member(self, path: Path, member: int) -> None:
+        """Write an H5MD file of one member over the frames of all."""
+        h5md.write_member(
+            path, self.layout, self._box, self._attributes, self._steps, self.times, ENSEMBLE_NAME, member
+        )
+
+
+@output_format(
+    "h5md_members", content="particles", patterns=("particles.m*.h5md",), programs=("MDAnalysis", "xarray"),
+    about="one member of an ensemble, without a copy",
+    how_to_open="import simjax as sj\n\nuniverse = sj.open_universe({folder}, member=0)",
+)  # fmt: skip
+def write_members(writer: ParticleWriter) -> None:
+    """Write an H5MD file for each member of an ensemble."""
+    for stem, member in writer.stems():
+        if member is not None:
+            with replaced(writer.folder / f"{stem}.h5md") as path:
+                writer.write_member(path, member)
+
+
+@output_format(
+    "topology", content="particles", patterns=(TOPOLOGY_NAME,), programs=("MDAnalysis",),
+    about="an element for each species, for the trajectory", hdf5=False,
+)  # fmt: skip
+def write_topology(writer: ParticleWriter) -> None:
+    """Write the particles as an XYZ file with an element for each species, which stands for it alone."""
+    if not writer.placed:  # else there is nothing to see
+        return
+    names = [ELEMENTS[s % len(ELEMENTS)] for s in writer.species.tolist()]
+    lines = "".join(f"{name} 0 0 0\n" for name in names)
+    with replaced(writer.folder / TOPOLOGY_NAME) as path:
+        text = f"{len(names)}\nelements stand for species; positions are in the H5MD file\n{lines}"
+        path.write_text(text, encoding="ascii")
 
 
 def build_layout(
@@ -158,10 +183,3 @@ def _of_species(names: Sequence[str]) -> dict[str, object]:
     """Attributes of the species, with their names as CF writes those of flags."""
     flags = {"flag_values": np.arange(len(names), dtype="i4"), "flag_meanings": " ".join(names)}
     return {"long_name": "species", **(flags if names else {})}
-
-
-def _topology(species: np.ndarray) -> str:
-    """The particles as an XYZ file with an element for each species, which stands for it alone."""
-    names = [ELEMENTS[s % len(ELEMENTS)] for s in species.tolist()]
-    lines = "".join(f"{name} 0 0 0\n" for name in names)
-    return f"{len(names)}\nelements stand for species; positions are in the H5MD file\n{lines}"

@@ -14,6 +14,7 @@ import xarray
 from simjax.errors import InputOutputError
 from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
 from simjax.io.containment import require_contained
+from simjax.io.formats import output_formats
 from simjax.io.frame_output import DIAGNOSTICS_NAME
 from simjax.io.grid_output import FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
@@ -21,7 +22,6 @@ from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.segments import read_master, segment_problem, unreadable
 from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
 from simjax.io.stored import open_stored
-from simjax.io.vtkhdf import SIDECAR_PATTERN
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")
 OF_PARTICLES = ("mass", "charge")
@@ -57,7 +57,7 @@ def open_run(folder: Path) -> xarray.Dataset:
 def require_readable(folder: Path) -> Path:
     """The file that shows all frames of a run; InputOutputError where it or a segment is missing or is not the run's.
 
-    Looks at sizes, steps and what files name as theirs; `check_run` reads everything.
+    Looks at sizes, steps and what files name as theirs; `check_files` reads everything.
     """
     master = _master_of(folder)
     problems = _field_problems(master)
@@ -116,7 +116,7 @@ def _open_h5md(master: Path) -> xarray.Dataset:
 
 
 def _members(file: h5py.File, name: str) -> dict[str, Any]:
-    """What is in a group, if it is there."""
+    """Members of a group, if it is there."""
     group = file.get(name)
     return dict(group.items()) if isinstance(group, h5py.Group) else {}
 
@@ -133,17 +133,16 @@ def _is_parameter(variable: xarray.DataArray) -> bool:
     return "time" not in variable.dims and set(variable.dims) <= {"member"}
 
 
-def check_run(folder: Path) -> list[str]:
+def check_files(folder: Path) -> list[str]:
     """Everything that is wrong with the files of a run, one sentence each; empty where nothing is.
 
-    Reads all of it: fields and their segments, whose checksums are compared, diagnostics, sidecars and checkpoints.
+    Reads all of it: fields and their segments, whose checksums are compared, diagnostics, checkpoints, and what other
+    programs open.
     """
     folder = Path(folder)
     problems = _field_problems(_master_of(folder), thorough=True)
-    sidecars = {
-        path for pattern in (SIDECAR_PATTERN, "particles*.vtkhdf", "particles.m*.h5md") for path in folder.glob(pattern)
-    }
-    for path in (folder / DIAGNOSTICS_NAME, *sorted(sidecars)):
+    at_end = [form for form in output_formats() if form.write is not None and form.hdf5]
+    for path in (folder / DIAGNOSTICS_NAME, *sorted(path for form in at_end for path in form.files(folder))):
         try:
             with open_hdf5(path):
                 pass

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
 from simjax.io.files import new_hdf5, replaced
+from simjax.io.formats import output_format
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
     from simjax.grid import Grid
+    from simjax.io.grid_output import GridWriter
 
-SIDECAR_PATTERN = "fields.m*.vtkhdf"
 
-
-def write_sidecars(master: Path, grid: Grid, outputs: Sequence[Output]) -> list[Path]:
-    """Writes `fields.m0000.vtkhdf` beside `master`, one for each member; returns their paths.
+@output_format(
+    "vtkhdf_image", content="fields", patterns=("fields.m*.vtkhdf",), programs=("ParaView", "VTK"),
+    about="the same fields, one file for each member, without a copy", how_to_open="paraview {file}",
+)  # fmt: skip
+def write_images(writer: GridWriter) -> None:
+    """Write `fields.m0000.vtkhdf` beside the file of fields, one for each member.
 
     Each is a VTKHDF 2.0 ImageData of the grid's cells over time, whose arrays are virtual datasets over
-    `master`, named by a relative path, so the folder may move. Components that share a `vector` name become
+    that file, named by a relative path, so the folder may move. Components that share a `vector` name become
     one array of three components. A variable that lives on lower faces is shown in the cell that owns the
     face, half a cell above its place, because an image has one set of cells (`grid_location` says so);
     `output.fields=[velocity_centered]` writes it where it is shown.
     Reference: VTK file formats, "VTKHDF file format", version 2.0.
     """
+    grid, outputs, master = writer.grid, writer.outputs, writer.folder / writer.master_name
+    if not outputs:  # else there is nothing to see
+        return
     with h5py.File(master, "r") as file:
         times = np.asarray(file["time"])
         members = len(np.asarray(file["member"])) if "member" in file else None
         stored = {output.name: _dataset(file, output.name) for output in outputs}
         kinds = {name: (dataset.shape, dataset.dtype) for name, dataset in stored.items()}
-    paths = []
     for member in range(1 if members is None else members):
         path = master.with_name(f"fields.m{member:04d}.vtkhdf")
         with replaced(path) as temporary, new_hdf5(temporary) as file:
@@ -41,8 +46,6 @@ def write_sidecars(master: Path, grid: Grid, outputs: Sequence[Output]) -> list[
             for name, components in _arrays(outputs).items():
                 source = _Source(master.name, None if members is None else member, len(times), grid.shape, kinds)
                 _write_array(root, name, components, source)
-        paths.append(path)
-    return paths
 
 
 def _dataset(file: h5py.File, name: str) -> h5py.Dataset:

@@ -1,21 +1,39 @@
-"""What ParaView opens of a run of particles: points over time, without a second copy of them."""
+"""Particles for ParaView: points over time, without a second copy of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
-from simjax.io.files import new_hdf5
+from simjax.io.files import new_hdf5, replaced
+from simjax.io.formats import output_format
 from simjax.io.frame_layout import FrameLayout, Variable
+
+if TYPE_CHECKING:
+    from simjax.io.particle_output import ParticleWriter
 
 POSITION = "position"
 VERTEX = 1  # of VTK's cell types
 
 
-def write_points(
+@output_format(
+    "vtkhdf_points", content="particles", patterns=("particles*.vtkhdf",), programs=("ParaView", "VTK"),
+    about="the same points, one file for each member, without a copy", how_to_open="paraview {file}",
+)  # fmt: skip
+def write_points(writer: ParticleWriter) -> None:
+    """Write `particles.vtkhdf` beside the trajectory, or one such file for each member."""
+    if not writer.placed:  # else there is nothing to see
+        return
+    for stem, member in writer.stems():
+        with replaced(writer.folder / f"{stem}.vtkhdf") as path:
+            _write_member(path, writer.layout, writer.master_name, writer.within, writer.times, member)
+
+
+def _write_member(
     path: Path, layout: FrameLayout, master: str, within: Callable[[h5py.File, str], str], times: Sequence[float],
     member: int | None,
 ) -> None:  # fmt: skip

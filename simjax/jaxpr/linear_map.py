@@ -72,7 +72,7 @@ def _of_consts(closed: ClosedJaxpr) -> Half:
 
 
 def _split(operands: Sequence, ahead: Half, back: Half) -> tuple[Sequence, Sequence, Sequence]:
-    """What each direction keeps, and the argument."""
+    """Split the operands into what each direction keeps, and the argument."""
     first, second = ahead.count, ahead.count + back.count
     return operands[:first], operands[first:second], operands[second:]
 

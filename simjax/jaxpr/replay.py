@@ -1,4 +1,4 @@
-"""What jax has traced, replayed operation by operation."""
+"""Traced programs, replayed operation by operation."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 
 def replayed(closed: ClosedJaxpr, result: Callable[[JaxprEqn, list], list]) -> Callable[..., list]:
-    """What was traced, as a function of arguments, where `result(equation, inputs)` is what each operation gives.
+    """Replay a traced program as a function of arguments; `result(equation, inputs)` is what each operation gives.
 
     Arguments and results are arrays, or whatever else `result` takes and gives.
     """
@@ -27,7 +27,7 @@ def replayed(closed: ClosedJaxpr, result: Callable[[JaxprEqn, list], list]) -> C
 
 
 def computed(equation: JaxprEqn, inputs: list) -> list:
-    """What the operation gives, as jax computes it."""
+    """Result of the operation, as jax computes it."""
     primitive = equation.primitive
     with equation.ctx.manager:  # marks of the operation, such as `stencil.materialise.held` sets
         found = primitive.bind(*inputs, **primitive.get_bind_params(equation.params))

@@ -44,7 +44,7 @@ def vary_like(tree, like):
 
 
 def repeated(closed: ClosedJaxpr) -> Callable[..., list]:
-    """What was traced, as a function of arguments that may vary over more axes than those it was traced for.
+    """Replay a traced program as a function of arguments that may vary over more axes than those it was traced for.
 
     A cast of what varies already is left out, where jax refuses it: within loops over members, what was the same on all
     devices when it was traced may have become a member's.

@@ -1,4 +1,4 @@
-"""How much room particles need: cells, slots, rows of lists, steps between two arrangements."""
+"""Room that particles need: cells, slots, rows of lists, steps between two arrangements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ SPARE_ROWS = 1.3  # of the mean number of partners
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What the shapes of a run of particles depend on. cells: per axis; capacity: of one; rows: of a list of partners;
+    """Sizes on which the shapes of a run of particles depend.
+
+    cells: per axis; capacity: of one; rows: of a list of partners;
     columns: particles of a device; steps: between two arrangements."""
 
     cells: tuple[int, ...]
@@ -61,10 +63,10 @@ def room_of_pairs(
         ConfigurationError: the box, or a device's block of it, is thinner than the reach of the particles.
     """
     grid = cells_for(bounds.lower, bounds.upper, reach, bounds.periodic, blocks)
-    count, ndim, given = position.shape[1], len(bounds.lower), config.arrangement
+    count, ndim, given = position.shape[1], len(bounds.lower), config.neighbor_list
     ball = {1: 2 * reach, 2: math.pi * reach**2, 3: 4 / 3 * math.pi * reach**3}[ndim]
     rows = min(count, math.ceil(SPARE_ROWS * number_density * ball + 8))
-    rows = ROWS * math.ceil(rows / ROWS) if given.rows is None else given.rows
+    rows = ROWS * math.ceil(rows / ROWS) if given.max_neighbors is None else given.max_neighbors
     return room_in(config, grid, position, blocks, rows=rows, steps=steps)
 
 
@@ -72,7 +74,7 @@ def room_in(
     config: Config, grid: Grid, position: np.ndarray, blocks: Sequence[int], *, rows: int, steps: int
 ) -> Room:  # fmt: skip
     """Room in the cells of `grid` for particles that start at `position`, if they stay about as dense."""
-    count, given = position.shape[1], config.arrangement
+    count, given = position.shape[1], config.neighbor_list
     index = [
         np.floor((x - a) / h).astype(int) % n
         for x, a, h, n in zip(position, grid.lower, grid.spacing, grid.shape, strict=True)
@@ -80,7 +82,7 @@ def room_in(
     inside = np.bincount(np.ravel_multi_index(tuple(index), grid.shape), minlength=grid.cells)
     mean = count / grid.cells
     fullest = max(float(inside.max()), mean + 3 * math.sqrt(mean))
-    capacity = fullest + 1 if given.capacity is None else max(given.capacity, int(inside.max()))
+    capacity = fullest + 1 if given.cell_capacity is None else max(given.cell_capacity, int(inside.max()))
     columns = _columns(inside.reshape(grid.shape), blocks, count)
     return Room(tuple(grid.shape), multiple(capacity), rows, columns, steps)
 
@@ -102,8 +104,8 @@ def steps_in(config: Config, way: float, fastest: float) -> int:
     """Steps in which what is as fast as `fastest` goes `way`, of those that divide a frame, unless they are given."""
     time = config.time
     assert time.dt is not None
-    if config.arrangement.steps is not None:
-        return config.arrangement.steps
+    if config.neighbor_list.rebuild_every is not None:
+        return config.neighbor_list.rebuild_every
     # Even particles at rest are pushed.
     frame = max(1, math.ceil(min(time.output_every, max(time.end, time.dt)) / time.dt * (1 - 1e-12)))
     allowed = min(frame, way / (max(fastest, 1e-3) * time.dt))

@@ -10,8 +10,8 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.declaration import NoKeys, Setup, state_keys_and_parameters
 from simjax.models.measures import of_fields
-from simjax.models.sides import check_scalar_sides
-from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
+from simjax.models.sides import SCALAR_SIDES, check_sides
+from simjax.schema.model_schema import FieldSchema
 
 
 class CenteredModel(ExplicitModel):
@@ -41,7 +41,7 @@ class CenteredModel(ExplicitModel):
     def declared(cls):
         """Scalars with any sides, not forced."""
         fields = tuple(FieldSchema(field, units=cls.units) for field in cls.fields)
-        return {"fields": fields, "walls": SCALAR_WALLS, "forced": (), "dimensionless": cls.dimensionless}
+        return {"fields": fields, "sides": SCALAR_SIDES, "forced": (), "dimensionless": cls.dimensionless}
 
     @classmethod
     def configured(cls, setup: Setup):
@@ -49,7 +49,7 @@ class CenteredModel(ExplicitModel):
         return cls(setup.domain, setup.sides), {name: setup.values[name] for name in cls.parameters}
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]]):
-        check_scalar_sides(domain, sides, type(self).__name__)
+        check_sides(domain, sides, SCALAR_SIDES, type(self).__name__)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
 

@@ -70,12 +70,20 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
         bases = [] if own else [*cls.declarations.values()]
         inherited = {f.name: getattr(base, f.name) for base in bases[:1] for f in fields(base) if f.name not in CLAIMS}
         inherited = inherited or cls.declared()
-        summary = (cls.__doc__ or name).splitlines()[0]
-        stated = {"name": name, "physics": cls.Keys, "configured": cls.configured, "summary": summary, **properties}
-        cls.declarations = {**own, name: ModelSchema(**{**inherited, **stated})}
+        stated = {"name": name, "physics": cls.Keys, "configured": cls.configured, "summary": summary_of(cls) or name}
+        cls.declarations = {**own, name: ModelSchema(**{**inherited, **stated, **properties})}
         return cls
 
     return declare
+
+
+def summary_of(cls: type) -> str:
+    """Name and equation in a line: the first paragraph of a docstring, and the equations below it after a colon."""
+    first, *rest = (cls.__doc__ or "").split("\n\n")
+    first = " ".join(first.split())
+    if first.endswith(":") and rest:
+        first += " " + "; ".join(" ".join(line.split()) for line in rest[0].splitlines())
+    return first
 
 
 def state_keys_and_parameters(cls: type) -> None:

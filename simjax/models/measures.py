@@ -1,9 +1,13 @@
 """Units and meanings of numbers that several models record at every output time."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
 
 from simjax.core.model import Measure
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 
 OF_FIELDS = ("mean", "variance", "minimum", "maximum")
@@ -64,3 +68,51 @@ def times_volume(units: str, ndim: int) -> str:
 def length_power(power: int) -> str:
     """Units of a length to a power: `m`, `m2`, `m3`."""
     return "m" if power == 1 else f"m{power}"
+
+
+def by_component(found: object, owner: str, ndim: int) -> dict[str, jax.Array]:
+    """Diagnostics as scalars by name: the vector `centre`, `(ndim,)`, becomes `centre_x`, `centre_y`, ...
+
+    owner: the class that computed them, for errors.
+
+    Raises:
+        ConfigurationError: `found` is no dict, or one of them is neither a scalar nor such a vector.
+    """
+    if not isinstance(found, Mapping):
+        raise ConfigurationError(
+            f"{owner}.diagnostics: expected a dict of numbers by name, got a {type(found).__name__}."
+        )
+    numbers: dict[str, jax.Array] = {}
+    for name, value in found.items():
+        if jnp.shape(value) == (ndim,):
+            numbers |= {f"{name}_{axis}": jnp.asarray(value)[k] for k, axis in enumerate(AXES[:ndim])}
+        elif jnp.shape(value) == ():
+            numbers[name] = jnp.asarray(value)
+        else:
+            raise ConfigurationError(
+                f"{owner}.diagnostics: {name} has the shape {jnp.shape(value)}; expected a scalar, or a vector of "
+                f"shape ({ndim},); reduce a field with self.domain.mean, sum, min or max."
+            )
+    return numbers
+
+
+def measure_of(measures: Mapping[str, Measure], name: str) -> Measure | None:
+    """Units and meaning of a diagnostic: its own, or those of the vector or the group that it belongs to, such as
+    `receiver` of `receiver_0`."""
+    group, _, last = name.rpartition("_")
+    if name in measures or group not in measures:
+        return measures.get(name)
+    whole = measures[group]
+    if last not in AXES:
+        return whole
+    return Measure(whole.units, f"{whole.long_name or group.replace('_', ' ')}, {last}")
+
+
+def in_order(diagnostics: Mapping[str, float], measures: Mapping[str, Measure]) -> dict[str, float]:
+    """Sort diagnostics: first those that `measures` names first. Compiled functions return them by the alphabet."""
+    places = {name: place for place, name in enumerate(measures)}
+
+    def place(name: str) -> int:
+        return places.get(name, places.get(name.rpartition("_")[0], len(places)))
+
+    return {name: diagnostics[name] for name in sorted(diagnostics, key=place)}

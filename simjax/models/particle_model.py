@@ -1,4 +1,4 @@
-"""What a family of particle models gives to a run: where they start, their room, their model, what is written."""
+"""Interface of a family of particle models to a run: starts, room, model, what is written."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.core.model import DirectModel
+from simjax.core.model import SelfSteppingModel
 from simjax.models.capacities import Bounds, Room, bounds_of
+from simjax.models.declaration import summary_of
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.placement import Start, place
 from simjax.particles.cells import Cells
 from simjax.schema.config import Config
-from simjax.schema.model_schema import DIRECT, ModelSchema
+from simjax.schema.formula import Formula
+from simjax.schema.model_schema import ModelSchema
 
 Files = Mapping[str, Array]
 """What is given of every particle, `(..., particles)`: position, species, and the family's own."""
@@ -35,8 +37,8 @@ def particle_model(name: str, **properties: Any) -> Callable[[Family], Family]:
 
     def declare(cls: Family) -> Family:
         common = {
-            "diagnosed": lambda ndim: ("position", "velocity", "image"), "walls": {}, "integrators": DIRECT,
-            "limited": False, "forced": (),
+            "diagnosed": lambda ndim: ("position", "velocity", "image"), "sides": (), "integrators": (),
+            "limited": False, "forced": (), "summary": summary_of(cls.Keys),
         }  # fmt: skip
         schema = ModelSchema(name, cls.Keys, particles=cls.Section, configured=cls, **{**common, **properties})
         cls.declarations = {name: schema}
@@ -93,14 +95,14 @@ class ParticleFamily(abc.ABC):
 
     @abc.abstractmethod
     def mass(self, start: Start) -> np.ndarray:
-        """Of every particle, `(particles,)`."""
+        """Mass of every particle, `(particles,)`."""
 
     def charge(self, start: Start) -> np.ndarray | None:
-        """Of every particle, `(particles,)`, where they have any."""
+        """Charge of every particle, `(particles,)`, where they have any."""
         return None
 
     @abc.abstractmethod
-    def model(self, cells: Cells, room: Room, values: Values) -> tuple[DirectModel, Any]:
+    def model(self, cells: Cells, room: Room, values: Values) -> tuple[SelfSteppingModel, Any]:
         """The model and its parameters, with `values` (perhaps traced)."""
 
     @abc.abstractmethod
@@ -121,7 +123,7 @@ class ParticleFamily(abc.ABC):
         return self.config, ""
 
     def differentiable(self, name: str, value: float) -> bool:
-        """Whether a run has a derivative in a number at this value."""
+        """Tell whether a run has a derivative in a number at this value."""
         return True
 
     def moving(self, start: Start) -> np.ndarray:
@@ -144,9 +146,14 @@ class ParticleFamily(abc.ABC):
         if formulas is None:
             return None
         assert isinstance(formulas, tuple)
-        start = jnp.zeros((), position.dtype)
-        found = [FormulaValue(formula, dict(values))(start, *position) for formula in formulas]
-        return jnp.stack([jnp.broadcast_to(jnp.asarray(u, position.dtype), position.shape[1:]) for u in found])
+        return evaluated(formulas, values, position)
+
+
+def evaluated(formulas: Sequence[Formula], values: Values, position: Array) -> Array:
+    """Formulas at places `(ndim, particles)` at the start: `(components, particles)`."""
+    start = jnp.zeros((), position.dtype)
+    found = [FormulaValue(formula, dict(values))(start, *position) for formula in formulas]
+    return jnp.stack([jnp.broadcast_to(jnp.asarray(u, position.dtype), position.shape[1:]) for u in found])
 
 
 def standard_normals(config: Config, shape: tuple[int, int], dtype, member: Array | int) -> Array:

@@ -12,7 +12,6 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.io.memory import host_memory, require_memory
-from simjax.models.molecular.bond_setup import natural_bond
 from simjax.particles.random_walks import walks
 from simjax.schema.config import Config
 from simjax.schema.particles import ParticlesConfig
@@ -70,8 +69,8 @@ class Start:
         return self.position.shape[1]
 
 
-def place(config: Config) -> Start:
-    """The particles of the section `particles`, float64.
+def place(config: Config, bond: float = 1.0) -> Start:
+    """The particles of the section `particles`, float64. bond: about the length of a chain's bonds at rest.
 
     Raises:
         ConfigurationError: they do not fit, or the file holds what cannot be used.
@@ -104,7 +103,7 @@ def place(config: Config) -> Start:
     volume = float(np.prod(upper - lower))
     require_room(particles.count or (particles.density or 0.0) * volume)
     if particles.chain_length is not None:
-        return _chains(config, particles.chain_length)
+        return _chains(config, particles.chain_length, bond)
     if particles.placement == "random":
         count = particles.count or max(1, round((particles.density or 0.0) * volume))
         position = _at_random(config, count, lower, upper)
@@ -135,7 +134,7 @@ def _check_inside(config: Config, position: np.ndarray) -> None:
 
 
 def species_of(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:
-    """As many of every species as its share says, in an order at random."""
+    """Assign to every species as many particles as its share says, in random order."""
     ends = np.rint(np.cumsum(fractions) * count).astype(int)
     species = np.searchsorted(ends, np.arange(count), side="right").astype(np.int32)
     return species if len(fractions) == 1 else np.random.default_rng(seed).permutation(species)
@@ -170,13 +169,13 @@ def _lattice(
     return places[chosen].T, chosen % len(basis)
 
 
-def _chains(config: Config, length: int) -> Start:
+def _chains(config: Config, length: int, bond: float) -> Start:
     """Chains on a simple lattice that they fill, or where they are dilute on one with places a bond apart."""
     particles, box = config.particles, config.box
     assert isinstance(particles, ParticlesConfig) and box is not None and box.lower is not None
     assert box.periodic is not None
     lower, lengths = np.asarray(box.lower), np.subtract(box.upper, box.lower)
-    ndim, volume, bond = config.ndim, float(np.prod(lengths)), natural_bond(config.physics)
+    ndim, volume = config.ndim, float(np.prod(lengths))
     count = particles.count or length * max(1, round((particles.density or 0.0) * volume / length))
     shape = _shape(count, count, lengths, np.ones(ndim), 1)
     if max(lengths / shape) > FURTHEST * bond:

@@ -33,15 +33,15 @@ HOMES = {
     "burgers": "scalar.burgers:Burgers",
     "molecular_dynamics": "molecular.setup:MolecularFamily",
     "gravity": "gravity.setup:GravityFamily",
-    "plasma": "plasma.setup:PlasmaFamily",
-    "electromagnetic_plasma": "plasma.electromagnetic_setup:ElectromagneticFamily",
-    "smoothed_particles": "sph.setup:SmoothedFamily",
+    "electrostatic_pic": "plasma.setup:PlasmaFamily",
+    "electromagnetic_pic": "plasma.electromagnetic_setup:ElectromagneticFamily",
+    "sph": "sph.setup:SmoothedFamily",
 }
 """Model -> the module in `models` and the class that declares it (`models.declaration.model`)."""
 
 
 class Models(Mapping[str, ModelSchema]):
-    """What models declare, by name; the module of a model is imported when it is asked for."""
+    """Declarations of models, by name; the module of a model is imported when it is asked for."""
 
     def __init__(self, homes: Mapping[str, str]):
         self._homes = dict(homes)
@@ -79,6 +79,14 @@ def parameter_values(physics: Any) -> dict[str, float]:
             values[field.name] = value
         elif isinstance(kind, ListOf) and kind.per_axis:
             values |= {f"{field.name}_{axis}": number for axis, number in zip(AXES, value or (0.0,) * 3, strict=False)}
+    return values
+
+
+def named_numbers(config: Any) -> dict[str, float]:
+    """Every number of a configuration by its name in formulas; keys of the section particles begin with `start_`."""
+    values = {**parameter_values(config.physics), **config.parameters}
+    if config.particles is not None:
+        values |= {f"start_{name}": value for name, value in parameter_values(config.particles).items()}
     return values
 
 

@@ -1,27 +1,25 @@
-"""Sides given to a model: checks of them, made before anything is computed, and what they prescribe."""
+"""Sides given to a model: the check of them, made before anything is computed, and what they prescribe."""
 
 from collections.abc import Sequence
 
-from simjax.core.boundary import (
-    FieldLayout,
-    GasInflow,
-    NoSlipWall,
-    Outflow,
-    PeriodicSide,
-    ScalarSide,
-    Side,
-    face_layout,
-)
+from simjax.core.boundary import FieldLayout, PeriodicSide, Side, face_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.models.waves.pml import Absorbing, FreeSurface
+from simjax.schema.sides import declared_sides, sides_of
 
-WAVES_ALONE = (Absorbing, FreeSurface)
+SCALAR_SIDES = ("scalar",)
 
 
-def check_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], name: str) -> None:
-    """Raises ConfigurationError unless there is a pair of sides for each axis, periodic at both ends or at none."""
+def check_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], groups: Sequence[str], name: str) -> None:
+    """Refuse sides that the model `name` cannot have; `groups` are those of the sides that it declares.
+
+    A class of sides that is not declared, one of a user's own, is taken as it is.
+
+    Raises:
+        ConfigurationError: unless there is a pair of sides for each axis, periodic at both ends or at none, of kinds
+            that are declared for the model, with a velocity of one value per axis where there is one.
+    """
     ndim = domain.grid.ndim
     if len(sides) != ndim:
         raise ConfigurationError(
@@ -29,48 +27,38 @@ def check_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], name: str) -
             "[(lower, upper), ...], such as [(PeriodicSide(), PeriodicSide())] for one axis."
         )
     for axis, pair in enumerate(sides):
+        where = f"boundaries.{AXES[axis]}"
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(side, Side) for side in pair):
             raise ConfigurationError(
-                f"boundaries.{AXES[axis]}: expected a pair of sides (lower, upper), got {pair!r}; write for instance "
+                f"{where}: expected a pair of sides (lower, upper), got {pair!r}; write for instance "
                 "(NoSlipWall(), NoSlipWall())."
             )
         if isinstance(pair[0], PeriodicSide) != isinstance(pair[1], PeriodicSide):
             kinds = " and ".join(type(side).__name__ for side in pair)
             raise ConfigurationError(
-                f"boundaries.{AXES[axis]}: {kinds} at the two ends of one axis; write PeriodicSide() at both or at "
+                f"{where}: {kinds} at the two ends of one axis; write PeriodicSide() at both or at "
                 "neither, as they are the same place."
             )
         for side in pair:
-            velocity = getattr(side, "velocity", None)
-            if velocity is not None and isinstance(side, NoSlipWall) and len(velocity) != ndim:
-                raise ConfigurationError(
-                    f"boundaries.{AXES[axis]}: a velocity of {len(velocity)} value(s) where {ndim} were expected; "
-                    "write one per axis."
-                )
+            _check_side(side, where, ndim, groups, name)
 
 
-def refuse_sides(sides: Sequence[tuple[Side, Side]], refused: tuple[type[Side], ...], takes: str) -> None:
-    """Raises ConfigurationError for a side of a kind that a model cannot have; `takes` says which ones it can."""
-    for axis, pair in enumerate(sides):
-        for side in pair:
-            if isinstance(side, refused):
-                raise ConfigurationError(f"boundaries.{AXES[axis]}: {takes} sides; got {type(side).__name__}.")
-
-
-def check_flow_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], name: str) -> None:
-    """`check_sides` for an incompressible flow."""
-    check_sides(domain, sides, name)
-    refused = (Outflow, GasInflow, ScalarSide, *WAVES_ALONE)
-    refuse_sides(
-        sides, refused, "incompressible flow takes periodic, no_slip, slip or inflow (a prescribed velocity)"
-    )  # fmt: skip
-
-
-def check_scalar_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], name: str) -> None:
-    """`check_sides` for a scalar."""
-    check_sides(domain, sides, name)
-    takes = f"{name} takes periodic, no_slip, slip, inflow, outflow and scalar (dirichlet, neumann)"
-    refuse_sides(sides, (GasInflow, *WAVES_ALONE), takes)
+def _check_side(side: Side, where: str, ndim: int, groups: Sequence[str], name: str) -> None:
+    taken = sides_of(groups)
+    known = {c for one in taken.values() for c in (one.side, one.plain)}
+    declared = {one.side for one in declared_sides()}
+    kind = next((cls for cls in type(side).__mro__ if cls in declared), None)
+    if kind is not None and kind not in known:
+        kinds = ", ".join(("periodic", *taken))
+        instead = "one of these" if taken else f"{where}=periodic"
+        raise ConfigurationError(
+            f"{where}: {name} takes sides of the kinds {kinds}, got {type(side).__name__}; write {instead}."
+        )
+    velocity = getattr(side, "velocity", None)
+    if velocity is not None and len(velocity) != ndim:
+        raise ConfigurationError(
+            f"{where}: a velocity of {len(velocity)} value(s) where {ndim} were expected; write one per axis."
+        )
 
 
 def velocity_layouts(sides: Sequence[tuple[Side, Side]], units: str) -> tuple[FieldLayout, ...]:

@@ -33,7 +33,7 @@ Variables = Literal["primitive", "characteristic"]
 
 @dataclass(frozen=True)
 class Scheme:
-    """How the convective terms are discretised: names in INTERPOLATIONS and FLUXES, and what is interpolated."""
+    """Discretisation of the convective terms: names in INTERPOLATIONS and FLUXES, and what is interpolated."""
 
     reconstruction: str = "weno5"
     variables: Variables = "characteristic"

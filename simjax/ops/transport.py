@@ -17,7 +17,7 @@ from simjax.ops.reconstruction import INTERPOLATIONS, around_faces, difference_o
 
 @dataclass(frozen=True)
 class AdvectionScheme:
-    """How a scalar is carried through faces.
+    """Scheme that carries a scalar through faces.
 
     sides: the `2 interpolated` cells around a face -> (left, right) values on it. reach: how many faces beyond on
     either side enter the flux, with `weights` of the second and fourth difference of what passes; they turn

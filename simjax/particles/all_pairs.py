@@ -88,7 +88,7 @@ class AllPairs(eqx.Module):
         return jnp.moveaxis(whole.reshape(*lead, count, size, 1), len(lead), 0)
 
     def _padding(self) -> Array:
-        """Whether an entry of the tiles is beyond all slots: `(tiles, partners, 1)`."""
+        """Tell whether an entry of the tiles is beyond all slots: `(tiles, partners, 1)`."""
         count, size = self._count
         slots = self.cells.capacity * self.cells.domain.grid.cells
         return (jnp.arange(count * size, dtype=jnp.int32) >= slots).reshape(count, size, 1)

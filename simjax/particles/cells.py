@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.core.boundary import Exterior, FieldLayout, Periodic, center_layout
+from simjax.core.boundary import FieldLayout, Ghosts, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, Grid
@@ -73,7 +73,7 @@ class Cells(eqx.Module):
 
     def layout(self, beyond: float = 0) -> FieldLayout:
         """Layout of a per-particle array that holds `beyond` where no particles can be, past the sides."""
-        sides = [(Periodic(), Periodic()) if p else (Exterior(beyond), Exterior(beyond)) for p in self.periodic]
+        sides = [(Periodic(), Periodic()) if p else (Ghosts(beyond), Ghosts(beyond)) for p in self.periodic]
         return center_layout(sides)
 
     def pad(self, tree, beyond: float = 0):
@@ -208,8 +208,13 @@ def unpack(cells: Cells, ids: Array, values: Array, count: int, absent=0) -> Arr
     return jnp.where(cells.domain.total(present) > 0, cells.domain.total(target), jnp.asarray(absent, values.dtype))
 
 
+def at_slots(ids: Array, values: Array) -> Array:
+    """Values `(..., particles)` by number at the slot of each particle, `(..., *shape)`; zero at empty slots."""
+    return jnp.where(ids >= 0, values[..., jnp.where(ids >= 0, ids, 0)], 0)
+
+
 def counted(cells: Cells, ids: Array) -> Array:
-    """How many particles there are on all devices, int32."""
+    """Number of particles on all devices, int32."""
     return cells.domain.total(jnp.sum(ids >= 0, dtype=jnp.int32))
 
 

@@ -13,7 +13,7 @@ from simjax.particles.mesh import ParticleMesh
 
 
 def transported(mesh: ParticleMesh, before: Array, after: Array, ids: Array, values: Array) -> tuple[Array, ...]:
-    """What passes from each node to the next one along each axis while particles move.
+    """Charge that passes from each node to the next one along each axis while particles move.
 
     Args:
         mesh: with a stray that holds before and after.

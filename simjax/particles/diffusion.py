@@ -1,5 +1,8 @@
-"""How particles move: displacements, velocities and diffusion."""
+"""Motion of particles: displacements, velocities and diffusion."""
 
+from collections.abc import Sequence
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -56,3 +59,14 @@ def _mean(cells: Cells, particles: Particles, values: Array) -> Array:
     axes = tuple(range(-len(cells.shape), 0))
     total = cells.domain.total(jnp.sum(jnp.where(particles.ids >= 0, values, 0), axis=axes))
     return total / counted(cells, particles.ids).astype(values.dtype)
+
+
+def closest_images(lengths: Sequence[float], periodic: Sequence[bool], position: Array, near: Array) -> Array:
+    """`position` moved by whole lengths of the box along its periodic axes to where it is closest to `near`.
+
+    Both are coordinates `(..., ndim, particles)`. The difference from `near` is then that of the nearest images.
+    """
+    along = (*(1,) * (position.ndim - 2), -1, 1)
+    turns = jax.lax.stop_gradient(jnp.round((near - position) / jnp.asarray(lengths, position.dtype).reshape(along)))
+    moved = turns * jnp.asarray(lengths, position.dtype).reshape(along)
+    return position + jnp.where(jnp.asarray(periodic).reshape(along), moved, 0)

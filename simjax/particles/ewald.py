@@ -270,12 +270,12 @@ class PeriodicSum(eqx.Module):
         cells = pairs.cells
         if cells.ndim != 3 or not all(cells.periodic):
             raise ConfigurationError(
-                f"A sum over images needs a box with three periodic axes; periodic={cells.periodic} came."
+                f"A sum over images needs a box with three periodic axes; got periodic={cells.periodic}."
             )
         return jnp.where(pairs.ids >= 0, charge, 0)
 
     def _background(self, pairs: Pairs, charge: Array) -> Array:
-        """What the background takes from the potential of near pairs."""
+        """Correction by which the background lowers the potential of near pairs."""
         volume = math.prod(pairs.cells.domain.grid.lengths)
         return math.pi / (self.alpha**2 * volume) * pairs.cells.domain.sum(charge)
 

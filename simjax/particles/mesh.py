@@ -97,7 +97,7 @@ class ParticleMesh(eqx.Module):
     # ------------------------------------------------------------------ both ways
 
     def deposit(self, position: Array, ids: Array, values: Array) -> Array:
-        """What particles carry, added up on the nodes.
+        """Add up on the nodes what particles carry.
 
         Args:
             position: `(ndim, *cells.shape)` within the cells.
@@ -123,7 +123,7 @@ class ParticleMesh(eqx.Module):
         return self._interpolate(position, ids, field, (0,) * self.cells.ndim)
 
     def beyond(self, position: Array, ids: Array) -> Array:
-        """How far the furthest particle of this block lies outside its cell, in mesh cells; no gradient."""
+        """Distance by which the furthest particle of this block lies outside its cell, in mesh cells; no gradient."""
         outside = [jnp.abs(lax.stop_gradient(x)) / h for x, h in zip(position, self.domain.grid.spacing, strict=True)]
         furthest = functools.reduce(jnp.maximum, outside) - 0.5 * self.finer
         return jnp.max(jnp.where(ids >= 0, jnp.maximum(furthest, 0), 0))

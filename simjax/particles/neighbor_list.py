@@ -1,4 +1,4 @@
-"""Which particles are near which: lists of slots, and the loop over neighbouring cells that needs no list."""
+"""Neighbours of particles: lists of slots, and the loop over neighbouring cells that needs no list."""
 
 import itertools
 import math

@@ -16,7 +16,7 @@ from simjax.particles.pairs import Pairs
 
 
 class Particles(eqx.Module):
-    """What every set of particles has; a model's state extends it by further per-particle arrays.
+    """Arrays that every set of particles has; a model's state extends it by further per-particle arrays.
 
     position: `(ndim, *cells.shape)`, length, from the centre of the cell. image: the same int32, how often a particle
     has gone round the periodic axes. ids: `cells.shape` int32, `EMPTY` where there is none.
@@ -34,8 +34,8 @@ class Arrangement(eqx.Module):
     position: Array
 
 
-class Skin(eqx.Module):
-    """How particles that interact over at most `cutoff` are arranged.
+class NeighborPolicy(eqx.Module):
+    """Arrangement of particles that interact over at most `cutoff`.
 
     skin: length by which listed pairs may be further apart than `cutoff`; as long as no particle has moved by half of
     it, no pair is missing. rows: the most partners in a list; 0 makes none and looks at all particles around, which
@@ -50,7 +50,7 @@ class Skin(eqx.Module):
 
     def __check_init__(self):
         numbers = {name: getattr(self, name) for name in ("cutoff", "skin", "rows", "particles")}
-        require_at_least("Skin", numbers)
+        require_at_least("NeighborPolicy", numbers)
 
     @property
     def reach(self) -> float:

@@ -1,4 +1,4 @@
-"""Which points lie too near another one, by sorting them into cells."""
+"""Points that lie too near another one, found by sorting them into cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def too_near(position: np.ndarray, lengths: np.ndarray, periodic: Sequence[bool], distance: float) -> np.ndarray:
-    """Of `(points, ndim)` in [0, lengths), those nearer than `distance` to a point that comes before them: bools."""
+    """Tell which of `(points, ndim)` in [0, lengths) are nearer than `distance` to an earlier point."""
     ndim = position.shape[1]
     # Cells at least as long as the distance, and no more of them than points.
     most = max(1, round(len(position) ** (1 / ndim)))

@@ -166,7 +166,7 @@ class _Slopes:
 
 
 def _part(tree, which):
-    """Those leaves of `tree` that `which` (the same tree with None for others) names."""
+    """Leaves of `tree` that `which` (the same tree with None for others) names."""
     return jax.tree.map(lambda w, leaf: None if w is None else leaf, which, tree, is_leaf=lambda w: w is None)
 
 
@@ -224,7 +224,7 @@ def _around(pairs: Pairs, values):
 
 
 def _met(pairs: Pairs, mine, theirs, candidate) -> tuple[Array, tuple[Array, ...]]:
-    """Whether a candidate is a partner, and the separation from it, as `_fold` passes them on."""
+    """Tell whether a candidate is a partner, and the separation from it, as `_fold` passes them on."""
     limit = jnp.asarray(pairs.cutoff, pairs.position.dtype)
     apart = [a - b for a, b in zip(mine, theirs, strict=True)]
     inside = candidate & (sum(x * x for x in apart) < limit * limit)

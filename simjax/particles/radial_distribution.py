@@ -1,4 +1,4 @@
-"""How particles are arranged: distributions of the distances between them."""
+"""Arrangement of particles: distributions of the distances between them."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from jax import Array, lax
 
 from simjax.errors import ConfigurationError
 from simjax.particles.cells import Cells, counted
-from simjax.particles.neighbor_policy import Particles, Skin
+from simjax.particles.neighbor_policy import NeighborPolicy, Particles
 from simjax.particles.pairs import Pairs
 
 TOGETHER = 8
@@ -17,7 +17,7 @@ TOGETHER = 8
 
 
 def partners_within(cells: Cells, particles: Particles, edges: np.ndarray) -> Array:
-    """How many partners a particle has in each shell edges[k] <= r < edges[k + 1], on average: `(shells,)`.
+    """Average number of partners of a particle in each shell edges[k] <= r < edges[k + 1]: `(shells,)`.
 
     edges: rising distances, the last at most the length of a cell. Carries no gradient.
 
@@ -89,7 +89,7 @@ def _pair_sums(
     if pairs is None:
         # Of the state only this takes part, so that a state of any model does.
         bare = Particles(particles.position, particles.image, particles.ids)
-        skin = Skin(float(reach), 0.0)
+        skin = NeighborPolicy(float(reach), 0.0)
         bare, arrangement, _ = skin.arrange(cells, bare)
         pairs = skin.pairs(cells, bare, arrangement)
 
@@ -110,7 +110,7 @@ def _totals(found) -> list[Array]:
 
 
 def _expected(cells: Cells, particles: Particles, volumes: np.ndarray) -> Array:
-    """How many partners lie in parts of space of these volumes, if particles stand anywhere."""
+    """Number of partners in parts of space of these volumes, if particles stand anywhere."""
     dtype = particles.position.dtype
     others = counted(cells, particles.ids).astype(dtype) - 1
     return others * jnp.asarray(volumes / (cells.domain.grid.cells * cells.domain.grid.cell_volume), dtype)

@@ -62,7 +62,7 @@ def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_li
 
 
 def _stage(dataset: xr.Dataset, frames: list[int], title: str) -> LineStage | PlaneStage | ParticleStage | None:
-    """What draws the frames of this run; None where there is nothing to show."""
+    """Painter of the frames of this run; None where there is nothing to show."""
     if not frames:
         return None
     if "particle" in dataset.sizes:

@@ -1,4 +1,4 @@
-"""What stays the same in an animation, drawn once, and how one frame is painted into it."""
+"""Fixed parts of an animation, drawn once, and the painting of one frame into them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values of a configuration differ from the defaults, and where they stand in its text."""
+"""Values of a configuration that differ from the defaults, and where they stand in its text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def differences(config_yaml: str, defaults_yaml: str) -> list[Difference]:
 
 
 def _replaced(key: str, values: dict[str, object]) -> bool:
-    """Whether the configuration has a whole group where the defaults have one value, such as null."""
+    """Tell whether the configuration has a whole group where the defaults have one value, such as null."""
     return any(other.startswith(f"{key}.") for other in values)
 
 

@@ -23,7 +23,15 @@ from simjax.io.inverse_output import (
 )
 from simjax.report import scalars
 from simjax.report.animation import write_animation
-from simjax.report.inverse_rows import ConvergenceRow, CurveRow, HistogramRow, NumberRow, ProfileRow, SensorRow
+from simjax.report.inverse_rows import (
+    ConvergenceRow,
+    CurveRow,
+    HistogramRow,
+    NumberRow,
+    ParticleRow,
+    ProfileRow,
+    SensorRow,
+)
 from simjax.report.labels import title_case
 from simjax.report.scalars import Scalar
 from simjax.report.sheet import Sheet
@@ -51,7 +59,7 @@ def write_pictures(folder: Path, result: InversionResult) -> list[Path]:
         RESIDUALS_NAME: _residual_rows(result),
     }
     drawn = [write_rows(row, folder / name, **named, otherwise=otherwise) for name, row in rows.items() if row]
-    searched = next((sought for sought in result.fields if len(sought.iterates) > 1), None)
+    searched = next((sought for sought in result.fields if sought.on_grid and len(sought.iterates) > 1), None)
     if searched is not None:
         dataset = _search(searched, result)
         animation = write_animation(dataset, folder / SEARCH_NAME, title=result.title)
@@ -93,6 +101,9 @@ def _field_rows(result: InversionResult) -> list[Row]:
     sensors = np.concatenate([np.zeros((0, result.grid.ndim)), *places])
     rows: list[Row] = []
     for sought in result.fields:
+        if not sought.on_grid:
+            rows.append(ParticleRow(sought))
+            continue
         for component in range(len(sought.names)):
             scalar = _scalar(result, sought, component)
             if result.grid.ndim == 1:

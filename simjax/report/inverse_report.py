@@ -43,7 +43,7 @@ def write_inversion_report(folder: Path, result: InversionResult) -> Path:
         _experiments(result.instruments),
         _instruments(result.instruments),
         html.picture(folder / RESIDUALS_NAME, "Residuals", "what is left of the measurements at the estimate"),
-        _health(result.health or {}),
+        _health(result.gradient_check or {}),
         _again(folder, result),
         _provenance(result.attributes),
         html.files(folder),
@@ -68,12 +68,19 @@ def _header(result: InversionResult) -> str:
         "Iterations": str(len(losses)),
         "Median loss of the members" if losses.ndim == 2 else "Loss": " → ".join(number(float(end)) for end in ends),
         "Unknowns": ", ".join(sought.path for sought in (*result.numbers, *result.fields, *result.modules)),
-        "Grid": " × ".join(str(n) for n in result.grid.shape) + " cells",
+        **_extent(result),
         "Readings": str(readings),
     }
     message = result.exit_message[:1].upper() + result.exit_message[1:]
     badges = [(message, "")] if message else []
     return html.header("simjax inversion", result.title, "", badges, result.notes, facts)
+
+
+def _extent(result: InversionResult) -> dict[str, str]:
+    """The number of particles, or of cells along each axis."""
+    if result.particles is not None:
+        return {"Particles": str(result.particles)}
+    return {"Grid": " × ".join(str(n) for n in result.grid.shape) + " cells"}
 
 
 def _numbers(numbers: tuple[NumberResult, ...]) -> str:
@@ -141,9 +148,9 @@ def _instruments(instruments: tuple[InstrumentResult, ...]) -> str:
     return html.section("Instruments", html.table(heads, rows) + note) if rows else ""
 
 
-def _health(health: Mapping[str, Any]) -> str:
+def _health(gradient_check: Mapping[str, Any]) -> str:
     rows = []
-    for name, value in health.items():
+    for name, value in gradient_check.items():
         shown = ", ".join(number(float(v), 6) for v in np.ravel(value)) if value is not None else _UNKNOWN
         rows.append(html.text_row((name.replace("_", " "), shown)))
     return html.section("Health of the gradient", html.table(("", "Value"), rows)) if rows else ""
@@ -155,7 +162,9 @@ def _again(folder: Path, result: InversionResult) -> str:
     if path.is_file():
         opening = f'xr.open_dataset({str(path)!r}, engine="h5netcdf")'
         blocks.append(("Open it with xarray", f"import xarray as xr\n\nds = {opening}"))
-        sources = [_source(path, sought) for sought in result.fields if sought.path.startswith("initial.")]
+        sources = [
+            _source(path, sought) for sought in result.fields if sought.on_grid and sought.path.startswith("initial.")
+        ]
         blocks.append(("Begin a run with the estimate", "\n".join(["initial:", *sources]) if sources else ""))
     shown = html.code_blocks(blocks)
     return html.section("Again, and further", shown) if shown else ""

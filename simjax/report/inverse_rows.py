@@ -237,8 +237,35 @@ class ProfileRow:
         set_ticks(axes)
 
 
+class ParticleRow:
+    """A vector of particles, axis by axis: how far guess and estimate are from the truth, or the estimate by number."""
+
+    height = 2.6
+    width = FULL_WIDTH
+
+    def __init__(self, sought: FieldResult):
+        self.sought = sought
+        what = "guess (grey) and estimate (blue) less truth" if sought.truth is not None else "estimate"
+        self.heading = f"{title_case(sought.path.rpartition('.')[2])} of particles ({sought.path}): {what}"
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        sought = self.sought
+        places = side_by_side(sheet, left, top, len(sought.names), height=self.height, columns=1, gap=LABELLED_GAP)
+        for component, (axes, name) in enumerate(zip(places, sought.names, strict=True)):
+            truth = None if sought.truth is None else sought.truth[component]
+            shown = [(sought.estimate[component], ACCENT)]
+            if truth is not None:
+                axes.axhline(0.0, color=INK, linewidth=0.8)
+                shown = [(sought.guess[component], MUTED), *shown]
+            for values, color in shown:
+                axes.plot(values if truth is None else values - truth, ".", color=color, markersize=3)
+            axes.set_title(title_case(name), fontsize=NORMAL, color=INK, loc="left", pad=5, parse_math=False)
+            axes.set_xlabel("particle", fontsize=NORMAL, color=INK)
+            set_ticks(axes)
+
+
 class HistogramRow:
-    """What is left of the measurements at the estimate, in standard deviations, against the normal distribution."""
+    """Residuals at the estimate, in standard deviations, against the normal distribution."""
 
     height = 2.4
     width = FULL_WIDTH
@@ -277,7 +304,7 @@ def _histogram_title(instrument: InstrumentResult, residuals: np.ndarray) -> str
 
 
 class SensorRow:
-    """What up to six point sensors measured over time, and what they read at the guess and at the estimate."""
+    """Measurements of up to six point sensors over time, and their readings at the guess and at the estimate."""
 
     width = FULL_WIDTH
     heading = "Measured (dots, ± one standard deviation), at the estimate (blue), at the guess (dashed)"

@@ -31,7 +31,7 @@ FOG = 0.45  # of white in the colour of the furthest particle
 
 @dataclass(frozen=True)
 class View:
-    """How a box is looked at: `axes` (3, 3) are the directions to the right, up and towards who looks.
+    """Direction of view on a box: `axes` (3, 3) are the directions to the right, up and towards the viewer.
 
     names: of what is along the edges of a plane. A box of one axis is looked at in phase space: its plane is that of
     places and velocities.
@@ -131,7 +131,7 @@ def _filled(places: np.ndarray, lengths: np.ndarray, count: int) -> float:
 
 @dataclass(frozen=True)
 class Shade:
-    """What the colours of particles say: `label`, and their `scale`, or colours of the species where it is None.
+    """Meaning of the colours of particles: `label`, and their `scale`, or colours of the species where it is None.
 
     at_start: the variable along a single axis at the start by which phases are followed.
     """

@@ -1,4 +1,4 @@
-"""What the summary of a run of particles consists of: pictures at several times, energies, speeds."""
+"""Summary of a run of particles: pictures at several times, energies, speeds."""
 
 from __future__ import annotations
 

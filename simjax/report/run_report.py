@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simjax.io.formats import output_formats
 from simjax.io.readable import readable
 from simjax.report import html
 from simjax.report.config_difference import Difference, differences, marked_yaml
@@ -24,8 +24,8 @@ _ANIMATIONS = ("animation.webp", "animation.mp4")
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One check of a run: what came out, what was expected, and whether that is good enough."""
+class Check:
+    """One check of a run: what was found, what was expected, and whether that is good enough."""
 
     name: str
     value: str
@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What the report says beside the fields; empty or NaN where it is not known.
+    """Content of the report beside the fields; empty or NaN where it is not known.
 
     `units` are of what is counted and of the speed; `outcome` is a short sentence such as "completed" or "stopped by
     SIGTERM at t = 3.2 s, resumable"; `notes` are sentences the user should not miss, such as a shortened last step or a
@@ -44,7 +44,7 @@ class RunReport:
 
     title: str
     description: str = ""
-    verdicts: Sequence[Verdict] = ()
+    checks: Sequence[Check] = ()
     config_yaml: str = ""
     defaults_yaml: str = ""
     command: str = ""
@@ -86,8 +86,8 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
 
 
 def _header(dataset: xr.Dataset, report: RunReport) -> str:
-    failed = sum(not verdict.passed for verdict in report.verdicts)
-    count = len(report.verdicts)
+    failed = sum(not verdict.passed for verdict in report.checks)
+    count = len(report.checks)
     badges = [(report.outcome[:1].upper() + report.outcome[1:], "good" if report.outcome == "completed" else "bad")]
     if count:
         checks = "1 check" if count == 1 else f"{count} checks"
@@ -113,16 +113,16 @@ def _known(value: float, text: str) -> str:
 def _animation_and_verdicts(folder: Path, report: RunReport, room: int) -> str:
     there = [folder / name for name in _ANIMATIONS if (folder / name).is_file()]
     animation = html.animation(there[0], "Animation", "the run, animated", room) if there else ""
-    verdicts = _verdicts(report)
-    both = animation + verdicts
-    return f'<div class="pair">{both}</div>' if animation and verdicts else both
+    checks = _verdicts(report)
+    both = animation + checks
+    return f'<div class="pair">{both}</div>' if animation and checks else both
 
 
 def _verdicts(report: RunReport) -> str:
-    if not report.verdicts:
+    if not report.checks:
         return ""
     rows = []
-    for verdict in report.verdicts:
+    for verdict in report.checks:
         style, word = ("passed", "✓ passed") if verdict.passed else ("failed", "✗ failed")
         expected = f'<span class="expected">expected {escape(verdict.expected)}</span>'
         result = f"<td>{escape(verdict.value)}{expected if verdict.expected else ''}</td>"
@@ -139,19 +139,13 @@ def _diagnostics(dataset: xr.Dataset) -> str:
 
 
 def _again(folder: Path, report: RunReport) -> str:
-    """How to run it again, go on with it, and open what it wrote."""
-    sidecars = sorted(path.name for path in folder.glob("*.vtkhdf"))
+    """Instructions to run it again, go on with it, and open what it wrote."""
     blocks = [("Run it again", report.command), ("Resume it", report.resume_command)]
-    fields, trajectory = folder / "fields.h5", folder / "particles.h5md"
-    opening = ("Open it with simjax", f"import simjax as sj\n\nds = sj.open_run({str(folder)!r})")
-    if fields.is_file():
-        reading = f'xr.open_dataset({str(fields)!r}, engine="h5netcdf")'
-        blocks += [opening, ("Open it with xarray", f"import xarray as xr\n\nds = {reading}")]
-    elif trajectory.is_file():
-        universe = f"import simjax as sj\n\nuniverse = sj.open_universe({str(folder)!r})"
-        blocks += [opening, ("Open it with MDAnalysis", universe)]
-    if sidecars:
-        blocks.append(("Open it in ParaView", shlex.join(["paraview", str(folder / sidecars[0])])))
+    found = [(form.programs[0], form.opening(folder)) for form in output_formats()]
+    openings = [(f"Open it with {program}", opening) for program, opening in found if opening]
+    if openings:
+        simjax = ("Open it with simjax", f"import simjax as sj\n\nds = sj.open_run({str(folder)!r})")
+        blocks += [simjax, *openings]
     shown = html.code_blocks(blocks)
     return html.section("Again, and further", shown) if shown else ""
 

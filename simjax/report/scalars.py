@@ -1,4 +1,4 @@
-"""What to draw of a run: which scalar, on which plane, for which members, and on which colour scale."""
+"""Scalars to draw of a run: which one, on which plane, for which members, and on which colour scale."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Scalar:
 
 
 def scalars(dataset: xr.Dataset) -> list[Scalar]:
-    """What can be drawn, the most telling first: vorticity, scalars, speed, pressure, lone components."""
+    """Scalars that can be drawn, the most telling first: vorticity, scalars, speed, pressure, lone components."""
     vectors: dict[str, list[str]] = {}
     plain: list[Scalar] = []
     for name, variable in dataset.data_vars.items():
@@ -287,7 +287,7 @@ def value_range(values: np.ndarray) -> tuple[float, float]:
 
 
 def wide_range(values: np.ndarray, ratio: float) -> bool:
-    """Whether positive values span more than `ratio`, so that a logarithmic axis suits them."""
+    """Tell whether positive values span more than `ratio`, so that a logarithmic axis suits them."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     enough = positive.size > 1 and positive.size >= 0.5 * finite.size and not np.any(finite < 0)

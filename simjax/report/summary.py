@@ -110,7 +110,7 @@ def describe(dataset: xr.Dataset) -> str:
 
 
 def _rows(dataset: xr.Dataset) -> list[Row]:
-    """What the picture consists of, from the top."""
+    """Rows of the picture, from the top."""
     if dataset.sizes.get("time", 0) == 0:
         return []
     if "particle" in dataset.sizes:

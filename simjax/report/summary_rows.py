@@ -94,7 +94,7 @@ class PanelRow:
 
     @property
     def _shared(self) -> bool:
-        """Whether all panels show the same plane, so that only the outer ones need axis labels."""
+        """Tell whether all panels show the same plane, so that only the outer ones need axis labels."""
         return len({(panel.horizontal, panel.vertical) for panel in self.panels}) == 1
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:

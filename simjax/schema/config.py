@@ -1,7 +1,8 @@
-"""What a configuration is once it is valid: typed, frozen, and free of anything that could still be wrong."""
+"""Valid configurations: typed, frozen, and free of anything that could still be wrong."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.formula import Formula
-from simjax.schema.inverse import InverseConfig
-from simjax.schema.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, key
-from simjax.schema.model_schema import FieldSchema, ModelSchema
-from simjax.schema.particles import ArrangementConfig, BoxConfig, ParticlesSection
+from simjax.schema.inverse import InverseConfig, value_name
+from simjax.schema.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, key, write
+from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
+from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 
 AUTO = "auto"
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
@@ -52,7 +53,7 @@ class TimeConfig:
 
     @property
     def frames(self) -> int | None:
-        """How many frames there are to the end; None where there is none or the last one is shorter."""
+        """Number of frames to the end; None where there is no end or the last frame is shorter."""
         every = min(self.output_every, self.end)
         count = round(self.end / every) if every > 0.0 else 0
         return count if count and abs(self.end - count * every) <= 1e-9 * every else None
@@ -111,27 +112,41 @@ class LimitsConfig:
 
 
 @dataclass(frozen=True)
-class Wall:
-    """One side of an axis. `values`: one for dirichlet, neumann, scalar inflow, else one per axis.
-
-    `fields`: the components of what is prescribed by name, for kinds that take several fields.
-    """
+class SideSpec:
+    """One side of an axis: its kind, and the components of what it prescribes by key, one for keys in `single`."""
 
     kind: str
-    values: tuple[Formula, ...] = ()
     fields: Mapping[str, tuple[Formula, ...]] = field(default_factory=dict)
+    single: tuple[str, ...] = ()
+
+    def write(self) -> dict[str, Any]:
+        """The plain YAML value."""
+        written = {name: write(formulas) for name, formulas in self.fields.items()}
+        return {"kind": self.kind} | {name: v[0] if name in self.single else v for name, v in written.items()}
 
 
 @dataclass(frozen=True)
 class AxisBoundary:
     """The walls at both ends of an axis."""
 
-    lower: Wall
-    upper: Wall
+    lower: SideSpec
+    upper: SideSpec
 
     @property
     def periodic(self) -> bool:
         return self.lower.kind == "periodic"
+
+    def write(self) -> Any:
+        """The plain YAML value."""
+        return "periodic" if self.periodic else {"lower": self.lower.write(), "upper": self.upper.write()}
+
+
+class Boundaries(tuple[AxisBoundary, ...]):
+    """The sides of every axis, in the order x, y, z."""
+
+    def write(self) -> dict[str, Any]:
+        """The plain YAML value, by axis."""
+        return {axis: boundary.write() for axis, boundary in zip(AXES, self, strict=False)}
 
 
 @dataclass(frozen=True)
@@ -144,13 +159,33 @@ class FileSource:
     member: int | None = None
     order: tuple[str, ...] | None = None
 
+    def write(self) -> dict[str, Any]:
+        """The plain YAML value."""
+        optional = {"time": self.time, "member": self.member, "order": write(self.order)}
+        given = {name: value for name, value in optional.items() if value is not None}
+        return {"file": str(self.file), "variable": list(self.variables), **given}
 
-FieldSource = tuple[Formula, ...] | FileSource
+
+@dataclass(frozen=True)
+class Given:
+    """Initial values or coefficients that are arguments of a program: an array for each of `count` components."""
+
+    count: int
+
+
+FieldSource = tuple[Formula, ...] | FileSource | Given
+
+
+def component_count(source: FieldSource) -> int:
+    """Return the number of components of a field."""
+    if isinstance(source, Given):
+        return source.count
+    return len(source if isinstance(source, tuple) else source.variables)
 
 
 @dataclass(frozen=True)
 class Variation:
-    """How one parameter differs between members: `kind` is uniform, log_uniform, linspace or values."""
+    """Variation of one parameter between members: `kind` is uniform, log_uniform, linspace or values."""
 
     path: str
     kind: str
@@ -162,8 +197,8 @@ class Variation:
 
     @property
     def value_name(self) -> str:
-        """Its name among those of the run's numbers, where those of the section particles begin with `start_`."""
-        return f"start_{self.name}" if self.path.startswith("particles.") else self.name
+        """Its name among the run's numbers."""
+        return value_name(self.path)
 
 
 @dataclass(frozen=True)
@@ -175,10 +210,15 @@ class EnsembleConfig:
     noise: str = "per_member"
     vary: tuple[Variation, ...] = ()
 
+    def write(self) -> dict[str, Any]:
+        """The plain YAML value."""
+        vary = {variation.path: {variation.kind: list(variation.numbers)} for variation in self.vary}
+        return {"size": self.size, "batch": self.batch, "noise": self.noise, "vary": vary}
+
 
 @dataclass(frozen=True)
 class Config:
-    """A valid configuration. `mapping` is the whole of it as plain values, defaults included, for files.
+    """A valid configuration; `write` is the whole of it as plain values, which validate to an equal one.
 
     A model of fields has a `grid`, one of particles a `box` and `particles`; the others are None.
     """
@@ -195,8 +235,8 @@ class Config:
     grid: GridConfig | None
     box: BoxConfig | None
     particles: ParticlesSection | None
-    arrangement: ArrangementConfig
-    boundaries: tuple[AxisBoundary, ...]
+    neighbor_list: NeighborListConfig
+    boundaries: Boundaries
     initial: Mapping[str, FieldSource]
     coefficients: Mapping[str, FieldSource]
     forcing: Mapping[str, tuple[Formula, ...]]
@@ -209,11 +249,15 @@ class Config:
     checkpoint: CheckpointConfig
     resume: str | None
     limits: LimitsConfig
-    mapping: Mapping[str, Any] = field(repr=False, compare=False, default_factory=dict)
     overrides: tuple[str, ...] = field(compare=False, default=())
     description: str = field(compare=False, default="")
     notes: tuple[str, ...] = field(compare=False, default=())  # sentences about how it was composed
     inverse: InverseConfig | None = None
+    objective: str | None = None
+
+    def write(self) -> dict[str, Any]:
+        """The configuration as plain YAML values by key, every default filled in."""
+        return {field.name: write(getattr(self, field.name)) for field in dataclasses.fields(Keys)}
 
     @property
     def schema(self) -> ModelSchema:
@@ -241,21 +285,18 @@ class Config:
     @property
     def counts(self) -> dict[str, int]:
         """Number of components of every initial field."""
-        return {
-            name: len(source if isinstance(source, tuple) else source.variables)
-            for name, source in self.initial.items()
-        }
+        return {name: component_count(source) for name, source in self.initial.items()}
 
     @property
     def periodic(self) -> bool:
-        """Whether every axis is."""
+        """Tell whether every axis is periodic."""
         return all(axis.periodic for axis in self.boundaries)
 
     @property
     def walls_at_rest(self) -> bool:
-        """Whether nothing is prescribed at any wall but zero, so that none feeds energy."""
+        """Tell whether nothing is prescribed at any wall but zero, so that none feeds energy."""
         walls = [wall for axis in self.boundaries for wall in (axis.lower, axis.upper)]
-        return all(value.constant == 0 for wall in walls for value in wall.values)
+        return all(value.constant == 0 for wall in walls for values in wall.fields.values() for value in values)
 
     def variables(self) -> tuple[str, ...]:
         """Names that can be written."""
@@ -272,16 +313,11 @@ class EnsembleKeys:
     vary: Mapping[str, Any] = key(Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The keys of a configuration file, before those that depend on each other are read together."""
+    """The keys of a configuration file, in its order, before those that depend on each other are read together."""
 
-    model: str = key(Choice(MODELS.keys()))  # a view: user models register later
-    time: TimeConfig = key(Nested(TimeConfig))
-    grid: GridConfig | None = key(Nested(GridConfig, optional=True), None, about="of a model of fields")
-    box: BoxConfig | None = key(Nested(BoxConfig, optional=True), None, about="of a model of particles")
-    particles: Mapping[str, Any] | None = key(Table("the model's keys of where particles start", optional=True), None)
-    arrangement: ArrangementConfig = key(Nested(ArrangementConfig), ArrangementConfig())
+    output: OutputConfig = key(Nested(OutputConfig), OutputConfig())
     experiment_name: str = key(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
     title: str = key(Text(), "")
     precision: str = key(Choice(PRECISIONS), "float32")
@@ -292,18 +328,26 @@ class Keys:
         about="steps between exchanges, and in a kernel; 0: each stencil; auto: measured",
     )
     seed: int = key(Integer(0, 2**32 - 1), 0)
+    model: str = key(Choice(MODELS.keys()))  # a view: user models register later
     physics: Mapping[str, Any] = key(Table("the model's keys"), None)
     parameters: Mapping[str, Any] = key(Table("names with numbers"), None)
+    grid: GridConfig | None = key(Nested(GridConfig, optional=True), None, about="of a model of fields")
+    box: BoxConfig | None = key(Nested(BoxConfig, optional=True), None, about="of a model of particles")
+    particles: Mapping[str, Any] | None = key(Table("the model's keys of where particles start", optional=True), None)
+    neighbor_list: NeighborListConfig = key(Nested(NeighborListConfig), NeighborListConfig())
     boundaries: Mapping[str, Any] = key(Table("axes with their walls"), None)
     initial: Mapping[str, Any] = key(Table("fields with formulas or a file"), None)
     coefficients: Mapping[str, Any] = key(Table("coefficients with formulas or a file"), None)
     forcing: Mapping[str, Any] | None = key(Table("fields with formulas", optional=True), None)
     closure: Mapping[str, Any] | None = key(Table("fields with formulas of the fields", optional=True), None)
     exact: Mapping[str, Any] | None = key(Table("variables with formulas", optional=True), None)
+    time: TimeConfig = key(Nested(TimeConfig))
     mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig())
     ensemble: EnsembleKeys = key(Nested(EnsembleKeys), EnsembleKeys())
-    output: OutputConfig = key(Nested(OutputConfig), OutputConfig())
     checkpoint: CheckpointConfig = key(Nested(CheckpointConfig), CheckpointConfig())
     resume: str | None = key(Text(optional=True, described="a run's folder or auto"), None)
     limits: LimitsConfig = key(Nested(LimitsConfig), LimitsConfig())
     inverse: Mapping[str, Any] | None = key(Table("unknowns and observations", optional=True), None)
+    objective: str | None = key(
+        Text(optional=True, described="the name of a diagnostic"), None, about="what a search by hydra/sweeper looks at"
+    )

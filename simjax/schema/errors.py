@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from simjax.errors import ConfigurationError
+from simjax.schema.renames import KEYS
 
 SHOWN = 30
 
 
-class Problems:
-    """Sentences, each about one key path: what came, what is allowed, what was probably meant.
+class ConfigErrors:
+    """Sentences, each about one key path: what was given, what is allowed, what was probably meant.
 
     below: the path that all of them are told below of.
     """
@@ -43,6 +44,9 @@ class Problems:
         known = list(known)
         full = join(path, str(key))
         close = closest(str(key), known)
+        if full in KEYS:
+            self.say(full, f"{full}: unknown key; it is {KEYS[full]} now, write that")
+            return KEYS[full].rpartition(".")[2]
         hint = f"did you mean '{join(path, close)}'?" if close else f"known here: {', '.join(known) or 'none'}"
         self.say(full, f"{full}: unknown key; {hint}")
         return close

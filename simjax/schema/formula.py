@@ -66,6 +66,11 @@ class Formula:
         """The value, when the formula names nothing (pi apart) and calls no noise; otherwise None."""
         return float(self.tree[1]) if self.tree[0] == "number" else None
 
+    def write(self) -> str | float:
+        """The plain YAML value: a number that is written as one, else the text."""
+        constant = self.constant
+        return constant if constant is not None and repr(constant) == self.text else self.text
+
     def check_names(self, allowed: Collection[str], *, noise: bool = False) -> None:
         """Refuse a name that is not among `allowed`, and noise where it may not be called."""
         for name in sorted(self.names - set(allowed)):  # the first is enough: one sentence a formula

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key
+from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key, write
 from simjax.schema.model_schema import AXES
 
 SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
 WITHOUT_LINE_SEARCH = ("adam", "sgd", "adamw")
 # What one of several experiments may have of its own, besides observations.
-EXPERIMENT_SECTIONS = ("physics", "parameters", "boundaries", "initial", "coefficients", "forcing", "time")
+EXPERIMENT_SECTIONS = ("physics", "parameters", "particles", "boundaries", "initial", "coefficients", "forcing", "time")
 # kind of observation -> the keys that say where it is made, each a list of points
 PLACES: dict[str, tuple[str, ...]] = {
     "snapshot": (),
@@ -24,7 +24,17 @@ PLACES: dict[str, tuple[str, ...]] = {
     "box_average": ("lower", "upper"),
     "spectrum": (),
     "sensors": (),
+    "diagnostic": (),
+    "radial_distribution": (),
 }
+OF_PARTICLES = ("snapshot", "diagnostic", "radial_distribution")
+OF_FIELDS = tuple(kind for kind in PLACES if kind != "radial_distribution")
+
+
+def value_name(path: str) -> str:
+    """The name of a number among those of the run: keys of the section particles begin with `start_` there."""
+    section, _, name = path.partition(".")
+    return f"start_{name}" if section == "particles" else name
 
 
 @dataclass(frozen=True)
@@ -68,11 +78,11 @@ class NetworkConfig:
 class UnknownConfig:
     """A number, a field or a learned module that is sought.
 
-    path: "physics.KEY", "parameters.NAME", "initial.FIELD", "coefficients.FIELD" or "modules.NAME". guess: where the
-    search starts, one formula per component (one for a number); None: the configuration's own value. transforms: from
-    the latent array to the physical one in the order in which they are applied, each with its numbers: ("scaled",
-    (scale, 0)), ("smooth", (length,)), ("symmetric", (axis, sign)), ("positive", ()), ("bounded", (lower, upper)).
-    prior: ("gaussian", (mean, deviation)), ("matern", (deviation, length, mean)), ("total_variation", (weight,
+    path: "physics.KEY", "parameters.NAME", "particles.KEY", "initial.FIELD", "coefficients.FIELD" or "modules.NAME".
+    guess: where the search starts, one formula per component (one for a number); None: the configuration's own value.
+    transforms: from the latent array to the physical one in the order in which they are applied, each with its numbers:
+    ("scaled", (scale, 0)), ("smooth", (length,)), ("symmetric", (axis, sign)), ("positive", ()), ("bounded", (lower,
+    upper)). prior: ("gaussian", (mean, deviation)), ("matern", (deviation, length, mean)), ("total_variation", (weight,
     rounding)) or None. network: what a module is; None: given in Python.
     """
 
@@ -90,8 +100,13 @@ class UnknownConfig:
     def name(self) -> str:
         return self.path.partition(".")[2]
 
-    def as_written(self) -> dict[str, Any]:
-        """What was written to get this, without what was left out."""
+    @property
+    def value_name(self) -> str:
+        """Its name among the run's numbers, where it is one."""
+        return value_name(self.path)
+
+    def write(self) -> dict[str, Any]:
+        """Section that reads as this, without what was left out."""
         written: dict[str, Any] = {}
         if self.guess is not None:
             written["guess"] = self.guess[0] if len(self.guess) == 1 else self.guess
@@ -113,17 +128,19 @@ class UnknownConfig:
             kind, numbers = self.prior
             names = (field.name for field in dataclasses.fields(PRIORS[kind]))
             written["prior"] = {kind: dict(zip(names, numbers, strict=True))}
-        return written
+        return write(written)
 
 
 @dataclass(frozen=True)
 class ObservationConfig:
-    """What was measured of one variable, a file of sensors, or what a variable is wanted to be.
+    """Measurements of one variable, a file of sensors, or what a variable is wanted to be.
 
-    kind: a key of PLACES. numbers: for each key of its places the points as tuples of coordinates. times: when it is
-    measured; None: at the end of each `every`-th frame. deviation: of the measurement errors in the variable's units;
-    fraction: of the measured values' root mean square, in place of it. noise: ("student", degrees), ("huber",
-    threshold) or None for Gaussian errors. target: of a snapshot, the field that is wanted, in place of a measured one.
+    kind: a key of PLACES. variable: of a diagnostic its name, of a radial distribution None. numbers: for each key of
+    its places the points as tuples of coordinates. times: when it is measured; None: at the end of each `every`-th
+    frame. deviation: of the measurement errors in the variable's units; fraction: of the measured values' root mean
+    square, in place of it. noise: ("student", degrees), ("huber", threshold) or None for Gaussian errors. target: of a
+    snapshot, the field that is wanted, in place of a measured one. radii, width: where a radial distribution is
+    measured, and the distance over which it is averaged.
     """
 
     kind: str
@@ -137,19 +154,23 @@ class ObservationConfig:
     fraction: float | None
     noise: tuple[str, float] | None
     target: Formula | None = None
+    radii: tuple[float, ...] = ()
+    width: float = 0.0
 
-    def as_written(self) -> dict[str, Any]:
-        """What was written to get this, without what was left out."""
+    def write(self) -> dict[str, Any]:
+        """Section that reads as this, without what was left out."""
         written: dict[str, Any] = {self.kind: self.variable if self.file is None else str(self.file)}
         written |= dict(zip(PLACES[self.kind], self.numbers, strict=True))
         if self.kind == "spectrum":
             written["shells"] = self.shells
+        if self.kind == "radial_distribution":
+            written |= {self.kind: self.radii, "width": self.width}
         if self.target is not None:
             written["target"] = self.target
         written |= {"every": self.every} if self.times is None else {"times": self.times}
         errors = {"deviation": self.deviation, "fraction": self.fraction}
         written |= {key: size for key, size in errors.items() if size is not None}
-        return written | {"noise": "gaussian" if self.noise is None else {self.noise[0]: self.noise[1]}}
+        return write(written | {"noise": "gaussian" if self.noise is None else {self.noise[0]: self.noise[1]}})
 
 
 @dataclass(frozen=True)
@@ -179,13 +200,21 @@ class ShootingConfig:
 class ExperimentConfig:
     """One of several runs that are fitted together.
 
-    written: what it changes, as plain values. sections: these sections of the configuration as they are in this run.
+    keys: by section what it changes. sections: these sections of the configuration as they are in this run. observes:
+    whether its observations are its own.
     """
 
     name: str
-    written: Mapping[str, Any]
+    keys: Mapping[str, tuple[str, ...]]
     sections: Mapping[str, Any]
     observations: tuple[ObservationConfig, ...]
+    observes: bool
+
+    def write(self) -> dict[str, Any]:
+        """The changed keys as plain YAML."""
+        plain = {section: write(self.sections[section]) for section in self.keys}
+        changes: dict[str, Any] = {section: {k: plain[section][k] for k in keys} for section, keys in self.keys.items()}
+        return {**changes, "observations": write(self.observations)} if self.observes else changes
 
     def of(self, config):
         """The configuration of this run, with what it does not change from `config`."""
@@ -198,8 +227,8 @@ class InverseConfig:
 
     horizons: the ends of the runs that are fitted in turn, in s; none: all of the run at once. checkpoint: what
     reverse mode keeps, a plan's name and 0, ("binomial", states) or ("budget", bytes). samples: how
-    many fields are drawn from the posterior. changes: what each of several runs changes, by its name, as it was
-    written; experiments: the same, read; none: the configuration itself is the one run.
+    many fields are drawn from the posterior. experiments: what each of several runs changes; none: the configuration
+    itself is the one run.
     """
 
     unknowns: tuple[UnknownConfig, ...]
@@ -209,21 +238,19 @@ class InverseConfig:
     horizons: tuple[float, ...]
     checkpoint: tuple[str, int]
     samples: int
-    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
     experiments: tuple[ExperimentConfig, ...] = ()
 
-    def as_written(self) -> dict[str, Any]:
+    def write(self) -> dict[str, Any]:
         """The section as it is written."""
         plan, size = self.checkpoint
-        observations = [observation.as_written() for observation in self.observations]
-        experiments = {experiment.name: experiment.written for experiment in self.experiments}
-        return {
-            "unknowns": {unknown.path: unknown.as_written() for unknown in self.unknowns},
-            **({"observations": observations} if observations else {}),
-            **({"experiments": experiments} if experiments else {}),
+        section = {
+            "unknowns": {unknown.path: unknown for unknown in self.unknowns},
+            **({"observations": self.observations} if self.observations else {}),
+            **({"experiments": {e.name: e for e in self.experiments}} if self.experiments else {}),
             "solver": self.solver,
             "shooting": self.shooting,
             "horizons": self.horizons or None,
             "checkpoint": {plan: size} if size else plan,
             "uncertainty": {"samples": self.samples},
         }
+        return write(section)

@@ -7,10 +7,11 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from simjax.errors import ConfigurationError
-from simjax.schema.errors import Problems, closest, join, unended
+from simjax.schema.errors import ConfigErrors, closest, join, unended
 from simjax.schema.formula import Formula
 
 Section = TypeVar("Section")
@@ -18,16 +19,42 @@ REQUIRED = object()
 
 
 class Kind(Protocol):
-    """What may stand at a configuration key: how it is read, and how it is described to a user."""
+    """Kind of value at a configuration key: how it is read, and how it is described to a user."""
 
     @property
     def allowed(self) -> str:
         """The allowed values, as they are told to a user."""
         ...
 
-    def read(self, path: str, value: Any, problems: Problems) -> Any:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
         """The typed value, or None after telling `problems` why not."""
         ...
+
+    def write(self, value: Any) -> Any:
+        """The plain YAML value that is read as this typed one."""
+        ...
+
+
+class Plain:
+    """A kind whose typed values are plain YAML values, or write themselves by a method `write`."""
+
+    def write(self, value: Any) -> Any:
+        """The plain YAML value that is read as this typed one."""
+        return write(value)
+
+
+def write(value: Any) -> Any:
+    """A typed value as plain YAML: by its own `write`, a section key by key, mappings and lists item by item."""
+    if hasattr(value, "write"):
+        return value.write()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kinds = {field.name: field.metadata.get("kind", Plain()) for field in dataclasses.fields(value)}
+        return {name: kind.write(getattr(value, name)) for name, kind in kinds.items()}
+    if isinstance(value, Mapping):
+        return {key: write(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [write(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def key(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "", fixed: bool = False) -> Any:
@@ -38,14 +65,14 @@ def key(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def read_section(cls: type[Section], path: str, value: Any, problems: Problems) -> Section | None:
+def read_section(cls: type[Section], path: str, value: Any, problems: ConfigErrors) -> Section | None:
     """Fill dataclass `cls` from a mapping: unknown keys, missing keys and wrong values are all told."""
     before = len(problems)
     values = read_entries(cls, path, value, problems)
     return cls(**values) if len(problems) == before else None
 
 
-def read_entries(cls: type, path: str, value: Any, problems: Problems) -> dict[str, Any]:
+def read_entries(cls: type, path: str, value: Any, problems: ConfigErrors) -> dict[str, Any]:
     """The fields of dataclass `cls` from a mapping, None for each that cannot be read, after telling why not."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
     if value is None:
@@ -67,7 +94,7 @@ def read_entries(cls: type, path: str, value: Any, problems: Problems) -> dict[s
     return values
 
 
-def tell_missing(path: str, field: dataclasses.Field, problems: Problems) -> None:
+def tell_missing(path: str, field: dataclasses.Field, problems: ConfigErrors) -> None:
     """A key without a default is not there: what it means and what may stand there."""
     about, units = field.metadata["about"], field.metadata["units"]
     meaning = f"{about}, in {units}: " if about and units != "1" else ""
@@ -75,7 +102,7 @@ def tell_missing(path: str, field: dataclasses.Field, problems: Problems) -> Non
 
 
 @dataclass(frozen=True)
-class Real:
+class Real(Plain):
     """A finite float within a range; with `formula`, also a text of numbers such as "2*pi"."""
 
     low: float = -math.inf
@@ -100,7 +127,7 @@ class Real:
         above = self.above is None or value > self.above
         return math.isfinite(value) and above and self.low <= value <= self.high
 
-    def read(self, path: str, value: Any, problems: Problems) -> float | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> float | None:
         if value is None and self.optional:
             return None
         if isinstance(value, str) and self.formula:
@@ -113,7 +140,7 @@ class Real:
             return None
         return float(value)
 
-    def _read_formula(self, path: str, value: str, problems: Problems) -> float | None:
+    def _read_formula(self, path: str, value: str, problems: ConfigErrors) -> float | None:
         try:
             number = Formula(value).constant
         except ConfigurationError as error:
@@ -142,7 +169,7 @@ def _why_not_a_number(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Integer:
+class Integer(Plain):
     """A whole number from `low` to `high`."""
 
     low: int = 0
@@ -154,7 +181,7 @@ class Integer:
         upper = f" and <= {self.high}" if self.high != 2**31 - 1 else ""
         return f"a whole number >= {self.low}{upper}{' or null' if self.optional else ''}"
 
-    def read(self, path: str, value: Any, problems: Problems) -> int | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> int | None:
         if value is None and self.optional:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
@@ -170,7 +197,7 @@ class Integer:
 
 
 @dataclass(frozen=True)
-class IntegerOr:
+class IntegerOr(Plain):
     """A whole number, or a word."""
 
     number: Integer
@@ -180,10 +207,10 @@ class IntegerOr:
     def allowed(self) -> str:
         return f"{self.number.allowed} or {self.word}"
 
-    def read(self, path: str, value: Any, problems: Problems) -> int | str | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> int | str | None:
         if value == self.word:
             return self.word
-        unfit = Problems()
+        unfit = ConfigErrors()
         number = self.number.read(path, value, unfit)
         if unfit:
             problems.add(path, value, self.allowed)
@@ -191,24 +218,24 @@ class IntegerOr:
 
 
 @dataclass(frozen=True)
-class Unread:
+class Unread(Plain):
     """A value kept as it is: how it is read depends on other keys."""
 
     allowed: str
 
-    def read(self, path: str, value: Any, problems: Problems) -> Any:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
         return value
 
 
 @dataclass(frozen=True)
-class Flag:
+class Flag(Plain):
     """A truth value."""
 
     @property
     def allowed(self) -> str:
         return "true or false"
 
-    def read(self, path: str, value: Any, problems: Problems) -> bool | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> bool | None:
         if not isinstance(value, bool):
             problems.add(path, value, self.allowed)
             return None
@@ -216,7 +243,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Plain):
     """One of a few words."""
 
     options: Collection[str]
@@ -225,7 +252,7 @@ class Choice:
     def allowed(self) -> str:
         return "one of " + ", ".join(self.options)
 
-    def read(self, path: str, value: Any, problems: Problems) -> str | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> str | None:
         if not isinstance(value, str) or value not in self.options:
             close = closest(str(value), self.options)
             problems.add(path, value, self.allowed, f"did you mean '{close}'?" if close else "")
@@ -234,7 +261,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Plain):
     """A text that matches `pattern` and is at most `longest` characters long."""
 
     optional: bool = False
@@ -246,7 +273,7 @@ class Text:
     def allowed(self) -> str:
         return self.described + (" or null" if self.optional else "")
 
-    def read(self, path: str, value: Any, problems: Problems) -> str | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> str | None:
         if value is None and self.optional:
             return None
         if not isinstance(value, str) or len(value) > self.longest or not re.fullmatch(self.pattern, value):
@@ -276,7 +303,7 @@ class ListOf:
         count = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
         return f"a list of {count} {self.noun}, each {self.element.allowed}{' or null' if self.optional else ''}"
 
-    def read(self, path: str, value: Any, problems: Problems) -> tuple | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple | None:
         if value is None and self.optional:
             return None
         if not isinstance(value, (list, tuple)) or not self.least <= len(value) <= self.most:
@@ -286,9 +313,12 @@ class ListOf:
         elements = tuple(self.element.read(f"{path}[{i}]", item, problems) for i, item in enumerate(value))
         return elements if len(problems) == before else None
 
+    def write(self, value: tuple | None) -> list | None:
+        return None if value is None else [self.element.write(item) for item in value]
+
 
 @dataclass(frozen=True)
-class Table:
+class Table(Plain):
     """A mapping kept as it is: its content depends on other keys and is read once those are known."""
 
     described: str
@@ -298,7 +328,7 @@ class Table:
     def allowed(self) -> str:
         return self.described + (" or null" if self.optional else "")
 
-    def read(self, path: str, value: Any, problems: Problems) -> Mapping | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Mapping | None:
         if value is None:
             return None if self.optional else {}
         if not isinstance(value, Mapping):
@@ -308,7 +338,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Nested:
+class Nested(Plain):
     """A section of its own dataclass."""
 
     section: type
@@ -319,7 +349,7 @@ class Nested:
         names = ", ".join(field.name for field in dataclasses.fields(self.section))
         return f"keys {names}{' or null' if self.optional else ''}"
 
-    def read(self, path: str, value: Any, problems: Problems) -> Any:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
         if value is None and self.optional:
             return None
         return read_section(self.section, path, value, problems)
@@ -338,7 +368,7 @@ class OneOf:
         shapes = (f"{{{name}: {kind.allowed}}}" for name, kind in self.options.items())
         return f"one of {', '.join([*self.words, *shapes])}{' or null' if self.optional else ''}"
 
-    def read(self, path: str, value: Any, problems: Problems) -> tuple[str, Any] | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple[str, Any] | None:
         if value is None and self.optional:
             return None
         if isinstance(value, str) and value in self.words:
@@ -350,3 +380,10 @@ class OneOf:
             return None
         read = self.options[name].read(join(path, name), value[name], problems)
         return None if read is None else (name, read)
+
+    def write(self, value: tuple[str, Any] | None) -> Any:
+        if value is None:
+            return None
+        if value[0] in self.words:
+            return value[0]
+        return {value[0]: self.options[value[0]].write(value[1])}

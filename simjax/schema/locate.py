@@ -9,6 +9,7 @@ from pathlib import Path
 from simjax.errors import ConfigurationError
 
 PACKAGE_LINE = "# @package _global_"
+CONFIG_NAME = "config"  # the file of `conf` to begin with
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ def conf_folder() -> Path:
     """`conf` inside the installed package, or beside it in a checkout (also for an editable install)."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "conf", package.parent / "conf"):
-        if (folder / "config.yaml").is_file():
+        if (folder / f"{CONFIG_NAME}.yaml").is_file():
             return folder
     raise ConfigurationError(f"simjax's own conf/config.yaml is neither in {package} nor beside it; reinstall simjax.")
 

@@ -1,4 +1,4 @@
-"""What a registered model lets a configuration say. Importing it does not import jax."""
+"""Declaration of a registered model as configurations see it. Importing it does not import jax."""
 
 from __future__ import annotations
 
@@ -16,21 +16,7 @@ IMEX = ("ars222", "imex_euler", "ars343", "ars443")
 EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
 SEMILINEAR = ("etdrk4", "etdrk1", "etdrk2", "etdrk3", *IMEX)  # for a stiff linear part that is diagonal
 SPLITTING = ("leapfrog",)
-DIRECT = ("direct",)
-INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING, *DIRECT)
-
-# kind of wall -> the keys that it takes, each filled by one value or one value per component
-SCALAR_WALLS: dict[str, tuple[str, ...]] = {
-    "dirichlet": ("value",),
-    "neumann": ("slope",),
-    "inflow": ("value",),
-    "outflow": (),
-}
-FLOW_WALLS: dict[str, tuple[str, ...]] = {
-    "no_slip": ("velocity",),
-    "slip": (),
-    "inflow": ("velocity",),
-}
+INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
 
 
 @dataclass(frozen=True)
@@ -78,25 +64,26 @@ class Derived:
 
 @dataclass(frozen=True)
 class ModelSchema:
-    """What a registered model lets a configuration say.
+    """Declaration of a registered model: all that a configuration may say of it.
 
-    physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation.
-    walls: kinds with their keys. diagnosed: further variables that can be written, by dimension. integrators: the
-    schemes that fit, the default first. limited: whether a Courant number makes sense. forced: fields that take a
-    forcing (None: all). check: sentences about a `Config` that is otherwise
-    valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by
-    which its rounding is measured. falling: diagnostics that never rise. particles: of a model of particles, which has
-    a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
-    places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to
-    rounding. dimensionless: lengths and times are numbers, not metres and seconds. configured: makes the model and its
-    parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
-    equation, in a line.
+    physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation. sides:
+    those that it takes beside the periodic one, as `schema.sides.sides_of` names them. diagnosed: further variables
+    that can be written, by dimension. integrators: the schemes that fit, the default first; none where the model takes
+    its own steps. limited: whether a Courant number makes sense. forced: fields that take a forcing (None: all). check:
+    sentences about a `Config` that is otherwise valid, each with its key path. conserved: diagnostics that stay as they
+    are in a `Config`, each with the one by which its rounding is measured. falling: diagnostics that never rise.
+    particles: of a model of particles, which has a box and not a grid, the dataclass of the section that says where
+    they start; its `fields` are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy"
+    to a share of the kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by
+    number, such as "position". dimensionless: lengths and times are numbers, not metres and seconds. configured: makes
+    the model and its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary:
+    its name and equation, in a line.
     """
 
     name: str
     physics: type
     fields: tuple[FieldSchema, ...]
-    walls: Mapping[str, tuple[str | FieldSchema, ...]]
+    sides: tuple[str, ...] = ()
     diagnosed: Callable[[int], tuple[str, ...]] = lambda ndim: ()
     least_axes: int = 1
     most_axes: int = 3
@@ -109,19 +96,30 @@ class ModelSchema:
     falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
     particles: type | None = None
     steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    given_at_start: tuple[str, ...] = ()
     dimensionless: bool = False
     configured: Callable[[Any], Any] | None = None
     summary: str = ""
 
     @property
     def of_particles(self) -> bool:
-        """Whether it has a box, not a grid."""
+        """Tell whether it has a box, not a grid."""
         return self.particles is not None
+
+    @property
+    def time_units(self) -> str:
+        """Units of times; particles are in units of the user's own."""
+        return "1" if self.dimensionless or self.of_particles else "s"
+
+    @property
+    def length_units(self) -> str:
+        """Units of lengths."""
+        return "1" if self.dimensionless or self.of_particles else "m"
 
     @property
     def modules(self) -> tuple[str, ...]:
         """Names of modules that may be in the model: what has a tendency takes a closure."""
-        return () if self.integrators in (SPLITTING, DIRECT) else ("closure",)
+        return () if self.integrators in (SPLITTING, ()) else ("closure",)
 
     def field(self, name: str) -> FieldSchema:
         return next(field for field in self.fields if field.name == name)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-from simjax.schema.errors import Problems
+from simjax.schema.errors import ConfigErrors
 from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, Text, key
 from simjax.schema.model_schema import AXES
 
@@ -84,8 +84,8 @@ class ParticlesConfig(ParticlesSection):
         ndim = len(box.upper)
         given = [name for name in ("count", "density", "file") if getattr(self, name) is not None]
         if len(given) != 1:
-            came = " and ".join(f"particles.{name}" for name in given) or "none of them"
-            yield "particles.count", f"particles: expected one of count, density and file, {came} came"
+            listed = " and ".join(f"particles.{name}" for name in given) or "none of them"
+            yield "particles.count", f"particles: expected one of count, density and file, got {listed}"
         if (self.file is not None) != (self.placement == "file"):
             yield (
                 "particles.placement",
@@ -133,16 +133,16 @@ class ParticlesConfig(ParticlesSection):
 
 
 @dataclass(frozen=True)
-class ArrangementConfig:
-    """The section `arrangement`: how particles are kept sorted. What is null is chosen, and grows where too small."""
+class NeighborListConfig:
+    """The section `neighbor_list`: how particles are kept sorted. What is null is chosen, and grows where too small."""
 
     skin: float | None = key(Real(above=0.0, optional=True), None, about="null: a share of the cutoff")
-    steps: int | None = key(Integer(1, optional=True), None, about="steps between two arrangements")
-    capacity: int | None = key(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
-    rows: int | None = key(Integer(0, 2**20, optional=True), None, about="partners in a list; 0: no list")
+    rebuild_every: int | None = key(Integer(1, optional=True), None, about="steps between two rebuilds of the list")
+    cell_capacity: int | None = key(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
+    max_neighbors: int | None = key(Integer(0, 2**20, optional=True), None, about="entries of a list; 0: no list")
 
 
-def check_box(box: BoxConfig, problems: Problems) -> BoxConfig | None:
+def check_box(box: BoxConfig, problems: ConfigErrors) -> BoxConfig | None:
     """The box with every default filled in; None after telling what is wrong with it."""
     ndim, before = len(box.upper), len(problems)
     lower = box.lower if box.lower is not None else (0.0,) * ndim
@@ -158,12 +158,12 @@ def check_box(box: BoxConfig, problems: Problems) -> BoxConfig | None:
 
 
 def check_beside(config: Any) -> Iterator[tuple[str, str]]:
-    """What a model of particles does not go with."""
+    """Find the sections that do not go with a model of particles."""
     if config.steps_per_exchange:
         yield (
             "steps_per_exchange",
             f"steps_per_exchange = {config.steps_per_exchange}: expected 0 for model={config.model}, whose particles "
-            "move together for arrangement.steps steps",
+            "move together for neighbor_list.rebuild_every steps",
         )
     for axis, name in enumerate(AXES):
         devices = getattr(config.mesh, name)
@@ -173,10 +173,10 @@ def check_beside(config: Any) -> Iterator[tuple[str, str]]:
 
 def check_unlisted(config: Any) -> Iterator[tuple[str, str]]:
     """Keys of lists of partners, where particles have none."""
-    for name in ("skin", "rows"):
-        value = getattr(config.arrangement, name)
+    for name in ("skin", "max_neighbors"):
+        value = getattr(config.neighbor_list, name)
         if value is not None:
-            path = f"arrangement.{name}"
+            path = f"neighbor_list.{name}"
             yield path, f"{path} = {value:g}: expected null, particles of this model have no lists of partners"
 
 
@@ -190,13 +190,13 @@ def left_over(physics: Any, names: Iterable[str], why: str) -> Iterator[tuple[st
             yield f"physics.{name}", f"physics.{name} = {said}: {why}, or leave it out"
 
 
-def check_field_cells(config: Any) -> Iterator[tuple[str, str]]:
+def check_mesh_cells(config: Any) -> Iterator[tuple[str, str]]:
     """A mesh of as many axes as the box, which is cut evenly over devices."""
-    cells = config.physics.field_cells
+    cells = config.physics.mesh_cells
     if len(cells) != config.ndim:
         yield (
-            "physics.field_cells",
-            f"physics.field_cells = {list(cells)}: expected {config.ndim} number(s), one per axis of box.upper",
+            "physics.mesh_cells",
+            f"physics.mesh_cells = {list(cells)}: expected {config.ndim} number(s), one per axis of box.upper",
         )
         return
     for axis, (name, n) in enumerate(zip(AXES, cells, strict=False)):
@@ -204,7 +204,7 @@ def check_field_cells(config: Any) -> Iterator[tuple[str, str]]:
         if n % devices:
             fewer = max(devices, n - n % devices)
             yield (
-                f"physics.field_cells[{axis}]",
-                f"physics.field_cells[{axis}] = {n} is not divisible by mesh.{name}={devices}; write {fewer} or "
+                f"physics.mesh_cells[{axis}]",
+                f"physics.mesh_cells[{axis}] = {n} is not divisible by mesh.{name}={devices}; write {fewer} or "
                 f"{fewer + devices}",
             )

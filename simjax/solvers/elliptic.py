@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from simjax.core.boundary import Boundary, Dirichlet, Exterior, FieldLayout, Neumann, center_layout
+from simjax.core.boundary import Boundary, FieldLayout, Ghosts, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, LOWER, UPPER
@@ -78,7 +78,7 @@ def cut(u: Array, axis: int, start: int, stop: int, stride: int = 1) -> Array:
 def wall_layout(layout: FieldLayout) -> FieldLayout:
     """The layout of the operator's argument: periodic where `layout` is, zero beyond walls."""
     return center_layout(
-        [pair if layout.is_periodic(axis) else (Exterior(), Exterior()) for axis, pair in enumerate(layout.boundaries)]
+        [pair if layout.is_periodic(axis) else (Ghosts(), Ghosts()) for axis, pair in enumerate(layout.boundaries)]
     )
 
 
@@ -87,32 +87,31 @@ def elliptic(domain: Domain, layout: FieldLayout, coefficients: Sequence[Float[A
 
     Args:
         domain: the grid and its decomposition.
-        layout: cell-centred; any mixture of periodic, Dirichlet and Neumann sides.
+        layout: cell-centred; any mixture of sides that are periodic or have a `conductance`.
         coefficients: k on this block's faces, one array per axis with n + 1 faces along it; at least zero.
     """
-    conductances = []
+    conductances, closed = [], True
     for axis, (k, h) in enumerate(zip(coefficients, domain.grid.spacing, strict=True)):
         if not layout.is_periodic(axis):
-            factors = [_wall_factor(boundary, axis) for boundary in layout.boundaries[axis]]
+            factors = [_wall_factor(boundary, axis, h) for boundary in layout.boundaries[axis]]
+            closed = closed and all(isinstance(factor, float) and factor == 0 for factor in factors)
             k = k * _on_walls(domain, axis, factors, k.dtype)
         conductances.append(k * (1 / h**2))
-    closed = not any(isinstance(boundary, Dirichlet) for pair in layout.boundaries for boundary in pair)
     unit = jnp.ones((), jnp.result_type(*conductances))
     return Elliptic(domain, wall_layout(layout), tuple(conductances), unit, closed)
 
 
-def _wall_factor(boundary: Boundary, axis: int) -> float:
-    if isinstance(boundary, Dirichlet):
-        return 2.0
-    if isinstance(boundary, Neumann):
-        return 0.0
-    raise ConfigurationError(
-        f"boundaries.{AXES[axis]}: an implicit solve takes periodic, dirichlet and neumann conditions; "
-        f"{type(boundary).__name__} came."
-    )
+def _wall_factor(boundary: Boundary, axis: int, spacing: float) -> float | Array:
+    factor = boundary.conductance(spacing)
+    if factor is None:
+        raise ConfigurationError(
+            f"boundaries.{AXES[axis]}: an implicit solve takes periodic, dirichlet and neumann conditions, and others "
+            f"that are linear with constant coefficients; got {type(boundary).__name__}."
+        )
+    return factor
 
 
-def _on_walls(domain: Domain, axis: int, factors: Sequence[float], dtype) -> Array:
+def _on_walls(domain: Domain, axis: int, factors: Sequence[float | Array], dtype) -> Array:
     """`factors` on the faces of `axis` that lie on its (lower, upper) wall, one on all others."""
     n = domain.block_shape[axis]
     face = domain.block_index(axis) * n + jnp.arange(n + 1, dtype=jnp.int32)

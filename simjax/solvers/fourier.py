@@ -58,7 +58,7 @@ class FourierBasis:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a spectrum of the whole grid."""
+        """Shape of a spectrum of the whole grid."""
         return self._counts[::-1]
 
     @property
@@ -85,12 +85,12 @@ class FourierBasis:
         return tuple(2 * np.pi / length * i.astype(dtype) for i, length in zip(self.indices(), lengths, strict=True))
 
     def kept(self) -> Array:
-        """Whether each coefficient of this block is kept."""
+        """Tell whether each coefficient of this block is kept."""
         below = [jnp.abs(i) <= c for i, c in zip(self.indices(), self.cutoff, strict=True)]
         return functools.reduce(jnp.logical_and, below)
 
     def weights(self, dtype) -> Array:
-        """How many modes of the field each coefficient stands for: two, but one in the plane k = 0 of the half axis.
+        """Number of modes that each coefficient stands for: two, but one in the plane k = 0 of the half axis.
 
         The mean of u v over the grid is the sum of weight Re(conj(u_k) v_k).
         """
@@ -255,7 +255,7 @@ class MeshBasis(FourierBasis):
 
 
 def half_count(n: int, modes: int) -> int:
-    """How many modes of a half axis are stored so that at least `modes` are: divisible by as many devices as can be.
+    """Number of modes of a half axis that are stored, at least `modes`: divisible by as many devices as can be.
 
     Rounded up to a multiple of the largest power of two that divides n, is at most max(8, n/8), and keeps the
     Nyquist mode out: 3n/8 of n = 64, 128, 256, ... where 2/3 is kept.
@@ -267,7 +267,7 @@ def half_count(n: int, modes: int) -> int:
 
 
 def _kept(n: int, cutoff: int, rank: int) -> Array:
-    """Whether the n modes of a whole axis are kept, shaped to broadcast as the last of `rank` axes."""
+    """Tell whether the n modes of a whole axis are kept, shaped to broadcast as the last of `rank` axes."""
     index = jnp.arange(n)
     return (jnp.minimum(index, n - index) <= cutoff).reshape((1,) * (rank - 1) + (n,))
 

@@ -105,7 +105,7 @@ class Bottom(eqx.Module):
     scale: Array
 
     def inverse(self, shift) -> Array:
-        """Of every mode; zero where the operator is singular."""
+        """Inverse of every mode; zero where the operator is singular."""
         return _inverse(shift + self.rates)
 
     def solve(self, right: Array, inverse: Array) -> Array:
@@ -121,7 +121,7 @@ class Multigrid(eqx.Module):
     bottom: Bottom
 
     def inverses(self, shift) -> tuple[Array, ...]:
-        """What smoothing multiplies by on every level, zero in cells connected to nothing, and the bottom's."""
+        """Factors of the smoothing on every level, zero in cells connected to nothing, and the bottom's."""
         return (*(_inverse(level.operator.diagonal(shift)) for level in self.levels), self.bottom.inverse(shift))
 
     def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array], number: int = 0):

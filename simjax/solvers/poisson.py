@@ -31,7 +31,7 @@ def solve_poisson(domain: Domain, layout: FieldLayout, source: Float[Array, "*bl
     """
     transforms = [_transform(*layout.boundaries[axis], axis) for axis in range(domain.grid.ndim)]
     if layout.offset != (CENTER,) * domain.grid.ndim:
-        raise ConfigurationError(f"The Poisson solve is for cell-centred fields; offset {layout.offset} came.")
+        raise ConfigurationError(f"The Poisson solve is for cell-centred fields; got offset {layout.offset}.")
     basis = SpectralBasis(domain, transforms)
 
     def matvec(phi):
@@ -61,5 +61,5 @@ def _transform(lower: Boundary, upper: Boundary, axis: int) -> Transform:
             return transform
     raise ConfigurationError(
         f"The direct Poisson solve needs the same kind of boundary at both sides of {AXES[axis]}; "
-        f"{type(lower).__name__} and {type(upper).__name__} came."
+        f"got {type(lower).__name__} and {type(upper).__name__}."
     )

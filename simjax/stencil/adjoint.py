@@ -22,7 +22,7 @@ class NotAStencil(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of an array: `values` begin at the indices `origin` of its spatial axes, which are the last."""
+    """Known part of an array: `values` begin at the indices `origin` of its spatial axes, which are the last."""
 
     values: Array
     origin: tuple[int, ...]

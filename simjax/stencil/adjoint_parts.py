@@ -18,7 +18,7 @@ Leaves = list[Array]
 
 
 def blocks_read(fields: Leaves, ghosts: list[list[Sides]], width: int) -> list[Leaves]:
-    """What the gather of each part takes for a block with cells around it: of the fields, and along each axis."""
+    """Blocks that the gather of each part reads, with cells around them: of the fields, and along each axis."""
     inner = [assembled([x.field], [x.ghosts], 2 * width)[0] for x in _surrounded(fields, ghosts, width)]
     return [inner, *(_strips(fields, ghosts, axis, LOWER, width) for axis in range(len(ghosts[0])))]
 
@@ -88,7 +88,7 @@ def _strips(fields: Leaves, ghosts: list[list[Sides]], axis: int, side: int, wid
 
 
 def _ghost_lines(block: Array, axis: int, side: int, ndim: int, width: int) -> Array:
-    """Of a strip's block: the ghost lines along the axis, with ghost cells along those before it."""
+    """Ghost lines of a strip's block along the axis, with ghost cells along those before it."""
     place = [slice(None)] * (block.ndim - ndim + axis)
     place.append(slice(0, width) if side == LOWER else slice(block.shape[axis - ndim] - width, None))
     place += [slice(width, block.shape[k - ndim] - width) for k in range(axis + 1, ndim)]

@@ -17,7 +17,7 @@ LEAST_CELLS, MOST_IN_STRIPS, MOST_OPERATIONS = 2**18, 1 / 6, 64
 
 
 def worth_selecting(block: Sequence[int], width: int, operations: int) -> bool:
-    """Whether a CPU is faster with `select_interior_and_rim` for a stencil of so many operations on such a block."""
+    """Tell whether `select_interior_and_rim` is faster on a CPU for so many operations on such a block."""
     if math.prod(block) < LEAST_CELLS or operations > MOST_OPERATIONS or min(block) <= 2 * width:
         return False
     return sum(6 * width / n for n in block) <= MOST_IN_STRIPS
@@ -42,7 +42,7 @@ def stitch_interior_and_rim(
 def select_interior_and_rim(
     function: Callable, fields: list[Array], ghosts: list[list[Sides]], width: int
 ) -> list[Array]:
-    """As `stitch_interior_and_rim`, in one loop over the cells, which reads the rim where it has come to it.
+    """Like `stitch_interior_and_rim`, in one loop over the cells, which reads the rim where it has come to it.
 
     No block is padded, and a compiler takes what is computed cell by cell with the results into the same loop: in a
     step of a wave the state passes through memory once. What the loop reads is held in memory, or it would be

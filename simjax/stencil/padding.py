@@ -125,7 +125,7 @@ def assembled(fields: list[Array], ghosts: list[list[Sides]], width: int) -> lis
 
 
 def disassembled(blocks: list[Array], ndim: int, width: int) -> tuple[list[Array], list[list[Sides]]]:
-    """What `assembled` puts together; its transpose."""
+    """Take apart what `assembled` puts together; its transpose."""
 
     def one(block: Array) -> tuple[Array, list[Sides]]:
         whole = [slice(None)] * (block.ndim - ndim)
@@ -183,5 +183,5 @@ def _with_repeated_edges(u: Array, ndim: int, width: int) -> Array:
 
 
 def _flows(fields: list[Array]) -> bool:
-    """Whether gradients flow through them."""
+    """Tell whether gradients flow through them."""
     return all(jnp.issubdtype(u.dtype, jnp.inexact) for u in fields)

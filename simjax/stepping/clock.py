@@ -228,7 +228,7 @@ def tick_fixed(clock: Clock, schedule: Schedule) -> tuple[Clock, tuple[Array, Ar
 
 
 def length_of(schedule: Schedule, substep: Array, dtype) -> Array:
-    """Of a frame's step number `substep`, with `dt`."""
+    """Length of a frame's step number `substep`, with `dt`."""
     assert schedule.dt is not None
     dt = jnp.asarray(schedule.dt, dtype)
     if schedule.even_dt is not None:

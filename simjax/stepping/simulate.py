@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.model import DirectModel, Model
+from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 from simjax.jaxpr.varying import match_varying, steady_carry, vary_like
@@ -37,7 +37,7 @@ OnFault = Literal["raise", "nan", "keep"]
 
 
 class Trajectory(eqx.Module):
-    """What `simulate` returns: the final state and clock, and what was observed, frames leading."""
+    """Result of `simulate`: the final state and clock, and what was observed, frames leading."""
 
     state: Any
     clock: Clock
@@ -51,29 +51,47 @@ def real_dtype(state) -> jnp.dtype:
 
 
 def advance(
-    model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule,
+    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
     *, steps: int, until, checkpoint: Policy | Binomial = "none",
 ):  # fmt: skip
     """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
 
-    Transactional: if the result is not finite or not physical, the state and clock that came in are returned with
+    Transactional: if the result is not finite or not physical, the state and clock it was given are returned with
     a status bit set, and every later call returns them unchanged. So the last good state is never lost, and an
     ensemble member that diverged stays where it was without touching the others.
     """
     params = vary_like(params, state)
     begin = state, clock
+    if isinstance(model, SelfSteppingModel):
+        after = _arranged_steps(model, params, begin, schedule, steps, checkpoint)
+    else:
+        after = _integrated_steps(
+            model, _required(model, integrator), params, begin, schedule, steps, until, checkpoint
+        )
+    return _if_good(model, params, begin, after)
+
+
+def _required(model: Model, integrator: Integrator | None) -> Integrator:
+    """`integrator`, which only a model that takes its own steps can do without."""
+    if integrator is None:
+        raise ConfigurationError(f"integrator=None: {type(model).__name__} needs a scheme; write INTEGRATORS['rk4'].")
+    return integrator
+
+
+def _integrated_steps(
+    model: Model, integrator: Integrator, params, begin, schedule: Schedule, steps: int, until,
+    checkpoint: Policy | Binomial,
+):  # fmt: skip
+    """(state, clock) after steps that a scheme takes."""
+    state, clock = begin
     prepared = _prepared(model, integrator, params, state, schedule)
 
     def step(carry):
         state, clock = carry
         return take_step(model, integrator, params, state, clock, schedule, until, prepared)
 
-    state, clock = begin
     # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
-    if isinstance(model, DirectModel):
-        state, clock = _arranged_steps(model, params, begin, schedule, steps, checkpoint)
-        steps = 0
     several = model.domain.steps_per_exchange
     if several and steps >= several:
         steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
@@ -81,6 +99,12 @@ def advance(
         steps %= several
     if steps:
         state, clock = repeat(step, (state, clock), steps, checkpoint, in_pairs=in_pairs)
+    return state, clock
+
+
+def _if_good(model: Model, params, begin, after):
+    """(state, clock) `after` some steps, or that of `begin` with a status where a value is not finite or physical."""
+    state, clock = after
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
     fault = jnp.where(good, OK, NON_FINITE).astype(jnp.int32) | clock.status
     for wrong in model.unphysical(state, params).values():
@@ -101,11 +125,12 @@ def _prepared(model: Model, integrator: Integrator, params, state, schedule: Sch
 
 
 def take_step(
-    model: Model, integrator: Integrator, params, state, clock: Clock, schedule: Schedule, until, prepared=None
+    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule, until, prepared=None
 ):
     """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
-    if isinstance(model, DirectModel):
+    if isinstance(model, SelfSteppingModel):
         return _arranged_steps(model, params, (state, clock), schedule, 1, "none")
+    integrator = _required(model, integrator)
     if schedule.dt is not None:
         after = _fixed_step(model, integrator, params, state, clock, schedule, prepared)
         return _with_fault(model, params, after, schedule)
@@ -129,7 +154,9 @@ def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedu
     return step_of(model, integrator, t, dt, number, state, params, prepared), after
 
 
-def _arranged_steps(model: DirectModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial):
+def _arranged_steps(
+    model: SelfSteppingModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial
+):
     """(state, clock) after steps of a model that takes its own, arranged anew before the first and then regularly."""
     if schedule.dt is None:
         raise ConfigurationError(
@@ -213,7 +240,7 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
 
 
 def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):
-    """What `_fixed_step` made `state` and `clock` of, unless it was the first step of all."""
+    """Undo the step by which `_fixed_step` made `state` and `clock`, unless it was the first step of all."""
     dtype, completed = clock.elapsed.dtype, clock.substep == 0
     substep = jnp.where(completed, schedule.steps, clock.substep) - 1
     before = length_of(schedule, jnp.where(substep == 0, schedule.steps, substep) - 1, dtype)
@@ -232,12 +259,12 @@ def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Cl
     return integrator.undo(model, t, dt, state, params, prepared, before), clock
 
 
-def _reversible(model: Model, integrator: Integrator, params, schedule: Schedule) -> ReversibleIntegrator:
+def _reversible(model: Model, integrator: Integrator | None, params, schedule: Schedule) -> ReversibleIntegrator:
     """`integrator`, where steps of `schedule` can be undone."""
     if not isinstance(integrator, ReversibleIntegrator):
-        why = f"expected a scheme whose steps can be undone (leapfrog), {type(integrator).__name__} came"
+        why = f"expected a scheme whose steps can be undone (leapfrog), got {type(integrator).__name__}"
     elif schedule.dt is None:
-        why = f"expected steps of a fixed length (Schedule.dt), courant={schedule.courant:g} came"
+        why = f"expected steps of a fixed length (Schedule.dt), got courant={schedule.courant:g}"
     elif lost := model.irreversible(params):
         why = f"expected a model that loses nothing, but {lost} cannot be undone"
     else:
@@ -246,14 +273,14 @@ def _reversible(model: Model, integrator: Integrator, params, schedule: Schedule
 
 
 def simulate(
-    model: Model, integrator: Integrator, params, state, schedule: Schedule,
+    model: Model, integrator: Integrator | None, params, state, schedule: Schedule,
     *, frames: int, clock: Clock | None = None, observe: Callable | None = None,
     checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
 ) -> Trajectory:  # fmt: skip
     """Advance `frames` frames of `schedule` from `state`, observing at the end of each.
 
     Args:
-        model, integrator: the equations and the scheme.
+        model, integrator: the equations and the scheme; None for a model that takes its own steps, as particles do.
         params: the model's parameters; differentiable.
         state: initial state, already constrained (as `model.init` functions return it); differentiable.
         schedule: frames and steps.
@@ -300,7 +327,8 @@ def simulate(
 
 
 def _all_frames(
-    model: Model, integrator: Integrator, params, carry, schedule: Schedule, frames: int, chosen: Plan, look: Callable
+    model: Model, integrator: Integrator | None, params, carry, schedule: Schedule, frames: int, chosen: Plan,
+    look: Callable,
 ):  # fmt: skip
     """(state, clock) after all frames, and what `look(carry)` gives after each."""
 
@@ -326,7 +354,7 @@ def _all_frames(
 
 
 def integrate(
-    model: Model, integrator: Integrator, params, state, *, dt: Number, steps: int, t0: Number = 0.0,
+    model: Model, integrator: Integrator | None, params, state, *, dt: Number, steps: int, t0: Number = 0.0,
     checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
 ):  # fmt: skip
     """The state `steps` steps of `dt` after `state`: `simulate` without frames, a schedule and a clock.
@@ -366,7 +394,7 @@ def _note_unfinished(clock: Clock, until: Array) -> Clock:
 
 
 def _within(chosen: Plan) -> Policy | Binomial:
-    """What reverse mode keeps within a frame."""
+    """Plan of reverse mode within a frame."""
     if chosen.policy == "binomial":
         return Binomial(chosen.step_states, chosen.host)
     return "none" if chosen.policy == "reverse" else chosen.policy

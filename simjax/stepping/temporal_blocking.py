@@ -147,7 +147,7 @@ class Blocked:
         return found
 
     def _fields(self, leaves: Sequence[Array]) -> list[Array]:
-        """Those of the state's leaves that lie on the grid."""
+        """Leaves of the state that lie on the grid."""
         return [u for u, field in zip(leaves, self.traced.fields, strict=True) if field]
 
     def _is_periodic(self, axis: int) -> bool:
@@ -219,7 +219,7 @@ def _on_domain(model: Model, domain: Domain) -> Model:
 
 
 def _periodic(ndim: int):
-    """What is exchanged as if no side were a wall: cells beyond walls are those of the opposite one, until filled."""
+    """Exchange as if no side were a wall: cells beyond walls are those of the opposite one, until filled."""
     return center_layout([(Periodic(), Periodic())] * ndim)
 
 

@@ -1,4 +1,4 @@
-"""What arguments of the inverse layer must be, checked on the host where their values are known there."""
+"""Checks of arguments of the inverse layer, on the host where their values are known there."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def require_positive(name: str, value, example: str) -> None:
         return
     wrong = numbers[~((numbers > 0) & (numbers < np.inf))]
     if wrong.size:
-        raise ConfigurationError(f"{name} must be positive and finite, {wrong[0]:g} came; write {example}.")
+        raise ConfigurationError(f"{name} must be positive and finite, got {wrong[0]:g}; write {example}.")
 
 
 def scalar_layout(periodic: Sequence[bool]) -> FieldLayout:

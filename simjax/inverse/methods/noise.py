@@ -1,4 +1,4 @@
-"""How far measurements may be from predictions: minus the logarithm of the likelihood as 1/2 sum r^2.
+"""Noise models: minus the logarithm of the likelihood of measurements as 1/2 sum r^2.
 
 Robust densities are written as residuals too, r = sign(z) sqrt(2 rho(z)) of the deviations z = (predicted - measured)
 / deviation, so that methods of least squares serve them as they are; their derivatives are finite everywhere.
@@ -105,8 +105,8 @@ class HuberNoise(RobustNoise):
 def _deviations(predicted: Array, measured: Array, deviation) -> Array:
     if jnp.shape(predicted) != jnp.shape(measured):
         raise ConfigurationError(
-            f"Predictions of shape {jnp.shape(predicted)} came for measurements of shape {jnp.shape(measured)}; write "
-            "one measurement for each value that the operator returns."
+            f"Expected predictions of shape {jnp.shape(measured)}, that of the measurements, got "
+            f"{jnp.shape(predicted)}; write one measurement for each value that the operator returns."
         )
     return (predicted - measured) / _broadcast(deviation, predicted, predicted.dtype)
 

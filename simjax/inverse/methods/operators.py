@@ -1,4 +1,4 @@
-"""What instruments see of a field: values at points, averages over boxes, integrals along rays, spectra.
+"""Instruments that see a field: values at points, averages over boxes, integrals along rays, spectra.
 
 Every operator is linear in the field but `Spectrum`, works on this device's block and returns what all blocks
 together see. Where the instruments stand is static: an operator has no leaves and may be a static argument.
@@ -6,7 +6,8 @@ together see. Where the instruments stand is static: an operator has no leaves a
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,19 +20,80 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.inverse.methods.checks import require_axes
 from simjax.inverse.methods.sampling import interpolate, shares, waves
+from simjax.particles.cells import Cells
 
 Places = tuple[tuple[float, ...], ...]
 """One tuple of coordinates per point, in units of the domain."""
 
 
-class Operator(eqx.Module):
-    """A linear or nonlinear function of one variable's field that can be compared with measurements."""
+class View(NamedTuple):
+    """A state of a run as instruments look at it, on this device.
+
+    variables: this block of every field, or `(..., particles)` by number. diagnostics: the model's numbers, when they
+    are asked for. offsets: where each field lies in its cell. cells, particles: of a run of particles, how they are
+    sorted and the state.
+    """
+
+    domain: Domain
+    periodic: tuple[bool, ...]
+    variables: Mapping[str, Array]
+    diagnostics: Callable[[], Mapping[str, Array]]
+    offsets: Mapping[str, tuple[float, ...]] = {}
+    cells: Cells | None = None
+    particles: Any = None
+
+
+class Instrumental(eqx.Module):
+    """A function of a run's state that can be compared with measurements: the same on all devices, or cut by `spec`."""
 
     variable: eqx.AbstractVar[str]
 
     @abc.abstractmethod
+    def read(self, view: View) -> Array:
+        """The reading, of `shape(view.domain.grid)`."""
+
+    @abc.abstractmethod
+    def check(self, grid: Grid) -> None:
+        """Raise ConfigurationError if the instrument does not fit the grid."""
+
+    @abc.abstractmethod
+    def shape(self, grid: Grid) -> tuple[int, ...]:
+        """Shape of what `read` returns, of all devices together."""
+
+    def spec(self, domain: Domain) -> PartitionSpec:
+        """Partition of what `read` returns."""
+        return PartitionSpec()
+
+    def nearest(self, measured: Array, reading: Array) -> Array:
+        """Measured values; among those that mean the same, the nearest to the `reading`."""
+        return measured
+
+
+class Diagnostic(Instrumental):
+    """A number that the model tells of a state by name, such as a mean or an energy."""
+
+    variable: str = eqx.field(static=True)
+
+    def read(self, view):
+        return view.diagnostics()[self.variable]
+
+    def check(self, grid):
+        pass
+
+    def shape(self, grid):
+        return ()
+
+
+class Operator(Instrumental):
+    """A linear or nonlinear function of one variable's field."""
+
+    def read(self, view):
+        field, offset = view.variables[self.variable], view.offsets[self.variable]
+        return self.measure(view.domain, field, offset, view.periodic)
+
+    @abc.abstractmethod
     def measure(self, domain: Domain, field: Array, offset: Sequence[float], periodic: Sequence[bool]) -> Array:
-        """What the instrument reads.
+        """Reading of the instrument.
 
         Args:
             domain: the grid and its decomposition.
@@ -42,18 +104,6 @@ class Operator(eqx.Module):
         Returns:
             An array of `shape(domain.grid)`, the same on all devices unless `spec` says otherwise.
         """
-
-    @abc.abstractmethod
-    def check(self, grid: Grid) -> None:
-        """Raise ConfigurationError if the instrument does not fit the grid."""
-
-    @abc.abstractmethod
-    def shape(self, grid: Grid) -> tuple[int, ...]:
-        """Shape of what `measure` returns, of all devices together."""
-
-    def spec(self, domain: Domain) -> PartitionSpec:
-        """Partition of what `measure` returns."""
-        return PartitionSpec()
 
 
 class Snapshot(Operator):
@@ -74,7 +124,7 @@ class Snapshot(Operator):
         return domain.spec()
 
 
-class Points(Operator):
+class PointSensors(Operator):
     """The field at `positions` (points, axes), in units of the domain, by multilinear interpolation: (points,).
 
     Between the outermost values and a wall the interpolation goes on linearly. Second order.

@@ -1,4 +1,4 @@
-"""What is known of an unknown before anything is measured: minus the logarithm of its density as 1/2 sum r^2.
+"""Priors of unknowns: minus the logarithm of their density as 1/2 sum r^2.
 
 Residuals are of this block where the unknown is a field, so their squares are added up by `Domain.dot`.
 """
@@ -128,6 +128,6 @@ class TotalVariation(Prior):
 def _require_field(name: str, physical: Array, domain: Domain) -> None:
     if jnp.shape(physical) != domain.block_shape:
         raise ConfigurationError(
-            f"{name} is a prior of fields, here of blocks of {domain.block_shape} cells; an unknown of shape "
-            f"{jnp.shape(physical)} came, for which write Gaussian."
+            f"{name} is a prior of fields, here of blocks of {domain.block_shape} cells; got an "
+            f"unknown of shape {jnp.shape(physical)}, for which write Gaussian."
         )

@@ -19,7 +19,7 @@ LARGEST_FILE = 2**28
 
 @dataclass(frozen=True)
 class Readings:
-    """What was measured of one variable: m times at n positions.
+    """Measurements of one variable: m times at n positions.
 
     times: (m,) float64, increasing. positions: (n, axes) float64, in the order of the file. values: (m, n) float64,
     zero where nothing was measured. present: (m, n) bool, where something was. deviations: (m, n) float64 standard

@@ -1,4 +1,4 @@
-"""What all solvers of inverse problems have in common: a state that can be saved, and a step."""
+"""Common part of all solvers of inverse problems: a state that can be saved, and a step."""
 
 import abc
 from typing import Any
@@ -48,5 +48,5 @@ class Solver(eqx.Module):
         return iterate.latent
 
     def settled(self, iterate: Iterate, before: Iterate, tolerance: float) -> bool:
-        """Whether the last step lowered the loss by less than `tolerance` of it."""
+        """Tell whether the last step lowered the loss by less than `tolerance` of it."""
         return bool(abs(before.loss - iterate.loss) <= tolerance * abs(before.loss))

@@ -66,7 +66,7 @@ class Bounded(Transform):
         if guess is not None and not ((guess > self.lower) & (guess < self.upper)).all():
             wrong = guess[~((guess > self.lower) & (guess < self.upper))].flat[0]
             raise ConfigurationError(
-                f"A guess of a Bounded unknown must lie between {self.lower:g} and {self.upper:g}, {wrong:g} came; "
+                f"A guess of a Bounded unknown must lie between {self.lower:g} and {self.upper:g}, got {wrong:g}; "
                 f"write {0.5 * (self.lower + self.upper):g} or widen the bounds."
             )
         return jnp.log(physical - self.lower) - jnp.log(self.upper - physical)
@@ -194,6 +194,6 @@ def _require_field(name: str, latent: Array, domain: Domain) -> None:
     shape = np.shape(latent)
     if shape[max(0, len(shape) - domain.grid.ndim) :] != domain.block_shape:
         raise ConfigurationError(
-            f"{name} is a transform of fields, here of blocks of {domain.block_shape} cells; an unknown of shape "
-            f"{shape} came, for which leave it out."
+            f"{name} is a transform of fields, here of blocks of {domain.block_shape} cells; got an "
+            f"unknown of shape {shape}, for which leave it out."
         )

@@ -24,12 +24,13 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.models.declaration import model
 from simjax.models.flow import balance
-from simjax.models.sides import check_flow_sides, velocity_layouts
+from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.schema.kinds import Real, key
-from simjax.schema.model_schema import FLOW_WALLS, FieldSchema
+from simjax.schema.model_schema import FieldSchema
 from simjax.solvers.poisson import solve_poisson
 
+FLOW_SIDES = ("flow",)
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Force = Callable[..., Array]
@@ -65,7 +66,7 @@ def falling_energy(config: Any) -> tuple[str, ...]:
 @model(
     "incompressible",
     fields=(VELOCITY,),
-    walls=FLOW_WALLS,
+    sides=FLOW_SIDES,
     diagnosed=flow_variables,
     least_axes=2,
     falling=falling_energy,
@@ -100,8 +101,8 @@ class Incompressible(ExplicitModel):
     ):
         ndim = domain.grid.ndim
         if ndim < 2:
-            raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes; one came.")
-        check_flow_sides(domain, sides, "Incompressible")
+            raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
+        check_sides(domain, sides, FLOW_SIDES, "Incompressible")
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
         periodic = [isinstance(self.layouts[0].boundaries[axis][0], Periodic) for axis in range(ndim)]

@@ -19,7 +19,7 @@ from simjax.models.scalar.transport import Source, statistics, statistics_measur
 from simjax.ops import transport
 from simjax.ops.difference import laplacian
 from simjax.schema.kinds import Choice, Real, key
-from simjax.schema.model_schema import FLOW_WALLS, FieldSchema
+from simjax.schema.model_schema import FieldSchema
 
 
 class State(incompressible.State):
@@ -44,7 +44,7 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
 @model(
     "passive_scalar",
     fields=(FieldSchema("concentration"), incompressible.VELOCITY),
-    walls={kind: keys for kind, keys in FLOW_WALLS.items() if kind != "inflow"},
+    sides=("flow.no_slip", "flow.slip"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     conserved=_conserved,
@@ -127,7 +127,7 @@ class PassiveScalar(ExplicitModel):
         return self.flow.stable_dt(state, dataclasses.replace(params, viscosity=larger))
 
     def diagnostics(self, t, state, params):
-        """Those of the flow and of a transported scalar: total, mean, variance, minimum and maximum."""
+        """Diagnostics of the flow and of a transported scalar: total, mean, variance, minimum and maximum."""
         return self.flow.diagnostics(t, state, params) | statistics(self.domain, state.concentration)
 
     def measures(self):

@@ -24,7 +24,7 @@ class Band(eqx.Module):
         return tuple(int(np.floor(self.high * length / (2 * np.pi) * (1 + 1e-12))) for length in grid.lengths)
 
     def inside(self, grid: Grid) -> np.ndarray:
-        """Which of the indices -reach..reach along every axis of the grid lie in the band, as a table of bools."""
+        """Table of bools: which of the indices -reach..reach along every axis of the grid lie in the band."""
         k = [
             2 * np.pi / length * np.arange(-r, r + 1) for r, length in zip(self.reach(grid), grid.lengths, strict=True)
         ]

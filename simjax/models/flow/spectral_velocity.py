@@ -37,7 +37,7 @@ class SpectralVelocity(SpectralFlow):
     def __check_init__(self):
         if self.domain.grid.ndim != 3:
             raise ConfigurationError(
-                f"Spectral velocity is three-dimensional; grid.shape={self.domain.grid.shape} came: write three sizes, "
+                f"Spectral velocity is three-dimensional; got grid.shape={self.domain.grid.shape}: write three sizes, "
                 "or model=vorticity for two."
             )
 

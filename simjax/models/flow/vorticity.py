@@ -40,7 +40,7 @@ class Vorticity(SpectralFlow):
     def __check_init__(self):
         if self.domain.grid.ndim != 2:
             raise ConfigurationError(
-                f"The vorticity equation is two-dimensional; grid.shape={self.domain.grid.shape} came: write two sizes."
+                f"The vorticity equation is two-dimensional; got grid.shape={self.domain.grid.shape}: write two sizes."
             )
 
     def symbol(self, k, params):

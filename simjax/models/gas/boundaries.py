@@ -1,6 +1,6 @@
-"""What the sides of a gas do to temperature, velocity, pressure and scalars."""
+"""Sides of a gas: their effect on temperature, velocity, pressure and scalars."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -8,24 +8,123 @@ from jax import Array
 
 from simjax.core.boundary import (
     Boundary,
-    Derived,
-    Exterior,
+    Computed,
+    Dirichlet,
     FieldLayout,
-    GasInflow,
+    Ghosts,
     Neumann,
     NoSlipWall,
     Outflow,
-    Periodic,
-    PeriodicSide,
     PositiveDirichlet,
     Side,
     SlipWall,
+    Value,
     center_layout,
 )
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.schema.model_schema import FieldSchema
+from simjax.schema.sides import side
+
+GAS_SIDES = ("gas",)
+DENSITY = FieldSchema("density", units="kg m-3", default=None)
+VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
+PRESSURE = FieldSchema("pressure", units="Pa", default=None)
+SCALARS = FieldSchema("scalars", free=True, optional=True)
 
 Sides = Sequence[tuple[Side, Side]]
+
+side("slip", groups=GAS_SIDES, about="no friction; nothing passes, nor does heat")(SlipWall)
+
+
+class GasSide(Side):
+    """A side that prescribes more of a gas than its velocity; all that it leaves open has no slope."""
+
+    def heat(self, gas_constant: float | Array) -> Boundary:
+        """The condition on p / rho."""
+        return Neumann(0.0)
+
+    def density_boundary(self) -> Boundary:
+        """The condition on density."""
+        return Neumann(0.0)
+
+    def pressure_boundary(self) -> Boundary:
+        """The condition on pressure."""
+        return Neumann(0.0)
+
+    def carried(self, number: int) -> Boundary:
+        """The condition on one of the scalars, by its number."""
+        return Neumann(0.0)
+
+    def scalar_boundary(self):
+        return Neumann(0.0)
+
+
+@side(
+    "no_slip", groups=GAS_SIDES, tight=True, keys=(VELOCITY, FieldSchema("temperature", units="K", optional=True)),
+    about="the gas sticks to the wall, which moves with the velocity; heat passes where its temperature is given",
+    plain=NoSlipWall,
+)  # fmt: skip
+class GasWall(GasSide):
+    """A wall that a gas sticks to; velocity and temperature are its own (none: at rest, and heat does not pass)."""
+
+    velocity: tuple[Value, ...] | None = None
+    temperature: Value | None = None
+
+    def heat(self, gas_constant):
+        if self.temperature is None:
+            return Neumann(0.0)
+        return PositiveDirichlet(Computed(jnp.multiply, (self.temperature, gas_constant)))
+
+    def velocity_boundary(self, component, axis):
+        return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
+
+
+@side(
+    "inflow", groups=GAS_SIDES, keys=(DENSITY, VELOCITY, PRESSURE, SCALARS),
+    about="the state of the gas beyond; what of it comes in is found by the flux",
+)  # fmt: skip
+class GasInflow(GasSide):
+    """The state of a gas beyond the side; what of it comes in is found by the flux (all, if it is supersonic).
+
+    No velocity: at rest, as the reservoir that a subsonic flow is drawn from. No scalars: none come in.
+    """
+
+    density: Value
+    pressure: Value
+    velocity: tuple[Value, ...] | None = None
+    scalars: tuple[Value, ...] | None = None
+
+    def heat(self, gas_constant):
+        return Ghosts(Computed(jnp.divide, (self.pressure, self.density)))
+
+    def density_boundary(self):
+        return Ghosts(self.density)
+
+    def pressure_boundary(self):
+        return Ghosts(self.pressure)
+
+    def carried(self, number):
+        return Ghosts(0.0 if self.scalars is None else self.scalars[number])
+
+    def velocity_boundary(self, component, axis):
+        return Ghosts(0.0 if self.velocity is None else self.velocity[component])
+
+
+@side(
+    "outflow", groups=GAS_SIDES, keys=(FieldSchema("pressure", units="Pa", optional=True),),
+    about="everything leaves unchanged, against the pressure where it is given", plain=Outflow,
+)  # fmt: skip
+class GasOutflow(GasSide):
+    """Everything leaves unchanged; `pressure` is that beyond the side (none: that of the gas)."""
+
+    pressure: Value | None = None
+
+    def pressure_boundary(self):
+        return Neumann(0.0) if self.pressure is None else Ghosts(self.pressure)
+
+    def velocity_boundary(self, component, axis):
+        return Neumann(0.0)
 
 
 class GasLayouts(NamedTuple):
@@ -38,25 +137,24 @@ class GasLayouts(NamedTuple):
 
 
 def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasLayouts:
-    """Layouts of what a gas is padded in; raises ConfigurationError for a side that a gas cannot have."""
+    """Layouts of what a gas is padded in; raises ConfigurationError unless a side gives one value per scalar."""
     for axis, pair in enumerate(sides):
-        for side in pair:
-            _check(side, axis, len(sides), scalars)
-
-    def layout(condition, units):
-        return center_layout([tuple(condition(side, axis) for side in pair) for axis, pair in enumerate(sides)], units)
-
-    def scalar(number: int) -> FieldLayout:
-        return layout(lambda side, axis: _scalar(side, number), "1")
-
-    def velocity(component: int) -> FieldLayout:
-        return layout(lambda side, axis: side.velocity_boundary(component, axis), "m s-1")
-
+        for given in (getattr(end, "scalars", None) for end in pair):
+            if given is not None and len(given) != scalars:
+                raise ConfigurationError(
+                    f"boundaries.{AXES[axis]}: scalars of {len(given)} value(s) where {scalars} were expected; "
+                    "write one per scalar of the gas."
+                )
     return GasLayouts(
-        layout(lambda side, axis: _heat(side, gas_constant), "m2 s-2"),
-        tuple(velocity(component) for component in range(len(sides))),
-        layout(lambda side, axis: _pressure(side), "Pa"),
-        tuple(scalar(number) for number in range(scalars)),
+        _layout(sides, lambda side: side.heat(gas_constant), "m2 s-2"),
+        tuple(
+            center_layout(
+                [[s.velocity_boundary(i, axis) for s in pair] for axis, pair in enumerate(sides)], VELOCITY.units
+            )
+            for i in range(len(sides))
+        ),
+        _layout(sides, lambda side: side.pressure_boundary(), "Pa"),
+        tuple(_layout(sides, _carried(number), "1") for number in range(scalars)),
     )
 
 
@@ -65,52 +163,22 @@ def density_layout(sides: Sides) -> FieldLayout:
 
     Beside a wall of given temperature, where density follows from pressure and heat, it has no slope here.
     """
-    return center_layout([tuple(_density(side) for side in pair) for pair in sides], "kg m-3")
+    return _layout(sides, lambda side: side.density_boundary(), DENSITY.units)
 
 
 def plain_layout(sides: Sides) -> FieldLayout:
     """Periodic, or no slope at the side."""
-    return center_layout([tuple(_even(side) for side in pair) for pair in sides])
+    return _layout(sides, lambda side: Neumann(0.0), "1")
 
 
-def _check(side: Side, axis: int, ndim: int, scalars: int) -> None:
-    if not isinstance(side, (PeriodicSide, SlipWall, NoSlipWall, GasInflow, Outflow)):
-        raise ConfigurationError(
-            f"boundaries.{AXES[axis]}: a gas takes periodic, slip, no_slip, inflow (density, velocity, pressure) and "
-            f"outflow sides; {type(side).__name__} came."
-        )
-    for name, count in (("velocity", ndim), ("scalars", scalars)):
-        given = getattr(side, name, None)
-        if given is not None and len(given) != count:
-            raise ConfigurationError(
-                f"boundaries.{AXES[axis]}: {name} of {len(given)} value(s) came where {count} were expected; write one "
-                f"per {'axis' if name == 'velocity' else 'scalar of the gas'}."
-            )
+def _layout(sides: Sides, condition: Callable[[GasSide], Boundary], units: str) -> FieldLayout:
+    """Layout of a quantity: where a side is none of a gas, it is what is transported."""
+    boundaries = [
+        tuple(condition(side) if isinstance(side, GasSide) else side.scalar_boundary() for side in pair)
+        for pair in sides
+    ]
+    return center_layout(boundaries, units)
 
 
-def _even(side: Side) -> Boundary:
-    return Periodic() if isinstance(side, PeriodicSide) else Neumann(0.0)
-
-
-def _heat(side: Side, gas_constant: float | Array) -> Boundary:
-    if isinstance(side, GasInflow):
-        return Exterior(Derived(jnp.divide, (side.pressure, side.density)))
-    if isinstance(side, NoSlipWall) and side.temperature is not None:
-        return PositiveDirichlet(Derived(jnp.multiply, (side.temperature, gas_constant)))
-    return _even(side)
-
-
-def _density(side: Side) -> Boundary:
-    return Exterior(side.density) if isinstance(side, GasInflow) else _even(side)
-
-
-def _pressure(side: Side) -> Boundary:
-    if isinstance(side, (GasInflow, Outflow)) and side.pressure is not None:
-        return Exterior(side.pressure)
-    return _even(side)
-
-
-def _scalar(side: Side, number: int) -> Boundary:
-    if isinstance(side, GasInflow):
-        return Exterior(0.0 if side.scalars is None else side.scalars[number])
-    return _even(side)
+def _carried(number: int) -> Callable[[GasSide], Boundary]:
+    return lambda side: side.carried(number)

@@ -15,7 +15,17 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.declaration import model
-from simjax.models.gas.boundaries import GasLayouts, density_layout, gas_layouts, plain_layout
+from simjax.models.gas.boundaries import (
+    DENSITY,
+    GAS_SIDES,
+    PRESSURE,
+    SCALARS,
+    VELOCITY,
+    GasLayouts,
+    density_layout,
+    gas_layouts,
+    plain_layout,
+)
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.ops import gas, riemann
@@ -24,7 +34,6 @@ from simjax.ops.reconstruction import difference_of_faces, pad_only
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.viscous import viscous_flux
 from simjax.schema.kinds import Choice, ListOf, Real, key
-from simjax.schema.model_schema import FieldSchema
 
 
 class State(eqx.Module):
@@ -55,19 +64,6 @@ class Params(eqx.Module):
         require_at_least("Compressible.Params", {"gamma": self.gamma}, 1.0, strictly=True)
         names = ("viscosity", "conductivity", "density_floor", "pressure_floor")
         require_at_least("Compressible.Params", {name: getattr(self, name) for name in names})
-
-
-_DENSITY = FieldSchema("density", units="kg m-3", default=None)
-_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
-_PRESSURE = FieldSchema("pressure", units="Pa", default=None)
-_SCALARS = FieldSchema("scalars", free=True, optional=True)
-
-WALLS: dict[str, tuple[FieldSchema, ...]] = {
-    "slip": (),
-    "no_slip": (_VELOCITY, FieldSchema("temperature", units="K", optional=True)),
-    "inflow": (_DENSITY, _VELOCITY, _PRESSURE, _SCALARS),
-    "outflow": (FieldSchema("pressure", units="Pa", optional=True),),
-}
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
@@ -102,8 +98,8 @@ def _conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
 
 @model(
     "compressible",
-    fields=(_DENSITY, _VELOCITY, _PRESSURE, _SCALARS),
-    walls=WALLS,
+    fields=(DENSITY, VELOCITY, PRESSURE, SCALARS),
+    sides=GAS_SIDES,
     diagnosed=lambda ndim: ("temperature", "mach", "schlieren"),
     # Means of forward Euler steps keep density and pressure positive; rk4 is none, and loses strong shocks and near
     # vacua at any step length, but is far more exact where the flow is smooth: docs/gas.md.
@@ -113,7 +109,7 @@ def _conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
     conserved=_conserved_quantities,
 )
 class Compressible(ExplicitModel):
-    """Compressible Navier-Stokes of a perfect gas:
+    """Compressible Navier-Stokes of a perfect gas, with gravity and passive scalars s:
 
         d rho / dt   + div(rho u)               = 0
         d(rho u)/dt  + div(rho u u) + grad(p)   = div(tau) + rho g
@@ -173,7 +169,7 @@ class Compressible(ExplicitModel):
         scalars: int = 0,
         gas_constant: float | Array = 1.0,
     ):
-        check_sides(domain, sides, "Compressible")
+        check_sides(domain, sides, GAS_SIDES, "Compressible")
         self.domain = domain
         self.scheme = gas.Scheme() if scheme is None else scheme
         self.gravity_axes = tuple(gravity_axes)

@@ -12,7 +12,7 @@ from simjax.errors import ConfigurationError
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-class FlatUniverse(eqx.Module):
+class FlatLambdaCDM(eqx.Module):
     """A flat universe of matter and a cosmological constant: (da/dt)^2 = H0^2 (M / a + (1 - M) a^2).
 
     a(t) is the scale factor; a = 1 where the Hubble rate is H0. With M = 1 it is Einstein and de Sitter's, where a is
@@ -29,7 +29,7 @@ class FlatUniverse(eqx.Module):
     def __check_init__(self):
         if not (0 < self.matter <= 1 and self.hubble > 0 and self.first >= 0):
             raise ConfigurationError(
-                f"FlatUniverse: hubble={self.hubble:g}, matter={self.matter:g}, first={self.first:g}; expected a rate "
+                f"FlatLambdaCDM: hubble={self.hubble:g}, matter={self.matter:g}, first={self.first:g}; expected a rate "
                 "above zero, a share in (0, 1] and a first scale factor of at least 0."
             )
 

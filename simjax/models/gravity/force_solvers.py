@@ -12,7 +12,7 @@ from simjax.errors import ConfigurationError
 from simjax.particles.all_pairs import AllPairs
 from simjax.particles.cells import Cells
 from simjax.particles.ewald import MeshSum, PeriodicSum
-from simjax.particles.neighbor_policy import Arrangement, Particles, Skin
+from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
 
 
 class Masses(Particles):
@@ -32,16 +32,16 @@ class Params(eqx.Module):
         require_at_least("Gravity.Params", {"softening": self.softening})
 
 
-class Attraction(eqx.Module):
-    """How the field of the masses is found."""
+class GravitySolver(eqx.Module):
+    """Solver for the field of the masses."""
 
     @abc.abstractmethod
     def arrange(self, cells: Cells, state: Any) -> tuple[Any, Any, Array]:
-        """As `DirectModel.arrange`."""
+        """See `SelfSteppingModel.arrange`."""
 
     @abc.abstractmethod
     def strain(self, cells: Cells, state: Masses, arrangement: Any) -> Array:
-        """As `DirectModel.strain`."""
+        """See `SelfSteppingModel.strain`."""
 
     @abc.abstractmethod
     def field(self, cells: Cells, state: Masses, params: Params, arrangement: Any) -> dict[str, Array]:
@@ -51,7 +51,7 @@ class Attraction(eqx.Module):
         """
 
 
-class DirectSummation(Attraction):
+class DirectSummation(GravitySolver):
     """phi_i = -G sum over j of m_j / sqrt(r_ij^2 + softening^2) over all other particles, without images.
 
     Particles keep the slot that they were given: the box says where they are stored, and nothing ends at its sides.
@@ -81,7 +81,7 @@ def _plummer(separation, here, there, params):
     return {"potential": potential, "acceleration": tuple(slope * x for x in separation)}
 
 
-class MeshAttraction(Attraction):
+class ParticleMeshGravity(GravitySolver):
     """Particle-mesh: the field of what a periodic mesh resolves, in one, two or three dimensions.
 
     Pairs nearer than about two mesh cells attract each other less than they should; a softening is not asked for. The
@@ -90,8 +90,8 @@ class MeshAttraction(Attraction):
 
     mesh: MeshSum
 
-    def _skin(self, cells: Cells) -> Skin:
-        return Skin(0.0, 2 * self.mesh.stray * min(self.mesh.mesh(cells).domain.grid.spacing))
+    def _skin(self, cells: Cells) -> NeighborPolicy:
+        return NeighborPolicy(0.0, 2 * self.mesh.stray * min(self.mesh.mesh(cells).domain.grid.spacing))
 
     def arrange(self, cells, state):
         return self._skin(cells).arrange(cells, state)
@@ -104,14 +104,14 @@ class MeshAttraction(Attraction):
         return _attracting(params, self.mesh.field(cells, state.position, state.ids, mass))
 
 
-class PeriodicAttraction(Attraction):
+class PeriodicGravity(GravitySolver):
     """phi of a periodic box by a sum over pairs and a smooth rest: P3M where that is a `MeshSum`, else Ewald's.
 
     Near pairs attract each other as erfc(alpha s) / s with s^2 = r^2 + softening^2, so that the field is softened well
     within the cutoff and Newton's beyond. `sum` is one made for the cutoff of `skin`.
     """
 
-    skin: Skin
+    skin: NeighborPolicy
     sum: PeriodicSum
 
     def arrange(self, cells, state):
@@ -120,8 +120,8 @@ class PeriodicAttraction(Attraction):
             stray = self.skin.skin / 2 / min(far.mesh(cells).domain.grid.spacing)
             if stray > far.stray:
                 raise ConfigurationError(
-                    f"Skin.skin={self.skin.skin:g} lets particles leave their cells by {stray:.3g} mesh cells, "
-                    f"MeshSum.stray={far.stray:g} by less; write stray={stray:.3g} or a thinner skin."
+                    f"NeighborPolicy.skin={self.skin.skin:g} lets particles leave their cells by {stray:.3g} mesh "
+                    f"cells, MeshSum.stray={far.stray:g} by less; write stray={stray:.3g} or a thinner skin."
                 )
         return self.skin.arrange(cells, state)
 

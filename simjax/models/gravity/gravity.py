@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.core.domain import Domain
-from simjax.core.model import DirectModel
-from simjax.models.gravity.cosmology import FlatUniverse
-from simjax.models.gravity.force_solvers import Attraction, Masses, Params
+from simjax.core.model import SelfSteppingModel
+from simjax.models.gravity.cosmology import FlatLambdaCDM
+from simjax.models.gravity.force_solvers import GravitySolver, Masses, Params
 from simjax.particles.cells import Cells, counted, pack
 
 
@@ -18,7 +18,7 @@ class State(Masses):
     acceleration: Array
 
 
-class Gravity(DirectModel):
+class Gravity(SelfSteppingModel):
     """Newton's equations under gravity: d^2 x_i/dt^2 = -grad phi, by kick, drift, kick of second order.
 
     phi solves lap(phi) = 4 pi G rho, with the mean of rho taken away in a periodic box; `attraction` says how. In an
@@ -27,9 +27,9 @@ class Gravity(DirectModel):
     """
 
     cells: Cells
-    attraction: Attraction
+    attraction: GravitySolver
     steps_per_arrangement: int = eqx.field(static=True, default=1)
-    expansion: FlatUniverse | None = eqx.field(static=True, default=None)
+    expansion: FlatLambdaCDM | None = eqx.field(static=True, default=None)
 
     @property
     def domain(self) -> Domain:

@@ -12,17 +12,23 @@ import numpy as np
 
 from simjax.grid import Grid
 from simjax.models.capacities import Room, multiple, room_in, room_of_pairs, steps_in
-from simjax.models.gravity.cosmology import FlatUniverse
-from simjax.models.gravity.force_solvers import Attraction, DirectSummation, MeshAttraction, Params, PeriodicAttraction
+from simjax.models.gravity.cosmology import FlatLambdaCDM
+from simjax.models.gravity.force_solvers import (
+    DirectSummation,
+    GravitySolver,
+    Params,
+    ParticleMeshGravity,
+    PeriodicGravity,
+)
 from simjax.models.gravity.gravity import Gravity
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, evenly, require_room
 from simjax.particles.cells import Cells, cells_for
 from simjax.particles.ewald import MeshSum, mesh_sum
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.kinds import Choice, Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.particles import ParticlesSection, check_beside, check_field_cells, check_unlisted
+from simjax.schema.particles import ParticlesSection, check_beside, check_mesh_cells, check_unlisted
 
 CONSISTENT = 1e-6  # of a mean density: total_mass may be written with nine digits
 
@@ -66,7 +72,7 @@ class GravityPhysics:
     gravitational_constant: float = key(Real(above=0.0), 1.0, about="G")
     total_mass: float = key(Real(above=0.0, formula=True), 1.0, about="of all particles")
     softening: float = key(Real(low=0.0), 0.0, about="length within which pairs attract each other less")
-    field_cells: tuple[int, ...] | None = key(
+    mesh_cells: tuple[int, ...] | None = key(
         ListOf(Integer(2, 2**20), 1, 3, optional=True, noun="cell counts, one per axis"),
         None,
         about="of the mesh; with p3m at least so many",
@@ -75,10 +81,10 @@ class GravityPhysics:
     hubble_rate: float | None = key(
         Real(above=0.0, optional=True), None, about="H0, where a = 1; null: nothing expands", fixed=True
     )
-    matter_share: float = key(
+    omega_matter: float = key(
         Real(above=0.0, high=1.0), 1.0, about="M, of the density where a = 1; the rest is a constant", fixed=True
     )
-    first_scale_factor: float | None = key(
+    initial_scale_factor: float | None = key(
         Real(above=0.0, optional=True), None, about="a at the start, with hubble_rate", fixed=True
     )
 
@@ -93,16 +99,16 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
             yield place, f"{place} = {str(periodic).lower()}: expected the other with physics.forces={physics.forces}"
     if not p3m:
         yield from check_unlisted(config)
-    if (physics.field_cells is None) != direct:
+    if (physics.mesh_cells is None) != direct:
         wanted = "null" if direct else "cell counts, one per axis"
-        yield "physics.field_cells", f"physics.field_cells: expected {wanted} with physics.forces={physics.forces}"
+        yield "physics.mesh_cells", f"physics.mesh_cells: expected {wanted} with physics.forces={physics.forces}"
     elif not direct:
-        yield from check_field_cells(config)
+        yield from check_mesh_cells(config)
     if (physics.cutoff is None) == p3m:
         wanted = "a length" if p3m else "null"
         yield "physics.cutoff", f"physics.cutoff: expected {wanted} with physics.forces={physics.forces}"
     if p3m and config.ndim != 3:
-        yield "physics.forces", f"physics.forces = p3m: expected a box of 3 axes, {config.ndim} came; write mesh"
+        yield "physics.forces", f"physics.forces = p3m: expected a box of 3 axes, got {config.ndim}; write mesh"
     if physics.forces == "mesh" and physics.softening:
         yield (
             "physics.softening",
@@ -115,15 +121,15 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 def _check_expansion(config: Any) -> Iterator[tuple[str, str]]:
     """Keys of an expanding background, whose mean density is that of the particles."""
     physics, box = config.physics, config.box
-    if (physics.hubble_rate is None) != (physics.first_scale_factor is None):
+    if (physics.hubble_rate is None) != (physics.initial_scale_factor is None):
         yield (
-            "physics.first_scale_factor",
-            "physics.first_scale_factor and physics.hubble_rate go together; write both or none",
+            "physics.initial_scale_factor",
+            "physics.initial_scale_factor and physics.hubble_rate go together; write both or none",
         )
     if physics.hubble_rate is None:
-        if physics.matter_share != 1:
-            path = "physics.matter_share"
-            yield path, f"{path} = {physics.matter_share:g}: expected 1 without physics.hubble_rate"
+        if physics.omega_matter != 1:
+            path = "physics.omega_matter"
+            yield path, f"{path} = {physics.omega_matter:g}: expected 1 without physics.hubble_rate"
         return
     if physics.forces == "direct":
         yield (
@@ -132,7 +138,7 @@ def _check_expansion(config: Any) -> Iterator[tuple[str, str]]:
         )
     volume = math.prod(b - a for a, b in zip(box.lower, box.upper, strict=True))
     critical = 3 * physics.hubble_rate**2 / (8 * math.pi * physics.gravitational_constant)
-    wanted = critical * physics.matter_share * volume
+    wanted = critical * physics.omega_matter * volume
     if abs(physics.total_mass / wanted - 1) > CONSISTENT:
         yield (
             "physics.total_mass",
@@ -162,6 +168,7 @@ MARGIN = 2.0  # of the speeds that a collapse gives, over those at the start
     fields=(FieldSchema("displacement", vector=True), FieldSchema("velocity", vector=True)),
     check=_check,
     steady=_steady,
+    given_at_start=("position", "velocity"),
 )
 class GravityFamily(ParticleFamily):
     """Masses under their own gravity."""
@@ -183,11 +190,11 @@ class GravityFamily(ParticleFamily):
         return self.config.physics.forces != "direct"
 
     @property
-    def _expansion(self) -> FlatUniverse | None:
+    def _expansion(self) -> FlatLambdaCDM | None:
         physics = self.config.physics
         if physics.hubble_rate is None:
             return None
-        return FlatUniverse(physics.hubble_rate, physics.matter_share, physics.first_scale_factor)
+        return FlatLambdaCDM(physics.hubble_rate, physics.omega_matter, physics.initial_scale_factor)
 
     @property
     def _particles(self) -> MassesConfig:
@@ -226,7 +233,7 @@ class GravityFamily(ParticleFamily):
                 config, bounds, start.position, blocks, reach=physics.cutoff + skin,
                 number_density=self._densest(start, physics.cutoff + skin), steps=steps_in(config, skin / 2, speed),
             )  # fmt: skip
-        cells = physics.field_cells
+        cells = physics.mesh_cells
         pairs = all(n % (2 * k) == 0 for n, k in zip(cells, blocks, strict=True))
         few = start.count < FEW * math.prod(cells)
         grid = Grid(tuple(n // 2 for n in cells) if few and pairs else cells, bounds.lower, bounds.upper)
@@ -254,13 +261,13 @@ class GravityFamily(ParticleFamily):
         physics, particles = self.config.physics, self._particles
         density = physics.total_mass / math.prod(lengths)
         rate = math.sqrt(4 * math.pi * physics.gravitational_constant * density)
-        a = 1.0 if physics.first_scale_factor is None else physics.first_scale_factor
+        a = 1.0 if physics.initial_scale_factor is None else physics.initial_scale_factor
         warm = particles.dispersion * math.sqrt(2 * math.log(particles.count + 1))
         return 0.1 * rate * max(lengths) / math.sqrt(a) + warm / a**2
 
     @property
     def _skin(self) -> float:
-        given = self.config.arrangement.skin
+        given = self.config.neighbor_list.skin
         return SKIN * self.config.physics.cutoff if given is None else given
 
     def mass(self, start):
@@ -272,17 +279,17 @@ class GravityFamily(ParticleFamily):
         model = Gravity(cells, attraction, room.steps, expansion=self._expansion)  # pyright: ignore[reportCallIssue]
         return model, Params(values["gravitational_constant"], values["softening"])
 
-    def _attraction(self, cells: Cells, room: Room) -> Attraction:
+    def _attraction(self, cells: Cells, room: Room) -> GravitySolver:
         physics = self.config.physics
         if physics.forces == "direct":
             return DirectSummation()
-        finer = max(math.ceil(n / k) for n, k in zip(physics.field_cells, room.cells, strict=True))
+        finer = max(math.ceil(n / k) for n, k in zip(physics.mesh_cells, room.cells, strict=True))
         if physics.forces == "mesh":
-            return MeshAttraction(MeshSum(0.0, finer, "tsc", STRAY))
+            return ParticleMeshGravity(MeshSum(0.0, finer, "tsc", STRAY))
         spacing = min(cells.domain.grid.spacing) / finer
-        skin = Skin(physics.cutoff, self._skin, room.rows, room.columns)
+        skin = NeighborPolicy(physics.cutoff, self._skin, room.rows, room.columns)
         stray = max(STRAY, self._skin / 2 / spacing)
-        return PeriodicAttraction(skin, mesh_sum(physics.cutoff, TOLERANCE, finer, "tsc", stray))
+        return PeriodicGravity(skin, mesh_sum(physics.cutoff, TOLERANCE, finer, "tsc", stray))
 
     def state(self, model, params, values, files, member):
         place = files["position"]
@@ -290,7 +297,7 @@ class GravityFamily(ParticleFamily):
         assert moving is not None and displaced is not None
         normal = standard_normals(self.config, (self.config.ndim, self._particles.count), place.dtype, member)
         mass = jnp.broadcast_to(values["total_mass"] / self._particles.count, place.shape[1:])
-        velocity = moving + values["start_dispersion"] * normal
+        velocity = files.get("velocity", moving + values["start_dispersion"] * normal)
         state, lost = model.state_from(place + displaced, velocity, mass, params)
         # Its diagnostics tell where there is too little room for pairs.
         return state, lost, jnp.zeros((), jnp.int32)

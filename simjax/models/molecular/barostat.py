@@ -92,7 +92,7 @@ class Dilated(PairPotential):
         return self.potential.energy(scale**2 * square, here, there, inner)
 
     def pair(self, separation, here, there, params):
-        """As that of the potential, with lengths and forces in their own units; nothing beyond the cutoff."""
+        """Pair terms of the potential, with lengths and forces in their own units; zero beyond the cutoff."""
         inner, scale = params
         apart = tuple(scale * x for x in separation)
         near = sum((x * x for x in apart[1:]), apart[0] * apart[0]) < self.cutoff**2

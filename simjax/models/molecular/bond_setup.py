@@ -12,15 +12,15 @@ from simjax.models.molecular.bonds import (
     AnglePotential,
     Bending,
     Bonds,
+    BondTopology,
     FiniteExtensibleBond,
     HarmonicAngle,
     HarmonicBond,
-    Links,
 )
 from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.models.molecular.potential_setup import mixed
 from simjax.particles.cells import EMPTY, Cells
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.particles import left_over
 
 OF_BONDS = {
@@ -33,7 +33,7 @@ LONGEST = 1.5  # of harmonic bonds, in rest lengths
 
 
 def longest_bond(physics: Any) -> float:
-    """How long a bond may be, so that its ends are in neighbouring cells: 0 without bonds."""
+    """Greatest length of a bond, so that its ends are in neighbouring cells: 0 without bonds."""
     return {"none": 0.0, "fene": physics.bond_extension, "harmonic": LONGEST * physics.bond_rest_length}[physics.bond]
 
 
@@ -44,7 +44,7 @@ def natural_bond(physics: Any) -> float:
 
 def check_chains(config: Any, mixed: bool) -> Iterator[tuple[str, str]]:
     """Sentences about bonds and angles. mixed: whether the potential is of pairs with epsilon and sigma."""
-    physics, length, skin = config.physics, config.particles.chain_length, config.arrangement.skin
+    physics, length, skin = config.physics, config.particles.chain_length, config.neighbor_list.skin
     for kind, used in (("bond", OF_BONDS), ("angle", OF_ANGLES)):
         chosen = getattr(physics, kind)
         others = dict.fromkeys(name for names in used.values() for name in names if name not in used[chosen])
@@ -59,26 +59,26 @@ def check_chains(config: Any, mixed: bool) -> Iterator[tuple[str, str]]:
     if physics.angle != "none" and (length or 0) < 3:
         yield (
             "physics.angle",
-            f"physics.angle = {physics.angle}: expected chains of 3 particles or more, particles.chain_length = "
-            f"{_null(length)} came; write angle=none",
+            f"physics.angle = {physics.angle}: expected chains of 3 particles or more, got particles.chain_length = "
+            f"{_null(length)}; write angle=none",
         )
     fene = physics.bond == "fene"
     if (fene and not mixed) or (bonded and physics.potential == "stillinger_weber"):
         yield (
             "physics.bond",
             f"physics.bond = {physics.bond}: expected a potential of pairs{' with epsilon and sigma' if fene else ''}, "
-            f"{physics.potential} came; write lennard_jones or weeks_chandler_andersen",
+            f"got {physics.potential}; write lennard_jones or weeks_chandler_andersen",
         )
-    if bonded and config.arrangement.rows == 0:
+    if bonded and config.neighbor_list.max_neighbors == 0:
         yield (
-            "arrangement.rows",
-            "arrangement.rows = 0: expected null or more, bonded particles are left out of lists of partners",
+            "neighbor_list.max_neighbors",
+            "neighbor_list.max_neighbors = 0: expected null or more, lists leave bonded particles out",
         )
     longest = longest_bond(physics)
     if skin is not None and longest > physics.cutoff + skin:
         yield (
-            "arrangement.skin",
-            f"arrangement.skin = {skin:g}: bonds of up to {longest:g} are looked for within physics.cutoff and skin; "
+            "neighbor_list.skin",
+            f"neighbor_list.skin = {skin:g}: bonds of up to {longest:g} are looked for within physics.cutoff and skin; "
             f"write {longest - physics.cutoff:g} or more, or null",
         )
     for axis, (a, b, closed) in enumerate(zip(config.box.lower, config.box.upper, config.box.periodic, strict=True)):
@@ -106,14 +106,14 @@ ANGLES: dict[str, Callable[[Values], tuple[AnglePotential | None, Any]]] = {
 """Name -> `values` -> (angle, its parameters)."""
 
 
-def build_bonds(physics: Any, cells: Cells, skin: Skin, values: Values) -> tuple[Bonds, Any]:
+def build_bonds(physics: Any, cells: Cells, skin: NeighborPolicy, values: Values) -> tuple[Bonds, Any]:
     """Bonds that may be as long as a cell or half the box, and their parameters."""
     (bond, of_bonds), (angle, of_angles) = BONDS[physics.bond](physics, values), ANGLES[physics.angle](values)
     halves = [length / 2 for length, closed in zip(cells.domain.grid.lengths, cells.periodic, strict=True) if closed]
     return Bonds(bond, angle, min(skin.reach, *halves), skin.skin, exclude=True), (of_bonds, of_angles)
 
 
-def chain_links(count: int, length: int, angles: bool) -> Links:
+def chain_links(count: int, length: int, angles: bool) -> BondTopology:
     """Neighbours of particles numbered along their chains, which are also the ends of the angle between them."""
     number = jnp.arange(count, dtype=jnp.int32)
     place = number % length
@@ -121,4 +121,4 @@ def chain_links(count: int, length: int, angles: bool) -> Links:
     after = jnp.where(place < length - 1, number + 1, EMPTY)
     partners = jnp.stack([before, after])
     inner = (place > 0) & (place < length - 1)
-    return Links(partners, jnp.where(inner[None, None], partners[None], EMPTY) if angles else None)
+    return BondTopology(partners, jnp.where(inner[None, None], partners[None], EMPTY) if angles else None)

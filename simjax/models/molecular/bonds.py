@@ -15,7 +15,7 @@ from simjax.models.molecular.pair_potentials import DistancePotential, PairPoten
 from simjax.particles.cells import Cells
 from simjax.particles.id_lookup import slots_of
 from simjax.particles.neighbor_list import Neighbours, of_every_slot, own_slot, placed
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.particles.pairs import Pairs
 from simjax.status import BOND_LOST, OK
 
@@ -77,7 +77,7 @@ class Bending(AnglePotential):
         return params * (1 + cosine)
 
 
-class Links(eqx.Module):
+class BondTopology(eqx.Module):
     """Who belongs to whom, as ids that move with the particles: `particles.id_lookup.partners_of` and `ends_of`.
 
     partners: `(most, *cells.shape)` int32, of each bond both particles name each other. ends: `(most, 2, *cells.shape)`
@@ -88,8 +88,8 @@ class Links(eqx.Module):
     ends: Array | None = None
 
 
-class LinkSlots(eqx.Module):
-    """Where `Links` point to: positions in the flattened padded block, the particle's own where there is nothing."""
+class BondSlots(eqx.Module):
+    """Partners in bonds as positions in the flattened padded block, the particle's own where there is no bond."""
 
     partners: Array
     ends: Array | None
@@ -109,38 +109,40 @@ class Bonds(eqx.Module):
     skin: float = eqx.field(static=True)
     exclude: bool = eqx.field(static=True, default=False)
 
-    def check(self, cells: Cells, skin: Skin) -> None:
+    def check(self, cells: Cells, skin: NeighborPolicy) -> None:
         """Refuse bonds that cannot be found in these cells.
 
         Raises:
             ConfigurationError: bonds as long as a cell or half the box, or exclusions without lists.
         """
         if self.exclude and not skin.rows:
-            raise ConfigurationError("Bonds.exclude takes a list of neighbours, Skin.rows is 0; write rows > 0.")
+            raise ConfigurationError(
+                "Bonds.exclude takes a list of neighbours, NeighborPolicy.rows is 0; write rows > 0."
+            )
         grid = cells.domain.grid
         for axis, (h, n) in enumerate(zip(grid.spacing, grid.shape, strict=True)):
             most = min(h, n * h / 2) if cells.periodic[axis] else h
             if self.longest > most:
                 raise ConfigurationError(
                     f"Bonds.longest={self.longest:g}: expected at most {most:g}, the length of a cell or half that of "
-                    f"the box along {AXES[axis]}; write a longer Skin.skin or shorter bonds."
+                    f"the box along {AXES[axis]}; write a longer NeighborPolicy.skin or shorter bonds."
                 )
 
-    def find(self, cells: Cells, position: Array, ids: Array, links: Links) -> tuple[LinkSlots, Array]:
+    def find(self, cells: Cells, position: Array, ids: Array, links: BondTopology) -> tuple[BondSlots, Array]:
         """Where bonded particles are now, and bits of `status`."""
         most, angles = links.partners.shape[0], 0 if links.ends is None else links.ends.shape[0]
         wanted = links.partners
         if links.ends is not None:
             wanted = jnp.concatenate([wanted, links.ends.reshape(2 * angles, *cells.shape)])
         if not wanted.shape[0]:
-            return LinkSlots(links.partners, links.ends), jnp.asarray(OK, jnp.int32)
+            return BondSlots(links.partners, links.ends), jnp.asarray(OK, jnp.int32)
         slot, square = slots_of(cells, jax.lax.stop_gradient(position), ids, wanted)
         lost = (wanted >= 0) & (ids >= 0)[None] & ~(square <= self.longest**2)
         fault = jnp.where(cells.domain.max(jnp.any(lost).astype(jnp.int32)) > 0, BOND_LOST, OK)
         ends = None if links.ends is None else slot[most:].reshape(angles, 2, *cells.shape)
-        return LinkSlots(slot[:most], ends), fault.astype(jnp.int32)
+        return BondSlots(slot[:most], ends), fault.astype(jnp.int32)
 
-    def excluded(self, cells: Cells, neighbours: Neighbours, slots: LinkSlots) -> Neighbours:
+    def excluded(self, cells: Cells, neighbours: Neighbours, slots: BondSlots) -> Neighbours:
         """The list without bonded particles."""
         owner = neighbours.owner
         partners = slots.partners.reshape(-1, cells.slots)[:, owner]
@@ -149,9 +151,9 @@ class Bonds(eqx.Module):
         return dataclasses.replace(neighbours, slot=slot)
 
     def evaluate(
-        self, cells: Cells, position: Array, ids: Array, species: Array, slots: LinkSlots, params: Any
+        self, cells: Cells, position: Array, ids: Array, species: Array, slots: BondSlots, params: Any
     ) -> dict[str, Array]:
-        """As `Interaction.evaluate`; the energy of an angle is that of its vertex."""
+        """See `Interaction.evaluate`; the energy of an angle is that of its vertex."""
         parts = []
         if slots.partners.shape[0]:
             pairs = Pairs(cells, position, ids, self.longest + self.skin, of_every_slot(cells, slots.partners))

@@ -15,7 +15,7 @@ from simjax.models.molecular.coulomb import Charges, Electrostatics
 from simjax.models.placement import Start
 from simjax.particles.cells import Cells
 from simjax.particles.ewald import ewald_sum, mesh_spacing, mesh_sum
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.particles import left_over
 
 OF_CHARGES = ("coulomb_constant", "electrostatics", "ewald_tolerance", "background")
@@ -37,7 +37,7 @@ def check_charges(config: Any) -> Iterator[tuple[str, str]]:
         yield (
             "physics.charge",
             f"physics.charge = {list(charge)}: expected a box with three periodic axes, over whose images charges are "
-            f"summed, box.periodic={[str(p).lower() for p in box.periodic]} came; write physics.charge=null, or "
+            f"summed, got box.periodic={[str(p).lower() for p in box.periodic]}; write physics.charge=null, or "
             "potential=yukawa for screened ones".replace("'", ""),
         )
 
@@ -64,7 +64,7 @@ def build_charges(physics: Any, values: Values) -> Charges:
     return Charges(jnp.asarray(physics.charge, jnp.result_type(constant)), constant)
 
 
-def build_electrostatics(physics: Any, cells: Cells, skin: Skin) -> Electrostatics:
+def build_electrostatics(physics: Any, cells: Cells, skin: NeighborPolicy) -> Electrostatics:
     """The sum over all images, its parts as exact as each other."""
     cutoff, tolerance = physics.cutoff, physics.ewald_tolerance
     if physics.electrostatics == "ewald":

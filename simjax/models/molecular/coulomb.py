@@ -29,7 +29,7 @@ class Electrostatics(eqx.Module):
     sum: PeriodicSum
 
     def evaluate(self, pairs: Pairs, species: Array, params: Charges) -> dict[str, Array]:
-        """What particles get from all others.
+        """Sum over all others what each particle gets from them.
 
         Args:
             pairs: those nearer than the cutoff that `sum` was made for.

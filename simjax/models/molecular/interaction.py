@@ -1,4 +1,4 @@
-"""What particles do to each other: an energy of every particle, and what follows from it."""
+"""Interactions of particles: an energy of every particle, and what follows from it."""
 
 import abc
 import functools

@@ -20,7 +20,7 @@ class MomentPotential(Interaction):
 
     @abc.abstractmethod
     def moments(self, separation: tuple[Array, ...], params: Any) -> tuple[Any, Any]:
-        """What a partner adds to the sums: a tree of even functions of the separation, and one of odd functions."""
+        """Terms that a partner adds to the sums: trees of even and of odd functions of the separation."""
 
     @abc.abstractmethod
     def energy(self, even: Any, odd: Any, params: Any) -> Array:
@@ -58,7 +58,7 @@ class StillingerWeberParams(eqx.Module):
 
     @staticmethod
     def silicon(epsilon: float = 1.0, sigma: float = 1.0, dtype=None) -> "StillingerWeberParams":
-        """Those of silicon; in electronvolts and angstroms epsilon = 2.1683 and sigma = 2.0951."""
+        """Parameters of silicon; in electronvolts and angstroms epsilon = 2.1683 and sigma = 2.0951."""
         values = (epsilon, sigma, 21.0, 1.2, 7.049556277, 0.6022245584)
         return StillingerWeberParams(*(jnp.asarray(value, dtype) for value in values))
 

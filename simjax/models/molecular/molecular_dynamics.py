@@ -12,24 +12,24 @@ from jax.sharding import PartitionSpec
 
 from simjax.arguments import require_at_least
 from simjax.core.domain import Domain
-from simjax.core.model import DirectModel
+from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.molecular.barostat import Dilated
-from simjax.models.molecular.bonds import Bonds, Links, LinkSlots
+from simjax.models.molecular.bonds import Bonds, BondSlots, BondTopology
 from simjax.models.molecular.coulomb import Charges, Electrostatics
 from simjax.models.molecular.interaction import Interaction
 from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.models.molecular.velocity_verlet import Dynamics, System, VelocityVerlet
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.neighbor_list import Neighbours
-from simjax.particles.neighbor_policy import Arrangement, Particles, Skin
+from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
 from simjax.particles.pairs import Pairs
 from simjax.status import BOX_SHRUNK, OK
 
 
 class State(Particles):
-    """What moves, and what the dynamics remembers.
+    """Moving particles, and what the dynamics remembers.
 
     velocity, force: `(ndim, *cells.shape)`. species: `cells.shape` int32. links: who is bonded to whom, if any.
     ensemble: scalars of the dynamics.
@@ -38,7 +38,7 @@ class State(Particles):
     velocity: Array
     force: Array
     species: Array
-    links: Links | None = None
+    links: BondTopology | None = None
     ensemble: Any = None
 
 
@@ -61,11 +61,11 @@ class LinkedArrangement(Arrangement):
     unbonded: the pairs without bonded ones, where these leave each other out of the pair potential.
     """
 
-    links: LinkSlots | None = None
+    links: BondSlots | None = None
     unbonded: Neighbours | None = None
 
 
-class MolecularDynamics(DirectModel):
+class MolecularDynamics(SelfSteppingModel):
     """Particles under forces F_i = -dU/dx_i that move by a dynamics; Newton's: m_i d^2 x_i/dt^2 = F_i.
 
     U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges
@@ -76,7 +76,7 @@ class MolecularDynamics(DirectModel):
     """
 
     cells: Cells
-    skin: Skin
+    skin: NeighborPolicy
     potential: Interaction
     steps_per_arrangement: int = eqx.field(static=True)
     dynamics: Dynamics = VelocityVerlet()
@@ -88,19 +88,19 @@ class MolecularDynamics(DirectModel):
     def __check_init__(self):
         if self.tail_corrections and not isinstance(self.potential, PairPotential):
             raise ConfigurationError(
-                f"tail_corrections: expected a potential of pairs, {type(self.potential).__name__} came; "
+                f"tail_corrections: expected a potential of pairs, got {type(self.potential).__name__}; "
                 "write tail_corrections=False."
             )
         others = [x for x in (self.bonds, self.electrostatics) if x is not None]
         if self.dynamics.changes_scale and (others or not isinstance(self.potential, PairPotential)):
             what = type((others or [self.potential])[0]).__name__
             raise ConfigurationError(
-                f"{type(self.dynamics).__name__}: expected a potential of pairs alone, {what} came; write a dynamics "
+                f"{type(self.dynamics).__name__}: expected a potential of pairs alone, got {what}; write a dynamics "
                 "at constant volume."
             )
         if self.dynamics.changes_scale and self.reflecting:
             raise ConfigurationError(
-                f"{type(self.dynamics).__name__}: expected a periodic box, reflecting=True came; write a dynamics at "
+                f"{type(self.dynamics).__name__}: expected a periodic box, got reflecting=True; write a dynamics at "
                 "constant volume."
             )
         if self.bonds is not None:
@@ -111,7 +111,7 @@ class MolecularDynamics(DirectModel):
         return self.cells.domain
 
     def state_from(
-        self, position: Array, velocity: Array, species: Array, params: Params, links: Links | None = None
+        self, position: Array, velocity: Array, species: Array, params: Params, links: BondTopology | None = None
     ) -> tuple[State, Array]:
         """The state of particles given one after the other, `(ndim, particles)`, `(particles,)` and `(..., particles)`.
 
@@ -176,7 +176,7 @@ class MolecularDynamics(DirectModel):
         return total / blocks if jnp.issubdtype(total.dtype, jnp.inexact) else total // blocks
 
     def system(self, state: State, params: Params, arrangement: LinkedArrangement) -> System:
-        """What moves, with the forces of what was found near it."""
+        """Moving particles, with the forces of what was found near them."""
 
         def interactions(state):
             return self._interactions(state, params, arrangement)

@@ -30,7 +30,7 @@ class PairPotential(Interaction):
         """Energy of a pair at distance sqrt(square); element by element for arrays of any shape."""
 
     def pair(self, separation, here, there, params) -> dict[str, Any]:
-        """What a particle gets from one partner: half the energy, the force on it, and half of r_a F_b."""
+        """Terms that a particle gets from one partner: half the energy, the force on it, and half of r_a F_b."""
         square = squared(separation)
         energy, slope = jax.vjp(lambda square: self.energy(square, here, there, params), square)
         (slope,) = slope(jnp.ones_like(energy))
@@ -47,7 +47,7 @@ class PairPotential(Interaction):
         return per_particle(pairs.sum(self.pair, species, params, signs))
 
     def tail(self, cutoff: Array, ndim: int, here: Array, there: Array, params: Any) -> tuple[Array, Array]:
-        """What pairs of species `here` and `there` beyond the cutoff give, where particles stand anywhere alike.
+        """Contribution of pairs of species `here` and `there` beyond the cutoff, where particles stand anywhere alike.
 
         Returns:
             The integrals over r > cutoff of U and of -r dU/dr / ndim, energy times volume. Number densities n_a, n_b

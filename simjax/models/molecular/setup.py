@@ -15,16 +15,16 @@ from jax import Array
 from simjax.models.capacities import room_of_pairs, steps_in
 from simjax.models.formulas import Values
 from simjax.models.molecular import molecular_dynamics
-from simjax.models.molecular.bond_setup import build_bonds, chain_links, check_chains, longest_bond
+from simjax.models.molecular.bond_setup import build_bonds, chain_links, check_chains, longest_bond, natural_bond
 from simjax.models.molecular.charge_setup import build_charges, build_electrostatics, check_charges, check_neutral
 from simjax.models.molecular.langevin import BathParams, Brownian, Langevin
 from simjax.models.molecular.nose_hoover import NoseHooverChain, ThermostatParams
 from simjax.models.molecular.potential_setup import build_potential
 from simjax.models.molecular.velocity_verlet import Dynamics, VelocityVerlet, fixed_momenta
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
-from simjax.models.placement import Start
+from simjax.models.placement import Start, place
 from simjax.particles.cells import Cells
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.config import Config
 from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, key
 from simjax.schema.particles import ParticlesConfig, check_beside, left_over
@@ -229,7 +229,7 @@ DYNAMICS: dict[str, Callable[[Config, Values], tuple[Dynamics, Any]]] = {
 """Name -> `(config, values)` -> (dynamics, its parameters)."""
 
 
-def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, values: Values):
+def _molecular_dynamics(config: Config, cells: Cells, skin: NeighborPolicy, steps: int, values: Values):
     physics, particles = config.physics, config.particles
     assert isinstance(particles, ParticlesConfig)
     potential, parameters = build_potential(physics, values)
@@ -251,7 +251,7 @@ def _molecular_dynamics(config: Config, cells: Cells, skin: Skin, steps: int, va
 
 def _skin_length(config: Config) -> float:
     """The length by which listed pairs may be further apart than the cutoff."""
-    cutoff, given = config.physics.cutoff, config.arrangement.skin
+    cutoff, given = config.physics.cutoff, config.neighbor_list.skin
     # Bonds are looked for in the cells around.
     return max(SKIN * cutoff, longest_bond(config.physics) - cutoff) if given is None else given
 
@@ -262,6 +262,7 @@ def _skin_length(config: Config) -> float:
     least_axes=2,
     check=_check,
     steady=_steady,
+    given_at_start=("position", "velocity"),
 )
 class MolecularFamily(ParticleFamily):
     """Particles that interact with their neighbours, at constant energy or temperature."""
@@ -281,7 +282,7 @@ class MolecularFamily(ParticleFamily):
         return self.config.physics.charge is not None and self.config.physics.electrostatics == "mesh"
 
     def start(self) -> Start:
-        start = super().start()
+        start = place(self.config, natural_bond(self.config.physics))
         if self.config.physics.charge is not None:
             check_neutral(self.config.physics, start)
         return start
@@ -311,7 +312,7 @@ class MolecularFamily(ParticleFamily):
         return None if charge is None else np.asarray(charge)[start.species]
 
     def model(self, cells, room, values):
-        skin = Skin(self.config.physics.cutoff, _skin_length(self.config), room.rows, room.columns)
+        skin = NeighborPolicy(self.config.physics.cutoff, _skin_length(self.config), room.rows, room.columns)
         return _molecular_dynamics(self.config, cells, skin, room.steps, values)
 
     def state(self, model, params, values, files, member):

@@ -1,4 +1,4 @@
-"""How particles move under forces: what every dynamics is given and gives, and Newton's equations."""
+"""Dynamics of particles under forces: what every one is given and gives, and Newton's equations."""
 
 import abc
 import dataclasses
@@ -14,7 +14,7 @@ from simjax.particles.cells import Cells, counted
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """What moves.
+    """Moving particles.
 
     cells: the grid of cells. mass: of every slot, `(1, *cells.shape)`. interactions: from a state to energy, force and
     virial of every particle, as `Interaction.evaluate`. reflecting: whether axes that do not close on themselves end
@@ -35,11 +35,11 @@ class System:
         return self.interactions(state)["force"]
 
     def kinetic_energy(self, state) -> Array:
-        """Of all particles, a scalar."""
+        """Kinetic energy of all particles, a scalar."""
         return self.sum(state, 0.5 * jnp.sum(self.mass * state.velocity**2, axis=0))
 
     def count(self, state) -> Array:
-        """How many particles there are, in the dtype of the state."""
+        """Number of particles, in the dtype of the state."""
         return counted(self.cells, state.ids).astype(state.velocity.dtype)
 
     def freedom(self, state) -> Array:

@@ -7,7 +7,7 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.core.boundary import Periodic, PeriodicSide, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import DirectModel
+from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, FACE
 from simjax.models.plasma import electrostatic
@@ -19,7 +19,7 @@ from simjax.ops.difference import shift
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.current_deposition import on_the_way, transported
 from simjax.particles.mesh import ParticleMesh
-from simjax.particles.neighbor_policy import Skin
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.solvers.poisson import solve_poisson
 
 NODES = (FACE, FACE)
@@ -29,7 +29,7 @@ MAGNETIC = ((FACE, CENTER), (CENTER, FACE), (CENTER, CENTER))
 
 
 class Params(electrostatic.Params):
-    """Those of an electrostatic plasma, with the permeability, scalar: c^2 = 1 / (permittivity permeability)."""
+    """Parameters of an electrostatic plasma, and the permeability, scalar: c^2 = 1 / (permittivity permeability)."""
 
     permeability: Array = eqx.field(kw_only=True)
 
@@ -50,7 +50,7 @@ class State(eqx.Module):
 
     @property
     def position(self) -> Array:
-        """As of all particles, with `image`, `ids` and `velocity`."""
+        """Positions of all particles; `image`, `ids` and `velocity` are in the same order."""
         return self.particles.position
 
     @property
@@ -66,7 +66,7 @@ class State(eqx.Module):
         return self.particles.velocity
 
 
-class ElectromagneticPlasma(DirectModel):
+class ElectromagneticPlasma(SelfSteppingModel):
     """Charged particles, dx/dt = u / gamma, m du/dt = q (E + v x B), in the fields that Maxwell's equations make of
     their currents: eps dE/dt = curl H - J, mu dH/dt = -curl E.
 
@@ -83,8 +83,8 @@ class ElectromagneticPlasma(DirectModel):
     def __check_init__(self):
         if self.cells.ndim != 2 or self.steps_per_arrangement != 1:
             raise ConfigurationError(
-                f"ElectromagneticPlasma: expected 2 axes and steps_per_arrangement=1; {self.cells.ndim} and "
-                f"{self.steps_per_arrangement} came."
+                f"ElectromagneticPlasma: expected 2 axes and steps_per_arrangement=1, got "
+                f"{self.cells.ndim} and {self.steps_per_arrangement}."
             )
 
     @property
@@ -133,7 +133,7 @@ class ElectromagneticPlasma(DirectModel):
     # ------------------------------------------------------------------ steps
 
     def arrange(self, state, params):
-        particles, arrangement, fault = Skin(0.0, 1.0).arrange(self.cells, state.particles)
+        particles, arrangement, fault = NeighborPolicy(0.0, 1.0).arrange(self.cells, state.particles)
         return eqx.tree_at(lambda s: s.particles, state, particles), arrangement, fault
 
     def strain(self, state, arrangement):

@@ -45,12 +45,11 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         if speed >= light:
             path = f"particles.drift[{number}]"
             yield path, f"{path} = {list(drift)}: a speed of {speed:.3g}; expected less than that of light, {light:g}"
-    if config.arrangement.steps not in (None, 1):
-        yield (
-            "arrangement.steps",
-            f"arrangement.steps = {config.arrangement.steps}: expected 1 or null, particles are arranged in every step",
-        )
-    dt, cells, box = config.time.dt, config.physics.field_cells, config.box
+    every = config.neighbor_list.rebuild_every
+    if every not in (None, 1):
+        path = "neighbor_list.rebuild_every"
+        yield path, f"{path} = {every}: expected 1 or null, particles are sorted in every step"
+    dt, cells, box = config.time.dt, config.physics.mesh_cells, config.box
     if dt is None or len(cells) != ndim:
         return
     steepest = math.hypot(*(n / (b - a) for a, b, n in zip(box.lower, box.upper, cells, strict=True)))
@@ -58,12 +57,12 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         yield (
             "time.dt",
             f"time.dt = {dt:g}: waves at the speed {light:g} need steps of at most {1 / (light * steepest):.3g} on "
-            f"these cells; write {0.9 / (light * steepest):.2g} or less, or fewer physics.field_cells",
+            f"these cells; write {0.9 / (light * steepest):.2g} or less, or fewer physics.mesh_cells",
         )
 
 
 @particle_model(
-    "electromagnetic_plasma",
+    "electromagnetic_pic",
     fields=(FieldSchema("displacement", vector=True), FieldSchema("velocity", vector=True, whole=True)),
     least_axes=2,
     most_axes=2,

@@ -9,13 +9,13 @@ from jax import Array
 
 from simjax.arguments import require_at_least
 from simjax.core.domain import Domain
-from simjax.core.model import DirectModel
+from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.models.plasma.boris import boris
 from simjax.ops.scaling import times_i
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.mesh import ParticleMesh
-from simjax.particles.neighbor_policy import Particles, Skin
+from simjax.particles.neighbor_policy import NeighborPolicy, Particles
 from simjax.solvers.fourier import MeshBasis
 
 
@@ -41,7 +41,7 @@ class Params(eqx.Module):
         require_at_least("Params", {"mass": self.mass, "permittivity": self.permittivity}, strictly=True)
 
 
-class ElectrostaticPlasma(DirectModel):
+class ElectrostaticPlasma(SelfSteppingModel):
     """Charged particles: dx/dt = v, m dv/dt = q (E + v x B), E = -grad phi, eps lap(phi) = -(rho - mean of rho).
 
     rho is the particles' charge on the mesh, B a uniform magnetic field; a background at rest makes the plasma neutral.
@@ -86,7 +86,7 @@ class ElectrostaticPlasma(DirectModel):
     # ------------------------------------------------------------------ steps
 
     def arrange(self, state, params):
-        return Skin(0.0, 1.0).arrange(self.cells, state)
+        return NeighborPolicy(0.0, 1.0).arrange(self.cells, state)
 
     def strain(self, state, arrangement):
         """The field is formed half a step before the positions that are looked at here."""

@@ -23,7 +23,7 @@ from simjax.particles.cells import Cells
 from simjax.particles.mesh import ParticleMesh
 from simjax.schema.kinds import Choice, Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.particles import ParticlesSection, check_beside, check_field_cells, check_unlisted
+from simjax.schema.particles import ParticlesSection, check_beside, check_mesh_cells, check_unlisted
 
 LARGEST_STEP = 0.5  # of the inverse plasma frequency
 PER_SPECIES = "numbers, one per species"
@@ -72,7 +72,7 @@ class PlasmaParticlesConfig(ChargedParticlesConfig):
 class ChargedPhysics:
     """Keys of the physics of every plasma."""
 
-    field_cells: tuple[int, ...] = key(
+    mesh_cells: tuple[int, ...] = key(
         ListOf(Integer(2, 2**20), 1, 3, noun="cell counts, one per axis"), about="of the mesh of the field"
     )
     charge: tuple[float, ...] = key(ListOf(Real(), 1, 100, noun=PER_SPECIES), (-1.0,), about="of a particle")
@@ -100,7 +100,7 @@ def one_per_species(path: str, given: tuple, species: int) -> Iterator[tuple[str
 
 
 def of_each(given: tuple, species: int) -> tuple:
-    """As many entries as there are species."""
+    """Repeat a lone entry for each of the species."""
     return given if len(given) == species else given * species
 
 
@@ -126,10 +126,10 @@ def fastest(config: Any) -> float:
 
 
 def check_charged(config: Any) -> Iterator[tuple[str, str]]:
-    """What every plasma asks for: lists that fit the species, a mesh that fits the box, steps that follow its waves."""
+    """Check that lists fit the species, the mesh fits the box, and steps follow the waves of any plasma."""
     yield from check_beside(config)
     yield from check_unlisted(config)
-    yield from check_field_cells(config)
+    yield from check_mesh_cells(config)
     species = len(config.particles.fractions)
     charge, mass = config.physics.charge, config.physics.mass
     uneven = [
@@ -152,8 +152,8 @@ def check_charged(config: Any) -> Iterator[tuple[str, str]]:
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     found = list(check_charged(config))
     yield from found
-    dt, cells = config.time.dt, config.physics.field_cells
-    uneven = {"physics.charge", "physics.mass", "physics.field_cells"} & {path for path, _ in found}
+    dt, cells = config.time.dt, config.physics.mesh_cells
+    uneven = {"physics.charge", "physics.mass", "physics.mesh_cells"} & {path for path, _ in found}
     if uneven or dt is None:
         return
     box = config.box
@@ -163,7 +163,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         yield (
             "time.dt",
             f"time.dt = {dt:g}: particles as fast as {speed:.3g} cross more than a cell of {cell:.3g} in a step; write "
-            f"{cell / speed:.2g} or less, or fewer physics.field_cells",
+            f"{cell / speed:.2g} or less, or fewer physics.mesh_cells",
         )
 
 
@@ -179,9 +179,9 @@ MARGIN = 1.2  # of the fastest at the start, which the field makes faster
 
 
 class ChargedFamily(ParticleFamily):
-    """What plasmas on a periodic mesh have in common."""
+    """Common part of plasmas on a periodic mesh."""
 
-    advice = "Try a smaller time.dt, or fewer physics.field_cells."
+    advice = "Try a smaller time.dt, or fewer physics.mesh_cells."
     on_mesh = True
 
     @property
@@ -193,7 +193,7 @@ class ChargedFamily(ParticleFamily):
     @property
     @abc.abstractmethod
     def _components(self) -> int:
-        """Of a velocity."""
+        """Number of components of a velocity."""
 
     @abc.abstractmethod
     def _steps(self, cell: float) -> int:
@@ -216,7 +216,7 @@ class ChargedFamily(ParticleFamily):
         return Start(lower + place * (upper - lower), species, {"normal": normal})
 
     def first_room(self, start, parameters, blocks):
-        config, bounds, cells = self.config, self.bounds, self.config.physics.field_cells
+        config, bounds, cells = self.config, self.bounds, self.config.physics.mesh_cells
         few = start.count < FEW * math.prod(cells)
         pairs = all(n % (2 * k) == 0 for n, k in zip(cells, blocks, strict=True))
         shape = tuple(n // 2 for n in cells) if few and pairs else cells
@@ -233,7 +233,7 @@ class ChargedFamily(ParticleFamily):
 
     def _finer(self, cells: Cells) -> int:
         """Mesh cells in a cell of the particles, along each axis."""
-        return self.config.physics.field_cells[0] // cells.domain.grid.shape[0]
+        return self.config.physics.mesh_cells[0] // cells.domain.grid.shape[0]
 
     def _charged(self, values: Values) -> tuple[Array, Array, Array, Array | None]:
         """Charge and mass of a particle of each species, permittivity, uniform magnetic field: parameters of models."""
@@ -261,7 +261,7 @@ class ChargedFamily(ParticleFamily):
 
 
 @particle_model(
-    "plasma",
+    "electrostatic_pic",
     fields=(FieldSchema("displacement", vector=True), FieldSchema("velocity", vector=True)),
     check=_check,
     steady=_steady,

@@ -16,10 +16,10 @@ from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.measures import of_field
-from simjax.models.sides import check_scalar_sides
+from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.ops import difference
 from simjax.schema.kinds import Choice, ListOf, Real, key
-from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
+from simjax.schema.model_schema import FieldSchema
 
 Scheme = Literal["central", "upwind"]
 
@@ -43,7 +43,7 @@ class Params(eqx.Module):
 @model(
     "advection_diffusion",
     fields=(FieldSchema("concentration"),),
-    walls=SCALAR_WALLS,
+    sides=SCALAR_SIDES,
     forced=(),
     conserved=lambda config: (("mean_concentration", "maximum_concentration"),) if config.periodic else (),
 )
@@ -70,7 +70,7 @@ class AdvectionDiffusion(ExplicitModel):
     scheme: Scheme = eqx.field(static=True)
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme = "central"):
-        check_scalar_sides(domain, sides, "AdvectionDiffusion")
+        check_sides(domain, sides, SCALAR_SIDES, "AdvectionDiffusion")
         require_one_of("AdvectionDiffusion.scheme", scheme, get_args(Scheme))
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])

@@ -13,10 +13,10 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.models.declaration import model
 from simjax.models.scalar.transport import DIGITS, INTEGRATORS, ConservedScalar, State, conserved_mean
-from simjax.models.sides import check_scalar_sides
+from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key
-from simjax.schema.model_schema import SCALAR_WALLS, FieldSchema
+from simjax.schema.model_schema import FieldSchema
 
 CONCENTRATION = FieldSchema("concentration", units="m s-1")
 SCHEMES = ("upwind", "minmod", "van_leer", "mc", "weno5")
@@ -34,7 +34,7 @@ class Params(eqx.Module):
 @model(
     "burgers",
     fields=(CONCENTRATION,),
-    walls=SCALAR_WALLS,
+    sides=SCALAR_SIDES,
     integrators=INTEGRATORS,
     forced=(),
     conserved=conserved_mean,
@@ -71,7 +71,7 @@ class Burgers(ConservedScalar):
                 f"physics.scheme={scheme!r}: Burgers' equation needs one that knows upwind from downwind; "
                 f"write {', '.join(SCHEMES)}."
             )
-        check_scalar_sides(domain, sides, "Burgers")
+        check_sides(domain, sides, SCALAR_SIDES, "Burgers")
         require_at_least("Burgers", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
         boundaries = [tuple(side.scalar_boundary() for side in pair) for pair in sides]

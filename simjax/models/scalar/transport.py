@@ -30,12 +30,12 @@ from simjax.errors import ConfigurationError
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import length_power, of_field
-from simjax.models.sides import check_scalar_sides
+from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.ops import transport
 from simjax.schema.errors import unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, Integer, Text, key
-from simjax.schema.model_schema import IMEX, SCALAR_WALLS, FieldSchema
+from simjax.schema.model_schema import IMEX, FieldSchema
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import multigrid, solve_elliptic
 
@@ -128,7 +128,7 @@ class ConservedScalar(SemiImplicitModel):
         return State(solved.solution)
 
     def diagnostics(self, t, state, params):
-        """Those of `statistics`."""
+        """Diagnostics of `statistics`."""
         return statistics(self.domain, state.concentration)
 
     def measures(self):
@@ -190,7 +190,7 @@ def conserved_mean(config: Any) -> tuple[tuple[str, str], ...]:
 @model(
     "transport",
     fields=(FieldSchema("concentration"),),
-    walls=SCALAR_WALLS | {"slip": ()},
+    sides=SCALAR_SIDES,
     coefficients=(
         FieldSchema("velocity", vector=True, units="m s-1", staggered=True, default=None),
         FieldSchema("diffusivity", units="m2 s-1"),
@@ -239,7 +239,7 @@ class Transport(ConservedScalar):
         factor: TimeFactor | None = None,
         tolerance: float = 1e-8,
     ):
-        check_scalar_sides(domain, sides, "Transport")
+        check_sides(domain, sides, SCALAR_SIDES, "Transport")
         require_one_of("Transport.scheme", scheme, transport.SCHEMES)
         require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
         self.domain = domain

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.boundary import FieldLayout, Periodic, PeriodicSide, Side, center_layout
+from simjax.core.boundary import FieldLayout, Periodic, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import Output, SemilinearModel
+from simjax.core.tendency import call_own, tendency
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER
+from simjax.grid import CENTER
 from simjax.models.declaration import NoKeys, Setup, state_keys_and_parameters
 from simjax.models.measures import of_fields
 from simjax.models.sides import check_sides
@@ -58,7 +59,7 @@ class SpectralModel(SemilinearModel):
     def declared(cls):
         """Periodic, without a Courant number."""
         return {
-            "fields": tuple(FieldSchema(field, units=cls.units) for field in cls.fields), "walls": {},
+            "fields": tuple(FieldSchema(field, units=cls.units) for field in cls.fields), "sides": (),
             "integrators": SEMILINEAR, "limited": False, "dimensionless": cls.dimensionless,
         }  # fmt: skip
 
@@ -79,13 +80,7 @@ class SpectralModel(SemilinearModel):
         forces: Mapping[str, Force | None] | None = None,
     ):
         if sides is not None:
-            check_sides(domain, sides, type(self).__name__)
-        for axis, pair in enumerate(sides or ()):
-            if not all(isinstance(side, PeriodicSide) for side in pair):
-                raise ConfigurationError(
-                    f"boundaries.{AXES[axis]}: {type(self).__name__} is solved in a Fourier basis, which is periodic; "
-                    f"write boundaries.{AXES[axis]}=periodic."
-                )
+            check_sides(domain, sides, (), type(self).__name__)
         self.domain = domain
         self.forces = {name: force for name, force in (forces or {}).items() if force is not None}
 
@@ -129,15 +124,22 @@ class SpectralModel(SemilinearModel):
         if dtypes or dtype is None:
             dtype = jnp.finfo(jnp.result_type(*dtypes)).dtype if dtypes else jnp.result_type(float)
         kept = self.basis.kept()
+        symbols = call_own(self, "symbol", self.basis.wavenumbers(dtype), params)
+        if not isinstance(symbols, dict) or {*symbols} != {*self.fields}:
+            got = f"those of {', '.join(symbols)}" if isinstance(symbols, dict) else f"a {type(symbols).__name__}"
+            fields = ", ".join(self.fields)
+            raise ConfigurationError(
+                f"{type(self).__name__}.symbol: expected a dict of eigenvalues of {fields}, got {got}."
+            )
         # Nothing is there to be damped beyond the cutoff, or to overflow.
-        return jax.tree.map(lambda s: jnp.where(kept, s, 0), self.symbol(self.basis.wavenumbers(dtype), params))
+        return jax.tree.map(lambda s: jnp.where(kept, s, 0), symbols)
 
     def prepare(self, params):
         return self.linear(params)
 
     def explicit_rhs(self, t, state, params):
         dtype = precision_of(state)
-        slopes = self.nonlinear(t, self.basis.wavenumbers(dtype), state, params)
+        slopes = tendency(self, "nonlinear", state, t, self.basis.wavenumbers(dtype), state, params)
         for name, source in self.sources(t, params, dtype).items():
             slopes = {**slopes, name: slopes[name] + source}
         return slopes

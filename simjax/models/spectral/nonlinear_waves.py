@@ -133,7 +133,7 @@ class KuramotoSivashinsky(SpectralModel):
         super().__init__(domain, sides, forces)
         if domain.grid.ndim > 1 and not integral:
             raise ConfigurationError(
-                f"KuramotoSivashinsky of a slope is one-dimensional; grid.shape={domain.grid.shape} came: "
+                f"KuramotoSivashinsky of a slope is one-dimensional; got grid.shape={domain.grid.shape}: "
                 "write integral=True for the equation of the front's height."
             )
         self.integral = integral

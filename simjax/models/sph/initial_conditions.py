@@ -16,7 +16,7 @@ LAYERS = 4
 """Of wall particles: as many spacings as a kernel may reach."""
 
 
-class Beginning(eqx.Module):
+class InitialCondition(eqx.Module):
     """Particles in a box.
 
     lower, upper, periodic: the box, by axis. position, velocity: `(ndim, particles)`; pressure, species (int32):
@@ -32,7 +32,7 @@ class Beginning(eqx.Module):
     species: Array
 
 
-def taylor_green(count: int, length: float, speed: Array, density: Array, scatter: float = 0.2) -> Beginning:
+def taylor_green(count: int, length: float, speed: Array, density: Array, scatter: float = 0.2) -> InitialCondition:
     """Vortices in a periodic square of `count`^2 particles: u = U sin kx cos ky, v = -U cos kx sin ky, k = 2 pi / L.
 
     They decay as exp(-2 k^2 nu t). Taylor and Green (1937), Proc. R. Soc. A 158, 499. Particles are up to `scatter` / 2
@@ -47,13 +47,13 @@ def taylor_green(count: int, length: float, speed: Array, density: Array, scatte
     velocity = speed * jnp.stack([jnp.sin(k * x) * jnp.cos(k * y), -jnp.cos(k * x) * jnp.sin(k * y)])
     pressure = density * speed**2 / 4 * (jnp.cos(2 * k * x) + jnp.cos(2 * k * y))
     fluid = jnp.full(x.shape, FLUID, jnp.int32)
-    return Beginning((0.0, 0.0), (length, length), (True, True), jnp.stack([x, y]), velocity, pressure, fluid)
+    return InitialCondition((0.0, 0.0), (length, length), (True, True), jnp.stack([x, y]), velocity, pressure, fluid)
 
 
 def tank(
     fluid: Sequence[float], size: Sequence[float], spacing: float, density: Array, gravity: Array,
     *, lid: bool = False, headroom: float = 0.0,
-) -> Beginning:  # fmt: skip
+) -> InitialCondition:  # fmt: skip
     """A block of fluid at rest in the lower corner of a tank with walls, its pressure hydrostatic.
 
     Args:
@@ -87,7 +87,7 @@ def tank(
     lower = (-LAYERS * spacing,) * ndim
     upper = [(n + more) * spacing for n, more in zip(cells, above, strict=True)]
     upper[-1] += headroom
-    return Beginning(
+    return InitialCondition(
         lower, tuple(upper), (False,) * ndim, position, jnp.zeros_like(position), pressure, species
     )  # fmt: skip
 
@@ -104,7 +104,7 @@ def _counted(what: str, lengths: Sequence[float], spacing: float) -> list[int]:
     return counts
 
 
-def lid_driven(length: float, spacing: float, speed: Array, density: Array) -> Beginning:
+def lid_driven(length: float, spacing: float, speed: Array, density: Array) -> InitialCondition:
     """Fluid at rest in a square cavity whose lid slides along x with `speed`."""
     lengths = (length, length)
     beginning = tank(lengths, lengths, spacing, density, jnp.zeros((2,), density.dtype), lid=True)

@@ -1,4 +1,4 @@
-"""What particles of a smoothed fluid give each other: terms of continuity, of momentum, and what walls see.
+"""Pair terms of a smoothed fluid: of continuity, of momentum, and of what walls see.
 
 i is the particle that gets, j its partner, x = x_i - x_j, v = v_i - v_j, V = m / rho the volumes, and grad W the
 kernel's gradient at i. All particles have one mass m.
@@ -20,7 +20,7 @@ SOFTENING = 0.01
 
 
 class Moving(eqx.Module):
-    """What continuity needs of a particle: velocity `(ndim, ...)`, density, volume, species."""
+    """Quantities of a particle for continuity: velocity `(ndim, ...)`, density, volume, species."""
 
     velocity: Array
     density: Array
@@ -29,7 +29,7 @@ class Moving(eqx.Module):
 
 
 class Pressing(eqx.Module):
-    """What momentum needs of a particle: velocity `(ndim, ...)`, volume, pressure, species.
+    """Quantities of a particle for momentum: velocity `(ndim, ...)`, volume, pressure, species.
 
     drift: `(ndim, ...)`, by how much it is carried faster than it flows; None where it is carried with the flow.
     """
@@ -114,7 +114,7 @@ def forces(kernel: SmoothingKernel, slip: bool) -> Callable[..., Any]:
 
 
 def seen_by_walls(kernel: SmoothingKernel) -> Callable[..., Any]:
-    """Of the fluid around a wall particle: sum W, sum (p_j + rho_j g . x) W, sum v_j W.
+    """Sums over the fluid around a wall particle: sum W, sum (p_j + rho_j g . x) W, sum v_j W.
 
     Adami, Hu and Adams (2012), J. Comput. Phys. 231, 7057, eq. 22 and 27. here, there: (velocity, density, pressure,
     species); params: gravity.

@@ -18,8 +18,8 @@ from simjax.models.placement import Start, require_room
 from simjax.models.sph.initial_conditions import LAYERS, tank
 from simjax.models.sph.kernels import SMOOTHING_KERNELS, SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID
-from simjax.models.sph.sph import Params, SmoothedParticles
-from simjax.particles.neighbor_policy import Skin
+from simjax.models.sph.sph import Params, WeaklyCompressibleSPH
+from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.kinds import Choice, Flag, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.particles import ParticlesSection, check_beside
@@ -75,13 +75,13 @@ class FluidConfig(ParticlesSection):
             near = max(1, count) * self.spacing
             yield (
                 path,
-                f"{path}: expected a length that is a multiple of particles.spacing={self.spacing:g}, {length:g} came; "
+                f"{path}: expected a length that is a multiple of particles.spacing={self.spacing:g}, got {length:g}; "
                 f"write one of {near:g}",
             )
 
 
 @dataclass(frozen=True)
-class SmoothedParticlesPhysics:
+class SPHPhysics:
     """d rho/dt = -rho div v, dv/dt = -grad p / rho + nu lap v + g, p = c^2 rho_0 / gamma ((rho / rho_0)^gamma - 1)."""
 
     sound_speed: float = key(Real(above=0.0), about="c, ten times the largest velocity or more")
@@ -132,7 +132,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def _steady(config: Any) -> tuple[str, ...]:
-    """What a periodic box without gravity does not change."""
+    """Name what a periodic box without gravity does not change."""
     closed = all(config.box.periodic) and not any(config.physics.gravity or ())
     return ("momentum",) if closed else ()
 
@@ -142,7 +142,7 @@ MACH = 0.13  # of the fastest particles: a fluid is weakly compressible up to 0.
 
 
 @particle_model(
-    "smoothed_particles",
+    "sph",
     fields=(
         FieldSchema("velocity", vector=True),
         FieldSchema("pressure", default=None, optional=True),
@@ -155,7 +155,7 @@ MACH = 0.13  # of the fastest particles: a fluid is weakly compressible up to 0.
 class SmoothedFamily(ParticleFamily):
     """Weakly compressible fluids: fluid particles, and those of walls."""
 
-    Keys = SmoothedParticlesPhysics
+    Keys = SPHPhysics
     Section = FluidConfig
 
     seconds = (2e-6, 2e-9)
@@ -218,14 +218,14 @@ class SmoothedFamily(ParticleFamily):
 
     @property
     def _skin(self) -> float:
-        given = self.config.arrangement.skin
+        given = self.config.neighbor_list.skin
         return SKIN * self._kernel.support if given is None else given
 
     def model(self, cells, room, values):
         physics, kernel = self.config.physics, self._kernel
         # Its domain is a property, which the checker of types takes for a field.
-        model = SmoothedParticles(  # pyright: ignore[reportCallIssue]
-            cells=cells, skin=Skin(kernel.support, self._skin, room.rows, room.columns), kernel=kernel,
+        model = WeaklyCompressibleSPH(  # pyright: ignore[reportCallIssue]
+            cells=cells, skin=NeighborPolicy(kernel.support, self._skin, room.rows, room.columns), kernel=kernel,
             spacing=self._places.spacing, steps_per_arrangement=room.steps, exponent=physics.exponent,
             walls=physics.walls if self._places.placement == "tank" else "none", transport=physics.transport,
         )  # fmt: skip

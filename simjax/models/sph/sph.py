@@ -9,12 +9,12 @@ from jax import Array
 
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.domain import Domain
-from simjax.core.model import DirectModel
+from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.models.sph.kernels import SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID, WALL, Moving, Pressing, density_rate, forces, seen_by_walls
 from simjax.particles.cells import Cells, counted, pack
-from simjax.particles.neighbor_policy import Arrangement, Particles, Skin
+from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
 
 ACOUSTIC, VISCOUS, FORCED = 0.25, 0.125, 0.25
 """Shares of h / (c + |u|), h^2 / nu and (h / |g|)^(1/2) that a step may take: Adami, Hu and Adams (2012), eq. 19-21."""
@@ -38,7 +38,7 @@ class State(Particles):
 
 
 class Params(eqx.Module):
-    """Of the fluid, scalars but for gravity.
+    """Parameters of the fluid, scalars but for gravity.
 
     density: at no pressure, mass / length^ndim. sound_speed: c, about ten times the largest velocity, which keeps
     densities within 1 %. viscosity: kinematic, length^2 / time. gravity: `(ndim,)` length / time^2.
@@ -54,12 +54,12 @@ class Params(eqx.Module):
 
     def __check_init__(self):
         above = {"density": self.density, "sound_speed": self.sound_speed}
-        require_at_least("SmoothedParticles.Params", above, strictly=True)
+        require_at_least("WeaklyCompressibleSPH.Params", above, strictly=True)
         names = ("viscosity", "artificial_viscosity", "density_diffusion")
-        require_at_least("SmoothedParticles.Params", {name: getattr(self, name) for name in names})
+        require_at_least("WeaklyCompressibleSPH.Params", {name: getattr(self, name) for name in names})
 
 
-class SmoothedParticles(DirectModel):
+class WeaklyCompressibleSPH(SelfSteppingModel):
     """A weakly compressible fluid: d rho/dt = -rho div v, dv/dt = -grad p / rho + nu lap v + g, dx/dt = v.
 
     p = c^2 rho_0 / gamma ((rho / rho_0)^gamma - 1), with gamma = 1 a linear law. Sums over pairs: `smoothed_pairs`.
@@ -73,7 +73,7 @@ class SmoothedParticles(DirectModel):
     """
 
     cells: Cells
-    skin: Skin
+    skin: NeighborPolicy
     kernel: SmoothingKernel
     spacing: float = eqx.field(static=True)
     steps_per_arrangement: int = eqx.field(static=True)
@@ -83,11 +83,12 @@ class SmoothedParticles(DirectModel):
 
     def __check_init__(self):
         numbers = {"spacing": self.spacing, "exponent": self.exponent}
-        require_at_least("SmoothedParticles", numbers, strictly=True)
-        require_one_of("SmoothedParticles.walls", self.walls, ("none", "slip", "no_slip"))
+        require_at_least("WeaklyCompressibleSPH", numbers, strictly=True)
+        require_one_of("WeaklyCompressibleSPH.walls", self.walls, ("none", "slip", "no_slip"))
         if self.skin.cutoff < self.kernel.support:
             raise ConfigurationError(
-                f"Skin.cutoff={self.skin.cutoff:g} is shorter than the kernel's support; write {self.kernel.support:g}."
+                f"NeighborPolicy.cutoff={self.skin.cutoff:g} is shorter than the kernel's support; write "
+                f"{self.kernel.support:g}."
             )
 
     @property
@@ -107,7 +108,7 @@ class SmoothedParticles(DirectModel):
     def begun(
         self, position: Array, velocity: Array, pressure: Array, species: Array, params: Params
     ) -> tuple[State, Array, Array]:
-        """As `state_from`, with bits of `status` where there was too little room to arrange the particles."""
+        """Like `state_from`, with bits of `status` where there was too little room to arrange the particles."""
         carried = {"velocity": velocity, "density": self._density(pressure, params), "species": species}
         position, ids, carried, lost = pack(self.cells, position, carried)
         zero = jnp.zeros_like(position)
@@ -202,7 +203,7 @@ class SmoothedParticles(DirectModel):
         return params.density * self.spacing**self.cells.ndim / self._density_or_rest(state, params)
 
     def pressure(self, state: State, params: Params) -> Array:
-        """Of every particle, `cells.shape`; zero in empty slots."""
+        """Pressure of every particle, `cells.shape`; zero in empty slots."""
         return self._pressure(self._density_or_rest(state, params), params)
 
     def unphysical(self, state, params):
@@ -224,7 +225,9 @@ class SmoothedParticles(DirectModel):
         return jnp.minimum(jnp.minimum(limits[0], limits[1]), limits[2])
 
     def diagnostics(self, t, state, params):
-        """Of the fluid: mass, momentum, energy of motion and of height under gravity (unless it goes round the box),
+        """Diagnostics of the fluid.
+
+        Mass, momentum, energy of motion and of height under gravity (unless it goes round the box),
         the largest deviation of the density, in parts of that at rest, and how far it reaches along open axes.
         """
         mass = params.density * self.spacing**self.cells.ndim
@@ -249,7 +252,7 @@ class SmoothedParticles(DirectModel):
         return result
 
 
-SmoothedParticles.Params, SmoothedParticles.State = Params, State
+WeaklyCompressibleSPH.Params, WeaklyCompressibleSPH.State = Params, State
 
 
 def _fluid(state: State) -> Array:

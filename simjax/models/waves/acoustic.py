@@ -9,15 +9,15 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from simjax.arguments import require_at_least, require_one_of
-from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, center_layout
+from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
-from simjax.models.waves.pml import AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout, refuse_other_sides
-from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
+from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout
+from simjax.models.waves.point_sources import PointSources, gather, locate, receive, spread
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
 from simjax.schema.model_schema import SPLITTING, FieldSchema
@@ -65,14 +65,14 @@ class Prepared(eqx.Module):
 
     buoyancy: tuple[Array, ...]
     stiffness: Array
-    sources: Points | None
+    sources: PointSources | None
     profiles: tuple[tuple[Profile, Profile] | None, ...]
 
 
 @model(
     "acoustic",
     fields=(PRESSURE, VELOCITY),
-    walls={"rigid": (), "free": (), "absorbing": ()},
+    sides=SOUND,
     coefficients=(
         FieldSchema("speed", units="m s-1", default=1.0),
         FieldSchema("density", units="kg m-3", default=1.0),
@@ -86,8 +86,8 @@ class Acoustic(SplitModel):
 
     p pressure, u particle velocity, c speed of sound, rho density, q_k volume injected per time at x_k. Velocity on
     faces, pressure at centres, leapfrog in time, second or fourth order in space (Virieux 1986, Geophysics 51, 889;
-    Levander 1988, Geophysics 53, 1425). Sides: periodic, rigid (SlipWall), FreeSurface, or Absorbing behind a CPML of
-    `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
+    Levander 1988, Geophysics 53, 1425). Sides: periodic, rigid (SlipWall), FreeSurface, or AbsorbingSide behind a CPML
+    of `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
     """
 
     Keys = WaveKeys
@@ -101,8 +101,7 @@ class Acoustic(SplitModel):
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
         require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
-        check_sides(domain, sides, "Acoustic")
-        refuse_other_sides(sides, (PeriodicSide, SlipWall, FreeSurface), "periodic, rigid, free or absorbing")
+        check_sides(domain, sides, SOUND, "Acoustic")
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
@@ -126,7 +125,7 @@ class Acoustic(SplitModel):
         if params.sources is not None:
             sources = locate(self.domain, self.pressure_layout, params.sources)
             around = gather(sources, stiffness) if stiffness.ndim else stiffness
-            sources = Points(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
+            sources = PointSources(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
         return Prepared(self._buoyancy(params.density), stiffness, sources, profiles)
 
     def _profiles(self, axis: int, speed: Array):

@@ -11,7 +11,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.arguments import require_at_least, require_one_of
-from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side, SlipWall
+from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.errors import ConfigurationError
@@ -19,8 +19,8 @@ from simjax.grid import AXES, CENTER, FACE
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
-from simjax.models.waves.pml import AbsorbingLayer, Profile, Term, mirrored_layout, refuse_other_sides
-from simjax.models.waves.point_sources import Points, gather, locate, receive, spread
+from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, Term, mirrored_layout
+from simjax.models.waves.point_sources import PointSources, gather, locate, receive, spread
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
 from simjax.schema.kinds import Text, key
@@ -85,7 +85,7 @@ class Prepared(eqx.Module):
     decay: tuple[Array, ...] | None
     impermeability: tuple[Array, ...]
     profiles: tuple[tuple[Profile, Profile] | None, ...]
-    sources: Points | None
+    sources: PointSources | None
 
 
 def _check_maxwell(components: tuple[str, ...]):
@@ -108,7 +108,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
             FieldSchema("electric", vector=len(electric) > 1, units=ELECTRIC, at_corners=len(electric) == 1),
             FieldSchema("magnetic", vector=len(magnetic) > 1, units=MAGNETIC),
         ),
-        walls={"conductor": (), "absorbing": ()},
+        sides=LIGHT,
         least_axes=axes,
         most_axes=axes,
         coefficients=(
@@ -132,7 +132,7 @@ class Maxwell(SplitModel):
     (x, y or z). Yee's grid (1966, IEEE Trans. Antennas Propag. 14, 302): E on edges, H on faces; leapfrog in time,
     conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx, Hy) or "te" (Ex, Ey, Hz). The medium's means are
     arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
-    (SlipWall), or Absorbing behind a CPML of `layer_cells`.
+    (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`.
     """
 
     @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Maxwell(SplitModel):
         if polarisation not in allowed:
             raise ConfigurationError(
                 f"Maxwell on a grid of {ndim} axes: expected 2 axes and polarisation tm or te, or 3 axes; "
-                f"{polarisation} came."
+                f"got {polarisation}."
             )
         electric, magnetic = POLARISATIONS[polarisation]
         along = along or AXES[electric[-1]]
@@ -169,8 +169,7 @@ class Maxwell(SplitModel):
                 f"Maxwell: along={along} but E has the components {', '.join(AXES[c] for c in electric)}; write one."
             )
         require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
-        check_sides(domain, sides, "Maxwell")
-        refuse_other_sides(sides, (PeriodicSide, SlipWall), "periodic, conductor or absorbing")
+        check_sides(domain, sides, LIGHT, "Maxwell")
         self.domain, self.polarisation, self.order = domain, polarisation, order
         self.along = electric.index(AXES.index(along))
         self.electric_layouts = tuple(
@@ -227,7 +226,7 @@ class Maxwell(SplitModel):
             sources = locate(self.domain, self.electric_layouts[self.along], params.sources)
             value = impermittivity[self.along]
             around = gather(sources, value) if value.ndim else value
-            sources = Points(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
+            sources = PointSources(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
         profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
         return Prepared(impermittivity, decay, self._inverse_at_faces(params.permeability), profiles, sources)
 
@@ -314,7 +313,7 @@ class Maxwell(SplitModel):
         if prepared.decay is not None:
             decay = prepared.decay[self.along]
             lost = 0.5 * dt * (gather(sources, decay) if decay.ndim else decay)
-            sources = Points(sources.cells, sources.weights / (1 + lost))
+            sources = PointSources(sources.cells, sources.weights / (1 + lost))
         return spread(sources, -dt * currents, u)
 
     # ------------------------------------------------------------------ what is seen of it

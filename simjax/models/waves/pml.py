@@ -12,6 +12,9 @@ from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Peri
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER
+from simjax.schema.sides import side
+
+SOUND, LIGHT = ("sound",), ("light",)
 
 GRADING, REFLECTION, SHIFT = 3, 1e-6, 0.5
 """Of the layer's profiles: power of the depth, the reflection at normal incidence that the damping is laid out for, and
@@ -19,8 +22,8 @@ the largest frequency shift in units of pi c / thickness. Of what was tried, the
 of 4 to 40 cells and at all angles; a stretching kappa > 1 made it worse."""
 
 
-class Absorbing(SlipWall):
-    """A rigid wall (or conductor) behind a layer of the grid that absorbs waves at every angle."""
+side("rigid", groups=SOUND, about="a wall: no velocity across it")(SlipWall)
+side("conductor", groups=LIGHT, about="a perfect conductor: no electric field along it")(SlipWall)
 
 
 class OpenFace(Boundary):
@@ -35,6 +38,7 @@ class OpenFace(Boundary):
         return jnp.concatenate([wall, lax.slice_in_dim(inside, 0, width - 1, axis=array_axis)], axis=array_axis)
 
 
+@side("free", groups=SOUND, about="a surface without pressure")
 class FreeSurface(Side):
     """A surface without pressure: p = 0 on it; the normal velocity there is an unknown of its own."""
 
@@ -45,14 +49,9 @@ class FreeSurface(Side):
         return Dirichlet(0.0)
 
 
-def refuse_other_sides(sides: Sequence[tuple[Side, Side]], known: tuple[type[Side], ...], expected: str) -> None:
-    """Raises ConfigurationError for a side that waves do not have."""
-    for axis, pair in enumerate(sides):
-        for side in pair:
-            if not isinstance(side, known):
-                raise ConfigurationError(
-                    f"boundaries.{AXES[axis]}: expected {expected} sides; {type(side).__name__} came."
-                )
+@side("absorbing", groups=(*SOUND, *LIGHT), about="a layer of `physics.layer_cells` cells in which waves die away")
+class AbsorbingSide(SlipWall):
+    """A rigid wall (or conductor) behind a layer of the grid that absorbs waves at every angle."""
 
 
 def mirrored_layout(layout: FieldLayout) -> FieldLayout:
@@ -102,7 +101,9 @@ class AbsorbingLayer(eqx.Module):
         require_at_least("AbsorbingLayer", {"cells": cells}, 1)
         self.domain = domain
         self.cells = cells
-        self.sides = tuple((isinstance(lower, Absorbing), isinstance(upper, Absorbing)) for lower, upper in sides)
+        self.sides = tuple(
+            (isinstance(lower, AbsorbingSide), isinstance(upper, AbsorbingSide)) for lower, upper in sides
+        )
         for axis, n in enumerate(domain.grid.shape):
             needed = cells * sum(self.sides[axis])
             if needed >= n:
@@ -115,7 +116,7 @@ class AbsorbingLayer(eqx.Module):
         return any(self.sides[axis])
 
     def irreversible(self) -> str:
-        """As of `Model.irreversible`."""
+        """See `Model.irreversible`."""
         return "an absorbing side" if any(map(any, self.sides)) else ""
 
     def profile(self, axis: int, offset: float, speed: Array) -> Profile | None:

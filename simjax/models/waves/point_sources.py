@@ -16,8 +16,8 @@ HALF_WIDTH, STEEPNESS = 4, 6.31
 """Cells that a point reaches to either side, and the steepness of the Kaiser window best for that reach."""
 
 
-class Points(eqx.Module):
-    """What `count` points touch of this block: cells (count, taps) along each axis, and (count, taps, ...) weights.
+class PointSources(eqx.Module):
+    """Cells of this block that `count` points touch, (count, taps) along each axis, and (count, taps, ...) weights.
 
     Weights of cells that belong to other blocks are zero.
     """
@@ -63,22 +63,20 @@ def _bessel(square: Array | float) -> Array | float:
     return total
 
 
-def locate(domain: Domain, layout: FieldLayout, positions: Array) -> Points:
+def locate(domain: Domain, layout: FieldLayout, positions: Array) -> PointSources:
     """The cells and weights of points at `positions` (count, axes) in fields of `layout`; differentiable in them.
 
     Beyond a wall the field goes on as the even or odd image that its boundary makes of it, so a point may lie
     anywhere in the box.
     """
     if positions.ndim != 2 or positions.shape[1] != domain.grid.ndim:
-        raise ConfigurationError(
-            f"Points need positions of shape (points, {domain.grid.ndim}); {positions.shape} came."
-        )
+        raise ConfigurationError(f"Points need positions of shape (points, {domain.grid.ndim}); got {positions.shape}.")
     along = [_locate_along(domain, layout, axis, positions[:, axis]) for axis in range(domain.grid.ndim)]
     ndim, count, taps = len(along), *along[0][1].shape
     weights = jnp.ones((count, *(1,) * ndim), positions.dtype)
     for axis, (_, line) in enumerate(along):
         weights = weights * line.reshape((count, *(taps if k == axis else 1 for k in range(ndim))))
-    return Points(tuple(cells for cells, _ in along), weights)
+    return PointSources(tuple(cells for cells, _ in along), weights)
 
 
 def _locate_along(domain: Domain, layout: FieldLayout, axis: int, x: Array) -> tuple[Array, Array]:
@@ -116,7 +114,7 @@ def _fold(cells: Array, n: int, offset: float, boundaries) -> tuple[Array, Array
     return folded, jnp.where(folded == n, 0, signs) if offset == FACE else signs
 
 
-def _index(points: Points) -> tuple[Array, ...]:
+def _index(points: PointSources) -> tuple[Array, ...]:
     """`points.cells` shaped to broadcast to the weights."""
     ndim = len(points.cells)
     shapes = [[1] * ndim for _ in range(ndim)]
@@ -125,17 +123,17 @@ def _index(points: Points) -> tuple[Array, ...]:
     return tuple(c.reshape((c.shape[0], *shape)) for c, shape in zip(points.cells, shapes, strict=True))
 
 
-def gather(points: Points, field: Array) -> Array:
+def gather(points: PointSources, field: Array) -> Array:
     """The field's values at the points' cells, (count, taps, ...)."""
     return field[_index(points)]
 
 
-def receive(domain: Domain, points: Points, field: Array) -> Array:
+def receive(domain: Domain, points: PointSources, field: Array) -> Array:
     """The field at the points, (count,)."""
     return jax.vmap(domain.sum)(points.weights * gather(points, field))
 
 
-def spread(points: Points, amounts: Array, field: Array) -> Array:
+def spread(points: PointSources, amounts: Array, field: Array) -> Array:
     """The field with the amounts (count,) of the points added to the cells around them."""
     count = amounts.reshape((-1, *(1,) * len(points.cells)))
     return field.at[_index(points)].add(count * points.weights)

@@ -15,9 +15,9 @@ from simjax.grid import AXES
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.waves.point_sources import SampledSignal
-from simjax.schema.errors import Problems, unended
+from simjax.schema.errors import ConfigErrors, unended
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Integer, ListOf, Nested, Real, key
+from simjax.schema.kinds import Integer, ListOf, Nested, Plain, Real, key
 from simjax.schema.locate import input_folders
 
 
@@ -29,14 +29,14 @@ class SignalFile:
 
 
 @dataclass(frozen=True)
-class Signal:
+class Signal(Plain):
     """A formula of t and parameters, or {file: NAME.csv}."""
 
     @property
     def allowed(self) -> str:
         return "a formula of t and parameters, or {file: NAME.csv} with a time and a value per line"
 
-    def read(self, path: str, value: Any, problems: Problems) -> Formula | SignalFile | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Formula | SignalFile | None:
         if isinstance(value, Mapping):
             return self._read_file(path, value, problems)
         try:
@@ -45,7 +45,7 @@ class Signal:
             problems.add(path, value, self.allowed, unended(error))
             return None
 
-    def _read_file(self, path: str, value: Mapping, problems: Problems) -> SignalFile | None:
+    def _read_file(self, path: str, value: Mapping, problems: ConfigErrors) -> SignalFile | None:
         if set(value) != {"file"} or not isinstance(value["file"], str):
             problems.add(path, dict(value), self.allowed)
             return None
@@ -77,9 +77,9 @@ def read_signal(file: str | Path) -> tuple[list[float], list[float]]:
         except ValueError:
             if number == 1 and len(row) == 2:
                 continue
-            raise ConfigurationError(f"line {number} of {file}: expected time,value; {','.join(row)!r} came.") from None
+            raise ConfigurationError(f"line {number} of {file}: expected time,value; got {','.join(row)!r}.") from None
         if not (math.isfinite(time) and math.isfinite(value)):
-            raise ConfigurationError(f"line {number} of {file}: expected finite numbers; {','.join(row)!r} came.")
+            raise ConfigurationError(f"line {number} of {file}: expected finite numbers; got {','.join(row)!r}.")
         if times and time <= times[-1]:
             raise ConfigurationError(f"line {number} of {file}: time {time:g} does not follow {times[-1]:g}; sort it.")
         times.append(time)

@@ -1,4 +1,4 @@
-"""What a kernel costs for each cell, counted from its program, and what makes a program another one."""
+"""Cost of a kernel for each cell, counted from its program, and what makes a program another one."""
 
 import hashlib
 import math
@@ -65,7 +65,7 @@ def explained(program: Passes, tile: Sizes, interior: Sizes, target: str, taken:
 
 
 def fingerprint(passes: Passes) -> str:
-    """Of the operations and what they read, the same in every process.
+    """Fingerprint of the operations and what they read, the same in every process.
 
     Numbers in the stencil are left out, such as the grid's spacing: they change no time.
     """

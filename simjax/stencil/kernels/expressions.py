@@ -1,4 +1,4 @@
-"""What a stencil computes at one point of the grid."""
+"""Computation of a stencil at one point of the grid."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -94,7 +94,7 @@ def _between_levels(points: Sequence[Point]) -> tuple[list[Point], dict[Expressi
 
 
 def _reads(points: Sequence[Point]) -> list[tuple[Read | Kept, Sizes]]:
-    """What is read for these points, kept values included, and at which displacements."""
+    """Reads for these points, kept values included, and their displacements."""
     seen: list[tuple[Read | Kept, Sizes]] = []
 
     def read(expression, offset):

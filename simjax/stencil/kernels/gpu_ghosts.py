@@ -17,7 +17,7 @@ from simjax.stencil.kernels.tiles import Sizes, rows_of_16_bytes
 
 
 def stays_unpadded(x: Unpadded) -> bool:
-    """Whether the copy engine can read the field as it is: its rows are multiples of 16 bytes."""
+    """Tell whether the copy engine can read the field as it is: its rows are multiples of 16 bytes."""
     return rows_of_16_bytes(x.field.shape, x.field.dtype) == x.field.shape
 
 

@@ -117,7 +117,7 @@ class _Walk:
     # ------------------------------------------------------------------ planes come and go
 
     def _newest(self, k: str, i, corner: Sequence) -> tuple:
-        """Which plane of an operand's array comes for step `i`, and where it lies in the ring.
+        """Plane of an operand's array that arrives for step `i`, and its place in the ring.
 
         Before the first plane there is none to be read: the first one comes then, too.
         """
@@ -218,7 +218,7 @@ def _along_x(operand: Operand) -> int | None:
 
 
 def _cells(operand: Operand, corner: Sequence, tile: Sizes, before: int = 0) -> tuple:
-    """Which cells of a plane are brought, `before` of them before the tile; beyond an array zeros are read."""
+    """Cells of a plane that are brought, `before` of them before the tile; beyond an array zeros are read."""
     assert operand.extents is not None
     sizes = block_of(operand, tile, tile, "gpu")[1:]
     return tuple(

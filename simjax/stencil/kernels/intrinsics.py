@@ -53,7 +53,7 @@ def ceil(x: Array, **_) -> Array:
 
 
 def is_finite(x: Array, **_) -> Array:
-    """Whether |x| is below infinity."""
+    """Tell whether |x| is below infinity."""
     return jnp.abs(x) < np.inf
 
 

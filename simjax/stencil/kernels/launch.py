@@ -33,7 +33,7 @@ CANDIDATES = 6
 
 
 class Candidates(NamedTuple):
-    """What is computed on an interior, and tiles for it, each with the cost model's account."""
+    """Computation on an interior, and tiles for it, each with the cost model's account."""
 
     program: Passes
     interior: Sizes

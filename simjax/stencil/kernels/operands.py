@@ -1,4 +1,4 @@
-"""What a kernel reads and writes, and what it computes at one point."""
+"""Reads and writes of a kernel, and its computation at one point."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ class Unpadded(NamedTuple):
 
 
 class Program(Protocol):
-    """What is computed at a point from values at fixed displacements."""
+    """Computation at a point from values at fixed displacements."""
 
     @property
     def operands(self) -> tuple[Operand, ...]: ...
@@ -99,7 +99,7 @@ def as_passes(program: Program | Passes, ndim: int) -> Passes:
 
 
 def ghost_width(operand: Operand) -> int:
-    """How many ghost cells the operand has on every side."""
+    """Number of ghost cells that the operand has on every side."""
     widths = {e for e in operand.extents or ()}
     (extent,) = widths
     assert extent is not None and extent % 2 == 0

@@ -67,7 +67,7 @@ def memory_of(target: str) -> Memory:
 
 
 def granule(target: str, ndim: int, itemsize: int) -> Sizes:
-    """Of what the sizes of a tile are multiples along each axis that it cuts; `itemsize` is the smallest there is."""
+    """Divisor of the sizes of a tile along each axis that it cuts; `itemsize` is the smallest there is."""
     if target == "interpret":
         return (1,) * ndim
     if target == "gpu":
@@ -214,7 +214,7 @@ def ranked_tiles(
     tiles: Sequence[Sizes],
     beside: Callable[[Sizes], int] = lambda _: 0,
 ) -> list[Sizes]:
-    """Those that fit the fast memory, with `beside` bytes beside their blocks, by the bytes that they move.
+    """Tiles that fit the fast memory, with `beside` bytes beside their blocks, by the bytes that they move.
 
     Those bytes that are moved before the first and after the last computation count twice, as do those of tiles that
     have no other one beside them. Where planes stream, they come while others are computed; then what counts is the
@@ -236,7 +236,7 @@ def ranked_tiles(
 
 
 def number_of_tiles(tile: Sizes, interior: Sizes) -> int:
-    """How many tiles cover the interior."""
+    """Number of tiles that cover the interior."""
     return math.prod(-(-n // t) for n, t in zip(interior, tile, strict=True))
 
 

@@ -41,7 +41,7 @@ def path_of(key: Key, folder: Path) -> Path:
 
 
 def read(key: Key, folder: Path) -> Seconds | None:
-    """What was measured under `key`; None where the file is missing, broken, or another's."""
+    """Measurement under `key`; None where the file is missing, broken, or another's."""
     try:
         found = json.loads(path_of(key, folder).read_text(encoding="utf-8"))
         seconds = found.pop("seconds")

@@ -154,7 +154,7 @@ def _piece(program: Passes, tile: Sizes) -> Sizes:
 
 
 def _view(ref, operand: Operand, around: Sizes, begin: Begin, shape: Sizes, target: str):
-    """What a piece reads of a block along the axes where its begin is only known when the kernel runs.
+    """Slice that a piece reads of a block along the axes where its begin is only known when the kernel runs.
 
     Rows are read at any displacement from a multiple of eight, but the compiler must know the displacement. `around`:
     cells around the tile that are computed too; as many fewer are read beyond them.

@@ -30,12 +30,12 @@ def margins(operand: Operand, ndim: int) -> Sizes:
 
 
 def unit_of_tiles(ndim: int) -> int:
-    """Of what a tile that cuts the first axis is a multiple; in two dimensions the transposed columns are cut too."""
+    """Divisor of a tile that cuts the first axis; in two dimensions the transposed columns are cut too."""
     return COLUMNS if ndim == 2 else 1
 
 
 def stays_unpadded(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> bool:
-    """Whether the block of such a tile can be assembled: only the first axis is cut, and numbers have four bytes."""
+    """Tell whether the block of such a tile can be assembled: only the first axis is cut, numbers have four bytes."""
     if len(tile) == 1 or tile[1:] != interior[1:] or ghost_width(operand) > ROWS:
         return False
     whole = tile[0] >= interior[0] or tile[0] % unit_of_tiles(len(tile)) == 0
@@ -43,7 +43,7 @@ def stays_unpadded(operand: Operand, tile: Sizes, interior: Sizes, target: str) 
 
 
 def lag(operand: Operand, tile: Sizes) -> int:
-    """How many steps of the grid after its own planes have come a tile can be computed."""
+    """Number of steps of the grid between the arrival of a tile's own planes and its computation."""
     return -(-ghost_width(operand) // tile[0]) if len(tile) == 3 else 0
 
 
@@ -77,7 +77,7 @@ def block_shape(operand: Operand, tile: Sizes) -> Sizes:
 
 
 def parts(x: Unpadded, operand: Operand, tile: Sizes, interior: Sizes) -> list[tuple[Array, pl.BlockSpec]]:
-    """What a block is made of, and the piece of it that a step of the grid needs.
+    """Parts of a block, and the piece of it that a step of the grid needs.
 
     The tile, in two dimensions what lies before and after it, the ghost lines of the first axis, in three those of the
     axis between, and those of the last axis.

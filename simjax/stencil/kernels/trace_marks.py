@@ -1,4 +1,4 @@
-"""What is said of the arrays of a step, for those who trace it: where stencils begin and end."""
+"""Marks on the arrays of a step, for those who trace it: where stencils begin and end."""
 
 import jax.numpy as jnp
 from jax import Array

@@ -121,7 +121,7 @@ class Tracer:
         return Points(values, array.shape)
 
     def grid_axes(self, shape: tuple[int, ...]) -> list[bool]:
-        """Which axes of an array are axes of the grid; axes of length one are not, as they are repeated."""
+        """Axes of an array that are axes of the grid; axes of length one are not, as they are repeated."""
         leading = len(shape) - self.ndim
         if leading < 0:
             return [False] * len(shape)

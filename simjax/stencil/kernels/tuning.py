@@ -34,7 +34,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What is to be computed of arrays: by `run(tile, *arrays)`, a kernel, or by `plain(*arrays)`, as jax would.
+    """Computation on arrays: by `run(tile, *arrays)`, a kernel, or by `plain(*arrays)`, as jax would.
 
     Attributes:
         tiles: the candidates, the cost model's best one first, each with what it has to say.
@@ -49,7 +49,7 @@ class Work:
     plain: Callable
 
     def key(self, device: Device) -> Key:
-        """What times depend on."""
+        """Everything on which times depend."""
         return {
             "device": device.device_kind,
             "jax": jax.__version__,
@@ -93,7 +93,7 @@ class Tuner:
         return self.times(key, lambda: timer(work.functions(), work.shapes, device) if timer else {})
 
     def times(self, key: Key, measure: Callable[[], Seconds]) -> Seconds:
-        """What was measured under `key`, or else is now, if this tuner measures."""
+        """Times measured under `key`, or measured now, if this tuner measures."""
         name = str(key)
         if name not in self._known:
             folders = [folder for folder in (self._folder, timing_cache.SHIPPED) if folder]
@@ -126,7 +126,7 @@ def chosen(seconds: Seconds, tiles: Sequence[Sizes], *, by_xla: bool) -> Sizes |
 
 
 def faster(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether three quarters of one's times lie below three quarters of the other's, so by more than noise."""
+    """Tell whether three quarters of one's times lie below three quarters of the other's, so by more than noise."""
     return len(one) > 1 < len(other) and statistics.quantiles(one)[2] < statistics.quantiles(other)[0]
 
 
@@ -192,7 +192,7 @@ def _seconds(call: Callable, arrays: Sequence[Array], count: int) -> float:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Message of an error, in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
@@ -217,7 +217,7 @@ def _without_mesh(equation: JaxprEqn, inputs: list) -> list:
 
 
 def wanted() -> bool:
-    """Whether something may be measured, which SIMJAX_TUNE=0 forbids."""
+    """Tell whether something may be measured, which SIMJAX_TUNE=0 forbids."""
     return os.environ.get("SIMJAX_TUNE") != "0"
 
 

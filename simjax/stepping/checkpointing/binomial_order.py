@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Replay(NamedTuple):
-    """How to stand before each step, from the last to the first. All entries are int32.
+    """Order in which to stand before each step, from the last to the first. All entries are int32.
 
     load: `(steps,)`, the slot to begin from. first: `(steps + 1,)`; then stretches first[j] to first[j + 1] - 1, each
     of `count` steps, ending with a store in `slot`. rest: `(steps,)`, the steps that are left after them.
@@ -30,7 +30,7 @@ class Replay(NamedTuple):
 
 
 def reach(states: int, repeats: int) -> int:
-    """How many steps `states` stored states reverse, advancing none of them more than `repeats` times."""
+    """Number of steps that `states` stored states reverse, advancing none of them more than `repeats` times."""
     return math.comb(states + repeats, states) if repeats >= 0 else 0
 
 
@@ -72,6 +72,6 @@ def _repeats(steps: int, states: int) -> int:
 
 
 def _split(steps: int, states: int) -> int:
-    """How far to advance before the next store: what then lies on either side is reversed best."""
+    """Number of steps to the next store: what then lies on either side is reversed best."""
     repeats = _repeats(steps, states)
     return min(reach(states, repeats - 1), steps - reach(states - 1, repeats - 1))

@@ -42,12 +42,12 @@ def pull_back(step: Callable, seen: Leaves, leaves: Leaves, carry: Leaves, outpu
 
 
 def inexact(values: Leaves) -> list[bool]:
-    """Which of the values have derivatives."""
+    """Tell which of the values have derivatives."""
     return [jnp.issubdtype(u.dtype, jnp.inexact) for u in values]
 
 
 def chosen(values: list, wanted: list[bool]) -> list:
-    """Those of the values that are `wanted`."""
+    """Values that are `wanted`."""
     return [value for value, kept in zip(values, wanted, strict=True) if kept]
 
 

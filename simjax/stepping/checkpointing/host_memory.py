@@ -60,7 +60,7 @@ def _over_members(function: Callable, axis: int = 0) -> Callable:
 
 
 def in_host(x: Array) -> bool:
-    """Whether `x` is in host memory."""
+    """Tell whether `x` is in host memory."""
     return x.aval.memory_space == Space.Host
 
 
@@ -75,7 +75,7 @@ def require_host_memory() -> None:
     platform = jax.default_backend() if device is None else device.platform
     if platform == "cpu":
         raise ConfigurationError(
-            "checkpoint: host=True needs a device with memory apart from the host's, cpu came, where both are one; "
+            "checkpoint: host=True needs a device with memory apart from the host's, got cpu, where both are one; "
             "leave out host=True."
         )
     kinds = [memory.kind for memory in jax.devices()[0].addressable_memories()]

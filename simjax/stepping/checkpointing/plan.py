@@ -1,4 +1,4 @@
-"""What reverse mode stores and what it computes again: plans, their memory and their cost."""
+"""Plans of reverse mode: what is stored and what is computed again, their memory and their cost."""
 
 import logging
 import math
@@ -57,7 +57,7 @@ Checkpoint = Policy | Literal["auto", "reverse"] | Binomial | Budget
 
 @dataclass(frozen=True)
 class Plan:
-    """How `frames` frames of `steps` steps are reversed.
+    """Reversal of `frames` frames of `steps` steps.
 
     policy: "none" keeps every intermediate value. frame_states, step_states: states stored between frames, and between
     the steps of one frame. again: steps advanced again (with "reverse", taken back), in all. state_bytes: of one state
@@ -75,12 +75,12 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Of all stored states per device; with "none" only those at the beginning of steps."""
+        """Bytes of all stored states per device; with "none" only those at the beginning of steps."""
         return (self.frame_states + self.step_states) * self.state_bytes
 
     @property
     def cost(self) -> float:
-        """Of value and gradient in forward runs, if a step's transpose costs `PULL_BACK` steps."""
+        """Cost of value and gradient in forward runs, if a step's transpose costs `PULL_BACK` steps."""
         reversal = PULL_BACK if self.policy == "none" else 1 + PULL_BACK
         return 1 + reversal + self.again / (self.frames * self.steps)
 

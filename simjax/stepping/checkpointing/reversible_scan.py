@@ -29,7 +29,7 @@ def reversed_scan(frame: Callable, step: Callable, back: Callable, look: Callabl
 
     Args:
         frame: `frame(carry) -> (carry, (output, moved))`: `steps` times `step`, then `output = look(carry)`; or the
-            carry that came in if `moved` is false.
+            carry as given if `moved` is false.
         step, back: carry -> carry, inverses of each other to rounding.
     """
     _, carry = steady_carry(lambda c: frame(c)[0], carry)

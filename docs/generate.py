@@ -1,0 +1,81 @@
+"""Writes the parts of these pages that are stated elsewhere.
+
+python docs/generate.py            write them anew
+python docs/generate.py --check    tell which pages are not current, with exit code 1
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from simjax.io.formats import output_formats
+from simjax.models.registry import HOMES, MODELS
+from simjax.schema.model_schema import ModelSchema
+from simjax.schema.sides import HOMES as SIDES
+from simjax.schema.sides import SideSchema, declared_sides, sides_of
+
+DOCS = Path(__file__).parent
+
+
+def equations() -> str:
+    """The table of equations, a row per registered model, from the models' declarations."""
+    rows = [
+        "| model | equation | axes | fields, with their units | sides | integrators, the default first |",
+        "|" + "---|" * 6,
+    ]
+    rows += [_equation(MODELS[name]) for name in HOMES]
+    return "\n".join(rows)
+
+
+def _equation(model: ModelSchema) -> str:
+    axes = ", ".join(map(str, range(model.least_axes, model.most_axes + 1)))
+    fields = ", ".join(f"{field.name} ({field.units})" for field in model.fields)
+    sides = ", ".join(("periodic", *sides_of(model.sides)))
+    schemes = ", ".join(model.integrators)
+    if model.of_particles:
+        fields, sides, schemes = "position, velocity", "those of the box", "its own"
+    equation = model.summary.replace("|", "\\|")
+    return f"| `{model.name}` | {equation} | {axes} | {fields} | {sides} | {schemes} |"
+
+
+def sides() -> str:
+    """The table of kinds of sides, a row per declaration."""
+    shipped = [side for side in declared_sides() if side.side.__module__ in SIDES]
+    return "\n".join(["| kind | of | keys | what it does |", "|" + "---|" * 4, *map(_side, shipped)])
+
+
+def _side(side: SideSchema) -> str:
+    keys = [f"`{key.name}`{f' [{key.units}]' if key.units != '1' else ''}" for key in side.keys]
+    return f"| `{side.kind}` | {', '.join(side.groups)} | {', '.join(keys) or '-'} | {side.about} |"
+
+
+def formats() -> str:
+    """The table of the files of output formats, a row per format."""
+    rows = [f"| `{one.patterns[0]}` | {one.about} | {', '.join(one.programs)} |" for one in output_formats()]
+    return "\n".join(["| file | content | opens in |", "|" + "---|" * 3, *rows])
+
+
+GENERATED: dict[str, Callable[[], str]] = {"boundaries.md": sides, "files.md": formats, "models.md": equations}
+"""Page -> the text between its markers."""
+
+
+def current(page: str) -> tuple[str, str]:
+    """A page as it is, and as it should be."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    between = re.compile(r"(<!-- generated -->\n).*?(<!-- end -->)", re.DOTALL)
+    return text, between.sub(lambda marks: f"{marks[1]}{GENERATED[page]()}\n{marks[2]}", text)
+
+
+def main() -> int:
+    stale = {page: new for page in GENERATED for old, new in [current(page)] if old != new}
+    if "--check" in sys.argv:
+        print("\n".join(f"docs/{page} is not current: run python docs/generate.py" for page in stale))
+        return int(bool(stale))
+    for page, text in stale.items():
+        (DOCS / page).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

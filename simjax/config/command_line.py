@@ -1,0 +1,56 @@
+"""Hydra's own command line, called with what simjax has read of a user's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import hydra
+
+from simjax.config.search_path import VERSION_BASE, searching
+
+# A run makes its own folder and log, and stays in the folder in which it was started.
+SETTINGS = {
+    "hydra/job_logging": "none", "hydra/hydra_logging": "none", "hydra.output_subdir": "null", "hydra.run.dir": ".",
+    "hydra.sweep.subdir": ".", "hydra.job.chdir": "false", "hydra.job.name": "simjax",
+}  # fmt: skip
+
+
+def call_hydra(
+    task: Callable, overrides: Sequence[str], folders: Sequence[Path], config_name: str, flags: Sequence[str] = ()
+) -> None:
+    """Call Hydra's own command line with flags and overrides; `task` is what it runs.
+
+    Raises ConfigurationError with what Hydra refuses, and what else the task or a plugin raises.
+    """
+    given = {text.lstrip("+").partition("=")[0] for text in overrides}
+    settings = [f"{key}={value}" for key, value in SETTINGS.items() if key not in given]
+    with searching(folders), arguments([*flags, *settings, *overrides]), _raising():
+        hydra.main(config_path=str(folders[0]), config_name=config_name, version_base=VERSION_BASE)(task)()
+
+
+@contextmanager
+def arguments(given: Sequence[str]) -> Iterator[None]:
+    """A context with other arguments of the command line: Hydra reads them, a run's record tells them."""
+    before, sys.argv = sys.argv, [sys.argv[0], *given]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+@contextmanager
+def _raising() -> Iterator[None]:
+    """A context in which Hydra raises errors instead of printing them."""
+    name = "HYDRA_FULL_ERROR"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before

@@ -1,0 +1,20 @@
+"""The compiled functions of a run: initial state, advance, observe; one member or many, one device or many."""
+
+from collections.abc import Sequence
+
+from simjax.driver.compiled import CompiledRun
+from simjax.driver.compiled_fields import CompiledFieldRun
+from simjax.driver.compiled_particles import CompiledParticleRun
+from simjax.schema.config import Config
+
+__all__ = ["CompiledFieldRun", "CompiledParticleRun", "CompiledRun", "compiled_run"]
+
+
+def compiled_run(config: Config, given: Sequence[str] = ()) -> CompiledRun:
+    """The programs of a configuration.
+
+    given: paths such as "initial.velocity" of fields that are arguments of a run, in the place of formulas.
+
+    Raises ConfigurationError for a path that is no field.
+    """
+    return (CompiledParticleRun if config.schema.of_particles else CompiledFieldRun)(config, given)

@@ -1,0 +1,162 @@
+"""Sentences on what went wrong in a run: which field or particle, where and when; and what a user may try."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simjax.driver.build import build_model
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.status import ESCAPED, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
+from simjax.stepping.faults import limits_told, times_on_host
+from simjax.stepping.simulate import Clock, Schedule, time_of
+
+FIELDS_ADVICE = "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
+
+
+def advice_for(programs: CompiledRun) -> str:
+    """Say what a user may try where a run fails."""
+    return programs.family.advice if isinstance(programs, CompiledParticleRun) else FIELDS_ADVICE
+
+
+def refuse_start(programs: CompiledRun, state) -> None:
+    """Raise ConfigurationError where an initial state is not finite, or its fields are not physical."""
+    if isinstance(programs, CompiledParticleRun):
+        found = _not_finite(programs, state)
+        if found:
+            where = f"the {found[1]} of particle {found[0]} is not finite at the start"
+            raise ConfigurationError(f"particles: {where}; {programs.family.at_start}.")
+    elif isinstance(programs, CompiledFieldRun):
+        fault = _wrong_cell(programs, state)
+        if fault is not None:
+            what, index, count = fault
+            raise ConfigurationError(
+                f"initial.{what} at index {index} ({count} such cells); check its formula or file."
+            )
+
+
+def first_fault(programs: CompiledRun, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+    """Say what went wrong first, where and when: `steps` steps again, one by one."""
+    if isinstance(programs, CompiledParticleRun):
+        return _first_of_particles(programs, state, clock, schedule, steps)
+    assert isinstance(programs, CompiledFieldRun)
+    return _first_of_fields(programs, state, clock, schedule, steps)
+
+
+# ---------------------------------------------------------------------- fields
+
+
+def _first_of_fields(programs: CompiledFieldRun, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+    single = programs.single_step(schedule)
+    for _ in range(steps):
+        state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))
+        unbalanced = _imbalance(programs, clock, schedule)
+        if unbalanced:
+            return unbalanced
+        fault = _wrong_cell(programs, state)
+        if fault is not None:
+            return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
+        if np.any(np.asarray(clock.status) & (STEP_COLLAPSED | STEP_SHRUNK)):
+            time, step = float(np.min(times_on_host(clock, schedule))), int(np.max(np.asarray(clock.step)))
+            shrunk = np.any(np.asarray(clock.status) & STEP_SHRUNK)
+            further = "; resume with limits.step_shrink=null to go on nevertheless" if shrunk else ""
+            return f"{limits_told(clock)}, step {step}, t={time:.6g}; {_largest(state)}{further}"
+    return "a field that the steps one by one did not reproduce"
+
+
+def _wrong_cell(programs: CompiledFieldRun, state) -> tuple[str, tuple[int, ...], int] | None:
+    """Find what is not finite or not physical in `state`, the first such index, and how many there are."""
+    infinite, unphysical = programs.wrong_cells(state)
+    leaves = jax.tree_util.tree_leaves_with_path(infinite)
+    named = {f"{_field_name(path)} is not finite": cells for path, cells in leaves}
+    for what, cells in (named | unphysical).items():
+        where = np.argwhere(np.asarray(cells))
+        if len(where):
+            return what, tuple(int(i) for i in where[0]), len(where)
+    return None
+
+
+def _imbalance(programs: CompiledFieldRun, clock: Clock, schedule: Schedule) -> str:
+    """Describe the imbalance of the first member's prescribed velocities at the end of a step, and its time."""
+    first = jax.tree.map(lambda leaf: np.atleast_1d(np.asarray(leaf))[0], clock)
+    if not first.status & UNBALANCED:
+        return ""
+    numbers = programs.parameters.items()
+    values = {name: jnp.asarray(np.atleast_1d(value)[0], programs.dtype) for name, value in numbers}
+    model, params = build_model(programs.config, programs.domain.unsplit(), values, programs.files)
+    time = time_of(jax.tree.map(jnp.asarray, first), schedule)
+    return f"{model.explain(time, params)}, at t={float(time):.6g}, step {int(first.step)}"
+
+
+def _largest(state) -> str:
+    """Say where every field is largest in absolute value; what limits a step is usually the huge one."""
+    told = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        size = np.abs(np.asarray(leaf))
+        index = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
+        told.append(f"{_field_name(path)} {size[index]:.3g} at index {index}")
+    return f"largest absolute values: {', '.join(told)}"
+
+
+def _field_name(path) -> str:
+    """The path of a leaf as a user would write it: `velocity_y` for `.velocity[1]`, `u` for `['u']`."""
+    *names, last = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
+    component = AXES[int(last)] if names and last.isdigit() and int(last) < len(AXES) else last
+    return ".".join(names) + ("_" if last.isdigit() else "." if names else "") + component
+
+
+# ---------------------------------------------------------------------- particles
+
+
+def _first_of_particles(programs: CompiledParticleRun, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+    single = programs.single_step(schedule)
+    for _ in range(steps):
+        before = state
+        state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))
+        step = int(np.max(np.asarray(clock.step)))
+        if np.any(np.asarray(clock.status) & ESCAPED):
+            return f"{_escaped(programs, before, state)}, step {step - 1}"
+        found = _not_finite(programs, state)
+        if found:
+            return f"the {found[1]} of particle {found[0]} is not finite, step {step}"
+        meaningless = _unphysical(programs, state)
+        if meaningless:
+            return f"{meaningless[1]} of particle {meaningless[0]}, step {step}"
+    return "particles in steps of which none went wrong alone"
+
+
+def _not_finite(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
+    """The first particle of which something is not finite, and what."""
+    ids, slots, ndim = np.asarray(state.ids), programs.slots(state), programs.cells.ndim
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        wrong = ~np.isfinite(np.asarray(leaf))
+        if slots(wrong) and wrong.any():
+            where = tuple(np.argwhere(wrong)[0][-(ndim + 1) :])
+            return int(ids.reshape(-1, *ids.shape[-ndim - 1 :])[0][where]), path[-1].name
+    return None
+
+
+def _unphysical(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
+    """The first particle whose state means nothing, and what is wrong with it."""
+    model, params = programs.build(programs.values, programs.files)
+    host = jax.tree.map(np.asarray, state)
+    for what, where in model.unphysical(host, params).items():
+        numbers = np.asarray(host.ids)[np.asarray(where)]
+        if numbers.size:
+            return int(numbers[0]), what
+    return None
+
+
+def _escaped(programs: CompiledParticleRun, before, state) -> str:
+    """The first particle that left the box, and its place before."""
+    ids, left, ndim, grid = np.asarray(before.ids), np.asarray(state.ids), programs.cells.ndim, programs.domain.grid
+    number = int(np.setdiff1d(ids[ids >= 0], left[left >= 0])[0])
+    i = np.argwhere(ids == number)[0]
+    cell = i[-ndim:]
+    within = np.asarray(before.position)[(..., *i[-ndim - 1 :])].reshape(-1, ndim)[0]
+    place = np.asarray(grid.lower) + (cell + 0.5) * np.asarray(grid.spacing) + within
+    where = ", ".join(f"{axis}={x:.6g}" for axis, x in zip(AXES, place, strict=False))
+    return f"particle {number} at {where}"

@@ -1,0 +1,63 @@
+"""Instruments that look at particles: values of each of them, and distances between them."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from simjax.errors import ConfigurationError
+from simjax.inverse.methods.operators import Instrumental
+from simjax.particles.diffusion import closest_images
+from simjax.particles.radial_distribution import smooth_radial_distribution
+
+
+class EveryParticle(Instrumental):
+    """A variable of all particles by their numbers: `(particles,)`, of a vector `(axes, particles)`.
+
+    Positions go on beyond the box where a particle passes through it; those that were measured may lie in any image.
+    """
+
+    variable: str = eqx.field(static=True)
+    values: tuple[int, ...] = eqx.field(static=True)
+    lengths: tuple[float, ...] = eqx.field(static=True)
+    periodic: tuple[bool, ...] = eqx.field(static=True)
+
+    def read(self, view):
+        u = view.variables[self.variable]
+        if self.variable != "position":
+            return u
+        return u + jnp.asarray(self.lengths, u.dtype)[:, None] * view.variables["image"].astype(u.dtype)
+
+    def check(self, grid):
+        pass
+
+    def shape(self, grid):
+        return self.values
+
+    def nearest(self, measured, reading):
+        return (
+            closest_images(self.lengths, self.periodic, measured, reading) if self.variable == "position" else measured
+        )
+
+
+class RadialDistribution(Instrumental):
+    """g at `radii`, each a mean over distances nearer than `width` to it; see `smooth_radial_distribution`."""
+
+    radii: tuple[float, ...] = eqx.field(static=True)
+    width: float = eqx.field(static=True)
+    variable: str = eqx.field(static=True, default="radial_distribution")
+
+    def read(self, view):
+        assert view.cells is not None
+        return smooth_radial_distribution(view.cells, view.particles, np.asarray(self.radii), self.width)
+
+    def check(self, grid):
+        reach, length = max(self.radii) + self.width, min(grid.spacing)
+        if reach > length * (1 + 1e-12):
+            raise ConfigurationError(
+                f"radial_distribution reaches to {reach:g}, its largest distance and width: expected at most "
+                f"{length:g}, the length of a cell, which follows from the cutoff and the skin; observe smaller "
+                "distances, or write a larger skin."
+            )
+
+    def shape(self, grid):
+        return (len(self.radii),)

@@ -1,0 +1,87 @@
+"""Every shipped experiment runs a few steps on a small grid, writes, and reads back what it says it writes."""
+
+import numpy as np
+import pytest
+
+import simjax as sj
+from simjax.config import list_experiments, load_config
+
+NAMES = [experiment.name for experiment in list_experiments()]
+
+
+FEW_PARTICLES = {
+    "lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"],
+    "binary_mixture": ["particles.count=120", "box.upper=[12,12]"],
+    "molten_salt": ["particles.count=64", "box.upper=[5.6,5.6,5.6]", "physics.cutoff=2.4"],
+    "polymer_melt": [
+        "particles.count=100",
+        "particles.chain_length=10",
+        "box.upper=[4.9,4.9,4.9]",
+        "neighbor_list.skin=0.4",
+    ],
+    "dam_break": ["particles.spacing=0.25"],
+    "taylor_green_sph": ["particles.spacing=0.0625"],
+    "landau_damping": ["particles.count=512", "physics.mesh_cells=[16]"],
+    "two_stream": ["particles.count=512", "physics.mesh_cells=[16]"],
+    "collapsing_sheets": ["particles.count=128", "physics.mesh_cells=[16]"],
+    "cold_collapse": ["particles.count=64"],
+    "weibel": ["particles.count=512", "physics.mesh_cells=[8,8]"],
+    "zeldovich": ["particles.count=128", "physics.mesh_cells=[16]"],
+}
+
+
+def small(name):
+    """Overrides for two output intervals on a grid of eight cells per axis or so."""
+    config = load_config(name)
+    if config.schema.of_particles:
+        every = 2 * config.time.dt
+        return [*FEW_PARTICLES[name], f"time.end={2 * every!r}", f"time.output_every={every!r}"]
+    shape = [8 * (1 + axis % 2) for axis in range(len(config.grid.shape))]
+    every = config.time.output_every / 16
+    thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
+    # What eight cells resolve.
+    thin += ["physics.forcing_band=[1,2]"] if getattr(config.physics, "forcing_band", None) else []
+    # The run alone; what is sought in it, on its own grid, is in test_inverse_experiments.
+    thin += ["inverse=null"] if config.inverse else []
+    return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]
+
+
+# In every run of the tests a few, the cheapest.
+USUAL = ("fluid", "from_file", "burgers", "solitons", "condensate")
+# The same models as others, started otherwise, or run by test_particle_families or test_chains_and_charges too. What is
+# sought in an inverse problem is in test_inverse_experiments.
+LONGER = (
+    "taylor_green_sph", "two_stream", "binary_mixture", "molten_salt", "polymer_melt", "weibel", "zeldovich",
+    "kolmogorov", "taylor_green", "taylor_green_3d", "zabusky_kruskal", "shear_layer",
+)  # fmt: skip
+
+
+def marks(name):
+    longer = name in LONGER or name.startswith("inverse_")
+    return [] if name in USUAL else [pytest.mark.long if longer else pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
+def test_experiment_runs_writes_and_reads_back(name, tmp_path):
+    result = sj.load(name, overrides=[*small(name), f"output.root={tmp_path}", "output.animation=false"]).run()
+    assert result.exit_code == 0
+    dataset = result.ds
+    config = load_config(name)
+    of_particles = config.schema.of_particles
+    assert dataset.attrs["simjax_complete"] == 1 and dataset.sizes["time"] == 3
+    # Files keep times in float64: exact multiples of the interval.
+    every = 2 * config.time.dt if of_particles else config.time.output_every / 16
+    np.testing.assert_allclose(dataset.time, every * np.arange(3), rtol=1e-15)
+    for variable in dataset.data_vars.values():
+        assert np.all(np.isfinite(variable.values)), variable.name
+    assert (result.folder / "report.html").stat().st_size < 3e6
+    sidecar = "particles.vtkhdf" if of_particles else "fields.m0000.vtkhdf"
+    for file in ("summary.png", "diagnostics.h5", sidecar, "provenance.json", "metrics.jsonl"):
+        assert (result.folder / file).is_file(), file
+
+
+def test_taylor_green_against_its_exact_solution(tmp_path):
+    result = sj.load("taylor_green", overrides=["grid.shape=[32,32]", "time.end=0.5", f"output.root={tmp_path}",
+                                                "output.animation=false", "output.report=false"]).run()  # fmt: skip
+    # Second order in space: 64 points per wavelength would give a quarter of this.
+    assert float(result.ds["error_velocity_x"].isel(time=-1)) < 2e-3

@@ -1,0 +1,33 @@
+"""Docstrings and messages read as plain English: their first words, and one word for what was given."""
+
+import ast
+import re
+
+import pytest
+from paths import ROOT
+
+MODULES = sorted((ROOT / "simjax").rglob("*.py"))
+RIDDLES = {"Of", "As", "Those", "What", "Which", "Whether", "How"}
+
+
+def first_words(source):
+    """Line and first word of every docstring."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        text = ast.get_docstring(node) if isinstance(node, documented) else None
+        if text:
+            yield node.body[0].lineno, re.split(r"\W", text.lstrip("`"), maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstrings_begin_with_a_noun_or_a_verb(module):
+    source = module.read_text(encoding="utf-8")
+    wrong = [f"{module.name}:{line}: {word}" for line, word in first_words(source) if word in RIDDLES]
+    assert not wrong, f"a docstring begins with a noun phrase or a verb: {wrong}"
+    came = [number for number, line in enumerate(source.splitlines(), 1) if re.search(r"\bcame\b", line)]
+    assert not came, f"{module.name}: write 'got' for 'came' in lines {came}"
+
+
+def test_the_pattern_finds_them():
+    assert list(first_words('def f():\n    """Of a velocity."""')) == [(2, "Of")]
+    assert list(first_words('"""`of_particles`, as said."""')) == [(1, "of_particles")]

@@ -1,0 +1,52 @@
+"""Small problems, one for each way in which models, walls and steps combine, for tests that run all of them.
+
+Grids have another size along every axis, so that a mixed-up axis cannot go unnoticed, and stay divisible by all
+meshes of eight devices used here. A grid model without problems written for it has the one that its declaration gives.
+"""
+
+import cases_flow
+import cases_gas
+import cases_particles
+import cases_spectral
+import cases_transport
+import cases_waves
+from cases_declared import declared
+
+from simjax.models.registry import MODELS
+
+WRITTEN = {
+    "advection_diffusion": ("advection-1d", "advection-2d-walls", "advection-2d-periodic", "advection-3d-walls"),
+    "incompressible": ("flow-2d-periodic", "flow-2d-walls", "flow-3d-periodic", "flow-3d-walls"),
+    "passive_scalar": ("passive-scalar-2d-walls",),
+    "compressible": ("gas-1d-weno", "gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic"),
+    "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-3d"),
+    "maxwell_te": ("maxwell-2d",),
+    "maxwell": ("maxwell-3d",),
+    "vorticity": ("spectral-vorticity-2d", "spectral-vorticity-2d-courant"),
+    "spectral_velocity": ("spectral-velocity-3d",),
+    "korteweg_de_vries": ("semilinear-kdv-1d",),
+    "gray_scott": ("semilinear-gray-scott-2d",),
+    "schroedinger": ("semilinear-schroedinger-2d",),
+    "transport": ("transport-1d-walls", "transport-2d-implicit", "transport-3d-implicit"),
+    "burgers": ("burgers-1d-weno5",),
+    "molecular_dynamics": ("particles-liquid-2d",),
+    "gravity": ("particles-stars-2d",),
+    "electrostatic_pic": ("particles-plasma-2d",),
+    "electromagnetic_pic": ("particles-radiating-plasma-2d",),
+    "sph": ("particles-water-2d",),
+}
+"""Names of the problems written for a model; every registered model of particles has one."""
+
+KEYS = {"kuramoto_sivashinsky": {"form": "height"}}  # a slope has a component per axis
+
+DECLARED = {name: declared(name, **KEYS.get(name, {})) for name in MODELS if name not in WRITTEN}
+
+CASES = (
+    *cases_flow.CASES,
+    *cases_gas.CASES,
+    *cases_waves.CASES,
+    *cases_spectral.CASES,
+    *cases_transport.CASES,
+    *DECLARED.values(),
+    *cases_particles.CASES,
+)

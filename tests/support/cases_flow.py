@@ -1,0 +1,105 @@
+"""Small problems of a scalar in a uniform velocity and of incompressible flow."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from case import PERIODIC, Case, smooth_field
+
+from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
+from simjax.grid import Grid
+from simjax.models.flow import incompressible
+from simjax.models.robin import ExchangeSide
+from simjax.models.scalar import advection_diffusion
+from simjax.stepping.checkpointing.plan import Binomial
+from simjax.stepping.simulate import Schedule
+
+
+def heated(t, *x):
+    """A wall value that varies with time and along the wall."""
+    return 0.5 + jnp.cos(2 * t) * sum(0.2 * v - 0.1 * v * v for v in x[1:])
+
+
+def lid(t, *x):
+    """The speed of a wall that accelerates and is not the same everywhere."""
+    return (1 + 0.5 * jnp.sin(3 * t)) * jnp.cos(0.4 * x[0])
+
+
+def stirring(t, x, params):
+    """A body force along the first axis that depends on time, on a position and on the viscosity."""
+    return jnp.sin(2 * x[1]) * jnp.cos(t) * (1 + params.viscosity)
+
+
+def spot(model, params):
+    """A smooth concentration."""
+    return advection_diffusion.State(smooth_field(model.domain.grid, model.layout.offset, 0))
+
+
+def swirl(model, params):
+    """A smooth velocity that obeys walls and divergence."""
+    velocity = tuple(smooth_field(model.domain.grid, kind.offset, i) for i, kind in enumerate(model.layouts))
+    return jax.jit(model.constrain)(0.0, 0.0, incompressible.State(velocity), params)
+
+
+def _advection_diffusion(sides, scheme):
+    return lambda domain: advection_diffusion.AdvectionDiffusion(domain, sides, scheme)
+
+
+def _incompressible(sides, forces=None):
+    return lambda domain: incompressible.Incompressible(domain, sides, forces)
+
+
+def _transport(*velocity):
+    return lambda: advection_diffusion.Params(jnp.asarray(0.03), jnp.asarray(velocity))
+
+
+def _flow():
+    return incompressible.Params(jnp.asarray(0.05), jnp.asarray(0.1))
+
+
+_line = Grid((24,), (0.0,), (2.0,))
+_plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
+# 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
+_fixed = Schedule(0.05, dt=0.02)
+_courant = Schedule(0.1, courant=0.4, max_steps=4)
+_heated = ScalarSide(Dirichlet(heated))
+_fluxed = ScalarSide(Neumann(lambda t, *x: 0.3 * jnp.cos(x[0] + t)))
+_cooled = ExchangeSide(1.5, lambda t, *x: 0.2 * jnp.cos(x[0] - t))
+_still, _slip = NoSlipWall(), SlipWall()
+
+CASES = (
+    Case(
+        "advection-1d", _line, _advection_diffusion([(Inflow(scalar=0.7), Outflow())], "upwind"),
+        _transport(0.8), spot, "euler", Schedule(0.01, dt=0.004), checkpoint="none",
+    ),
+    Case(
+        "advection-2d-periodic", _plane, _advection_diffusion([PERIODIC, PERIODIC], "central"),
+        _transport(0.8, -0.5), spot, "ssprk2", _courant, checkpoint="two_level",
+    ),
+    Case(
+        "advection-2d-walls", _plane, _advection_diffusion([(_heated, _fluxed), (_fluxed, _cooled)], "upwind"),
+        _transport(0.8, -0.5), spot, "midpoint", _fixed, checkpoint=Binomial(2),
+    ),
+    Case(
+        "advection-3d-walls", _box, _advection_diffusion([(_heated, _slip), PERIODIC, (_fluxed, _still)], "central"),
+        _transport(0.8, -0.5, 0.3), spot, "euler", _fixed,
+    ),
+    Case(
+        "flow-2d-periodic", _plane, _incompressible([PERIODIC, PERIODIC], (stirring, None)),
+        _flow, swirl, "euler", _fixed, checkpoint="two_level", partitioned=(("x", 8),),
+    ),
+    Case(
+        "flow-2d-walls", _plane,
+        _incompressible([(_still, _slip), (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
+        _flow, swirl, "euler", _courant, checkpoint=Binomial(3),
+    ),
+    Case(
+        "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",
+        partitioned=(("x", 4),),
+    ),
+    Case(
+        "flow-3d-walls", _box,
+        _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0, 0.3))), (_slip, _still)], (stirring, None, None)),
+        _flow, swirl, "euler", _fixed, checkpoint="none",
+    ),
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""Small problems of the transport family."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from case import PERIODIC, Case, smooth_field
+
+from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
+from simjax.grid import Grid
+from simjax.models.flow import passive_scalar
+from simjax.models.robin import ExchangeSide
+from simjax.models.scalar import burgers, transport
+from simjax.stepping.simulate import Schedule
+
+
+def _warmed(t, *x):
+    """A wall value that varies with time and along the wall."""
+    return 0.5 + jnp.cos(2 * t) * sum(0.2 * v - 0.1 * v * v for v in x[1:])
+
+
+def _stirred(t):
+    return jnp.cos(3 * t)
+
+
+def _emitted(t, x, params):
+    return jnp.sin(2 * t + x[0]) + jnp.cos(x[-1])
+
+
+def _lid(t, *x):
+    """The speed of a wall that accelerates and is not the same everywhere."""
+    return (1 + 0.5 * jnp.sin(3 * t)) * jnp.cos(0.4 * x[0])
+
+
+def _initial(model, params):
+    return transport.State(smooth_field(model.domain.grid, model.layout.offset, 0))
+
+
+def _fields(grid, diffusive=True, source=False):
+    """Parameters with fields that differ in every cell; diffusivities within a factor of ten."""
+
+    def params():
+        centers = (0.5,) * grid.ndim
+        offsets = [tuple(0.0 if k == axis else 0.5 for k in range(grid.ndim)) for axis in range(grid.ndim)]
+        velocity = tuple(smooth_field(grid, offset, 3 + axis) for axis, offset in enumerate(offsets))
+        diffusivity = 0.03 * jnp.exp(smooth_field(grid, centers, 7)) if diffusive else None
+        return transport.Params(velocity, diffusivity, smooth_field(grid, centers, 9) if source else None)
+
+    return params
+
+
+def _pushed(t, x, params):
+    """A body force that depends on time, on a position and on the diffusivity."""
+    return jnp.sin(2 * x[1]) * jnp.cos(t) * (1 + params.diffusivity)
+
+
+def mixed(model, params):
+    """A smooth velocity that obeys walls and divergence, and a smooth concentration."""
+    grid = model.domain.grid
+    velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
+    start = passive_scalar.State(velocity, smooth_field(grid, model.layout.offset, 5))
+    return jax.jit(model.constrain)(0.0, 0.0, start, params)
+
+
+_line = Grid((48,), (0.0,), (2.0,))
+_plane = Grid((24, 12), (0.0, -1.0), (2 * np.pi, 3.0))
+_box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
+_warm, _given = ScalarSide(Dirichlet(_warmed)), ScalarSide(Neumann(lambda t, *x: 0.3 * jnp.cos(x[0] + t)))
+# Solves far below the bounds on state and gradient, which then see only the order of sums.
+_TIGHT = 1e-14
+
+CASES = (
+    Case(
+        "transport-1d-walls", _line,
+        lambda domain: transport.Transport(domain, [(Inflow(scalar=0.7), Outflow())], "van_leer"),
+        _fields(_line), _initial, "ssprk2", Schedule(0.01, dt=0.004), checkpoint="none",
+    ),
+    Case(
+        "burgers-1d-weno5", _line, lambda domain: burgers.Burgers(domain, [PERIODIC], "weno5"),
+        lambda: burgers.Params(jnp.asarray(0.03)), _initial, "ssprk3", Schedule(0.01, courant=0.4, max_steps=4),
+    ),
+    Case(
+        "transport-2d-implicit", _plane,
+        lambda domain: transport.Transport(
+            domain, [(_warm, _given), (ExchangeSide(1.5, 0.2), _warm)], "mc", source=_emitted, factor=_stirred,
+            tolerance=_TIGHT,
+        ),
+        _fields(_plane, source=True), _initial, "imex_euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "transport-3d-implicit", _box,
+        lambda domain: transport.Transport(
+            domain, [PERIODIC, (_given, SlipWall()), (_warm, Outflow())], "upwind", tolerance=_TIGHT
+        ),
+        _fields(_box), _initial, "imex_euler", Schedule(0.04, dt=0.02), frames=1, checkpoint="none",
+    ),
+    Case(
+        "passive-scalar-2d-walls", Grid((24, 16), (0.0, -1.0), (2 * np.pi, 3.0)),
+        lambda domain: passive_scalar.PassiveScalar(
+            domain, [(NoSlipWall(), SlipWall()), (NoSlipWall((_lid, 0.0)), NoSlipWall())], "van_leer",
+            forces=(_pushed, None), source=_emitted,
+        ),
+        lambda: passive_scalar.Params(jnp.asarray(0.05), jnp.asarray(0.1), jnp.asarray(0.03)),
+        mixed, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+)  # fmt: skip
