@@ -44,7 +44,7 @@ USUAL = ("advection-1d pallas", "advection-3d-walls xla")
 NAMES = (
     "advection-1d", "advection-2d-periodic", "advection-2d-walls", "advection-3d-walls", "gas-1d-weno",
     "gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic", "transport-1d-walls", "burgers-1d-weno5",
-    "acoustic-2d-rigid",
+    "acoustic-2d-rigid", "declared-maxwell_tm",
 )  # fmt: skip
 DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic")
 
