@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from simjax.config.validate import validate
-from simjax.models.registry import MODELS, parameter_values
+from simjax.models.registry import MODELS
 from simjax.schema.config import AxisBoundary, Config, FieldSource, FileSource, SideSpec, Variation
 from simjax.schema.ensemble import sample_members
 from simjax.schema.inverse import InverseConfig, ObservationConfig, ShootingConfig, SolverConfig, UnknownConfig
@@ -43,7 +43,6 @@ __all__ = [
     "expand_sweep",
     "list_experiments",
     "load_config",
-    "parameter_values",
     "sample_members",
     "sample_sweep",
     "validate",

@@ -21,8 +21,10 @@ from simjax.config.search_path import composing, searching
 from simjax.config.validate import validate
 from simjax.config.yaml_files import inspect_yaml, read_yaml_text, resolve_references
 from simjax.errors import ConfigurationError
+from simjax.models.registry import MODELS
 from simjax.schema.config import Config, Keys
 from simjax.schema.locate import CONFIG_NAME, config_folders, input_folders, list_experiments
+from simjax.schema.parts import part_places
 from simjax.schema.renames import with_new_names
 
 BASIC = "basic"  # Hydra's own launcher, one run after the other, and its sweeper, by which every choice is run
@@ -145,7 +147,11 @@ def _apply_all(plain: dict[str, Any], overrides: Sequence[Override]) -> dict[str
         if override.package is not None:
             raise ConfigurationError(f"{line}: write key=value, without @.")
         there = _at(plain, path)
-        if override.is_delete():
+        place = _replaced_part(plain, override)
+        if place is not None:
+            spellings[line] = Spelling((place,), "++")
+            del plain["physics"][place.rpartition(".")[2]]
+        elif override.is_delete():
             spellings[line] = Spelling((), None if there is None else "")
         else:
             given = override.value()
@@ -154,6 +160,26 @@ def _apply_all(plain: dict[str, Any], overrides: Sequence[Override]) -> dict[str
             spellings[line] = Spelling(deletions, "++" if adds else "")
         _apply(plain, path, override)
     return spellings
+
+
+def _replaced_part(plain: Mapping[str, Any], override: Override) -> str | None:
+    """The key at which the base has a part of a model that an override replaces, as it names another one or its keys.
+
+    `physics.potential={yukawa: {strength: 3}}` and `physics.potential.yukawa.strength=3` replace `lennard_jones`.
+    """
+    section, _, below = override.key_or_group.partition(".")
+    place, _, inside = below.partition(".")
+    there = _at(plain, f"physics.{place}")
+    if section != "physics" or not there or override.is_delete():
+        return None
+    given = inside.partition(".")[0] if inside else override.value()
+    named = next(iter(given), None) if isinstance(given, dict) else given
+    whole = inside or isinstance(given, dict)  # a name alone takes the place of anything
+    if not whole or (isinstance(there, dict) and named in there):
+        return None
+    schema = MODELS.get(plain.get("model", ""))
+    taken = part_places(schema.physics) if schema is not None else ()
+    return f"physics.{place}" if place in taken else None
 
 
 def _of_another_kind(path: str, there: Any, given: Any) -> Iterator[str]:
@@ -172,7 +198,7 @@ def _what_remains(base: Mapping[str, Any], overrides: Sequence[Override], named:
     for override in overrides:
         path = override.key_or_group
         inside = any(path == section or path.startswith(f"{section}.") for section in _OPEN_SECTIONS)
-        if override.is_delete() or not inside or path in deleted:
+        if override.is_delete() or not inside or path in deleted or _replaced_part(base, override):
             continue
         given, there = override.value(), _at(base, path)
         if isinstance(given, dict) and isinstance(there, dict):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simjax.errors import ConfigurationError
-from simjax.models.registry import named_numbers
 from simjax.schema.config import Config
 from simjax.schema.errors import ConfigErrors
 from simjax.schema.inverse import EXPERIMENT_SECTIONS, ExperimentConfig
+from simjax.schema.numbers import named_numbers
 
 ROOT = "inverse.experiments"
 KEYS = (*EXPERIMENT_SECTIONS, "observations")

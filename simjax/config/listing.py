@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from simjax.schema.kinds import Nested
 from simjax.schema.model_schema import FieldSchema, ModelSchema
+from simjax.schema.parts import Chosen, PartOf, summary_of
 from simjax.schema.sides import SideSchema, sides_of
 
 
@@ -28,16 +30,29 @@ def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:
 
 
 def _section(name: str, section: type, mapping: Mapping[str, Any], described: bool = False) -> Iterator[str]:
-    fields, chosen = dataclasses.fields(section), mapping.get(name) or {}
     summary = () if described else (section.__doc__ or "").strip().splitlines()
     yield ""
-    yield f"{name}:{'' if fields else ' no keys'}{' ' + summary[0] if summary else ''}".rstrip()
-    for field in fields:
-        about, units = field.metadata["about"], field.metadata["units"]
-        yield f"  {field.name}{f' [{units}]' if units != '1' else ''}{f': {about}' if about else ''}"
-        default = "required" if field.default is dataclasses.MISSING else f"default {_written(field.default)}"
+    yield f"{name}:{'' if dataclasses.fields(section) else ' no keys'}{' ' + summary[0] if summary else ''}".rstrip()
+    yield from _keys(section, mapping.get(name) or {}, "  ")
+
+
+def _keys(section: type, chosen: Mapping[str, Any], margin: str) -> Iterator[str]:
+    """Two lines for each key; the keys of parts and of sections inside stand below it."""
+    for field in dataclasses.fields(section):
+        about, units, kind = (field.metadata[name] for name in ("about", "units", "kind"))
+        yield f"{margin}{field.name}{f' [{units}]' if units != '1' else ''}{f': {about}' if about else ''}"
+        missing = field.default is dataclasses.MISSING
+        default = "required" if missing else f"default {_written(field.default)}"
         here = f"; here {_written(chosen[field.name])}" if field.name in chosen else ""
-        yield f"      {field.metadata['kind'].allowed}; {default}{here}"
+        yield f"{margin}    {kind.allowed}; {default}{here}"
+        if isinstance(kind, Nested):
+            yield from _keys(kind.section, {}, f"{margin}      ")
+        told: dict[type, str] = {}  # keys that several parts have stand once
+        for name, part in kind.parts.items() if isinstance(kind, PartOf) else ():
+            same = part.Keys in told
+            yield f"{margin}      {name}: {summary_of(part)}{f' Keys as {told[part.Keys]}.' if same else ''}"
+            yield from () if same else _keys(part.Keys, {}, f"{margin}        ")
+            told.setdefault(part.Keys, name)
 
 
 def _fields(section: str, fields: Iterable[FieldSchema], mapping: Mapping[str, Any]) -> Iterator[str]:
@@ -67,4 +82,8 @@ def _written(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_written(item)}' for name, item in value.items())}}}"
+    if isinstance(value, Chosen):
+        return value.name
     return str(value)

@@ -1,4 +1,4 @@
-"""Models of a user's own, named in a configuration by module and class: `model: my_pde.FisherKPP`."""
+"""Models and parts of a user's own, named in a configuration by module and class: `model: my_pde.FisherKPP`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.errors import closest
+from simjax.schema.parts import part_places
 
 EXPERIMENTS = "experiment"
 LONGEST_NAME = 200
@@ -30,16 +31,34 @@ def find_model(name: Any, folders: Sequence[Path]) -> None:
     """
     if not isinstance(name, str) or "." not in name or name in MODELS:
         return
+    declare_own(_find_class("model", name, folders), name)
+
+
+def find_parts(section: type, given: Any, folders: Sequence[Path]) -> None:
+    """Make the classes known that the `physics` as `given` names by module and class, such as "my_file.Gaussian".
+
+    Raises:
+        ConfigurationError: as `find_model`.
+    """
+    for place, parts in part_places(section).items():
+        value = given.get(place) if isinstance(given, Mapping) else None
+        name = next(iter(value), None) if isinstance(value, Mapping) else value
+        if isinstance(name, str) and "." in name and name not in parts:
+            parts.add_own(name, _find_class(f"physics.{place}", name, folders))
+
+
+def _find_class(key: str, name: str, folders: Sequence[Path]) -> Any:
+    """The class at MODULE.CLASS, which stands at a key."""
     path, _, class_name = name.rpartition(".")
     if len(name) > LONGEST_NAME or not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigurationError(f"model={name[:LONGEST_NAME]}: expected MODULE.CLASS, such as my_pde.FisherKPP.")
-    module = _module(path, name, folders)
+        raise ConfigurationError(f"{key}={name[:LONGEST_NAME]}: expected MODULE.CLASS, such as my_pde.FisherKPP.")
+    module = _module(path, f"{key}={name}", folders)
     found = getattr(module, class_name, None)
     if found is None:
         close = closest(class_name, [known for known, value in vars(module).items() if isinstance(value, type)])
         hint = f"; did you mean {path}.{close}?" if close else "."
-        raise ConfigurationError(f"model={name}: {module.__file__} has no class {class_name}{hint}")
-    declare_own(found, name)
+        raise ConfigurationError(f"{key}={name}: {module.__file__} has no class {class_name}{hint}")
+    return found
 
 
 def declare_own(model: Any, name: str) -> None:
@@ -65,7 +84,7 @@ def declare_own(model: Any, name: str) -> None:
     MODELS.add(dataclasses.replace(schema, name=name))
 
 
-def _module(path: str, name: str, folders: Sequence[Path]) -> ModuleType:
+def _module(path: str, given: str, folders: Sequence[Path]) -> ModuleType:
     """The module at a dotted path: from a file in one of the folders, or an installed one."""
     relative = Path(*path.split(".")).with_suffix(".py")
     files = [folder / part / relative for folder in folders for part in ("", EXPERIMENTS)]
@@ -74,18 +93,18 @@ def _module(path: str, name: str, folders: Sequence[Path]) -> ModuleType:
     if loaded is not None and (file is None or Path(loaded.__file__ or "").resolve() == file):
         return loaded
     if loaded is not None:
-        raise ConfigurationError(f"model={name}: a module {path} is loaded from {loaded.__file__}; rename {file}.")
+        raise ConfigurationError(f"{given}: a module {path} is loaded from {loaded.__file__}; rename {file}.")
     try:
         return importlib.import_module(path) if file is None else _executed(path, file)
     except ModuleNotFoundError as error:
         if file is not None or not path.startswith(str(error.name)):
-            raise ConfigurationError(f"model={name}: {_told(error, file)}") from error
+            raise ConfigurationError(f"{given}: {_told(error, file)}") from error
         places = ", ".join(dict.fromkeys(str(folder) for folder in folders))
         raise ConfigurationError(
-            f"model={name}: no module {path}; expected {relative} in one of {places}, or an installed package."
+            f"{given}: no module {path}; expected {relative} in one of {places}, or an installed package."
         ) from error
     except Exception as error:  # of the user's file
-        raise ConfigurationError(f"model={name}: {_told(error, file)}") from error
+        raise ConfigurationError(f"{given}: {_told(error, file)}") from error
 
 
 def _executed(path: str, file: Path) -> ModuleType:

@@ -15,6 +15,7 @@ from simjax.schema.errors import ConfigErrors, closest, join, unended
 from simjax.schema.formula import RESERVED, Formula
 from simjax.schema.kinds import Integer, ListOf, Real, Text
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
+from simjax.schema.numbers import leads_to_some
 from simjax.schema.sides import sides_of
 
 DISTRIBUTIONS = ("uniform", "log_uniform", "linspace", "values")
@@ -81,14 +82,14 @@ def read_components(
     return None if any(formula is None for formula in formulas) else tuple(f for f in formulas if f is not None)
 
 
-def read_parameters(value: Mapping[str, Any], schema: ModelSchema, problems: ConfigErrors) -> dict[str, float]:
-    """User-named numbers that formulas know and `ensemble.vary` can vary."""
+def read_parameters(value: Mapping[str, Any], taken: Collection[str], problems: ConfigErrors) -> dict[str, float]:
+    """User-named numbers that formulas know and `ensemble.vary` can vary; names of the physics are `taken`."""
     parameters = {}
     for key, number in value.items():
         path = join("parameters", str(key))
         if not isinstance(key, str) or not key.isidentifier() or key in RESERVED:
             problems.say(path, f"{path}: a parameter's name is letters, digits and _, and none of the formulas' own")
-        elif key in schema.formula_names(len(AXES)):
+        elif key in taken:
             problems.say(path, f"{path}: '{key}' already names a number of physics; choose another name")
         else:
             read = Real(formula=True).read(path, number, problems)
@@ -324,7 +325,7 @@ def read_variations(
 ) -> tuple[Variation, ...]:
     """`ensemble.vary`, nested or dotted: a leaf is one distribution. `ranges` are the keys that may vary."""
     variations = []
-    for path, leaf in _leaves("", value):
+    for path, leaf in _leaves("", value, ranges):
         where = join("ensemble.vary", path)
         if path not in ranges:
             problems.unknown("ensemble.vary", path, ranges)
@@ -346,12 +347,11 @@ def read_variations(
     return tuple(variations)
 
 
-def _leaves(path: str, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _leaves(path: str, value: Mapping[str, Any], known: Collection[str]) -> list[tuple[str, Any]]:
     leaves = []
     for key, item in value.items():
         below = join(path, str(key))
         is_branch = isinstance(item, Mapping) and item and not any(name in DISTRIBUTIONS for name in item)
-        leaves += (
-            _leaves(below, item) if is_branch and below in ("physics", "parameters", "particles") else [(below, item)]
-        )
+        goes_on = below in ("physics", "parameters", "particles") or leads_to_some(below, known)
+        leaves += _leaves(below, item, known) if is_branch and goes_on else [(below, item)]
     return leaves

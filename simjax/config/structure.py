@@ -7,10 +7,11 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-from simjax.models.registry import parameter_values
 from simjax.schema.config import Config, FileSource
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import ListOf, Real
+from simjax.schema.numbers import number_values
+from simjax.schema.parts import Chosen
 
 # Sections that the host reads, and sections that enter programs as arguments.
 _NOT_COMPILED = (
@@ -26,7 +27,7 @@ def structure_of(config: Config) -> Hashable:
     program. The seed counts where a formula calls noise, and for particles, which draw
     velocities and random forces from it.
     """
-    numbers = {**parameter_values(config.physics), **config.parameters}
+    numbers = {**number_values(config.physics), **config.parameters}
     signs = tuple((name, (value > 0) - (value < 0)) for name, value in numbers.items())
     formulas = [*config.initial.values(), *config.coefficients.values()]
     noisy = any(formula.uses_noise for field in formulas if isinstance(field, tuple) for formula in field)
@@ -39,11 +40,17 @@ def structure_of(config: Config) -> Hashable:
     return others, type(config.physics), _keys_of(config.physics), signs, config.seed if noisy else None
 
 
-def _keys_of(physics: Any) -> Hashable:
+def _keys_of(section: Any) -> Hashable:
     """Every key with what stands there; of numbers that are arguments, that they are given."""
     keys = []
-    for field in dataclasses.fields(physics):
-        kind, value = field.metadata["kind"], getattr(physics, field.name)
+    for field in dataclasses.fields(section):
+        kind, value = field.metadata["kind"], getattr(section, field.name)
+        if isinstance(value, Chosen):
+            keys.append((field.name, value.name, value.part, _keys_of(value.keys)))
+            continue
+        if dataclasses.is_dataclass(value):
+            keys.append((field.name, _keys_of(value)))
+            continue
         number = isinstance(kind, Real) and not field.metadata["fixed"]
         numbers = isinstance(kind, ListOf) and kind.per_axis
         given = value is not None and (number or numbers)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from simjax.config.sections import Context, read_components
-from simjax.models.registry import parameter_values
 from simjax.schema.errors import ConfigErrors
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import PRIORS, NetworkConfig, UnknownConfig
 from simjax.schema.kinds import Choice, Flag, ListOf, Nested, OneOf, Plain, Real, Unread, key, read_section
-from simjax.schema.model_schema import AXES, open_numbers
+from simjax.schema.model_schema import AXES
+from simjax.schema.numbers import leads_to_some, numbers_of
 
 FIELDS = ("initial", "coefficients")
 SECTIONS = ("physics", "parameters", "particles", *FIELDS, "modules")
@@ -81,22 +81,12 @@ class Candidate:
 def find_candidates(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Candidate]:
     """Everything that may be sought, by path. `keys`: what was written; `found`: what it was read as."""
     schema, ndim = context.schema, context.ndim
-    physics = None if found["physics"] is None else parameter_values(found["physics"])
-    fixed = {field.name for field in dataclasses.fields(schema.physics) if field.metadata["fixed"]}
-    candidates = []
-    for name, kind in schema.numbers(ndim).items():
-        if name in fixed:  # shapes depend on it
-            continue
-        known = () if physics is None or name not in physics else (physics[name],)
-        candidates.append(Candidate(f"physics.{name}", kind, given=physics is None or bool(known), constants=known))
+    candidates = _numbers("physics", found["physics"] or schema.physics, ndim)
     for name, value in found["parameters"].items():
         constants = (value,) if math.isfinite(value) else ()
         candidates.append(Candidate(f"parameters.{name}", Real(), constants=constants))
     if schema.particles is not None:
-        start = {} if found["particles"] is None else parameter_values(found["particles"])
-        for name, kind in open_numbers(schema.particles).items():
-            known = (start[name],) if name in start else ()
-            candidates.append(Candidate(f"particles.{name}", kind, given=bool(known), constants=known))
+        candidates += _numbers("particles", found["particles"] or schema.particles, ndim)
         candidates += [Candidate(f"initial.{name}", None, ndim, on_grid=False) for name in schema.given_at_start]
         return {candidate.path: candidate for candidate in candidates}
     for section, fields in (("initial", schema.fields), ("coefficients", schema.coefficients)):
@@ -112,6 +102,17 @@ def find_candidates(keys: Mapping[str, Any], found: Mapping[str, Any], context: 
     return {candidate.path: candidate for candidate in candidates}
 
 
+def _numbers(section: str, keys: Any, ndim: int) -> list[Candidate]:
+    """Numbers of a section, a dataclass or an instance of one, on which no shape depends."""
+    found = []
+    for number in numbers_of(keys, ndim):
+        if not number.fixed:
+            known = () if number.value is None else (number.value,)
+            given = isinstance(keys, type) or bool(known)
+            found.append(Candidate(f"{section}.{number.path}", number.kind, given=given, constants=known))
+    return found
+
+
 def read_unknowns(
     value: Mapping[str, Any], candidates: Mapping[str, Candidate], context: Context
 ) -> tuple[UnknownConfig, ...]:
@@ -119,7 +120,7 @@ def read_unknowns(
     if not value:
         context.problems.say(ROOT, f"{ROOT}: expected at least one, such as {{{next(iter(candidates))}: {{}}}}")
     unknowns = []
-    for path, options in _by_path(value).items():
+    for path, options in _by_path(value, candidates).items():
         if path not in candidates:
             context.problems.unknown(ROOT, path, candidates)
             continue
@@ -129,13 +130,14 @@ def read_unknowns(
     return tuple(unknowns)
 
 
-def _by_path(value: Mapping[str, Any]) -> dict[str, Any]:
+def _by_path(value: Mapping[str, Any], candidates: Mapping[str, Any]) -> dict[str, Any]:
     """Merge nested and dotted keys; nested ones win, as the command line writes them."""
     dotted: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for path, item in value.items():
-        if path in SECTIONS and isinstance(item, Mapping):
-            nested |= {f"{path}.{name}": options for name, options in item.items()}
+        if isinstance(item, Mapping) and (path in SECTIONS or leads_to_some(path, candidates)):
+            below = {f"{path}.{name}": options for name, options in item.items()}
+            nested |= _by_path(below, candidates)
         else:
             dotted[str(path)] = item
     return _merged(dotted, nested)

@@ -9,7 +9,7 @@ from typing import Any
 
 from simjax.config.experiments import with_experiments
 from simjax.config.inverse_section import read_inverse
-from simjax.config.own_models import find_model
+from simjax.config.own_models import find_model, find_parts
 from simjax.config.sections import (
     Context,
     find_input,
@@ -26,7 +26,8 @@ from simjax.schema.config import DEFAULT_COURANT, Boundaries, Config, EnsembleCo
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
 from simjax.schema.locate import input_folders, locate_run_folder
-from simjax.schema.model_schema import AXES, ModelSchema, open_numbers
+from simjax.schema.model_schema import AXES, ModelSchema
+from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
 from simjax.schema.renames import KEYS as RENAMED_KEYS
 from simjax.schema.renames import MODELS as RENAMED_MODELS
@@ -57,8 +58,10 @@ def validate(
     schema, grid, time = keys["model"], keys["grid"], keys["time"]
     physics, parameters, ensemble = None, {}, None
     if schema is not None:
+        find_parts(schema.physics, keys["physics"], folders)
         physics = read_section(schema.physics, "physics", keys["physics"], problems)
-        parameters = read_parameters(keys["parameters"] or {}, schema, problems)
+        taken = [number.name for number in numbers_of(physics or schema.physics)]
+        parameters = read_parameters(keys["parameters"] or {}, taken, problems)
         keys["particles"] = _read_particles(keys["particles"], schema, problems)
         _check_place(keys, mapping, schema, problems)
         if keys["box"] is not None:
@@ -69,10 +72,10 @@ def validate(
     if time is not None:
         time = _check_time(time, schema, problems)
     if schema is not None and keys["ensemble"] is not None:
-        ensemble = _read_ensemble(keys["ensemble"], schema, parameters, keys["mesh"], problems)
+        ensemble = _read_ensemble({**keys, "physics": physics or schema.physics}, parameters, problems)
     found = {**keys, "physics": physics, "parameters": parameters, "grid": grid, "time": time, "ensemble": ensemble}
     if schema is not None and ndim is not None:
-        names = (*schema.formula_names(ndim), *parameters)
+        names = (*(number.name for number in numbers_of(physics or schema.physics, ndim)), *parameters)
         counts = _count_free(schema, keys["initial"] or {})
         context = Context(schema, ndim, names, folders, problems, counts)
         found |= _read_sections(keys, context)
@@ -334,13 +337,12 @@ def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: ConfigErrors) -> No
             )
 
 
-def _read_ensemble(
-    keys: Any, schema: ModelSchema, parameters: Mapping[str, float], mesh: Any, problems: ConfigErrors
-) -> EnsembleConfig | None:
-    ranges: dict[str, Real] = {f"physics.{name}": kind for name, kind in schema.parameters().items()}
+def _read_ensemble(given: Mapping[str, Any], parameters: Mapping[str, float], problems: ConfigErrors) -> EnsembleConfig:
+    keys, mesh, particles = given["ensemble"], given["mesh"], given["model"].particles
+    ranges: dict[str, Real] = {f"physics.{n.path}": n.kind for n in numbers_of(given["physics"]) if n.open}
     ranges |= {f"parameters.{name}": Real(formula=True) for name in parameters}
-    if schema.particles is not None:
-        ranges |= {f"particles.{name}": kind for name, kind in open_numbers(schema.particles).items()}
+    if particles is not None:
+        ranges |= {f"particles.{n.path}": n.kind for n in numbers_of(particles) if n.open}
     vary = read_variations(keys.vary or {}, keys.size, ranges, problems)
     if keys.batch is not None and keys.batch > keys.size:
         problems.add("ensemble.batch", keys.batch, f"at most ensemble.size={keys.size}")

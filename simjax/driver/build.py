@@ -21,11 +21,11 @@ from simjax.io.memory import require_memory
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
-from simjax.models.registry import named_numbers
 from simjax.schema.config import Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
 from simjax.schema.model_schema import EXPONENTIAL
+from simjax.schema.numbers import named_numbers
 from simjax.schema.sides import SideSchema, sides_of
 from simjax.stepping.simulate import Schedule
 

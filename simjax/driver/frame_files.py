@@ -20,8 +20,8 @@ from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.io.grid_output import GridWriter
 from simjax.io.particle_output import ParticleWriter
 from simjax.models.measures import PARTICLES, measure_of
-from simjax.models.registry import parameter_attributes
 from simjax.schema.config import Config
+from simjax.schema.numbers import number_attributes
 
 if TYPE_CHECKING:
     import xarray
@@ -84,9 +84,9 @@ def open_writer(
 def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
     """Attributes of parameters and diagnostics by name: units and what they mean."""
     config = programs.config
-    about = parameter_attributes(type(config.physics), config.ndim)
+    about = number_attributes(config.physics, config.ndim)
     if config.particles is not None:
-        starts = parameter_attributes(type(config.particles), config.ndim)
+        starts = number_attributes(config.particles, config.ndim)
         about |= {f"start_{name}": attributes for name, attributes in starts.items()}
     about |= {name: {"long_name": name.replace("_", " ")} for name in config.parameters}
     about["courant"] = {"units": "1", "long_name": "Courant number"}

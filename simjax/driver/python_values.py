@@ -16,6 +16,7 @@ from simjax.errors import InputOutputError
 from simjax.io.files import replaced
 from simjax.schema.errors import ConfigErrors
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
+from simjax.schema.parts import Parts, part_places
 from simjax.schema.sides import SideSchema, sides_of
 
 FOLDER = "arrays"
@@ -29,8 +30,8 @@ class PythonSections:
     """The sections of a configuration given in Python, whose arrays are yet to be written.
 
     A field of `initial` or `coefficients` may be an array of the shape of the grid; a vector an array or a list with
-    one for each axis. An axis of `boundaries` may be a `Side`, or a pair of them. Other numbers and arrays of numpy and
-    jax become plain ones.
+    one for each axis. An axis of `boundaries` may be a `Side`, or a pair of them; a part in `physics` may be a class.
+    Other numbers and arrays of numpy and jax become plain ones.
 
     Raises:
         ConfigurationError: an array of another shape, or with values that are not finite real numbers; a side that the
@@ -50,6 +51,12 @@ class PythonSections:
             kinds = sides_of(schema.sides)
             self.sections["boundaries"] = {
                 axis: _axis(f"boundaries.{axis}", value, kinds, problems) for axis, value in boundaries.items()
+            }
+        physics = sections.get("physics")
+        if isinstance(physics, Mapping):
+            taken = part_places(schema.physics)
+            self.sections["physics"] = {
+                place: _part(value, taken[place]) if place in taken else value for place, value in physics.items()
             }
         problems.raise_if_any()
         self.sections = _plain(self.sections)
@@ -137,6 +144,17 @@ def _components(
             problems.say(path, f"{path}: expected finite real numbers; got {array.dtype} with others")
             return None
     return tuple(np.ascontiguousarray(array, np.float64) for array in arrays)
+
+
+def _part(value: Any, parts: Parts) -> Any:
+    """A part as YAML has it: a class by its module and name, under which it is made known."""
+    if isinstance(value, Mapping):
+        return {_part(name, parts): keys for name, keys in value.items()}
+    if not isinstance(value, type):
+        return value
+    name = f"{value.__module__}.{value.__qualname__}"
+    parts.add_own(name, value)
+    return name
 
 
 def _axis(path: str, value: Any, kinds: Mapping[str, SideSchema], problems: ConfigErrors) -> Any:

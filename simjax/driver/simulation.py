@@ -439,10 +439,13 @@ def load(
     return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
 
 
-def configure(model: type[GridModel], **sections: Any) -> Simulation:
-    """A simulation of one's own model, configured in Python with the keys of a YAML experiment.
+def configure(model: type[GridModel] | str, **sections: Any) -> Simulation:
+    """A simulation of one's own model, or of one known by name, configured in Python with the keys of YAML.
 
-    `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`.
+    `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`, or
+    `configure("molecular_dynamics", physics={"potential": {Potential: {"width": 2}}}, box={...}, particles={...})`,
+    where a class of one's own stands for its name.
+
     Fields of `initial` and `coefficients` may be arrays of the grid's shape (a vector: one for each axis), which are
     kept in `arrays` below `output.root`, where a run that goes on finds them. Sides may be objects such as
     `simjax.NoSlipWall()`, or pairs of them.
@@ -451,9 +454,16 @@ def configure(model: type[GridModel], **sections: Any) -> Simulation:
     """
     from simjax.config import validate
 
-    register(model)
-    defaults = {"experiment_name": model.__name__, "title": (model.__doc__ or model.__name__).splitlines()[0]}
-    given = PythonSections(MODELS[model.__name__], {**defaults, "model": model.__name__, **sections})
+    if isinstance(model, str):
+        name, title = model, model.replace("_", " ")
+    else:
+        name = register(model).__name__
+        title = (model.__doc__ or name).splitlines()[0]
+    if name not in MODELS:
+        close = closest(name, MODELS)
+        hint = f"did you mean {close!r}?" if close else f"known are {', '.join(MODELS)}, or write a class."
+        raise ConfigurationError(f"configure({name!r}, ...): no such model; {hint}")
+    given = PythonSections(MODELS[name], {"experiment_name": name, "title": title, "model": name, **sections})
     config = validate(given.with_sources(stand_in))
     if given.arrays:
         config = validate(given.with_sources(written_below(Path(config.output.root))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +34,7 @@ from simjax.models.closure import Closure
 from simjax.models.formulas import closure_of
 from simjax.models.measures import measure_of
 from simjax.schema.config import Config
+from simjax.schema.numbers import numbers_of
 
 MODULE_SUFFIX = ".eqx"
 CURVE_POINTS = 201
@@ -115,8 +115,8 @@ def _number(problem: InverseProblem, found: Estimate, path: str) -> NumberResult
 def _units(config: Config, path: str) -> str:
     """Units of a number: those of a key of the physics; a parameter has none."""
     section, name = path.split(".", 1)
-    keys = {field.name: field.metadata.get("units", "1") for field in dataclasses.fields(config.physics)}
-    return keys.get(name, "1") if section == "physics" else "1"
+    units = {number.path: number.units for number in numbers_of(config.physics)}
+    return units.get(name, "1") if section == "physics" else "1"
 
 
 def _field(problem: InverseProblem, found: Estimate, kept: dict[int, Any], path: str) -> FieldResult:

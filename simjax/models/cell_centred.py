@@ -8,10 +8,11 @@ import jax
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
-from simjax.models.declaration import NoKeys, Setup, state_keys_and_parameters
+from simjax.models.declaration import Setup
 from simjax.models.measures import of_fields
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.schema.model_schema import FieldSchema
+from simjax.schema.parts import NoKeys, state_keys_and_parameters
 
 
 class CenteredModel(ExplicitModel):

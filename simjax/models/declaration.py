@@ -1,7 +1,7 @@
 """Declarations of model classes: names in configurations, keys and fields, and how they are built."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, make_dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from jax import Array
@@ -11,8 +11,8 @@ from simjax.core.domain import Domain
 from simjax.core.model import Model
 from simjax.models.formulas import FormulaForce, Values, forces_of
 from simjax.schema.config import Config
-from simjax.schema.kinds import Real, key
 from simjax.schema.model_schema import ModelSchema
+from simjax.schema.parts import summary_of
 
 CLAIMS = ("conserved", "falling", "steady")
 Declared = TypeVar("Declared", bound=type[Model])
@@ -50,11 +50,6 @@ class Setup:
         return next(iter(self.forces(field)), None)
 
 
-@dataclass(frozen=True)
-class NoKeys:
-    """The section `physics` of a model without keys."""
-
-
 def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
     """Declare a class as the model that configurations call `name`.
 
@@ -75,22 +70,3 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
         return cls
 
     return declare
-
-
-def summary_of(cls: type) -> str:
-    """Name and equation in a line: the first paragraph of a docstring, and the equations below it after a colon."""
-    first, *rest = (cls.__doc__ or "").split("\n\n")
-    first = " ".join(first.split())
-    if first.endswith(":") and rest:
-        first += " " + "; ".join(" ".join(line.split()) for line in rest[0].splitlines())
-    return first
-
-
-def state_keys_and_parameters(cls: type) -> None:
-    """Complete a class whose parameters are numbers by name: `Keys` of its `parameters`, or the other way round."""
-    if "Keys" in vars(cls):
-        numbers = [f for f in fields(cls.Keys) if isinstance(f.metadata["kind"], Real) and f.default is not MISSING]
-        cls.parameters = {number.name: number.default for number in numbers}
-    elif "parameters" in vars(cls):
-        numbers = [(name, float, key(Real(), float(value))) for name, value in cls.parameters.items()]
-        cls.Keys = make_dataclass(f"{cls.__name__}Keys", numbers, frozen=True)

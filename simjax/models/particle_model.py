@@ -14,13 +14,13 @@ from jax import Array
 
 from simjax.core.model import SelfSteppingModel
 from simjax.models.capacities import Bounds, Room, bounds_of
-from simjax.models.declaration import summary_of
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.placement import Start, place
 from simjax.particles.cells import Cells
 from simjax.schema.config import Config
 from simjax.schema.formula import Formula
 from simjax.schema.model_schema import ModelSchema
+from simjax.schema.parts import summary_of
 
 Files = Mapping[str, Array]
 """What is given of every particle, `(..., particles)`: position, species, and the family's own."""

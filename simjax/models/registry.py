@@ -1,14 +1,11 @@
-"""The registry of models a configuration can name, and their numbers. Importing it does not import jax."""
+"""The registry of models a configuration can name. Importing it does not import jax."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
 
-from simjax.schema.kinds import ListOf, Real
-from simjax.schema.model_schema import AXES, ModelSchema
+from simjax.schema.model_schema import ModelSchema
 
 HOMES = {
     "advection_diffusion": "scalar.advection_diffusion:AdvectionDiffusion",
@@ -68,38 +65,3 @@ class Models(Mapping[str, ModelSchema]):
 
 
 MODELS = Models(HOMES)
-
-
-def parameter_values(physics: Any) -> dict[str, float]:
-    """The numbers of a validated physics section by the names that formulas know (`velocity_x`, ...)."""
-    values: dict[str, float] = {}
-    for field in dataclasses.fields(physics):
-        kind, value = field.metadata["kind"], getattr(physics, field.name)
-        if isinstance(kind, Real) and value is not None and not field.metadata["fixed"]:
-            values[field.name] = value
-        elif isinstance(kind, ListOf) and kind.per_axis:
-            values |= {f"{field.name}_{axis}": number for axis, number in zip(AXES, value or (0.0,) * 3, strict=False)}
-    return values
-
-
-def named_numbers(config: Any) -> dict[str, float]:
-    """Every number of a configuration by its name in formulas; keys of the section particles begin with `start_`."""
-    values = {**parameter_values(config.physics), **config.parameters}
-    if config.particles is not None:
-        values |= {f"start_{name}": value for name, value in parameter_values(config.particles).items()}
-    return values
-
-
-def parameter_attributes(physics: type, ndim: int) -> dict[str, dict[str, str]]:
-    """Units and meanings of the numbers of a section, by the names of `parameter_values`, as its keys declare them."""
-    found: dict[str, dict[str, str]] = {}
-    for field in dataclasses.fields(physics):
-        about, units = field.metadata["about"], field.metadata["units"]
-        kind, meaning = field.metadata["kind"], (about or field.name.replace("_", " "))
-        if isinstance(kind, ListOf) and kind.per_axis:
-            found |= {
-                f"{field.name}_{axis}": {"long_name": f"{meaning}, {axis}", "units": units} for axis in AXES[:ndim]
-            }
-        else:
-            found[field.name] = {"long_name": meaning, "units": units}
-    return found

@@ -11,6 +11,7 @@ from typing import Any
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key, write
 from simjax.schema.model_schema import AXES
+from simjax.schema.numbers import number_name
 
 SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
 WITHOUT_LINE_SEARCH = ("adam", "sgd", "adamw")
@@ -33,8 +34,8 @@ OF_FIELDS = tuple(kind for kind in PLACES if kind != "radial_distribution")
 
 def value_name(path: str) -> str:
     """The name of a number among those of the run: keys of the section particles begin with `start_` there."""
-    section, _, name = path.partition(".")
-    return f"start_{name}" if section == "particles" else name
+    section, _, below = path.partition(".")
+    return f"start_{number_name(below)}" if section == "particles" else number_name(below)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class NetworkConfig:
 class UnknownConfig:
     """A number, a field or a learned module that is sought.
 
-    path: "physics.KEY", "parameters.NAME", "particles.KEY", "initial.FIELD", "coefficients.FIELD" or "modules.NAME".
+    path: "physics.KEY", "physics.KEY.PART.KEY", "parameters.NAME", "particles.KEY", "initial.FIELD",
+    "coefficients.FIELD" or "modules.NAME".
     guess: where the search starts, one formula per component (one for a number); None: the configuration's own value.
     transforms: from the latent array to the physical one in the order in which they are applied, each with its numbers:
     ("scaled", (scale, 0)), ("smooth", (length,)), ("symmetric", (axis, sign)), ("positive", ()), ("bounded", (lower,

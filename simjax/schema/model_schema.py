@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from simjax.schema.kinds import ListOf, Real
 
 AXES = ("x", "y", "z")
 
@@ -164,31 +161,3 @@ class ModelSchema:
             if one.vector:
                 names[one.vector] = (*names.get(one.vector, ()), name)
         return names
-
-    def parameters(self) -> dict[str, Real]:
-        """Physics keys that hold one number: they are open to `ensemble.vary`."""
-        return open_numbers(self.physics)
-
-    def numbers(self, ndim: int) -> dict[str, Real]:
-        """Real numbers of the physics by their names in formulas: parameters, and `key_x`, ... of a key per axis."""
-        kinds: dict[str, Real] = {}
-        for field in dataclasses.fields(self.physics):
-            kind = field.metadata["kind"]
-            if isinstance(kind, ListOf) and kind.per_axis and isinstance(kind.element, Real):
-                kinds |= {f"{field.name}_{axis}": kind.element for axis in AXES[:ndim]}
-            elif isinstance(kind, Real):
-                kinds[field.name] = kind
-        return kinds
-
-    def formula_names(self, ndim: int) -> tuple[str, ...]:
-        """Names of the physics in formulas."""
-        return tuple(self.numbers(ndim))
-
-
-def open_numbers(section: type) -> dict[str, Real]:
-    """Keys of a section that hold one number on which no shape depends."""
-    return {
-        field.name: field.metadata["kind"]
-        for field in dataclasses.fields(section)
-        if isinstance(field.metadata["kind"], Real) and not field.metadata["fixed"]
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -178,16 +178,6 @@ def check_unlisted(config: Any) -> Iterator[tuple[str, str]]:
         if value is not None:
             path = f"neighbor_list.{name}"
             yield path, f"{path} = {value:g}: expected null, particles of this model have no lists of partners"
-
-
-def left_over(physics: Any, names: Iterable[str], why: str) -> Iterator[tuple[str, str]]:
-    """A sentence about each key of the physics that is given although nothing takes it."""
-    defaults = {field.name: field.default for field in dataclasses.fields(physics)}
-    for name in names:
-        value = getattr(physics, name)
-        if value != defaults[name]:
-            said = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
-            yield f"physics.{name}", f"physics.{name} = {said}: {why}, or leave it out"
 
 
 def check_mesh_cells(config: Any) -> Iterator[tuple[str, str]]:

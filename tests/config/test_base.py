@@ -13,6 +13,8 @@ from simjax.config.folders import config_yaml
 from simjax.config.listing import keys_of_model
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
+from simjax.schema.kinds import Nested
+from simjax.schema.parts import PartOf
 
 
 def test_no_experiment_is_the_defaults_alone():
@@ -77,18 +79,29 @@ def test_the_note_is_in_the_log(tmp_path):
 # ---- keys
 
 
+def _all_keys(section, margin="  "):
+    """Every key and its margin, also those of parts."""
+    for field in dataclasses.fields(section):
+        yield margin, field
+        kind = field.metadata["kind"]
+        for part in kind.parts.values() if isinstance(kind, PartOf) else ():
+            yield from _all_keys(part.Keys, f"{margin}        ")
+        if isinstance(kind, Nested):
+            yield from _all_keys(kind.section, f"{margin}      ")
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name.islower()])
 def test_every_key_is_listed_with_its_units_and_default(name):
     schema = MODELS[name]
     lines = keys_of_model(schema, {}).splitlines()
     for section in (schema.physics, schema.particles):
-        for field in dataclasses.fields(section) if section is not None else ():
+        for margin, field in [*_all_keys(section)] if section is not None else ():
             units = field.metadata["units"]
-            begin = f"  {field.name}{f' [{units}]' if units != '1' else ''}"
-            (number,) = (k for k, line in enumerate(lines) if line == begin or line.startswith(f"{begin}: "))
-            assert field.metadata["about"] in lines[number]
-            assert field.metadata["kind"].allowed in lines[number + 1]
-            assert ("required" in lines[number + 1]) == (field.default is dataclasses.MISSING)
+            begin = f"{margin}{field.name}{f' [{units}]' if units != '1' else ''}"
+            first = [k for k, line in enumerate(lines) if line == begin or line.startswith(f"{begin}: ")]
+            assert [k for k in first if field.metadata["about"] in lines[k]]
+            told = [lines[k + 1] for k in first if field.metadata["kind"].allowed in lines[k + 1]]
+            assert any(("required" in line) == (field.default is dataclasses.MISSING) for line in told)
     for field in (*schema.fields, *schema.coefficients):
         assert any(line.startswith(f"  {field.name}") for line in lines)
 

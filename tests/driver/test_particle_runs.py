@@ -118,7 +118,7 @@ def test_ensemble_over_temperature(whole, tmp_path):
 
 
 FREE = [
-    "physics.epsilon=0", "physics.cutoff=1", "neighbor_list.skin=0.5",
+    "physics.potential.lennard_jones.epsilon=0", "physics.cutoff=1", "neighbor_list.skin=0.5",
     "particles.placement=file", "particles.count=null", "time.end=1.0", "time.output_every=0.5", "time.dt=0.05",
 ]  # fmt: skip
 
@@ -187,7 +187,7 @@ def test_configuration_read_again_is_the_same():
 @pytest.mark.slow
 def test_a_thermostat_keeps_its_temperature(tmp_path):
     """Ten frames, some correlation times 1 / (2 friction) apart, of 765 degrees of freedom: within four deviations."""
-    settings = ["physics.dynamics=langevin", "physics.bath_temperature=2", "physics.friction=10"]
+    settings = ["physics.thermostat={langevin:{temperature:2,friction:10}}"]
     dataset = particles(run(tmp_path, *settings, "time.end=2", "output.report=false"))
     deviation = 2 * (2 / (3 * 255)) ** 0.5 / 10**0.5
     assert abs(float(dataset["temperature"][-10:].mean()) - 2) < 4 * deviation

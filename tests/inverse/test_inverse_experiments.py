@@ -52,7 +52,7 @@ def test_a_source_from_point_sensors(tmp_path):
 @pytest.mark.long
 def test_a_pair_potential_from_trajectories(tmp_path):
     answer = searched("inverse_pair_potential", tmp_path)
-    for path in ("physics.epsilon", "physics.sigma"):
+    for path in ("physics.potential.lennard_jones.epsilon", "physics.potential.lennard_jones.sigma"):
         low, high = answer.intervals[path]
         # One seed: within twice the 95 % interval. The guess was 30 % and 5 % off.
         assert abs(float(answer.estimate[path]) - 1) < high - low < 0.01, path

@@ -15,12 +15,12 @@ from simjax.inverse.search import Search
 # Sixteen particles of a crystal of two axes, a little of which melts in six steps.
 CRYSTAL = {
     "experiment_name": "crystal", "model": "molecular_dynamics", "precision": "float64",
-    "physics": {"epsilon": 1.0, "sigma": 1.0, "mode": "force_shifted", "cutoff": 1.7},
+    "physics": {"mode": "force_shifted", "cutoff": 1.7},
     "box": {"upper": [4.8, 4.8]}, "particles": {"placement": "square", "count": 16, "temperature": 0.3},
     "time": {"end": 0.06, "output_every": 0.03, "dt": 0.01},
     "inverse": {
         "unknowns": {
-            "physics.epsilon": {"guess": 0.8, "positive": True},
+            "physics.potential.lennard_jones.epsilon": {"guess": 0.8, "positive": True},
             "initial.velocity": {"guess": ["0.1*sin(x)", 0], "prior": {"gaussian": {"mean": 0, "deviation": 1}}},
         },
         "observations": [
@@ -53,7 +53,11 @@ def test_making_a_problem_runs_nothing(monkeypatch):
 
     monkeypatch.setattr("simjax.driver.differentiable_run.simulate", refuse)
     problem = sj.InverseProblem(posed())
-    assert problem.numbers == ("physics.epsilon",) and problem.fields == ("initial.velocity",) and problem.is_twin
+    assert (
+        problem.numbers == ("physics.potential.lennard_jones.epsilon",)
+        and problem.fields == ("initial.velocity",)
+        and problem.is_twin
+    )
 
 
 def test_what_is_seen(problem):
@@ -99,9 +103,9 @@ def test_velocities_and_a_number_are_found(tmp_path):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # within Optax
         found = Search(config).run()
     answer = found.answer
-    low, high = answer.intervals["physics.epsilon"]
+    low, high = answer.intervals["physics.potential.lennard_jones.epsilon"]
     # One draw of the noise: within twice the 95 % interval.
-    assert abs(float(answer.estimate["physics.epsilon"]) - 1) < high - low < 0.5
+    assert abs(float(answer.estimate["physics.potential.lennard_jones.epsilon"]) - 1) < high - low < 0.5
     off = np.stack(answer.estimate["initial.velocity"]) - np.stack(answer.truth["initial.velocity"])
     # A position off by 1e-3 after 0.03 and 0.06 is a velocity off by some 0.02.
     assert np.sqrt(np.mean(off**2)) < 0.04
@@ -117,7 +121,7 @@ def test_velocities_and_a_number_are_found(tmp_path):
 
 def test_experiments_differ_in_temperature():
     experiments = {"cold": {"particles": {"temperature": 0.1}}, "hot": {"particles": {"temperature": 0.5}}}
-    section = {"unknowns": {"physics.sigma": {"guess": 0.9}}, "experiments": experiments}
+    section = {"unknowns": {"physics.potential.lennard_jones.sigma": {"guess": 0.9}}, "experiments": experiments}
     config = posed({"inverse": {**CRYSTAL["inverse"], **section}})
     own = [experiment.of(config).particles.temperature for experiment in config.inverse.experiments]
     assert own == [0.1, 0.5]

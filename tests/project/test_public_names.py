@@ -17,7 +17,8 @@ from simjax.core.domain import Domain
 from simjax.driver.build import build_model, initial_state, read_files
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
-from simjax.models.registry import MODELS, parameter_values
+from simjax.models.registry import MODELS
+from simjax.schema.numbers import number_values
 
 PARTICLES = {
     "molecular_dynamics": "MolecularDynamics", "gravity": "Gravity", "electrostatic_pic": "ElectrostaticPlasma",
@@ -50,7 +51,7 @@ def test_every_registered_model_is_public_with_its_parameters_and_state(config):
     grid = Grid(grid.shape, grid.lower, grid.upper)
 
     def describe(files):
-        values = {name: jnp.zeros((), dtype) for name in {**parameter_values(config.physics), **config.parameters}}
+        values = {name: jnp.zeros((), dtype) for name in {**number_values(config.physics), **config.parameters}}
         model, params = build_model(config, Domain(grid), values, files)
         described.append((model, params, initial_state(config, model, params, values, 0, files["initial"], dtype)))
         return 0

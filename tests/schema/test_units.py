@@ -16,8 +16,9 @@ from simjax.driver.used_names import used_names
 from simjax.grid import Grid
 from simjax.models.faces import output_layouts
 from simjax.models.measures import squared
-from simjax.models.registry import MODELS, parameter_attributes
+from simjax.models.registry import MODELS
 from simjax.schema.kinds import ListOf
+from simjax.schema.numbers import number_attributes
 
 NAMES = sorted(name for name, schema in MODELS.items() if not schema.of_particles)
 # Grids on which every place of a component is another one, where the model has several.
@@ -79,9 +80,9 @@ def test_every_diagnostic_has_units_and_a_meaning(name):
 
 
 def test_units_of_parameters_are_those_of_their_keys():
-    about = parameter_attributes(MODELS["passive_scalar"].physics, 2)
+    about = number_attributes(MODELS["passive_scalar"].physics, 2)
     assert about["viscosity"] == {"units": "m2 s-1", "long_name": "kinematic viscosity nu"}
-    about = parameter_attributes(MODELS["advection_diffusion"].physics, 2)
+    about = number_attributes(MODELS["advection_diffusion"].physics, 2)
     assert about["velocity_y"] == {"units": "m s-1", "long_name": "constant velocity a, y"}
     assert [squared(units) for units in ("1", "K", "m s-1", "m2 s-2")] == ["1", "K2", "m2 s-2", "m4 s-4"]
 
@@ -116,11 +117,17 @@ def test_particles_list_the_keys_of_their_own_potential_and_dynamics():
         {
             "model": "molecular_dynamics", "box": {"upper": [7.0, 7.0]},
             "particles": {"count": 16, "placement": "square"},
-            "physics": {"dynamics": "langevin"}, "time": {"end": 0.1, "output_every": 0.1, "dt": 0.01},
+            "physics": {"thermostat": "langevin"}, "time": {"end": 0.1, "output_every": 0.1, "dt": 0.01},
             "ensemble": {"size": 2, "vary": {"particles.temperature": {"values": [1.0, 2.0]}}},
         }
     )  # fmt: skip
     programs = compiled_run(config)
     used = programs.used_parameters(plan_frames(config, 10).schedule)
-    assert set(used) == {"epsilon", "sigma", "bath_temperature", "friction", "start_temperature"}
+    assert set(used) == {
+        "potential_epsilon",
+        "potential_sigma",
+        "thermostat_temperature",
+        "thermostat_friction",
+        "start_temperature",
+    }
     np.testing.assert_array_equal(used["start_temperature"], [1.0, 2.0])

@@ -2,6 +2,8 @@
 
 import abc
 import dataclasses
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -11,29 +13,104 @@ from jax import Array
 
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.models.molecular.pair_potentials import DistancePotential, PairPotential, WeeksChandlerAndersen, between
+from simjax.models.molecular.pair_potentials import (
+    DistancePotential,
+    PairPotential,
+    ScaledPotential,
+    WeeksChandlerAndersen,
+    between,
+    scales,
+)
+from simjax.models.molecular.parts import angle, bond
 from simjax.particles.cells import Cells
 from simjax.particles.id_lookup import slots_of
 from simjax.particles.neighbor_list import Neighbours, of_every_slot, own_slot, placed
 from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.particles.pairs import Pairs
+from simjax.schema.kinds import Real, key
+from simjax.schema.parts import Part
 from simjax.status import BOND_LOST, OK
 
+LONGEST = 1.5  # of harmonic bonds, in rest lengths
 
-class HarmonicBond(DistancePotential):
-    """U = stiffness (r - r_0)^2 / 2. params: (stiffness, r_0), energy per area and length."""
+
+class Bond(PairPotential):
+    """A pair potential of bonds that a configuration chooses by its name."""
+
+    @classmethod
+    @abc.abstractmethod
+    def longest(cls, keys: Any) -> float:
+        """Greatest length of a bond with these keys, so that its ends are in neighbouring cells."""
+
+    @classmethod
+    @abc.abstractmethod
+    def natural(cls, keys: Any) -> float:
+        """Length at which a bond with these keys is about at rest, where particles start."""
+
+
+@bond("harmonic")
+class HarmonicBond(Bond, DistancePotential):
+    """Springs: U = stiffness (r - rest_length)^2 / 2.
+
+    params: (stiffness, rest_length), energy per area and length.
+    """
+
+    @dataclass(frozen=True)
+    class Keys:
+        stiffness: float = key(Real(above=0.0), 30.0, about="energy per area")
+        rest_length: float = key(Real(above=0.0), 1.0, about="a length")
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), (setup.values["stiffness"], setup.values["rest_length"])
+
+    @classmethod
+    def longest(cls, keys):
+        return LONGEST * keys.rest_length
+
+    @classmethod
+    def natural(cls, keys):
+        return keys.rest_length
 
     def at(self, r, here, there, params):
         stiffness, r_0 = between(params, here, there)
         return stiffness / 2 * (r - r_0) ** 2
 
 
-class FiniteExtensibleBond(PairPotential):
-    """FENE: U = -stiffness r_0^2 ln(1 - (r / r_0)^2) / 2 + U_WCA(r), not a number from r = r_0 on.
+@bond("fene")
+class FiniteExtensibleBond(Bond):
+    """FENE: U = -stiffness extension^2 ln(1 - (r / extension)^2) / 2 + U_WCA(r), not a number from r = extension on.
 
-    params: (stiffness, r_0, epsilon, sigma), energy per area, length, energy, length; scalars or tables by species.
-    Kremer and Grest (1990), J. Chem. Phys. 92, 5057, eq. 2-3: 30, 1.5, 1, 1.
+    params: (stiffness, extension, epsilon, sigma), energy per area, length, energy, length; scalars or tables by
+    species. Kremer and Grest (1990), J. Chem. Phys. 92, 5057, eq. 2-3: 30, 1.5, 1, 1.
     """
+
+    @dataclass(frozen=True)
+    class Keys:
+        stiffness: float = key(Real(above=0.0), 30.0, about="energy per area")
+        extension: float = key(Real(above=0.0), 1.5, about="a length that no bond reaches")
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), (setup.values["stiffness"], setup.values["extension"], *scales(setup.beside("potential")))
+
+    @classmethod
+    def check(cls, keys, path, config):
+        potential = config.physics.potential
+        if not issubclass(potential.part, ScaledPotential):
+            yield (
+                "physics.bond",
+                f"physics.bond = fene: expected a potential of pairs with epsilon and sigma, got {potential.name}; "
+                "write lennard_jones or weeks_chandler_andersen",
+            )
+
+    @classmethod
+    def longest(cls, keys):
+        return keys.extension
+
+    @classmethod
+    def natural(cls, keys):
+        return keys.extension / 1.5
 
     def energy(self, square, here, there, params):
         stiffness, r_0 = between(params[:2], here, there)
@@ -41,7 +118,7 @@ class FiniteExtensibleBond(PairPotential):
         return repulsion - stiffness * r_0 * r_0 / 2 * jnp.log(1 - square / (r_0 * r_0))
 
 
-class AnglePotential(eqx.Module):
+class AnglePotential(eqx.Module, Part):
     """An energy of the angle between two lines from one particle."""
 
     @abc.abstractmethod
@@ -49,16 +126,36 @@ class AnglePotential(eqx.Module):
         """Energy of angles with these cosines, element by element."""
 
 
-class HarmonicCosine(AnglePotential):
-    """U = stiffness (cos theta - cos theta_0)^2 / 2. params: (stiffness, theta_0), energy and radians."""
+@dataclass(frozen=True)
+class RestAngleKeys:
+    """Keys of an angle with a place of rest."""
+
+    stiffness: float = key(Real(low=0.0), 1.0, about="an energy")
+    rest: float = key(Real(low=0.0, high=math.pi, formula=True), math.pi, units="rad", about="angle at rest")
+
+
+class RestAngle(AnglePotential):
+    """An energy of an angle that has a place of rest. params: (stiffness, rest), energy and radians."""
+
+    Keys = RestAngleKeys
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), (setup.values["stiffness"], setup.values["rest"])
+
+
+@angle("harmonic_cosine")
+class HarmonicCosine(RestAngle):
+    """Springs of the cosine: U = stiffness (cos theta - cos rest)^2 / 2."""
 
     def energy(self, cosine, params):
         stiffness, angle = params
         return stiffness / 2 * (cosine - jnp.cos(angle)) ** 2
 
 
-class HarmonicAngle(AnglePotential):
-    """U = stiffness (theta - theta_0)^2 / 2. params: (stiffness, theta_0), energy and radians."""
+@angle("harmonic")
+class HarmonicAngle(RestAngle):
+    """Springs of the angle: U = stiffness (theta - rest)^2 / 2."""
 
     def energy(self, cosine, params):
         stiffness, angle = params
@@ -67,11 +164,20 @@ class HarmonicAngle(AnglePotential):
         return stiffness / 2 * (jnp.arccos(jnp.clip(cosine, -most, most)) - angle) ** 2
 
 
+@angle("bending")
 class Bending(AnglePotential):
-    """U = stiffness (1 + cos theta), straight chains the lowest. params: stiffness, an energy.
+    """Stiff chains: U = stiffness (1 + cos theta), lowest where they are straight.
 
-    Faller and Mueller-Plathe (2001), ChemPhysChem 2, 180.
+    params: stiffness, an energy. Faller and Mueller-Plathe (2001), ChemPhysChem 2, 180.
     """
+
+    @dataclass(frozen=True)
+    class Keys:
+        stiffness: float = key(Real(low=0.0), 1.0, about="an energy")
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), setup.values["stiffness"]
 
     def energy(self, cosine, params):
         return params * (1 + cosine)

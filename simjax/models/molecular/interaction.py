@@ -10,10 +10,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.particles.pairs import Pairs
+from simjax.schema.parts import Part
 
 
-class Interaction(eqx.Module):
+class Interaction(eqx.Module, Part):
     """An energy of particles that depends on where their partners are."""
+
+    @classmethod
+    def end(cls, keys: Any) -> float | None:
+        """Distance at which the energy ends smoothly by itself, for the values of its `Keys`; None: it does not."""
+        return None
 
     @abc.abstractmethod
     def evaluate(self, pairs: Pairs, species: Array, params: Any) -> dict[str, Array]:

@@ -1,6 +1,7 @@
 """Dynamics with random forces: Langevin's and Brownian motion."""
 
 import dataclasses
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -8,7 +9,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import require_at_least
+from simjax.models.molecular.parts import thermostat
 from simjax.models.molecular.velocity_verlet import Dynamics, System, displaced, drift, kick, with_forces
+from simjax.schema.kinds import Real, key
 
 
 class BathParams(eqx.Module):
@@ -25,7 +28,27 @@ class BathParams(eqx.Module):
         require_at_least("BathParams", {"temperature": self.temperature, "friction": self.friction})
 
 
-class Langevin(Dynamics):
+@dataclass(frozen=True)
+class BathKeys:
+    """Keys of a bath."""
+
+    temperature: float = key(Real(above=0.0), 1.0, about="k T of the bath, an energy")
+    friction: float = key(Real(above=0.0), 1.0, about="gamma, 1/time")
+
+
+class Bath(Dynamics):
+    """Dynamics in a bath. Params: `BathParams`."""
+
+    Keys = BathKeys
+
+    @classmethod
+    def configured(cls, setup):
+        seed = jnp.asarray(setup.config.seed, jnp.int32)
+        return cls(), BathParams(setup.values["temperature"], setup.values["friction"], seed)
+
+
+@thermostat("langevin")
+class Langevin(Bath):
     """Langevin's equation: m dv/dt = F - m gamma v + sqrt(2 m gamma kT) dW/dt, at constant temperature.
 
     A half kick and a half drift, the exact Ornstein-Uhlenbeck process of velocities for a whole step, a half drift and
@@ -38,7 +61,8 @@ class Langevin(Dynamics):
         return kick(system, with_forces(system, state), 0.5 * dt)
 
 
-class Brownian(Dynamics):
+@thermostat("brownian")
+class Brownian(Bath):
     """Overdamped motion: dx/dt = F / (m gamma) + sqrt(2 kT / (m gamma)) dW/dt; velocities are not used.
 
     Ermak and McCammon (1978), J. Chem. Phys. 69, 1352, eq. 7 without hydrodynamic interactions: of first order in the

@@ -1,6 +1,7 @@
 """Potentials of more than two particles, written through sums over pairs alone."""
 
 import abc
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.models.molecular.interaction import Interaction, per_particle, squared
+from simjax.models.molecular.parts import potential
+from simjax.schema.kinds import Real, key
 
 
 class MomentPotential(Interaction):
@@ -63,8 +66,9 @@ class StillingerWeberParams(eqx.Module):
         return StillingerWeberParams(*(jnp.asarray(value, dtype) for value in values))
 
 
+@potential("stillinger_weber")
 class StillingerWeber(MomentPotential):
-    """Particles that bond in tetrahedra: U = sum over pairs of U_2 + sum over pairs of partners j, k of i of U_3.
+    """Stillinger-Weber, tetrahedral bonds: U = sum over pairs of U_2 + sum over pairs of partners j, k of i of U_3.
 
     U_2 = epsilon A (B (sigma / r)^4 - 1) exp(sigma / (r - a sigma)),
     U_3 = epsilon strength (cos theta_jik + 1/3)^2 h_ij h_ik with h = exp(decay sigma / (r - a sigma)), for r < a sigma.
@@ -75,7 +79,24 @@ class StillingerWeber(MomentPotential):
     eq. 2.1-2.6.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        epsilon: float = key(Real(low=0.0), 1.0, about="depth of the potential, an energy")
+        sigma: float = key(Real(above=0.0), 1.0, about="scale of distances, a length")
+        tetrahedrality: float = key(Real(low=0.0), 21.0, about="strength of the three-body term, 21 for silicon")
+
     reach: float = eqx.field(static=True, default=1.8)
+
+    @classmethod
+    def end(cls, keys):
+        return cls().reach * keys.sigma
+
+    @classmethod
+    def configured(cls, setup):
+        silicon, values = StillingerWeberParams.silicon(), setup.values
+        dtype = jnp.result_type(values["epsilon"])
+        fixed = (jnp.asarray(value, dtype) for value in (silicon.decay, silicon.A, silicon.B))
+        return cls(), StillingerWeberParams(values["epsilon"], values["sigma"], values["tetrahedrality"], *fixed)
 
     def moments(self, separation, params: StillingerWeberParams):
         r = jnp.sqrt(squared(separation)) / params.sigma

@@ -1,13 +1,16 @@
 """Deterministic dynamics at constant temperature."""
 
 import dataclasses
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
 from simjax.arguments import require_at_least
+from simjax.models.molecular.parts import thermostat
 from simjax.models.molecular.velocity_verlet import Dynamics, System, move
+from simjax.schema.kinds import Real, key
 
 
 class ThermostatParams(eqx.Module):
@@ -27,6 +30,7 @@ class Chain(eqx.Module):
     velocity: Array
 
 
+@thermostat("nose_hoover")
 class NoseHooverChain(Dynamics):
     """Newton's equations with friction that a chain of thermostats sets: m dv/dt = F - m v dxi_1/dt.
 
@@ -39,8 +43,17 @@ class NoseHooverChain(Dynamics):
     then must be zero and takes one degree of freedom for each axis but those with walls; not so with external forces.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        temperature: float = key(Real(above=0.0), 1.0, about="k T of the bath, an energy")
+        period: float = key(Real(above=0.0), 0.5, about="tau, in which the thermostats respond, a time")
+
     thermostats: int = eqx.field(static=True, default=3)
     momentum_conserved: bool = eqx.field(static=True, default=True)
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), ThermostatParams(setup.values["temperature"], setup.values["period"])
 
     def start(self, system, state, params):
         zero = jnp.zeros((self.thermostats,), state.velocity.dtype)

@@ -3,7 +3,8 @@
 import abc
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,9 @@ import numpy as np
 from jax import Array
 
 from simjax.models.molecular.interaction import Interaction, per_particle, squared
+from simjax.models.molecular.parts import potential
+from simjax.schema.kinds import Integer, ListOf, Real, key
+from simjax.schema.parts import PartSetup
 
 NODES = 64
 """Points of the quadrature of what lies beyond a cutoff."""
@@ -116,8 +120,78 @@ class ForceShifted(_Ending):
         return self.potential.energy(square, here, there, params) - energy - beyond * (2 * self.cutoff * slope)
 
 
-class LennardJones(PairPotential):
-    """U = 4 epsilon ((sigma / r)^12 - (sigma / r)^6). params: (epsilon, sigma), energy and length."""
+ENDINGS: dict[str, Callable[..., PairPotential]] = {"shifted": Shifted, "force_shifted": ForceShifted}
+"""Mode of a cutoff -> the potential that ends so."""
+
+
+def _per_species(kind: Real, most: int, noun: str, about: str) -> Any:
+    return key(ListOf(kind, 1, most, optional=True, noun=f"numbers, one per {noun}"), None, about=about)
+
+
+@dataclass(frozen=True)
+class ScaledKeys:
+    """Keys of a potential with a scale of energy and one of length, which species may have of their own."""
+
+    epsilon: float = key(Real(low=0.0), 1.0, about="depth or scale of the potential, an energy")
+    sigma: float = key(Real(above=0.0), 1.0, about="scale of distances, a length")
+    species_epsilon: tuple[float, ...] | None = _per_species(
+        Real(low=0.0), 100, "species", "each species with itself, in units of epsilon; null: alike"
+    )
+    species_sigma: tuple[float, ...] | None = _per_species(
+        Real(above=0.0), 100, "species", "each species with itself, in units of sigma; null: alike"
+    )
+    cross_epsilon: tuple[float, ...] | None = _per_species(
+        Real(low=0.0), 4950, "pair of species",
+        "unlike species 01, 02, ..., 12, ..., in units of epsilon; null: geometric means",
+    )  # fmt: skip
+    cross_sigma: tuple[float, ...] | None = _per_species(
+        Real(above=0.0), 4950, "pair of species", "unlike species, in units of sigma; null: means"
+    )
+
+
+class ScaledPotential(PairPotential):
+    """A pair potential with a scale of energy and one of length. params: (epsilon, sigma), energy and length."""
+
+    Keys = ScaledKeys
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), scales(setup)
+
+    @classmethod
+    def check(cls, keys, path, config):
+        """Check that lists have as many entries as there are species, or pairs of them."""
+        species = len(config.particles.fractions)
+        mixed = keys.species_epsilon is not None or keys.species_sigma is not None
+        for group, count in (("species", species), ("cross", species * (species - 1) // 2)):
+            for scale in ("epsilon", "sigma"):
+                name = f"{group}_{scale}"
+                value, where = getattr(keys, name), f"{path}.{name}"
+                if value is not None and len(value) != count:
+                    what = "species" if group == "species" else "pair of species"
+                    yield (
+                        where,
+                        f"{where} = {list(value)}: expected {count} number(s), one per {what} of particles.fractions",
+                    )
+                elif value is not None and group == "cross" and not mixed:
+                    yield (
+                        where,
+                        f"{where} = {list(value)}: expected with {path}.species_{scale}; write "
+                        f"species_{scale}={[1.0] * species} for species that are alike",
+                    )
+
+    @classmethod
+    def largest(cls, keys: Any) -> float:
+        """The largest sigma of all pairs, a length."""
+        return keys.sigma * max(*(keys.species_sigma or (1.0,)), *(keys.cross_sigma or (0.0,)))
+
+
+@potential("lennard_jones")
+class LennardJones(ScaledPotential):
+    """Lennard-Jones: U = 4 epsilon ((sigma / r)^12 - (sigma / r)^6).
+
+    params: (epsilon, sigma), energy and length.
+    """
 
     def energy(self, square, here, there, params):
         epsilon, sigma = between(params, here, there)
@@ -125,12 +199,17 @@ class LennardJones(PairPotential):
         return 4 * epsilon * (sixth * sixth - sixth)
 
 
-class WeeksChandlerAndersen(PairPotential):
+@potential("weeks_chandler_andersen")
+class WeeksChandlerAndersen(ScaledPotential):
     """The repulsive part of Lennard-Jones: U = 4 epsilon ((sigma / r)^12 - (sigma / r)^6) + epsilon to its minimum.
 
     It ends at r = 2^(1/6) sigma, which must not be beyond the cutoff. params: (epsilon, sigma), energy and length.
     Weeks, Chandler and Andersen (1971), J. Chem. Phys. 54, 5237, eq. 4.
     """
+
+    @classmethod
+    def end(cls, keys):
+        return 2 ** (1 / 6) * cls.largest(keys)
 
     def energy(self, square, here, there, params):
         epsilon, sigma = between(params, here, there)
@@ -139,10 +218,22 @@ class WeeksChandlerAndersen(PairPotential):
         return jnp.where(sixth > 0.5, 4 * epsilon * (sixth * sixth - sixth) + epsilon, 0)
 
 
-class SoftSphere(PairPotential):
-    """U = epsilon (sigma / r)^power. params: (epsilon, sigma), energy and length."""
+@potential("soft_sphere")
+class SoftSphere(ScaledPotential):
+    """Soft spheres: U = epsilon (sigma / r)^power.
+
+    params: (epsilon, sigma), energy and length.
+    """
+
+    @dataclass(frozen=True)
+    class Keys(ScaledKeys):
+        power: int = key(Integer(1, 100), 12, about="exponent of the repulsion")
 
     power: int = eqx.field(static=True, default=12)
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(setup.keys.power), scales(setup)
 
     def energy(self, square, here, there, params):
         epsilon, sigma = between(params, here, there)
@@ -150,11 +241,23 @@ class SoftSphere(PairPotential):
         return epsilon * (ratio ** (self.power // 2) if self.power % 2 == 0 else jnp.sqrt(ratio) ** self.power)
 
 
+@potential("morse")
 class Morse(DistancePotential):
-    """U = depth ((1 - exp(-a (r - r_0)))^2 - 1). params: (depth, a, r_0), energy, inverse length, length.
+    """Morse: U = epsilon ((1 - exp(-steepness (r - bond_length)))^2 - 1).
 
-    Morse (1929), Phys. Rev. 34, 57, eq. 4.
+    params: (epsilon, steepness, bond_length), energy, inverse length, length. Morse (1929), Phys. Rev. 34, 57, eq. 4.
     """
+
+    @dataclass(frozen=True)
+    class Keys:
+        epsilon: float = key(Real(low=0.0), 1.0, about="depth of the potential, an energy")
+        steepness: float = key(Real(above=0.0), 6.0, about="1/length")
+        bond_length: float = key(Real(above=0.0), 1.0, about="place of the minimum, a length")
+
+    @classmethod
+    def configured(cls, setup):
+        values = setup.values
+        return cls(), (values["epsilon"], values["steepness"], values["bond_length"])
 
     def at(self, r, here, there, params):
         depth, a, r_0 = between(params, here, there)
@@ -162,16 +265,26 @@ class Morse(DistancePotential):
         return depth * decay * (decay - 2)
 
 
+@potential("yukawa")
 class Yukawa(DistancePotential):
-    """U = strength exp(-kappa r) / r: charges seen through a screen.
+    """Screened charges: U = strength exp(-screening r) / r.
 
-    params: (strength, kappa), energy times length and inverse length. Yukawa (1935), Proc. Phys.-Math. Soc. Japan 17,
-    48.
+    params: (strength, screening), energy times length and inverse length. Yukawa (1935), Proc. Phys.-Math. Soc. Japan
+    17, 48.
     """
 
+    @dataclass(frozen=True)
+    class Keys:
+        strength: float = key(Real(), 1.0, about="energy times length")
+        screening: float = key(Real(low=0.0), 1.0, about="inverse of the screening length, 1/length")
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), (setup.values["strength"], setup.values["screening"])
+
     def at(self, r, here, there, params):
-        strength, kappa = between(params, here, there)
-        return strength * jnp.exp(-kappa * r) / r
+        strength, screening = between(params, here, there)
+        return strength * jnp.exp(-screening * r) / r
 
 
 class UserPotential(DistancePotential):
@@ -223,3 +336,24 @@ def lorentz_berthelot(epsilon: Array, sigma: Array) -> tuple[Array, Array]:
     epsilon_ab = sqrt(epsilon_a epsilon_b), sigma_ab = (sigma_a + sigma_b) / 2.
     """
     return jnp.sqrt(epsilon[:, None] * epsilon[None]), (sigma[:, None] + sigma[None]) / 2
+
+
+def scales(setup: PartSetup) -> tuple[Array, Array]:
+    """(epsilon, sigma) of all pairs of a `ScaledPotential`: scalars, of a mixture tables `(species, species)`."""
+    keys, epsilon, sigma = setup.keys, setup.values["epsilon"], setup.values["sigma"]
+    given = [ratios for ratios in (keys.species_epsilon, keys.species_sigma) if ratios is not None]
+    if not given:
+        return epsilon, sigma
+    count, dtype = len(given[0]), jnp.result_type(epsilon)
+    alike = [jnp.asarray(each or (1.0,) * count, dtype) for each in (keys.species_epsilon, keys.species_sigma)]
+    epsilons, sigmas = lorentz_berthelot(*alike)
+    return epsilon * _crossed(epsilons, keys.cross_epsilon), sigma * _crossed(sigmas, keys.cross_sigma)
+
+
+def _crossed(table: Array, cross: Sequence[float] | None) -> Array:
+    """A symmetric table with the entries of unlike species, row by row, in the place of those of the mixing rule."""
+    if cross is None:
+        return table
+    above = np.triu_indices(len(table), 1)
+    entries = jnp.asarray(cross, table.dtype)
+    return table.at[above].set(entries).at[above[::-1]].set(entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,228 +15,140 @@ from jax import Array
 from simjax.models.capacities import room_of_pairs, steps_in
 from simjax.models.formulas import Values
 from simjax.models.molecular import molecular_dynamics
-from simjax.models.molecular.bond_setup import build_bonds, chain_links, check_chains, longest_bond, natural_bond
-from simjax.models.molecular.charge_setup import build_charges, build_electrostatics, check_charges, check_neutral
-from simjax.models.molecular.langevin import BathParams, Brownian, Langevin
-from simjax.models.molecular.nose_hoover import NoseHooverChain, ThermostatParams
-from simjax.models.molecular.potential_setup import build_potential
+from simjax.models.molecular.bond_setup import build_bonds, chain_links, check_chains, longest_bond
+from simjax.models.molecular.charge_setup import (
+    ChargeKeys,
+    build_charges,
+    build_electrostatics,
+    check_charges,
+    check_neutral,
+)
+from simjax.models.molecular.interaction import Interaction
+from simjax.models.molecular.pair_potentials import ENDINGS
+from simjax.models.molecular.parts import ANGLES, BONDS, POTENTIALS, THERMOSTATS
 from simjax.models.molecular.velocity_verlet import Dynamics, VelocityVerlet, fixed_momenta
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, place
 from simjax.particles.cells import Cells
 from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.config import Config
-from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, key
-from simjax.schema.particles import ParticlesConfig, check_beside, left_over
-
-_MIXED = {"epsilon", "sigma", "species_epsilon", "species_sigma", "cross_epsilon", "cross_sigma"}
-USED: dict[str, set[str]] = {
-    "lennard_jones": _MIXED,
-    "weeks_chandler_andersen": _MIXED,
-    "soft_sphere": _MIXED | {"power"},
-    "morse": {"epsilon", "steepness", "bond_length"},
-    "yukawa": {"strength", "screening"},
-    "stillinger_weber": {"epsilon", "sigma", "tetrahedrality"},
-}
-"""Potential -> the keys that it has."""
-MIXED = tuple(name for name, keys in USED.items() if keys >= _MIXED)
-"""Potentials of pairs with epsilon and sigma."""
-OF_POTENTIALS = set[str]().union(*USED.values())
-ENDS = {"weeks_chandler_andersen": 2 ** (1 / 6), "stillinger_weber": 1.8}
-"""Potential that ends smoothly by itself -> where, in units of sigma."""
+from simjax.schema.kinds import Choice, ListOf, Nested, Real, key
+from simjax.schema.particles import ParticlesConfig, check_beside
+from simjax.schema.parts import Chosen, PartOf, PartSetup, part_places
 
 
 @dataclass(frozen=True)
 class MolecularDynamicsPhysics:
-    """m_i d^2 x_i/dt^2 = -dU/dx_i, U a sum over pairs nearer than the cutoff.
+    """m_i d^2 x_i/dt^2 = -dU/dx_i, U a sum over pairs nearer than the cutoff."""
 
-    Keys that the chosen potential has not are refused.
-    """
-
-    potential: str = key(Choice(tuple(USED)), "lennard_jones")
-    epsilon: float = key(Real(low=0.0), 1.0, about="depth or scale of the potential, an energy")
-    sigma: float = key(Real(above=0.0), 1.0, about="scale of distances, a length: where lennard_jones vanishes")
-    power: int = key(Integer(1, 100), 12, about="of soft_sphere: epsilon (sigma / r)^power")
-    steepness: float = key(Real(above=0.0), 6.0, about="a of morse: epsilon ((1 - exp(-a (r - r_0)))^2 - 1), 1/length")
-    bond_length: float = key(Real(above=0.0), 1.0, about="r_0 of morse, a length")
-    strength: float = key(Real(), 1.0, about="of yukawa: strength exp(-screening r) / r, energy times length")
-    screening: float = key(Real(low=0.0), 1.0, about="of yukawa, 1/length")
-    tetrahedrality: float = key(Real(low=0.0), 21.0, about="of stillinger_weber: lambda, 21 for silicon")
-    species_epsilon: tuple[float, ...] | None = key(
-        ListOf(Real(low=0.0), 1, 100, optional=True, noun="numbers, one per species"),
-        None,
-        about="of each species with itself, in units of epsilon; null: alike",
+    potential: Chosen = key(
+        PartOf(POTENTIALS), POTENTIALS.chosen("lennard_jones"), about="potential between particles nearer than cutoff"
     )
-    species_sigma: tuple[float, ...] | None = key(
-        ListOf(Real(above=0.0), 1, 100, optional=True, noun="numbers, one per species"),
-        None,
-        about="of each species with itself, in units of sigma; null: alike",
-    )
-    cross_epsilon: tuple[float, ...] | None = key(
-        ListOf(Real(low=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"),
-        None,
-        about="of unlike species 01, 02, ..., 12, ..., in units of epsilon; null: geometric means",
-    )
-    cross_sigma: tuple[float, ...] | None = key(
-        ListOf(Real(above=0.0), 1, 4950, optional=True, noun="numbers, one per pair of species"), None,
-        about="of unlike species, in units of sigma; null: means",
-    )  # fmt: skip
-    mode: str = key(
-        Choice(("truncated", "shifted", "force_shifted")), "truncated", about="what stays continuous at the cutoff"
-    )
+    mode: str = key(Choice(("truncated", *ENDINGS)), "truncated", about="what stays continuous at the cutoff")
     cutoff: float = key(Real(above=0.0), 2.5, about="a length", fixed=True)
-    dynamics: str = key(
-        Choice(("nve", "langevin", "nose_hoover", "brownian")), "nve",
-        about="nve: at constant energy; else at constant temperature; brownian: overdamped, velocities stay",
+    thermostat: Chosen | None = key(
+        PartOf(THERMOSTATS, optional=True), None,
+        about="bath of a given temperature; null: constant energy; brownian: overdamped, velocities stay",
     )  # fmt: skip
-    bath_temperature: float = key(Real(above=0.0), 1.0, about="of a thermostat, in units of energy")
-    friction: float = key(Real(above=0.0), 1.0, about="of langevin and brownian, 1/time")
-    period: float = key(Real(above=0.0), 0.5, about="in which nose_hoover responds, a time")
-    mass: tuple[float, ...] = key(ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,))
+    mass: tuple[float, ...] = key(
+        ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,), about="mass of a particle"
+    )
     walls: str = key(
         Choice(("open", "reflecting")), "open",
-        about="of axes that are not periodic; open: a particle that leaves is an error",
+        about="ends of axes that are not periodic; open: a particle that leaves is an error",
     )  # fmt: skip
-    bond: str = key(
-        Choice(("none", "fene", "harmonic")), "none",
-        about="between neighbours in chains of particles.chain_length, which leave each other out of the potential",
+    bond: Chosen | None = key(
+        PartOf(BONDS, optional=True), None,
+        about="potential between neighbours in chains of particles.chain_length, which leave each other out of "
+        "potential; null: no bonds",
     )  # fmt: skip
-    bond_stiffness: float = key(
-        Real(above=0.0), 30.0, about="k of fene, -k R_0^2 ln(1 - (r / R_0)^2) / 2 with WCA, or of k (r - r_0)^2 / 2"
+    angle: Chosen | None = key(
+        PartOf(ANGLES, optional=True), None, about="potential of the angle between two bonds; null: none"
     )
-    bond_extension: float = key(Real(above=0.0), 1.5, about="R_0 of fene, a length that no bond reaches")
-    bond_rest_length: float = key(Real(above=0.0), 1.0, about="r_0 of harmonic bonds, a length")
-    angle: str = key(
-        Choice(("none", "bending", "harmonic")), "none",
-        about="of two bonds; bending: k (1 + cos theta); harmonic: k (theta - theta_0)^2 / 2",
+    charges: ChargeKeys | None = key(
+        Nested(ChargeKeys, optional=True), None,
+        about="charges that act as constant q_i q_j / r, with all images; null: none",
     )  # fmt: skip
-    angle_stiffness: float = key(Real(low=0.0), 1.0, about="k of angles, an energy")
-    rest_angle: float = key(
-        Real(low=0.0, high=math.pi, formula=True), math.pi, about="theta_0 of harmonic, in radians"
-    )  # fmt: skip
-    charge: tuple[float, ...] | None = key(
-        ListOf(Real(), 1, 100, optional=True, noun="charges, one per species"), None, about="null: none"
-    )
-    coulomb_constant: float = key(
-        Real(above=0.0), 1.0, about="1 / (4 pi eps): charges attract as coulomb_constant q_i q_j / r, with all images"
-    )
-    electrostatics: str = key(
-        Choice(("mesh", "ewald")), "mesh", about="of charges beyond the cutoff; ewald: wave by wave, for small boxes"
-    )
-    ewald_tolerance: float = key(
-        Real(1e-12, 0.1), 1e-3, about="erfc(alpha cutoff); waves and mesh are as fine as that asks for", fixed=True
-    )
-    background: bool = key(Flag(), False, about="whether a uniform one may neutralise a net charge")
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     """Sentences of any model of particles, and about lists that have one entry per species."""
+    physics = config.physics
     yield from check_beside(config)
-    mass, species = config.physics.mass, len(config.particles.fractions)
+    mass, species = physics.mass, len(config.particles.fractions)
     if len(mass) not in (1, species):
         yield "physics.mass", f"physics.mass = {list(mass)}: expected 1 or {species} number(s), one per species"
-    if config.physics.walls == "reflecting" and all(config.box.periodic):
+    if physics.walls == "reflecting" and all(config.box.periodic):
         yield (
             "physics.walls",
             "physics.walls = reflecting: expected an axis that is not periodic; write box.periodic with false for it",
         )
-    yield from _check_potential(config.physics)
-    yield from _check_mixture(config.physics, species)
-    yield from check_charges(config)
-    yield from check_chains(config, config.physics.potential in MIXED)
+    for key_of_part in part_places(type(physics)):
+        chosen = getattr(physics, key_of_part)
+        if chosen is not None:
+            yield from chosen.part.check(chosen.keys, f"physics.{key_of_part}.{chosen.name}", config)
+    yield from _check_end(physics)
+    if physics.charges is not None:
+        yield from check_charges(config)
+    yield from check_chains(config)
 
 
-def _check_potential(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, str]]:
-    """Keys of other potentials than the chosen one, and a cutoff that does not suit it."""
-    used = USED[physics.potential]
-    own = f"a potential {physics.potential} has no such number, but {', '.join(sorted(used))}; write one of these"
-    yield from left_over(physics, sorted(OF_POTENTIALS - used), own)
-    ends = ENDS.get(physics.potential)
-    if ends is None:
+def _check_end(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, str]]:
+    """A cutoff that does not suit a potential which ends by itself."""
+    name, end = physics.potential.name, _end(physics)
+    if end is None:
         return
     if physics.mode != "truncated":
         yield (
             "physics.mode",
-            f"physics.mode = {physics.mode}: expected truncated for a potential {physics.potential}, which is smooth "
-            "where it ends",
+            f"physics.mode = {physics.mode}: expected truncated for a potential {name}, which is smooth where it ends",
         )
-    reach = ends * physics.sigma * max(*(physics.species_sigma or (1.0,)), *(physics.cross_sigma or (0.0,)))
-    if physics.cutoff < reach * (1 - 1e-9):
+    if physics.cutoff < end * (1 - 1e-9):
         yield (
             "physics.cutoff",
-            f"physics.cutoff = {physics.cutoff:g}: a potential {physics.potential} reaches {reach:g}; write that or "
-            "more",
+            f"physics.cutoff = {physics.cutoff:g}: a potential {name} reaches {end:g}; write that or more",
         )
 
 
-def _check_mixture(physics: MolecularDynamicsPhysics, species: int) -> Iterator[tuple[str, str]]:
-    """Lists of as many entries as there are species, or pairs of them."""
-    pairs = species * (species - 1) // 2
-    mixed = physics.species_epsilon is not None or physics.species_sigma is not None
-    for name, count in (("species", species), ("cross", pairs)):
-        for of in ("epsilon", "sigma"):
-            value = getattr(physics, f"{name}_{of}")
-            if value is None:
-                continue
-            if len(value) != count:
-                what = "species" if name == "species" else "pair of species"
-                yield (
-                    f"physics.{name}_{of}",
-                    f"physics.{name}_{of} = {list(value)}: expected {count} number(s), one per {what} of "
-                    "particles.fractions",
-                )
-            elif name == "cross" and not mixed:
-                yield (
-                    f"physics.{name}_{of}",
-                    f"physics.{name}_{of} = {list(value)}: expected with physics.species_{of}; write "
-                    f"species_{of}={[1.0] * species} for species that are alike",
-                )
+def _end(physics: MolecularDynamicsPhysics) -> float | None:
+    """Distance at which the potential ends smoothly by itself, if it does."""
+    potential = physics.potential.part
+    assert issubclass(potential, Interaction)
+    return potential.end(physics.potential.keys)
 
 
 def _steady(config: Any) -> tuple[str, ...]:
     """Without a thermostat the energy, and in a periodic box the momentum."""
-    if config.physics.dynamics != "nve":
+    if config.physics.thermostat is not None:
         return ()
     return ("energy", "momentum") if all(config.box.periodic) else ("energy",)
+
+
+def build_potential(config: Config, values: Values) -> tuple[Interaction, Any]:
+    """The potential of a configuration, ended at its cutoff as that says, and its parameters."""
+    potential, parameters = PartSetup(config, "potential", values).built()
+    if config.physics.mode != "truncated":
+        potential = ENDINGS[config.physics.mode](potential=potential, cutoff=config.physics.cutoff)
+    return potential, parameters
+
+
+def build_dynamics(config: Config, values: Values) -> tuple[Dynamics, Any]:
+    """The dynamics of a configuration and its parameters: Newton's where there is no thermostat."""
+    dynamics, parameters = PartSetup(config, "thermostat", values).built()
+    return dynamics or VelocityVerlet(), parameters
 
 
 SKIN = 0.12  # of the cutoff
 
 
-def _newton(config: Config, values: Values) -> tuple[Dynamics, Any]:
-    return VelocityVerlet(), None
-
-
-def _bath(config: Config, values: Values) -> BathParams:
-    return BathParams(values["bath_temperature"], values["friction"], jnp.asarray(config.seed, jnp.int32))
-
-
-def _langevin(config: Config, values: Values) -> tuple[Dynamics, Any]:
-    return Langevin(), _bath(config, values)
-
-
-def _brownian(config: Config, values: Values) -> tuple[Dynamics, Any]:
-    return Brownian(), _bath(config, values)
-
-
-def _nose_hoover(config: Config, values: Values) -> tuple[Dynamics, Any]:
-    return NoseHooverChain(), ThermostatParams(values["bath_temperature"], values["period"])
-
-
-DYNAMICS: dict[str, Callable[[Config, Values], tuple[Dynamics, Any]]] = {
-    "nve": _newton, "langevin": _langevin, "nose_hoover": _nose_hoover, "brownian": _brownian,
-}  # fmt: skip
-"""Name -> `(config, values)` -> (dynamics, its parameters)."""
-
-
 def _molecular_dynamics(config: Config, cells: Cells, skin: NeighborPolicy, steps: int, values: Values):
     physics, particles = config.physics, config.particles
     assert isinstance(particles, ParticlesConfig)
-    potential, parameters = build_potential(physics, values)
-    dynamics, moved_by = DYNAMICS[physics.dynamics](config, values)
+    potential, parameters = build_potential(config, values)
+    dynamics, moved_by = build_dynamics(config, values)
     mass = np.broadcast_to(np.asarray(physics.mass), len(particles.fractions))
-    charged = physics.charge is not None
-    bonds, of_bonds = build_bonds(physics, cells, skin, values) if particles.chain_length is not None else (None, None)
+    charged = physics.charges is not None
+    bonds, of_bonds = build_bonds(config, cells, skin, values) if physics.bond is not None else (None, None)
     # Its domain is a property, which the checker of types takes for a field.
     model = molecular_dynamics.MolecularDynamics(  # pyright: ignore[reportCallIssue]
         cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps, dynamics=dynamics,
@@ -279,20 +191,20 @@ class MolecularFamily(ParticleFamily):
 
     @property
     def on_mesh(self):
-        return self.config.physics.charge is not None and self.config.physics.electrostatics == "mesh"
+        charges = self.config.physics.charges
+        return charges is not None and charges.method == "mesh"
 
     def start(self) -> Start:
-        start = place(self.config, natural_bond(self.config.physics))
-        if self.config.physics.charge is not None:
-            check_neutral(self.config.physics, start)
+        physics = self.config.physics
+        start = place(self.config, 1.0 if physics.bond is None else physics.bond.part.natural(physics.bond.keys))
+        if physics.charges is not None:
+            check_neutral(physics.charges, start)
         return start
 
     def first_room(self, start, parameters, blocks):
         config = self.config
-        baths = (
-            ("start_temperature",) if config.physics.dynamics == "nve" else ("start_temperature", "bath_temperature")
-        )
-        temperature = max(float(np.max(parameters[name])) for name in baths)
+        baths = ("start_temperature", "thermostat_temperature")
+        temperature = max(float(np.max(parameters[name])) for name in baths if name in parameters)
         # The largest of so many normal speeds.
         fastest = math.sqrt(temperature / min(config.physics.mass))
         fastest *= math.sqrt(2 * math.log(start.count + 1) + config.ndim)
@@ -308,8 +220,8 @@ class MolecularFamily(ParticleFamily):
         return mass[start.species]
 
     def charge(self, start):
-        charge = self.config.physics.charge
-        return None if charge is None else np.asarray(charge)[start.species]
+        charges = self.config.physics.charges
+        return None if charges is None else np.asarray(charges.species)[start.species]
 
     def model(self, cells, room, values):
         skin = NeighborPolicy(self.config.physics.cutoff, _skin_length(self.config), room.rows, room.columns)
@@ -324,7 +236,7 @@ class MolecularFamily(ParticleFamily):
         assert isinstance(particles, ParticlesConfig)
         links = None
         if particles.chain_length is not None:
-            links = chain_links(len(species), particles.chain_length, self.config.physics.angle != "none")
+            links = chain_links(len(species), particles.chain_length, self.config.physics.angle is not None)
         state, lost = model.state_from(files["position"], velocity, species, params, links)
         # Its diagnostics tell where there is too little room for pairs.
         return state, lost, jnp.zeros((), jnp.int32)
@@ -346,7 +258,7 @@ class MolecularFamily(ParticleFamily):
 
     def smooth(self):
         physics = self.config.physics
-        if physics.mode == "force_shifted" or physics.potential in ENDS:
+        if physics.mode == "force_shifted" or _end(physics) is not None:
             return super().smooth()
         told = f"with mode=force_shifted in place of {physics.mode}, whose force has a step at the cutoff"
         return dataclasses.replace(self.config, physics=dataclasses.replace(physics, mode="force_shifted")), told

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.particles.cells import Cells, counted
+from simjax.schema.parts import Part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ def fixed_momenta(cells: Cells, reflecting: bool) -> int:
     return sum(cells.periodic) if reflecting else cells.ndim
 
 
-class Dynamics(eqx.Module):
+class Dynamics(eqx.Module, Part):
     """One step of the equations of motion, with one evaluation of the forces.
 
     `state.force` holds the forces where particles stand, before a step and after it. `state.ensemble` holds scalars of

@@ -14,11 +14,12 @@ from simjax.core.model import Output, SemilinearModel
 from simjax.core.tendency import call_own, tendency
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER
-from simjax.models.declaration import NoKeys, Setup, state_keys_and_parameters
+from simjax.models.declaration import Setup
 from simjax.models.measures import of_fields
 from simjax.models.sides import check_sides
 from simjax.ops.scaling import scale_by, scaled, times_i
 from simjax.schema.model_schema import SEMILINEAR, FieldSchema
+from simjax.schema.parts import NoKeys, state_keys_and_parameters
 from simjax.solvers.fourier import FourierBasis
 
 Force = Callable[..., Array]

@@ -14,7 +14,7 @@ from simjax.particles.id_lookup import ends_of, partners_of
 
 COMMON = ["precision=float64", "output.animation=false", "output.report=false"]
 # Eight cells of rock salt, of two particle cells along each axis, whose mesh has three in each of these.
-SALT = ["box.upper=[5.6,5.6,5.6]", "particles.count=64", "physics.cutoff=2.4", "physics.ewald_tolerance=0.01"]
+SALT = ["box.upper=[5.6,5.6,5.6]", "particles.count=64", "physics.cutoff=2.4", "physics.charges.tolerance=0.01"]
 
 
 def run(name, tmp_path, *overrides):
@@ -63,7 +63,7 @@ def lattice_energy():
         pytest.param([], 0.04, 0.03, marks=pytest.mark.slow, id="mesh, one device"),
         # What Ewald sums leave out is 1e-6 of a term; energies then change by the dt^2 of the steps alone.
         pytest.param(
-            ["physics.electrostatics=ewald", "physics.ewald_tolerance=1e-6"], 1e-5, 1e-3,
+            ["physics.charges.method=ewald", "physics.charges.tolerance=1e-6"], 1e-5, 1e-3,
             marks=pytest.mark.long, id="ewald",
         ),
     ],
@@ -133,18 +133,20 @@ def test_bonds_of_a_melt_have_their_published_length(tmp_path):
 
 REFUSED = {
     "molten_salt": [
-        (["physics.charge=[1.0]"], "expected 2 number.s., one per species"),
-        (["physics.charge=[1.0,-2.0]"], "512 particles of 2 species carry -256 together, expected none; .*background"),
+        (["physics.charges.species=[1.0]"], "expected 2 number.s., one per species"),
+        (["physics.charges.species=[1.0,-2.0]"],
+         "512 particles of 2 species carry -256 together, expected none; .*background"),
         (["box.periodic=[true,true,false]"], "expected a box with three periodic axes"),
-        (["physics.charge=null", "physics.ewald_tolerance=1e-4"], "ewald_tolerance = 0.0001: .* have no charges"),
-        (["physics.ewald_tolerance=0.5"], "physics.ewald_tolerance = 0.5"),
+        (["physics.charges.species=null"], "physics.charges.species = None: expected a list of 1 to 100 charges"),
+        (["physics.charges.tolerance=0.5"], "physics.charges.tolerance = 0.5"),
+        (["physics.electrostatics=ewald"], "physics.electrostatics: unknown key; it is physics.charges.method now"),
         (["particles.fractions=[0.4,0.6]"], "a lattice of rock salt has two species in turn"),
     ],
     "polymer_melt": [
         (["particles.chain_length=null"], "physics.bond = fene and particles.chain_length = null: expected both or"),
-        (["physics.bond=none"], "physics.bond = none and particles.chain_length = 20: expected both or neither"),
-        (["physics.bond_rest_length=0.9"], "bond_rest_length = 0.9: physics.bond=fene has no such number"),
-        (["physics.angle_stiffness=2"], "angle_stiffness = 2.0: physics.angle=none has no such number"),
+        (["physics.bond=null"], "physics.bond = null and particles.chain_length = 20: expected both or neither"),
+        (["physics.bond.fene.rest_length=0.9"], "physics.bond.fene.rest_length: unknown key"),
+        (["physics.angle=none"], "physics.angle = 'none': expected one of .* or null"),
         (["physics.angle=bending", "particles.chain_length=2"], "expected chains of 3 particles or more"),
         (["particles.placement=random"], "particles.placement = random: expected sc or file"),
         (["particles.count=1010"], "expected a multiple of particles.chain_length = 20; write 1000 or 1020"),

@@ -12,11 +12,11 @@ from simjax.driver.build import named_values
 from simjax.errors import ConfigurationError
 from simjax.models.molecular.langevin import Brownian
 from simjax.models.molecular.pair_potentials import LennardJones
-from simjax.models.molecular.potential_setup import POTENTIALS, build_potential
-from simjax.models.molecular.setup import DYNAMICS, USED
+from simjax.models.molecular.setup import build_dynamics, build_potential
 from simjax.models.placement import place
 
 MIXED = ["particles.fractions=[0.8,0.2]"]
+LIQUID = "physics.potential.lennard_jones"
 
 
 def energy(*overrides, r=1.2, here=0, there=0):
@@ -27,7 +27,7 @@ def energy(*overrides, r=1.2, here=0, there=0):
 
     @jax.jit
     def of_pair(values):
-        potential, parameters = build_potential(config.physics, values)
+        potential, parameters = build_potential(config, values)
         return potential.energy(jnp.asarray(r * r), pair[0], pair[1], parameters)
 
     return float(of_pair(values))
@@ -37,11 +37,12 @@ def energy(*overrides, r=1.2, here=0, there=0):
     ("overrides", "expected"),
     [
         ([], 4 * (1.2**-12 - 1.2**-6)),
-        (["physics.potential=weeks_chandler_andersen", "physics.sigma=1.1"],
+        (["physics.potential.weeks_chandler_andersen.sigma=1.1"],
          4 * ((1.1 / 1.2) ** 12 - (1.1 / 1.2) ** 6) + 1),
-        (["physics.potential=soft_sphere", "physics.power=9", "physics.epsilon=2"], 2 * 1.2**-9),
-        (["physics.potential=morse", "physics.steepness=5", "physics.bond_length=1.1"], (1 - math.exp(-0.5)) ** 2 - 1),
-        (["physics.potential=yukawa", "physics.strength=3", "physics.screening=2"], 3 * math.exp(-2.4) / 1.2),
+        (["physics.potential={soft_sphere:{power:9,epsilon:2}}"], 2 * 1.2**-9),
+        (["physics.potential={morse:{steepness:5,bond_length:1.1}}"], (1 - math.exp(-0.5)) ** 2 - 1),
+        (["physics.potential=yukawa", "physics.potential.yukawa.strength=3", "physics.potential.yukawa.screening=2"],
+         3 * math.exp(-2.4) / 1.2),
     ],
 )  # fmt: skip
 def test_energies_of_pairs(overrides, expected):
@@ -51,8 +52,8 @@ def test_energies_of_pairs(overrides, expected):
 
 def test_mixtures():
     # Kob and Andersen's liquid: the unlike pair is neither rule's.
-    liquid = ["physics.species_epsilon=[1,0.5]", "physics.species_sigma=[1,0.88]"]
-    crossed = [*liquid, "physics.cross_epsilon=[1.5]", "physics.cross_sigma=[0.8]", "physics.epsilon=2"]
+    liquid = [f"{LIQUID}.species_epsilon=[1,0.5]", f"{LIQUID}.species_sigma=[1,0.88]"]
+    crossed = [*liquid, f"{LIQUID}.cross_epsilon=[1.5]", f"{LIQUID}.cross_sigma=[0.8]", f"{LIQUID}.epsilon=2"]
 
     def expected(epsilon, sigma):
         return 4 * epsilon * ((sigma / 1.2) ** 12 - (sigma / 1.2) ** 6)
@@ -63,13 +64,10 @@ def test_mixtures():
     assert energy(*liquid, here=1) == pytest.approx(expected(math.sqrt(0.5), 0.94), rel=1e-13)
 
 
-def test_every_potential_has_keys_and_a_builder():
-    assert USED.keys() == POTENTIALS.keys()
-
-
 def test_brownian_motion():
-    config = load_config("lennard_jones", ["physics.dynamics=brownian", "seed=3"])
-    dynamics, bath = DYNAMICS["brownian"](config, {"bath_temperature": jnp.asarray(0.5), "friction": jnp.asarray(2.0)})
+    config = load_config("lennard_jones", ["physics.thermostat={brownian:{temperature:0.5,friction:2}}", "seed=3"])
+    values = {name: jnp.asarray(value) for name, value in named_values(config).items()}
+    dynamics, bath = build_dynamics(config, values)
     assert isinstance(dynamics, Brownian) and (float(bath.temperature), float(bath.friction), int(bath.seed)) == (
         0.5, 2.0, 3,
     )  # fmt: skip
@@ -88,14 +86,24 @@ def test_a_diamond_has_four_partners():
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["physics.power=9"], "physics.power = 9: a potential lennard_jones has no such number"),
-        (["physics.potential=yukawa", "physics.sigma=2"], "physics.sigma = 2.0: a potential yukawa has no such"),
+        ([f"{LIQUID}.power=9"], "physics.potential.lennard_jones.power: unknown key; known here: epsilon, sigma"),
+        (["physics.power=9"], "physics.power: unknown key; it is physics.potential.NAME.power now"),
+        (["physics.dynamics=langevin"], "physics.dynamics: unknown key; it is physics.thermostat now"),
+        (["physics.potential=yukwa"], "physics.potential = 'yukwa': expected one of .*; did you mean 'yukawa'"),
+        (
+            ["physics={potential:{yukawa:{},morse:{}}}"],
+            "'yukawa', 'morse'.: expected one potential; write",
+        ),
+        (
+            ["physics.potential.yukawa.strength=strong"],
+            "yukawa.strength = 'strong': expected a finite",
+        ),
         (["physics.potential=stillinger_weber", "physics.mode=shifted"], "physics.mode = shifted: expected truncated"),
-        (["physics.potential=stillinger_weber", "physics.sigma=2"], "physics.cutoff = 2.5: .* reaches 3.6"),
-        (["physics.potential=weeks_chandler_andersen", "physics.species_sigma=[1,3]"], "reaches 3.36739"),
-        (["physics.species_epsilon=[1]"], "physics.species_epsilon = .1.0.: expected 2 number"),
-        (["physics.species_sigma=[1,1]", "physics.cross_epsilon=[1,2,3]"], "expected 1 number.s., one per pair of"),
-        (["physics.cross_sigma=[1]"], "expected with physics.species_sigma; write species_sigma=.1.0, 1.0. for"),
+        (["physics.potential={stillinger_weber:{sigma:2}}"], "physics.cutoff = 2.5: .* reaches 3.6"),
+        (["physics.potential={weeks_chandler_andersen:{species_sigma:[1,3]}}"], "reaches 3.36739"),
+        ([f"{LIQUID}.species_epsilon=[1]"], "lennard_jones.species_epsilon = .1.0.: expected 2 number"),
+        ([f"{LIQUID}.species_sigma=[1,1]", f"{LIQUID}.cross_epsilon=[1,2,3]"], "expected 1 number.s., one per pair of"),
+        ([f"{LIQUID}.cross_sigma=[1]"], "expected with .*species_sigma; write species_sigma=.1.0, 1.0. for"),
     ],
 )
 def test_what_does_not_go_together_is_told(overrides, said):
@@ -104,15 +112,17 @@ def test_what_does_not_go_together_is_told(overrides, said):
 
 
 def test_numbers_of_a_mixture_have_gradients():
-    config = load_config("lennard_jones", [*MIXED, "physics.species_sigma=[1,0.88]"])
+    config = load_config("lennard_jones", [*MIXED, f"{LIQUID}.species_sigma=[1,0.88]"])
     values = {name: jnp.asarray(value) for name, value in named_values(config).items()}
 
     def total(epsilon, sigma):
-        potential, parameters = build_potential(config.physics, {**values, "epsilon": epsilon, "sigma": sigma})
+        potential, parameters = build_potential(
+            config, {**values, "potential_epsilon": epsilon, "potential_sigma": sigma}
+        )
         assert isinstance(potential, LennardJones)
         return potential.energy(jnp.asarray(1.44), jnp.asarray(0, jnp.int32), jnp.asarray(1, jnp.int32), parameters)
 
-    by_epsilon, by_sigma = jax.grad(total, (0, 1))(values["epsilon"], values["sigma"])
+    by_epsilon, by_sigma = jax.grad(total, (0, 1))(values["potential_epsilon"], values["potential_sigma"])
     scaled = 0.94 / 1.2
     # Exact but for roundings of powers of twelve.
     assert float(by_epsilon) == pytest.approx(4 * (scaled**12 - scaled**6), rel=1e-13)
