@@ -4,18 +4,22 @@ python docs/generate.py            write them anew
 python docs/generate.py --check    tell which pages are not current, with exit code 1
 """
 
+import math
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 from simjax.io.formats import output_formats
 from simjax.models.registry import HOMES, MODELS
 from simjax.schema.model_schema import ModelSchema
+from simjax.schema.parts import Part, part_places, summary_of
 from simjax.schema.sides import HOMES as SIDES
 from simjax.schema.sides import SideSchema, declared_sides, sides_of
 
 DOCS = Path(__file__).parent
+MOLECULAR = MODELS["molecular_dynamics"]
 
 
 def equations() -> str:
@@ -56,7 +60,24 @@ def formats() -> str:
     return "\n".join(["| file | content | opens in |", "|" + "---|" * 3, *rows])
 
 
-GENERATED: dict[str, Callable[[], str]] = {"boundaries.md": sides, "files.md": formats, "models.md": equations}
+def parts() -> str:
+    """The table of the parts of molecular dynamics, a row per declaration."""
+    rows = [
+        _part(place, name, part) for place, of_place in part_places(MOLECULAR.physics).items()
+        for name, part in of_place.items() if part.__module__.startswith("simjax.")
+    ]  # fmt: skip
+    return "\n".join(["| key | name | what it is | its keys, with their defaults |", "|" + "---|" * 4, *rows])
+
+
+def _part(place: str, name: str, part: type[Part]) -> str:
+    keys = {field.name: field.default for field in fields(part.Keys) if field.default is not None}
+    stated = ", ".join(f"`{key}` {'pi' if default == math.pi else default}" for key, default in keys.items())
+    return f"| `{place}` | `{name}` | {summary_of(part)} | {stated} |"
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "boundaries.md": sides, "files.md": formats, "models.md": equations, "molecular-dynamics.md": parts,
+}  # fmt: skip
 """Page -> the text between its markers."""
 
 

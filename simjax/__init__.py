@@ -61,6 +61,7 @@ _NAMES = {
     "models.spectral.schroedinger": "Schroedinger",
     # particles
     "models.molecular.molecular_dynamics": "MolecularDynamics",
+    "models.molecular.pair_potentials": "PairPotential DistancePotential",
     "models.gravity.gravity": "Gravity",
     "models.plasma.electrostatic": "ElectrostaticPlasma",
     "models.plasma.electromagnetic": "ElectromagneticPlasma",
@@ -144,6 +145,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.models.gas.compressible import Compressible as Compressible
     from simjax.models.gravity.gravity import Gravity as Gravity
     from simjax.models.molecular.molecular_dynamics import MolecularDynamics as MolecularDynamics
+    from simjax.models.molecular.pair_potentials import DistancePotential as DistancePotential
+    from simjax.models.molecular.pair_potentials import PairPotential as PairPotential
     from simjax.models.plasma.electromagnetic import ElectromagneticPlasma as ElectromagneticPlasma
     from simjax.models.plasma.electrostatic import ElectrostaticPlasma as ElectrostaticPlasma
     from simjax.models.robin import ExchangeSide as ExchangeSide

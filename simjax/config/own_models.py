@@ -69,11 +69,14 @@ def declare_own(model: Any, name: str) -> None:
     Raises:
         ConfigurationError: it is none of these.
     """
-    from simjax.core.model import Model
+    from simjax.core.model import Model, SelfSteppingModel
     from simjax.models.declaration import model as declared_model
 
     if not (isinstance(model, type) and issubclass(model, Model)):
         raise ConfigurationError(f"model={name}: expected a class of models, {model!r} is none.")
+    if issubclass(model, SelfSteppingModel) and not model.declarations:
+        families = ", ".join(repr(known) for known, schema in MODELS.items() if schema.of_particles)
+        raise ConfigurationError(f"model={name}: models of particles are known by their names; write {families}.")
     own = vars(model).get("declarations")
     if not own and not model.declarations and not model.declared():
         raise ConfigurationError(

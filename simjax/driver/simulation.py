@@ -93,6 +93,8 @@ class Simulation:
     ) -> Result:  # fmt: skip
         """Run to time.end, or go on with an earlier run.
 
+        A section `inverse` is not searched: `simjax.Search(simulation).run()` does that.
+
         Args:
             resume: a run's folder, or "auto" (the newest run of this experiment, else a new one); by default what
                 the configuration says.
@@ -164,6 +166,8 @@ class _Run:
         self.state, self.clock = self.programs.start()
         refuse_start(self.programs, self.state)
         self.notes = list(self.programs.notes)
+        if self.config.inverse is not None:
+            self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         if not self.plan.total:

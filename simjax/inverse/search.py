@@ -18,6 +18,7 @@ from simjax.driver.build import named_values
 from simjax.driver.environment import StopSignals, set_up_jax
 from simjax.driver.progress import IterationProgress
 from simjax.driver.provenance import COMPLETED, Part, description, last_outcome, new_run, restore
+from simjax.driver.simulation import Simulation
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.inverse.estimate import Estimate, answer
 from simjax.inverse.methods.gradient_check import GradientCheck, gradient_health
@@ -55,12 +56,21 @@ class SearchResult:
 class Search:
     """The search for the unknowns of an inverse problem: `Search(problem).run()`, in Python or by `simjax.run`.
 
-    `problem` is an `InverseProblem` or a configuration with a section `inverse`.
+    `problem` is an `InverseProblem`, or a simulation or its configuration with a section `inverse`.
+
+    Raises:
+        ConfigurationError: it has no section `inverse`.
     """
 
-    def __init__(self, problem: InverseProblem | Config):
-        self.problem = problem
+    def __init__(self, problem: InverseProblem | Simulation | Config):
+        self.problem = problem.config if isinstance(problem, Simulation) else problem
         self.config = problem if isinstance(problem, Config) else problem.config
+        if self.config.inverse is None:
+            raise ConfigurationError(
+                "inverse is missing: a search needs what is sought and what was measured; write inverse={'unknowns': "
+                "{...}, 'observations': [...]} in sj.configure, or sj.InverseProblem(simulation, unknowns=..., "
+                "observations=...)."
+            )
 
     def run(
         self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,

@@ -83,3 +83,12 @@ def test_parts_are_differentiable():
 def test_what_cannot_be_taken_apart_is_told(settings, words):
     with pytest.raises(ConfigurationError, match=words):
         _ = sj.load("kolmogorov", [*FIELDS, *settings]).model
+
+
+def test_a_run_says_that_it_does_not_search(tmp_path):
+    sought = "inverse={unknowns: {physics.diffusivity: {guess: 0.02}}, observations: [{snapshot: concentration}]}"
+    s = sj.load(None, [*FIELDS, *DYE, sought, "output=none", f"output.root={tmp_path}"])
+    assert "simjax.Search(simulation).run() searches" in (s.run().folder / "run.log").read_text()
+    assert sj.Search(s).config is s.config
+    with pytest.raises(ConfigurationError, match=r"inverse is missing: .*write inverse="):
+        sj.Search(sj.load(None, [*FIELDS, *DYE]))
