@@ -17,7 +17,7 @@ from simjax.driver.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.inverse.search import Search
-from simjax.models.registry import parameter_values
+from simjax.schema.numbers import number_values
 
 BASE = {
     "experiment_name": "line", "model": "advection_diffusion", "precision": "float64",
@@ -142,7 +142,7 @@ SHIPPED = {config.model: config for config in CONFIGS if config.grid is not None
 @pytest.mark.parametrize("before", SHIPPED.values(), ids=SHIPPED)
 def test_models_depend_on_numbers_as_arguments_alone(before):
     """Shared programs take for granted that numbers reach the model as arguments and in no other way."""
-    numbers = parameter_values(before.physics)
+    numbers = number_values(before.physics)
     scaled = {
         f.name: value * 1.25 if f.name in numbers else tuple(1.25 * v for v in value)
         for f in dataclasses.fields(before.physics)
