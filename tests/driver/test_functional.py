@@ -86,7 +86,8 @@ def test_what_cannot_be_taken_apart_is_told(settings, words):
 
 
 def test_a_run_says_that_it_does_not_search(tmp_path):
-    sought = "inverse={unknowns: {physics.diffusivity: {guess: 0.02}}, observations: [{snapshot: concentration, deviation: 0.01}]}"
+    seen = "observations: [{snapshot: concentration, deviation: 0.01}]"
+    sought = f"inverse={{unknowns: {{physics.diffusivity: {{guess: 0.02}}}}, {seen}}}"
     s = sj.load(None, [*FIELDS, *DYE, sought, "output=none", f"output.root={tmp_path}"])
     assert "simjax.Search(simulation).run() searches" in (s.run().folder / "run.log").read_text()
     assert sj.Search(s).config is s.config
