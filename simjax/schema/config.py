@@ -29,10 +29,16 @@ class GridConfig:
 
     shape: tuple[int, ...] = key(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis")
     lower: tuple[float, ...] | None = key(
-        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"),
+        None,
+        units="m",
+        about="lower corner of the box; null: zero",
     )
     upper: tuple[float, ...] | None = key(
-        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"), None, units="m"
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"),
+        None,
+        units="m",
+        about="upper corner of the box; null: one",
     )
 
 
@@ -40,16 +46,22 @@ class GridConfig:
 class TimeConfig:
     """`courant` is None exactly when `dt` is fixed; an `integrator` that is left out is the model's own default."""
 
-    end: float = key(Real(low=0.0, formula=True), units="s")
-    output_every: float = key(Real(above=0.0, formula=True), units="s")
-    dt: float | None = key(Real(above=0.0, optional=True), None, units="s")
+    end: float = key(Real(low=0.0, formula=True), units="s", about="time at which the run ends")
+    output_every: float = key(Real(above=0.0, formula=True), units="s", about="time between two frames")
+    dt: float | None = key(
+        Real(above=0.0, optional=True), None, units="s", about="length of every step; null: by courant"
+    )
     courant: float | None = key(
         Real(above=0.0, high=10.0, optional=True),
         None,
         about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube is 0.1 "
         "per axis",
     )
-    integrator: str = key(Text(optional=True, described="a scheme of the model"), None)
+    integrator: str = key(
+        Text(optional=True, described="a scheme of the model"),
+        None,
+        about="scheme in time; null: the first of the model",
+    )
 
     @property
     def frames(self) -> int | None:
@@ -63,10 +75,10 @@ class TimeConfig:
 class MeshConfig:
     """Devices per axis of the device mesh."""
 
-    x: int = key(Integer(1), 1)
-    y: int = key(Integer(1), 1)
-    z: int = key(Integer(1), 1)
-    ensemble: int = key(Integer(1), 1)
+    x: int = key(Integer(1), 1, about="devices along x")
+    y: int = key(Integer(1), 1, about="devices along y")
+    z: int = key(Integer(1), 1, about="devices along z")
+    ensemble: int = key(Integer(1), 1, about="devices over the members")
     overlap: bool = key(Flag(), False, about="compute the interior while ghosts travel")
 
     @property
@@ -78,16 +90,20 @@ class MeshConfig:
 class OutputConfig:
     """The section `output`: where a run writes, and what."""
 
-    root: str = key(Text(described="a folder"), "outputs")
-    folder: str | None = key(Text(optional=True, described="a folder below output.root"), None)
-    overwrite: bool = key(Flag(), False)
+    root: str = key(Text(described="a folder"), "outputs", about="folder of all runs")
+    folder: str | None = key(
+        Text(optional=True, described="a folder below output.root"),
+        None,
+        about="folder of this run; null: experiment and time",
+    )
+    overwrite: bool = key(Flag(), False, about="whether a run in that folder is replaced")
     fields: tuple[str, ...] | None = key(
         ListOf(Text(), 0, 100, optional=True, noun="variable names"),
         None,
         about="null: all of the model's; also a whole field such as velocity, velocity_centered, speed",
     )
-    animation: bool = key(Flag(), True)
-    report: bool = key(Flag(), True)
+    animation: bool = key(Flag(), True, about="whether an animation is left")
+    report: bool = key(Flag(), True, about="whether a report is left")
     rounding_bits: int | None = key(Integer(1, 52, optional=True), None, about="mantissa bits kept")
 
 
@@ -95,16 +111,28 @@ class OutputConfig:
 class CheckpointConfig:
     """The section `checkpoint`: how often the state is saved and how many of them are kept."""
 
-    every_seconds: float | None = key(Real(above=0.0, optional=True), 60.0, units="s")
-    every_frames: int | None = key(Integer(1, optional=True), None)
-    keep: int = key(Integer(1), 2)
+    every_seconds: float | None = key(
+        Real(above=0.0, optional=True),
+        60.0,
+        units="s",
+        about="wall-clock time between checkpoints; null: by frames alone",
+    )
+    every_frames: int | None = key(
+        Integer(1, optional=True), None, about="frames between checkpoints; null: by time alone"
+    )
+    keep: int = key(Integer(1), 2, about="checkpoints that stay")
 
 
 @dataclass(frozen=True)
 class LimitsConfig:
     """The section `limits`: what a run may use before it stops by itself."""
 
-    wall_clock: float | None = key(Real(above=0.0, optional=True), None, units="s")
+    wall_clock: float | None = key(
+        Real(above=0.0, optional=True),
+        None,
+        units="s",
+        about="time after which a run stops with a checkpoint; null: none",
+    )
     memory: float | None = key(Real(above=0.0, optional=True), None, units="GiB", about="per device")
     step_shrink: float | None = key(
         Real(above=0.0, high=0.1, optional=True), 1e-6, about="least Courant-limited step, of the first one"
@@ -307,47 +335,81 @@ class Config:
 class EnsembleKeys:
     """The section `ensemble` as it is written, its `vary` not yet read."""
 
-    size: int = key(Integer(1), 1)
+    size: int = key(Integer(1), 1, about="members")
     batch: int | None = key(Integer(1, optional=True), None, about="members at once; null: what fits")
-    noise: str = key(Choice(("per_member", "shared")), "per_member")
-    vary: Mapping[str, Any] = key(Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None)
+    noise: str = key(
+        Choice(("per_member", "shared")), "per_member", about="whether members draw noise of their own or the same"
+    )
+    vary: Mapping[str, Any] = key(
+        Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None, about="numbers that differ between members"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
     """The keys of a configuration file, in its order, before those that depend on each other are read together."""
 
-    output: OutputConfig = key(Nested(OutputConfig), OutputConfig())
-    experiment_name: str = key(Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment")
-    title: str = key(Text(), "")
-    precision: str = key(Choice(PRECISIONS), "float32")
-    implementation: str = key(Choice(IMPLEMENTATIONS), "xla", about="of stencils: by XLA or as Pallas kernels")
+    output: OutputConfig = key(Nested(OutputConfig), OutputConfig(), about="where a run writes, and what")
+    experiment_name: str = key(
+        Text(pattern=NAME, described="a name of letters, digits, _ . -"), "experiment", about="name of the run's folder"
+    )
+    title: str = key(Text(), "", about="title of pictures and report")
+    precision: str = key(Choice(PRECISIONS), "float32", about="precision of all fields")
+    implementation: str = key(
+        Choice(IMPLEMENTATIONS), "xla", about="stencils by XLA or as Pallas kernels; auto: the faster one, measured"
+    )
     steps_per_exchange: int | str = key(
         IntegerOr(Integer(0, 64), AUTO),
         0,
         about="steps between exchanges, and in a kernel; 0: each stencil; auto: measured",
     )
-    seed: int = key(Integer(0, 2**32 - 1), 0)
-    model: str = key(Choice(MODELS.keys()))  # a view: user models register later
-    physics: Mapping[str, Any] = key(Table("the model's keys"), None)
-    parameters: Mapping[str, Any] = key(Table("names with numbers"), None)
-    grid: GridConfig | None = key(Nested(GridConfig, optional=True), None, about="of a model of fields")
-    box: BoxConfig | None = key(Nested(BoxConfig, optional=True), None, about="of a model of particles")
-    particles: Mapping[str, Any] | None = key(Table("the model's keys of where particles start", optional=True), None)
-    neighbor_list: NeighborListConfig = key(Nested(NeighborListConfig), NeighborListConfig())
-    boundaries: Mapping[str, Any] = key(Table("axes with their walls"), None)
-    initial: Mapping[str, Any] = key(Table("fields with formulas or a file"), None)
-    coefficients: Mapping[str, Any] = key(Table("coefficients with formulas or a file"), None)
-    forcing: Mapping[str, Any] | None = key(Table("fields with formulas", optional=True), None)
-    closure: Mapping[str, Any] | None = key(Table("fields with formulas of the fields", optional=True), None)
-    exact: Mapping[str, Any] | None = key(Table("variables with formulas", optional=True), None)
-    time: TimeConfig = key(Nested(TimeConfig))
-    mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig())
-    ensemble: EnsembleKeys = key(Nested(EnsembleKeys), EnsembleKeys())
-    checkpoint: CheckpointConfig = key(Nested(CheckpointConfig), CheckpointConfig())
-    resume: str | None = key(Text(optional=True, described="a run's folder or auto"), None)
-    limits: LimitsConfig = key(Nested(LimitsConfig), LimitsConfig())
-    inverse: Mapping[str, Any] | None = key(Table("unknowns and observations", optional=True), None)
+    seed: int = key(Integer(0, 2**32 - 1), 0, about="seed of noise, random places and random forces")
+    model: str = key(Choice(MODELS.keys()), about="equations")  # a view: user models register later
+    physics: Mapping[str, Any] = key(Table("the model's keys"), None, about="numbers and choices of the model")
+    parameters: Mapping[str, Any] = key(
+        Table("names with numbers"), None, about="numbers of your own, by name, for formulas"
+    )
+    grid: GridConfig | None = key(
+        Nested(GridConfig, optional=True), None, about="cells and the box they fill, for models of fields"
+    )
+    box: BoxConfig | None = key(Nested(BoxConfig, optional=True), None, about="box of a model of particles")
+    particles: Mapping[str, Any] | None = key(
+        Table("the model's keys of where particles start", optional=True), None, about="where particles start"
+    )
+    neighbor_list: NeighborListConfig = key(
+        Nested(NeighborListConfig), NeighborListConfig(), about="how particles are kept sorted"
+    )
+    boundaries: Mapping[str, Any] = key(
+        Table("axes with their walls"), None, about="sides of each axis; left out: periodic"
+    )
+    initial: Mapping[str, Any] = key(Table("fields with formulas or a file"), None, about="fields at the start")
+    coefficients: Mapping[str, Any] = key(
+        Table("coefficients with formulas or a file"), None, about="fields of the equation"
+    )
+    forcing: Mapping[str, Any] | None = key(
+        Table("fields with formulas", optional=True), None, about="terms added to the equations of fields"
+    )
+    closure: Mapping[str, Any] | None = key(
+        Table("fields with formulas of the fields", optional=True), None, about="terms of the fields themselves"
+    )
+    exact: Mapping[str, Any] | None = key(
+        Table("variables with formulas", optional=True), None, about="solutions with which a run is compared"
+    )
+    time: TimeConfig = key(Nested(TimeConfig), about="time steps and frames")
+    mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig(), about="devices along each axis")
+    ensemble: EnsembleKeys = key(Nested(EnsembleKeys), EnsembleKeys(), about="members that run together")
+    checkpoint: CheckpointConfig = key(
+        Nested(CheckpointConfig), CheckpointConfig(), about="how often the state is saved"
+    )
+    resume: str | None = key(
+        Text(optional=True, described="a run's folder or auto"),
+        None,
+        about="earlier run to go on with; auto: the newest of this experiment",
+    )
+    limits: LimitsConfig = key(Nested(LimitsConfig), LimitsConfig(), about="what a run may use")
+    inverse: Mapping[str, Any] | None = key(
+        Table("unknowns and observations", optional=True), None, about="what is sought, and what was measured"
+    )
     objective: str | None = key(
         Text(optional=True, described="the name of a diagnostic"), None, about="what a search by hydra/sweeper looks at"
     )

@@ -183,11 +183,11 @@ class SolverConfig:
     iterations: int = key(Integer(1), 50)
     learning_rate: float | None = key(Real(above=0.0, optional=True), None)
     tolerance: float = key(Real(low=0.0), 1e-8, about="relative change at which it stops")
-    members: int = key(Integer(2), 32, about="of ensemble_kalman")
+    members: int = key(Integer(2), 32, about="members of ensemble_kalman")
     starts: int = key(Integer(1), 1, about="searches from guesses that are scattered")
-    spread: float = key(Real(above=0.0), 1.0, about="of the members and of the starts, in latent numbers")
-    damping: float = key(Real(low=0.0), 1e-3, about="of gauss_newton at its start")
-    cg_iterations: int = key(Integer(1), 20, about="of gauss_newton's linear solves, at most")
+    spread: float = key(Real(above=0.0), 1.0, about="deviation of the members and of the starts, in latent numbers")
+    damping: float = key(Real(low=0.0), 1e-3, about="damping of gauss_newton at its start")
+    cg_iterations: int = key(Integer(1), 20, about="most iterations of gauss_newton's linear solves")
 
 
 @dataclass(frozen=True)

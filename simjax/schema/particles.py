@@ -22,9 +22,11 @@ PLACEMENTS = (*LATTICES, "random", "file")
 class BoxConfig:
     """The section `box`: where particles are."""
 
-    upper: tuple[float, ...] = key(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"))
+    upper: tuple[float, ...] = key(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), about="upper corner")
     lower: tuple[float, ...] | None = key(
-        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers, one per axis"), None, about="null: zero"
+        ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers, one per axis"),
+        None,
+        about="lower corner; null: zero",
     )
     periodic: tuple[bool, ...] | None = key(
         ListOf(Flag(), 1, 3, optional=True, noun="values, one per axis"), None, about="null: every axis"
@@ -55,20 +57,22 @@ class ParticlesConfig(ParticlesSection):
     Exactly one of `count`, `density` (number of particles per volume) and `file` is given.
     """
 
-    placement: str = key(Choice(PLACEMENTS), "random")
-    count: int | None = key(Integer(1, 2**30, optional=True), None)
+    placement: str = key(Choice(PLACEMENTS), "random", about="lattice or random places on which particles start")
+    count: int | None = key(Integer(1, 2**30, optional=True), None, about="number of particles")
     density: float | None = key(
         Real(above=0.0, optional=True, formula=True), None, about="number per volume", fixed=True
     )
     distance: float | None = key(
         Real(low=0.0, optional=True), None, about="least distance of random places; null: 0.8 of the mean", fixed=True
     )
-    file: str | None = key(Text(optional=True, described="an .npz or .h5md file"), None)
+    file: str | None = key(
+        Text(optional=True, described="an .npz or .h5md file"), None, about="file of positions to start from"
+    )
     fractions: tuple[float, ...] = key(
         ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
         about="shares of the species, of whole chains",
     )  # fmt: skip
-    temperature: float = key(Real(low=0.0, formula=True), 0.0, about="in units of energy")
+    temperature: float = key(Real(low=0.0, formula=True), 0.0, about="temperature of the first velocities, an energy")
     chain_length: int | None = key(
         Integer(2, 2**20, optional=True), None, about="particles in a chain, each bonded to the next; null: no chains"
     )

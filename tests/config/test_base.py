@@ -13,6 +13,7 @@ from simjax.config.folders import config_yaml
 from simjax.config.listing import keys_of_model
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
+from simjax.schema.config import Keys
 from simjax.schema.kinds import Nested
 from simjax.schema.parts import PartOf
 
@@ -88,6 +89,18 @@ def _all_keys(section, margin="  "):
             yield from _all_keys(part.Keys, f"{margin}        ")
         if isinstance(kind, Nested):
             yield from _all_keys(kind.section, f"{margin}      ")
+
+
+@pytest.mark.parametrize(
+    "section",
+    [Keys, *(MODELS[name] for name in MODELS if name.islower())],
+    ids=lambda one: getattr(one, "name", "keys"),
+)
+def test_every_key_says_what_it_is(section):
+    sections = [section] if section is Keys else [section.physics, section.particles]
+    for _, field in (pair for one in sections if one is not None for pair in _all_keys(one)):
+        about = field.metadata["about"]
+        assert about and about.split()[0] not in ("of", "in", "at", "by", "with"), f"{field.name}: {about!r}"
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name.islower()])

@@ -147,8 +147,14 @@ class Compressible(ExplicitModel):
         )
         variables: str = key(Choice(("characteristic", "primitive")), "characteristic", about="what is interpolated")
         flux: str = key(Choice(("hllc", "hll", "rusanov")), "hllc", about="numerical flux")
-        density_floor: float | None = key(Real(above=0.0, optional=True), None, units="kg m-3")
-        pressure_floor: float | None = key(Real(above=0.0, optional=True), None, units="Pa")
+        density_floor: float | None = key(
+            Real(above=0.0, optional=True), None, units="kg m-3",
+            about="least density, to which the state is raised; null: none",
+        )  # fmt: skip
+        pressure_floor: float | None = key(
+            Real(above=0.0, optional=True), None, units="Pa",
+            about="least pressure, to which the state is raised; null: none",
+        )  # fmt: skip
 
     domain: Domain
     layouts: GasLayouts

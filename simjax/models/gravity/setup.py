@@ -41,10 +41,12 @@ class MassesConfig(ParticlesSection):
     (a disc, a line) about the middle of the box. `initial.displacement` and `initial.velocity` come on top.
     """
 
-    count: int = key(Integer(1, 2**30))
-    placement: str = key(Choice(("even", "random", "sphere")), "even")
-    radius: float | None = key(Real(above=0.0, optional=True), None, about="of the sphere", fixed=True)
-    dispersion: float = key(Real(low=0.0, formula=True), 0.0, about="of the velocities along each axis, normal")
+    count: int = key(Integer(1, 2**30), about="number of particles")
+    placement: str = key(Choice(("even", "random", "sphere")), "even", about="how particles are placed")
+    radius: float | None = key(Real(above=0.0, optional=True), None, about="radius of the sphere, a length", fixed=True)
+    dispersion: float = key(
+        Real(low=0.0, formula=True), 0.0, about="deviation of the velocities along each axis, normal"
+    )
 
     def check(self, box):
         assert box.lower is not None
@@ -70,14 +72,16 @@ class GravityPhysics:
         about="direct: all pairs, no images; mesh: periodic; p3m: mesh and near pairs, periodic",
     )
     gravitational_constant: float = key(Real(above=0.0), 1.0, about="G")
-    total_mass: float = key(Real(above=0.0, formula=True), 1.0, about="of all particles")
+    total_mass: float = key(Real(above=0.0, formula=True), 1.0, about="mass of all particles")
     softening: float = key(Real(low=0.0), 0.0, about="length within which pairs attract each other less")
     mesh_cells: tuple[int, ...] | None = key(
         ListOf(Integer(2, 2**20), 1, 3, optional=True, noun="cell counts, one per axis"),
         None,
-        about="of the mesh; with p3m at least so many",
+        about="cells of the mesh; with p3m at least so many",
     )
-    cutoff: float | None = key(Real(above=0.0, optional=True), None, about="of near pairs of p3m", fixed=True)
+    cutoff: float | None = key(
+        Real(above=0.0, optional=True), None, about="cutoff of near pairs of p3m, a length", fixed=True
+    )
     hubble_rate: float | None = key(
         Real(above=0.0, optional=True), None, about="H0, where a = 1; null: nothing expands", fixed=True
     )

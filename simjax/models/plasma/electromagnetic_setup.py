@@ -27,6 +27,7 @@ class RadiatingParticlesConfig(ChargedParticlesConfig):
     drift: tuple[tuple[float, ...], ...] = key(
         ListOf(ListOf(Real(), 3, 3, noun="components"), 1, 100, noun="velocities, one per species"),
         ((0.0, 0.0, 0.0),),
+        about="mean velocity of a species",
     )
 
 

@@ -38,12 +38,13 @@ class ChargedParticlesConfig(ParticlesSection):
     """
 
     count: int = key(Integer(1, 2**30), about="particles of all species")
-    placement: str = key(Choice(("quiet", "random")), "quiet")
+    placement: str = key(Choice(("quiet", "random")), "quiet", about="how particles are placed")
     fractions: tuple[float, ...] = key(
-        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,)
-    )
+        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
+        about="shares of the species",
+    )  # fmt: skip
     temperature: tuple[float, ...] = key(
-        ListOf(Real(low=0.0), 1, 100, noun=PER_SPECIES), (0.0,), about="an energy"
+        ListOf(Real(low=0.0), 1, 100, noun=PER_SPECIES), (0.0,), about="temperature of a species, an energy"
     )  # fmt: skip
 
     def check(self, box):
@@ -73,12 +74,12 @@ class ChargedPhysics:
     """Keys of the physics of every plasma."""
 
     mesh_cells: tuple[int, ...] = key(
-        ListOf(Integer(2, 2**20), 1, 3, noun="cell counts, one per axis"), about="of the mesh of the field"
+        ListOf(Integer(2, 2**20), 1, 3, noun="cell counts, one per axis"), about="cells of the mesh of the field"
     )
-    charge: tuple[float, ...] = key(ListOf(Real(), 1, 100, noun=PER_SPECIES), (-1.0,), about="of a particle")
-    mass: tuple[float, ...] = key(ListOf(Real(above=0.0), 1, 100, noun=PER_SPECIES), (1.0,), about="of a particle")
+    charge: tuple[float, ...] = key(ListOf(Real(), 1, 100, noun=PER_SPECIES), (-1.0,), about="charge of a particle")
+    mass: tuple[float, ...] = key(ListOf(Real(above=0.0), 1, 100, noun=PER_SPECIES), (1.0,), about="mass of a particle")
     number_density: float = key(
-        Real(above=0.0), 1.0, about="of all species, 1/length^ndim; a simulated particle stands for many"
+        Real(above=0.0), 1.0, about="number density of all species, 1/length^ndim; a simulated particle stands for many"
     )  # fmt: skip
     permittivity: float = key(Real(above=0.0), 1.0, about="eps")
     magnetic_field: tuple[float, ...] | None = key(
@@ -90,7 +91,9 @@ class ChargedPhysics:
 class PlasmaPhysics(ChargedPhysics):
     """dx/dt = v, m dv/dt = q (E + v x B), E = -grad phi, eps lap(phi) = -(rho - mean of rho)."""
 
-    assignment: str = key(Choice(("cic", "tsc")), "tsc", about="of charges to the mesh: a cloud in cell or smoother")
+    assignment: str = key(
+        Choice(("cic", "tsc")), "tsc", about="assignment of charges to the mesh: a cloud in cell or smoother"
+    )
 
 
 def one_per_species(path: str, given: tuple, species: int) -> Iterator[tuple[str, str]]:

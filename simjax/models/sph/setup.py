@@ -37,14 +37,16 @@ class FluidConfig(ParticlesSection):
     A tank's box is what its walls enclose; these stand outside it, below, at the sides and, with a `lid`, above.
     """
 
-    spacing: float = key(Real(above=0.0, formula=True), about="of particles at rest, a length", fixed=True)
-    placement: str = key(Choice(("lattice", "tank")), "lattice")
+    spacing: float = key(Real(above=0.0, formula=True), about="distance of particles at rest, a length", fixed=True)
+    placement: str = key(
+        Choice(("lattice", "tank")), "lattice", about="whether fluid fills the box or stands in a tank"
+    )
     fluid: tuple[float, ...] | None = key(
         ListOf(Real(above=0.0, formula=True), 1, 3, optional=True, noun="lengths, one per axis"),
         None,
-        about="of the block of fluid in the lower corner of a tank; null: all of it",
+        about="size of the block of fluid in the lower corner of a tank; null: all of it",
     )
-    lid: bool = key(Flag(), False)
+    lid: bool = key(Flag(), False, about="whether a tank is closed above")
     headroom: float = key(Real(low=0.0), 0.0, about="length over open walls into which fluid may fly", fixed=True)
     scatter: float = key(Real(low=0.0, high=0.9), 0.0, about="spacings off the lattice, at random", fixed=True)
 
@@ -93,9 +95,9 @@ class SPHPhysics:
         ListOf(Real(), 1, 3, optional=True, noun="numbers, one per axis", per_axis=True), None, about="null: none"
     )
     exponent: float = key(Real(low=1.0), 7.0, about="gamma; 1 is a linear law", fixed=True)
-    kernel: str = key(Choice(tuple(KERNEL_REACH)), "wendland_c2")
-    smoothing_length: float = key(Real(low=0.5, high=4.0), 1.5, about="in spacings", fixed=True)
-    walls: str = key(Choice(("slip", "no_slip")), "no_slip", about="of a tank")
+    kernel: str = key(Choice(tuple(KERNEL_REACH)), "wendland_c2", about="smoothing kernel")
+    smoothing_length: float = key(Real(low=0.5, high=4.0), 1.5, about="smoothing length in spacings", fixed=True)
+    walls: str = key(Choice(("slip", "no_slip")), "no_slip", about="friction at the walls of a tank")
     transport: bool = key(Flag(), False, about="even out distances of particles; without free surfaces")
 
 
