@@ -61,6 +61,21 @@ def _find_class(key: str, name: str, folders: Sequence[Path]) -> Any:
     return found
 
 
+def declare_class(model: type) -> str:
+    """Make a class known to configurations, and return its name there.
+
+    That is the name of simjax for a model of simjax, else MODULE.CLASS, by which the command line finds it too; of a
+    class in a script or in a function, which no other program can import, it is its own name.
+    """
+    module, name = getattr(model, "__module__", ""), getattr(model, "__name__", repr(model))
+    if module.startswith("simjax.") and vars(model).get("declarations"):
+        return next(iter(vars(model)["declarations"]))
+    if name == getattr(model, "__qualname__", None) and module != "__main__":
+        name = f"{module}.{name}"
+    declare_own(model, name)
+    return name
+
+
 def declare_own(model: Any, name: str) -> None:
     """Make a class known to configurations by `name`: by what it or its base declares, or as a plain model.
 

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
+from simjax.config.own_models import declare_class
 from simjax.core.model import GridModel, Model
 from simjax.driver import exchange_tuning
-from simjax.driver.build import Origin, plan_frames, register
+from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
 from simjax.driver.compiled_run import CompiledRun, compiled_run
 from simjax.driver.differentiable import RunFunction
@@ -459,15 +460,15 @@ def configure(model: type[GridModel] | str, **sections: Any) -> Simulation:
     from simjax.config import validate
 
     if isinstance(model, str):
-        name, title = model, model.replace("_", " ")
+        name, folder, title = model, model, model.replace("_", " ")
     else:
-        name = register(model).__name__
-        title = (model.__doc__ or name).splitlines()[0]
+        name, folder = declare_class(model), model.__name__
+        title = (model.__doc__ or folder).splitlines()[0]
     if name not in MODELS:
         close = closest(name, MODELS)
         hint = f"did you mean {close!r}?" if close else f"known are {', '.join(MODELS)}, or write a class."
         raise ConfigurationError(f"configure({name!r}, ...): no such model; {hint}")
-    given = PythonSections(MODELS[name], {"experiment_name": name, "title": title, "model": name, **sections})
+    given = PythonSections(MODELS[name], {"experiment_name": folder, "title": title, "model": name, **sections})
     config = validate(given.with_sources(stand_in))
     if given.arrays:
         config = validate(given.with_sources(written_below(Path(config.output.root))))

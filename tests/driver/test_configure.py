@@ -1,10 +1,14 @@
 """`sj.configure` with values of Python: arrays and sides are those of the same configuration in YAML."""
 
+import importlib
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import simjax as sj
+from simjax import run
 from simjax.core.boundary import Dirichlet, Neumann
 from simjax.errors import ConfigurationError
 
@@ -95,3 +99,19 @@ def test_mistakes_are_sentences_before_anything_is_written(settings, tmp_path):
     refuse(r"boundaries\.y\.upper\.velocty: unknown key", boundaries={"y": ("slip", {"kind": "no_slip", "velocty": 1})})
     refuse("expected a class of models, 3 is none", model=3)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_run_of_python_goes_on_from_the_command_line(tmp_path, monkeypatch):
+    """With its arrays, of a model of simjax and of one in a file of the user's."""
+    (tmp_path / "my_dye.py").write_text("import simjax as sj\n\n\nclass Mine(sj.PassiveScalar):\n    '''Dye.'''\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for model in (sj.PassiveScalar, importlib.import_module("my_dye").Mine):
+        begun = sj.configure(
+            model, grid={"shape": GRID.shape}, time={"end": 0.01, "output_every": 0.01, "dt": 0.005},
+            initial={"concentration": WAVE}, output={"folder": model.__name__, "report": False, "animation": False},
+            **FLOW,
+        ).run()  # fmt: skip
+        assert run.main([f"resume={begun.folder}", "time.end=0.02"]) == 0
+        assert sj.open_run(begun.folder).sizes["time"] == 3
+    sys.modules.pop("my_dye")
