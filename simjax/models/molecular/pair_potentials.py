@@ -287,6 +287,29 @@ class Yukawa(DistancePotential):
         return strength * jnp.exp(-screening * r) / r
 
 
+@potential("buckingham")
+class Buckingham(DistancePotential):
+    """Buckingham: U = strength exp(-r / range) - dispersion / r^6, which falls without end at small r.
+
+    params: (strength, range, dispersion), energy, length, energy times length^6. Buckingham (1938), Proc. R. Soc.
+    Lond. A 168, 264.
+    """
+
+    @dataclass(frozen=True)
+    class Keys:
+        strength: float = key(Real(low=0.0), 1000.0, about="scale of the repulsion, an energy")
+        range: float = key(Real(above=0.0), 0.15, about="length over which the repulsion decays")
+        dispersion: float = key(Real(low=0.0), 1.0, about="strength of the attraction, energy times length^6")
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), (setup.values["strength"], setup.values["range"], setup.values["dispersion"])
+
+    def at(self, r, here, there, params):
+        strength, decay, dispersion = between(params, here, there)
+        return strength * jnp.exp(-r / decay) - dispersion / r**6
+
+
 class UserPotential(DistancePotential):
     """U = function(r, here, there, params), whatever that is.
 

@@ -43,6 +43,7 @@ def energy(*overrides, r=1.2, here=0, there=0):
         (["physics.potential={morse:{steepness:5,bond_length:1.1}}"], (1 - math.exp(-0.5)) ** 2 - 1),
         (["physics.potential=yukawa", "physics.potential.yukawa.strength=3", "physics.potential.yukawa.screening=2"],
          3 * math.exp(-2.4) / 1.2),
+        (["physics.potential={buckingham:{strength:900,range:0.2,dispersion:2}}"], 900 * math.exp(-6) - 2 / 1.2**6),
     ],
 )  # fmt: skip
 def test_energies_of_pairs(overrides, expected):
