@@ -123,7 +123,7 @@ class Liquid:
 
         tree = cKDTree(position, boxsize=self.box)
         near = tree.count_neighbors(tree, CUTOFF) - self.count
-        return float(near) / (self.count * self.model.skin.rows)
+        return float(near) / (self.count * self.model.skin.max_neighbors)
 
 
 LAMMPS = """units lj

@@ -176,7 +176,7 @@ class SelfSteppingModel(Model):
         """`state` at t + dt. `number` counts the steps since the start, int32."""
 
     @abc.abstractmethod
-    def strain(self, state, arrangement) -> jax.Array:
+    def skin_used(self, state, arrangement) -> jax.Array:
         """Share of what the arrangement allows that is used up on this device: beyond 1 it no longer serves."""
 
 

@@ -19,11 +19,12 @@ from simjax.errors import NumericalError
 from simjax.grid import AXES, Grid
 from simjax.io.checkpoint import require_meta
 from simjax.jaxpr.varying import vary_like
-from simjax.models.capacities import Room, divisor, multiple
+from simjax.models.capacities import Capacities, divisor, multiple
 from simjax.models.particle_model import evaluated, family_of
 from simjax.parallel import decompose, distribute, shardings
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
+from simjax.schema.renames import CAPACITIES
 from simjax.status import BLOCK_FULL, CELL_FULL, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
 
 GROWTH = 1.5
@@ -55,10 +56,12 @@ class CompiledParticleRun(CompiledRun):
         self._file_specs = jax.tree.map(lambda _: PartitionSpec(), files)
         self._file_shapes = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), files)
         blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
-        self._make(self.family.first_room(self.start_of, self.parameters, blocks))
+        self._make(self.family.first_capacities(self.start_of, self.parameters, blocks))
         slots = config.neighbor_list.cell_capacity
-        if slots is not None and self._room.capacity > multiple(slots):
-            self.notes.append(f"A cell starts with more than {slots} particles and can hold {self._room.capacity} now.")
+        if slots is not None and self._capacities.cell_capacity > multiple(slots):
+            self.notes.append(
+                f"A cell starts with more than {slots} particles and can hold {self._capacities.cell_capacity} now."
+            )
         self._check_memory("fewer particles")
         self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
@@ -102,8 +105,8 @@ class CompiledParticleRun(CompiledRun):
         return state, self.domain.max(fault) | jnp.where(lost > 0, CELL_FULL, OK).astype(jnp.int32)
 
     def structure(self):
-        room = frozen(dataclasses.asdict(self._room))
-        return self.config.schema.configured, structure_of(self.config), self.mesh, self._given, room, self.size
+        capacities = frozen(dataclasses.asdict(self._capacities))
+        return self.config.schema.configured, structure_of(self.config), self.mesh, self._given, capacities, self.size
 
     def variables(self, model, t, state, params):
         return self._arrays(model, state, params)
@@ -131,14 +134,14 @@ class CompiledParticleRun(CompiledRun):
         chosen = self.config.output.fields
         self.names = tuple(n for n in self.config.variables() if chosen is None or n in chosen)
 
-    def _make(self, room: Room) -> None:
-        """All that follows from the room; programs compiled for another are forgotten."""
+    def _make(self, capacities: Capacities) -> None:
+        """Make all that follows from the capacities; programs compiled for others are forgotten."""
         bounds = self.family.bounds
-        self._room = room
+        self._capacities = capacities
         self.domain = decompose(
-            Grid(room.cells, bounds.lower, bounds.upper), self.mesh, overlap=self.config.mesh.overlap
+            Grid(capacities.cells, bounds.lower, bounds.upper), self.mesh, overlap=self.config.mesh.overlap
         )
-        self.cells = Cells(self.domain, room.capacity, bounds.periodic)
+        self.cells = Cells(self.domain, capacities.cell_capacity, bounds.periodic)
         self._member = self._member_state()
         model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
         self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
@@ -146,7 +149,7 @@ class CompiledParticleRun(CompiledRun):
 
     def _member_state(self):
         """Shapes and dtypes of one member's whole state."""
-        cells = Cells(self.domain.unsplit(), self._room.capacity, self.cells.periodic)
+        cells = Cells(self.domain.unsplit(), self._capacities.cell_capacity, self.cells.periodic)
 
         def state(files):
             values = self._blank_values()
@@ -160,14 +163,14 @@ class CompiledParticleRun(CompiledRun):
         return {name: jnp.zeros((), self.dtype) for name in self.parameters}
 
     def _model(self, cells: Cells, values):
-        return self.family.model(cells, self._room, values)
+        return self.family.model(cells, self._capacities, values)
 
     def build(self, values, files, steps_per_exchange=0):
         return self._model(self.cells, values)
 
     @property
     def steps_together(self) -> int:
-        return self._room.steps
+        return self._capacities.rebuild_every
 
     # ------------------------------------------------------------------ beginning and end of a piece
 
@@ -233,19 +236,20 @@ class CompiledParticleRun(CompiledRun):
     # ------------------------------------------------------------------ room
 
     def room(self) -> Mapping[str, Any]:
-        return {**dataclasses.asdict(self._room), "cells": list(self._room.cells)}
+        return {**dataclasses.asdict(self._capacities), "cells": list(self._capacities.cells)}
 
     def template(self, room):
-        names = [field.name for field in dataclasses.fields(Room)]
-        require_meta(room, {name: tuple if name == "cells" else int for name in names})
-        wanted = Room(**{**{name: room[name] for name in names}, "cells": tuple(room["cells"])})
-        if wanted != self._room:
+        stored = {CAPACITIES.get(name, name): value for name, value in room.items()}
+        names = [field.name for field in dataclasses.fields(Capacities)]
+        require_meta(stored, {name: tuple if name == "cells" else int for name in names})
+        wanted = Capacities(**{**{name: stored[name] for name in names}, "cells": tuple(stored["cells"])})
+        if wanted != self._capacities:
             self._make(wanted)
         return super().template(room)
 
     def missing_room(self, status):
-        growable = CELL_FULL | LIST_FULL | BLOCK_FULL | (SKIN_PASSED if self._room.steps > 1 else 0)
-        if self.family.on_mesh and self._room.steps > 1:
+        growable = CELL_FULL | LIST_FULL | BLOCK_FULL | (SKIN_PASSED if self._capacities.rebuild_every > 1 else 0)
+        if self.family.on_mesh and self._capacities.rebuild_every > 1:
             # What has gone too far takes nothing from the mesh: its values become those of no number.
             status = np.where(np.asarray(status) & SKIN_PASSED, np.asarray(status) & ~NON_FINITE, status)
         bits = 0
@@ -254,29 +258,25 @@ class CompiledParticleRun(CompiledRun):
         return bits
 
     def regrow(self, bits, state):
-        before = self._room.capacity
+        before = self._capacities.cell_capacity
         told = self.grow(bits)
-        return (state if self._room.capacity == before else self._enlarged(state)), told
+        return (state if self._capacities.cell_capacity == before else self._enlarged(state)), told
 
     def grow(self, bits: int) -> str:
         """New programs with more of what the bits say was too little, and a sentence."""
-        room, told = self._room, []
+        now, more, told = self._capacities, {}, []
         if bits & CELL_FULL:
-            capacity = multiple(GROWTH * room.capacity)
-            told.append(f"a cell was full with {room.capacity} particles and can hold {capacity} now")
-            room = dataclasses.replace(room, capacity=capacity)
+            more["cell_capacity"] = capacity = multiple(GROWTH * now.cell_capacity)
+            told.append(f"a cell was full with {now.cell_capacity} particles and can hold {capacity} now")
         if bits & LIST_FULL:
-            rows = math.ceil(GROWTH * room.rows)
-            told.append(f"a particle had more than {room.rows} partners and can have {rows} now")
-            room = dataclasses.replace(room, rows=rows)
+            more["max_neighbors"] = neighbors = math.ceil(GROWTH * now.max_neighbors)
+            told.append(f"a particle had more than {now.max_neighbors} neighbours and can have {neighbors} now")
         if bits & BLOCK_FULL:
-            columns = min(self.size, math.ceil(GROWTH * room.columns))
-            told.append(f"a device had more than {room.columns} particles and can have {columns} now")
-            room = dataclasses.replace(room, columns=columns)
+            more["max_particles"] = particles = min(self.size, math.ceil(GROWTH * now.max_particles))
+            told.append(f"a device had more than {now.max_particles} particles and can have {particles} now")
         if bits & SKIN_PASSED:
-            steps = divisor(room.steps, room.steps // 2)
-            told.append(f"particles went too far in {room.steps} steps and are arranged anew after {steps} now")
-            room = dataclasses.replace(room, steps=steps)
+            more["rebuild_every"] = steps = divisor(now.rebuild_every, now.rebuild_every // 2)
+            told.append(f"particles went too far in {now.rebuild_every} steps and are arranged anew after {steps} now")
         sentence = "; ".join(told)
         if self._growths >= MOST_GROWTHS:
             raise NumericalError(
@@ -284,12 +284,12 @@ class CompiledParticleRun(CompiledRun):
                 "then; particles gather in one place or fly apart. Try a smaller time.dt or another start."
             )
         self._growths += 1
-        self._make(room)
+        self._make(dataclasses.replace(now, **more))
         return f"{sentence[:1].upper()}{sentence[1:]}; the steps since are done again."
 
     def _enlarged(self, state):
         """The state with as many slots in a cell as there are now, all new ones empty."""
-        ndim, capacity, slots = self.cells.ndim, self._room.capacity, self.slots(state)
+        ndim, capacity, slots = self.cells.ndim, self._capacities.cell_capacity, self.slots(state)
 
         def more(path, leaf):
             values = np.asarray(leaf)

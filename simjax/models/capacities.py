@@ -1,4 +1,4 @@
-"""Room that particles need: cells, slots, rows of lists, steps between two arrangements."""
+"""Capacities that particles need: cells, slots in a cell, neighbours in a list, particles on a device."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from simjax.particles.neighbor_list import GROUP
 from simjax.particles.pairs import ROWS
 from simjax.schema.config import Config
 
-SPARE_ROWS = 1.3  # of the mean number of partners
+SPARE = 1.3  # of the mean number of neighbours
 
 
 @dataclasses.dataclass(frozen=True)
-class Room:
+class Capacities:
     """Sizes on which the shapes of a run of particles depend.
 
-    cells: per axis; capacity: of one; rows: of a list of partners;
-    columns: particles of a device; steps: between two arrangements."""
+    cells: number along each axis. cell_capacity: particles that a cell holds. max_neighbors: those that a list holds.
+    max_particles: those that a device holds in lists. rebuild_every: steps between two lists.
+    """
 
     cells: tuple[int, ...]
-    capacity: int
-    rows: int
-    columns: int
-    steps: int
+    cell_capacity: int
+    max_neighbors: int
+    max_particles: int
+    rebuild_every: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +52,11 @@ def bounds_of(config: Config) -> Bounds:
     return Bounds(box.lower, box.upper, box.periodic)
 
 
-def room_of_pairs(
+def capacities_of_pairs(
     config: Config, bounds: Bounds, position: np.ndarray, blocks: Sequence[int],
     *, reach: float, number_density: float, steps: int,
-) -> Room:  # fmt: skip
-    """Room for particles at `position` `(ndim, particles)` that have partners up to `reach` away.
+) -> Capacities:  # fmt: skip
+    """Capacities for particles at `position` `(ndim, particles)` that have neighbours up to `reach` away.
 
     number_density: per volume, where particles are.
 
@@ -65,15 +66,15 @@ def room_of_pairs(
     grid = cells_for(bounds.lower, bounds.upper, reach, bounds.periodic, blocks)
     count, ndim, given = position.shape[1], len(bounds.lower), config.neighbor_list
     ball = {1: 2 * reach, 2: math.pi * reach**2, 3: 4 / 3 * math.pi * reach**3}[ndim]
-    rows = min(count, math.ceil(SPARE_ROWS * number_density * ball + 8))
-    rows = ROWS * math.ceil(rows / ROWS) if given.max_neighbors is None else given.max_neighbors
-    return room_in(config, grid, position, blocks, rows=rows, steps=steps)
+    max_neighbors = min(count, math.ceil(SPARE * number_density * ball + 8))
+    max_neighbors = ROWS * math.ceil(max_neighbors / ROWS) if given.max_neighbors is None else given.max_neighbors
+    return capacities_in(config, grid, position, blocks, max_neighbors=max_neighbors, steps=steps)
 
 
-def room_in(
-    config: Config, grid: Grid, position: np.ndarray, blocks: Sequence[int], *, rows: int, steps: int
-) -> Room:  # fmt: skip
-    """Room in the cells of `grid` for particles that start at `position`, if they stay about as dense."""
+def capacities_in(
+    config: Config, grid: Grid, position: np.ndarray, blocks: Sequence[int], *, max_neighbors: int, steps: int
+) -> Capacities:  # fmt: skip
+    """Capacities of the cells of `grid` for particles that start at `position`, if they stay about as dense."""
     count, given = position.shape[1], config.neighbor_list
     index = [
         np.floor((x - a) / h).astype(int) % n
@@ -83,11 +84,11 @@ def room_in(
     mean = count / grid.cells
     fullest = max(float(inside.max()), mean + 3 * math.sqrt(mean))
     capacity = fullest + 1 if given.cell_capacity is None else max(given.cell_capacity, int(inside.max()))
-    columns = _columns(inside.reshape(grid.shape), blocks, count)
-    return Room(tuple(grid.shape), multiple(capacity), rows, columns, steps)
+    max_particles = _most_on_a_device(inside.reshape(grid.shape), blocks, count)
+    return Capacities(tuple(grid.shape), multiple(capacity), max_neighbors, max_particles, steps)
 
 
-def _columns(inside: np.ndarray, blocks: Sequence[int], count: int) -> int:
+def _most_on_a_device(inside: np.ndarray, blocks: Sequence[int], count: int) -> int:
     """Particles that a device has at most, of `count` with `inside` in each cell: a tenth and some chance more."""
     cut = [size for n, k in zip(inside.shape, blocks, strict=True) for size in (k, n // k)]
     of_blocks = inside.reshape(cut).sum(axis=tuple(range(1, len(cut), 2)))
@@ -100,15 +101,15 @@ def multiple(capacity: float) -> int:
     return GROUP * math.ceil(capacity / GROUP)
 
 
-def steps_in(config: Config, way: float, fastest: float) -> int:
-    """Steps in which what is as fast as `fastest` goes `way`, of those that divide a frame, unless they are given."""
+def steps_in(config: Config, distance: float, fastest: float) -> int:
+    """Steps in which a particle of the speed `fastest` moves by `distance`: those that divide a frame, or as given."""
     time = config.time
     assert time.dt is not None
     if config.neighbor_list.rebuild_every is not None:
         return config.neighbor_list.rebuild_every
     # Even particles at rest are pushed.
     frame = max(1, math.ceil(min(time.output_every, max(time.end, time.dt)) / time.dt * (1 - 1e-12)))
-    allowed = min(frame, way / (max(fastest, 1e-3) * time.dt))
+    allowed = min(frame, distance / (max(fastest, 1e-3) * time.dt))
     return divisor(frame, allowed)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from simjax.core.model import SelfSteppingModel
-from simjax.models.capacities import Bounds, Room, bounds_of
+from simjax.models.capacities import Bounds, Capacities, bounds_of
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.placement import Start, place
 from simjax.particles.cells import Cells
@@ -86,8 +86,10 @@ class ParticleFamily(abc.ABC):
         return place(self.config)
 
     @abc.abstractmethod
-    def first_room(self, start: Start, parameters: Mapping[str, np.ndarray], blocks: Sequence[int]) -> Room:
-        """Room for particles as they start, on so many `blocks` of devices along each axis; parameters: named numbers.
+    def first_capacities(self, start: Start, parameters: Mapping[str, np.ndarray], blocks: Sequence[int]) -> Capacities:
+        """Capacities for particles as they start, on so many `blocks` of devices along each axis.
+
+        parameters: named numbers.
 
         Raises:
             ConfigurationError: the box, or a device's block of it, is too thin.
@@ -102,7 +104,7 @@ class ParticleFamily(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def model(self, cells: Cells, room: Room, values: Values) -> tuple[SelfSteppingModel, Any]:
+    def model(self, cells: Cells, capacities: Capacities, values: Values) -> tuple[SelfSteppingModel, Any]:
         """The model and its parameters, with `values` (perhaps traced)."""
 
     @abc.abstractmethod

@@ -17,7 +17,7 @@ WORD = 32
 class Neighbours(eqx.Module):
     """The partners of every particle of a block within some distance.
 
-    slot: `(rows, particles)` int32, positions in the flattened padded block; unused entries hold the particle's own.
+    slot: `(length, particles)` int32, positions in the flattened padded block; unused entries hold the particle's own.
     owner: `(particles,)` int32, which slot of the flattened block each column is about. place: `cells.shape` int32, the
     column of each slot; of an empty one, `particles`. Columns beyond the last particle are about slot 0, without
     partners.
@@ -31,7 +31,7 @@ class Neighbours(eqx.Module):
 
 
 def of_every_slot(cells: Cells, slot: Array) -> Neighbours:
-    """A list with a column for every slot, from positions in the flattened padded block `(rows, *cells.shape)`."""
+    """A list with a column for every slot, from positions in the flattened padded block `(length, *cells.shape)`."""
     column = jnp.arange(cells.slots, dtype=jnp.int32)
     return Neighbours(slot.reshape(slot.shape[0], cells.slots), column, column.reshape(cells.shape))
 
@@ -83,7 +83,7 @@ def placed(cells: Cells, position: Array, ids: Array) -> tuple[Array, Array]:
 
 
 def neighbours_within(
-    cells: Cells, position: Array, ids: Array, distance: float, rows: int, particles: int = 0
+    cells: Cells, position: Array, ids: Array, distance: float, max_neighbors: int, max_particles: int = 0
 ) -> tuple[Neighbours, Array]:
     """All pairs of particles nearer than `distance`, at most the length of a cell.
 
@@ -92,24 +92,24 @@ def neighbours_within(
         position: `(ndim, *cells.shape)`, each within its own cell.
         ids: `cells.shape` int32.
         distance: of the pairs to list.
-        rows: the most partners that a particle may have.
-        particles: the most particles that a block may have: work and memory of lists; 0: as many as it has slots.
+        max_neighbors: the most neighbours that a particle may have.
+        max_particles: the most particles that a block may have: work and memory of lists; 0: as many as it has slots.
 
     Returns:
         The list, and bits of `status` for what did not fit into it on any device.
     """
-    particles = particles or cells.slots
+    max_particles = max_particles or cells.slots
     coordinates, occupied = placed(cells, position, ids)
     found = _within(cells, coordinates, occupied, distance)
     filled = interior(cells, occupied)
     most = jnp.max(jnp.sum(lax.population_count(found), axis=0, dtype=jnp.int32))
     count = jnp.sum(filled, dtype=jnp.int32)
-    fault = jnp.where(cells.domain.max(most) > rows, LIST_FULL, OK).astype(jnp.int32)
-    fault |= jnp.where(cells.domain.max(count) > particles, BLOCK_FULL, OK).astype(jnp.int32)
-    owner, place = _columns(filled, particles)
-    used = (jnp.arange(particles, dtype=jnp.int32) < count)[None]
+    fault = jnp.where(cells.domain.max(most) > max_neighbors, LIST_FULL, OK).astype(jnp.int32)
+    fault |= jnp.where(cells.domain.max(count) > max_particles, BLOCK_FULL, OK).astype(jnp.int32)
+    owner, place = _columns(filled, max_particles)
+    used = (jnp.arange(max_particles, dtype=jnp.int32) < count)[None]
     bits = jnp.where(used, found.reshape(-1, cells.slots)[:, owner], np.uint32(0))
-    return Neighbours(_listed(cells, bits, owner, rows), owner, place), fault
+    return Neighbours(_listed(cells, bits, owner, max_neighbors), owner, place), fault
 
 
 def _columns(filled: Array, particles: int) -> tuple[Array, Array]:
@@ -151,8 +151,8 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float) 
     return jnp.where(filled[None], words, np.uint32(0))
 
 
-def _listed(cells: Cells, found: Array, owner: Array, rows: int) -> Array:
-    """The slots that the bits `(words, particles)` stand for, in their order: `(rows, particles)`."""
+def _listed(cells: Cells, found: Array, owner: Array, length: int) -> Array:
+    """The slots that the bits `(words, particles)` stand for, in their order: `(length, particles)`."""
     words, count = found.shape
 
     # The next word with a partner, from each word on.
@@ -186,7 +186,7 @@ def _listed(cells: Cells, found: Array, owner: Array, rows: int) -> Array:
         return (word, bits), slot
 
     first = following[:count]
-    return lax.scan(turn, (first, at(found, first * count + here)), None, length=rows)[1]
+    return lax.scan(turn, (first, at(found, first * count + here)), None, length=length)[1]
 
 
 def _displaced(cells: Cells) -> np.ndarray:

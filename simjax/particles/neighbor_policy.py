@@ -38,18 +38,18 @@ class NeighborPolicy(eqx.Module):
     """Arrangement of particles that interact over at most `cutoff`.
 
     skin: length by which listed pairs may be further apart than `cutoff`; as long as no particle has moved by half of
-    it, no pair is missing. rows: the most partners in a list; 0 makes none and looks at all particles around, which
-    accelerators without fast gathers prefer. particles: the most particles on a device, for lists; 0: as many as there
-    are slots.
+    it, no pair is missing. max_neighbors: the length of a list; 0 makes none and looks at all particles around, which
+    accelerators without fast gathers prefer. max_particles: the most particles on a device, for lists; 0: as many as
+    there are slots.
     """
 
     cutoff: float = eqx.field(static=True)
     skin: float = eqx.field(static=True)
-    rows: int = eqx.field(static=True, default=0)
-    particles: int = eqx.field(static=True, default=0)
+    max_neighbors: int = eqx.field(static=True, default=0)
+    max_particles: int = eqx.field(static=True, default=0)
 
     def __check_init__(self):
-        numbers = {name: getattr(self, name) for name in ("cutoff", "skin", "rows", "particles")}
+        numbers = {name: getattr(self, name) for name in ("cutoff", "skin", "max_neighbors", "max_particles")}
         require_at_least("NeighborPolicy", numbers)
 
     @property
@@ -67,13 +67,13 @@ class NeighborPolicy(eqx.Module):
         position, image, ids, others, fault = rebin(cells, state.position, state.image, state.ids, others)
         state = dataclasses.replace(state, position=position, image=image, ids=ids, **others)
         where = jax.lax.stop_gradient(position)
-        if not self.rows:
+        if not self.max_neighbors:
             return state, Arrangement(None, where), fault
-        neighbours, full = neighbours_within(cells, where, ids, self.reach, self.rows, self.particles)
+        neighbours, full = neighbours_within(cells, where, ids, self.reach, self.max_neighbors, self.max_particles)
         return state, Arrangement(neighbours, where), fault | full
 
-    def strain(self, state: Particles, arrangement: Arrangement) -> Array:
-        """Twice the longest way of a particle of this block since it was arranged, in skins."""
+    def skin_used(self, state: Particles, arrangement: Arrangement) -> Array:
+        """Twice the longest displacement of a particle of this block since it was arranged, in skins."""
         square = jnp.sum((state.position - arrangement.position) ** 2, axis=0)
         longest = jnp.max(jnp.where(state.ids >= 0, square, 0))
         # Without gradient, but the root of nothing must not become one that is not a number.

@@ -13,6 +13,11 @@ MODELS = {
 }
 """Name of a model -> its name now."""
 
+CAPACITIES = {
+    "capacity": "cell_capacity", "rows": "max_neighbors", "columns": "max_particles", "steps": "rebuild_every",
+}  # fmt: skip
+"""Name of a capacity in checkpoints -> its name now."""
+
 _SECTIONS = {
     "arrangement": "neighbor_list",
     "arrangement.steps": "neighbor_list.rebuild_every",

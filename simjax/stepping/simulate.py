@@ -169,16 +169,16 @@ def _arranged_steps(
         state, arrangement, fault = model.arrange(state, params)
 
         def step(carry):
-            state, clock, strain = carry
+            state, clock, farthest = carry
             clock, (t, dt, number) = tick_fixed(clock, schedule)
             state = model.step(number, t, dt, state, params, arrangement)
-            used = model.strain(jax.tree.map(lax.stop_gradient, state), arrangement)
-            return state, clock, jnp.maximum(strain, used)
+            used = model.skin_used(jax.tree.map(lax.stop_gradient, state), arrangement)
+            return state, clock, jnp.maximum(farthest, used)
 
-        strain = jnp.zeros((), clock.elapsed.dtype)
-        state, clock, strain = repeat(step, (state, clock, strain), count, within, in_pairs=False)
+        farthest = jnp.zeros((), clock.elapsed.dtype)
+        state, clock, farthest = repeat(step, (state, clock, farthest), count, within, in_pairs=False)
         # Written so that what is not a number counts as too much.
-        fault |= jnp.where(model.domain.max(strain) <= 1, OK, SKIN_PASSED).astype(jnp.int32)
+        fault |= jnp.where(model.domain.max(farthest) <= 1, OK, SKIN_PASSED).astype(jnp.int32)
         return state, eqx.tree_at(lambda c: c.status, clock, clock.status | fault)
 
     count = model.steps_per_arrangement

@@ -131,9 +131,9 @@ def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(apart, moved, lis
     """Two particles just too far apart to be listed, or just near enough, approach head-on, each by `moved` skins.
 
     They come nearer than the cutoff when both have moved by half a skin: before, the list has every pair; after, the
-    strain passes one, which stops the run.
+    used passes one, which stops the run.
     """
-    skin, lengths = NeighborPolicy(CUTOFF, SKIN, rows=4), (5.0, 5.0)
+    skin, lengths = NeighborPolicy(CUTOFF, SKIN, max_neighbors=4), (5.0, 5.0)
     apart *= CUTOFF + SKIN
     start = np.array([[2.5 - apart / 2, 2.5 + apart / 2], [2.5, 2.5]])
     cells, within, ids = stored(start, lengths, skin.reach)
@@ -146,12 +146,12 @@ def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(apart, moved, lis
             pairs.sum(lambda separation, *_: {"count": jnp.ones_like(separation[0])}, (), ())["count"]
             for pairs in (skin.pairs(cells, state, arranged), Pairs(cells, state.position, ids, CUTOFF))
         )
-        return skin.strain(state, arranged), [jnp.sum(count) for count in counts], fault
+        return skin.skin_used(state, arranged), [jnp.sum(count) for count in counts], fault
 
-    strain, counts, fault = compiled(of)(within, push)
+    used, counts, fault = compiled(of)(within, push)
     assert fault == 0
-    assert (strain > 1) == (moved > 0.5)
-    assert float(strain) == pytest.approx(2 * moved, rel=1e-12)  # rounding
+    assert (used > 1) == (moved > 0.5)
+    assert float(used) == pytest.approx(2 * moved, rel=1e-12)  # rounding
     assert [float(count) for count in counts] == [listed, 2 if moved > 0.5 else 0]
 
 

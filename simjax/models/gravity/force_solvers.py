@@ -40,8 +40,8 @@ class GravitySolver(eqx.Module):
         """See `SelfSteppingModel.arrange`."""
 
     @abc.abstractmethod
-    def strain(self, cells: Cells, state: Masses, arrangement: Any) -> Array:
-        """See `SelfSteppingModel.strain`."""
+    def skin_used(self, cells: Cells, state: Masses, arrangement: Any) -> Array:
+        """See `SelfSteppingModel.skin_used`."""
 
     @abc.abstractmethod
     def field(self, cells: Cells, state: Masses, params: Params, arrangement: Any) -> dict[str, Array]:
@@ -63,7 +63,7 @@ class DirectSummation(GravitySolver):
     def arrange(self, cells, state):
         return state, None, jnp.zeros((), jnp.int32)
 
-    def strain(self, cells, state, arrangement):
+    def skin_used(self, cells, state, arrangement):
         return jnp.zeros((), state.position.dtype)
 
     def field(self, cells, state, params, arrangement):
@@ -96,8 +96,8 @@ class ParticleMeshGravity(GravitySolver):
     def arrange(self, cells, state):
         return self._skin(cells).arrange(cells, state)
 
-    def strain(self, cells, state, arrangement):
-        return self._skin(cells).strain(state, arrangement)
+    def skin_used(self, cells, state, arrangement):
+        return self._skin(cells).skin_used(state, arrangement)
 
     def field(self, cells, state, params, arrangement):
         mass = jnp.where(state.ids >= 0, state.mass, 0)
@@ -125,8 +125,8 @@ class PeriodicGravity(GravitySolver):
                 )
         return self.skin.arrange(cells, state)
 
-    def strain(self, cells, state, arrangement: Arrangement):
-        return self.skin.strain(state, arrangement)
+    def skin_used(self, cells, state, arrangement: Arrangement):
+        return self.skin.skin_used(state, arrangement)
 
     def field(self, cells, state, params, arrangement: Arrangement):
         pairs = self.skin.pairs(cells, state, arrangement)

@@ -49,8 +49,8 @@ class Gravity(SelfSteppingModel):
     def arrange(self, state, params):
         return self.attraction.arrange(self.cells, state)
 
-    def strain(self, state, arrangement):
-        return self.attraction.strain(self.cells, state, arrangement)
+    def skin_used(self, state, arrangement):
+        return self.attraction.skin_used(self.cells, state, arrangement)
 
     def step(self, number, t, dt, state, params, arrangement):
         first, way, second = self._lengths(t, dt)

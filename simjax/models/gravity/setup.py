@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.grid import Grid
-from simjax.models.capacities import Room, multiple, room_in, room_of_pairs, steps_in
+from simjax.models.capacities import Capacities, capacities_in, capacities_of_pairs, multiple, steps_in
 from simjax.models.gravity.cosmology import FlatLambdaCDM
 from simjax.models.gravity.force_solvers import (
     DirectSummation,
@@ -222,18 +223,20 @@ class GravityFamily(ParticleFamily):
             place = lower + shares * (upper - lower)
         return Start(place, np.zeros(particles.count, np.int32))
 
-    def first_room(self, start, parameters, blocks):
+    def first_capacities(self, start, parameters, blocks):
         config, bounds, physics = self.config, self.bounds, self.config.physics
         lengths = [b - a for a, b in zip(bounds.lower, bounds.upper, strict=True)]
         if physics.forces == "direct":
             # Particles keep their slots, so none are spare.
             grid = Grid(tuple(blocks), bounds.lower, bounds.upper)
-            room = room_in(config, grid, start.position, blocks, rows=0, steps=steps_in(config, math.inf, 1.0))
-            return Room(room.cells, multiple(self._fullest(grid, start)), 0, room.columns, room.steps)
+            found = capacities_in(
+                config, grid, start.position, blocks, max_neighbors=0, steps=steps_in(config, math.inf, 1.0)
+            )
+            return dataclasses.replace(found, cell_capacity=multiple(self._fullest(grid, start)))
         speed = MARGIN * self._speed(lengths)
         if physics.forces == "p3m":
             skin = self._skin
-            return room_of_pairs(
+            return capacities_of_pairs(
                 config, bounds, start.position, blocks, reach=physics.cutoff + skin,
                 number_density=self._densest(start, physics.cutoff + skin), steps=steps_in(config, skin / 2, speed),
             )  # fmt: skip
@@ -242,7 +245,7 @@ class GravityFamily(ParticleFamily):
         few = start.count < FEW * math.prod(cells)
         grid = Grid(tuple(n // 2 for n in cells) if few and pairs else cells, bounds.lower, bounds.upper)
         way = STRAY * min(length / n for length, n in zip(lengths, cells, strict=True))
-        return room_in(config, grid, start.position, blocks, rows=0, steps=steps_in(config, way, speed))
+        return capacities_in(config, grid, start.position, blocks, max_neighbors=0, steps=steps_in(config, way, speed))
 
     def _fullest(self, grid: Grid, start: Start) -> int:
         """Particles in the fullest cell."""
@@ -277,21 +280,21 @@ class GravityFamily(ParticleFamily):
     def mass(self, start):
         return np.full(start.count, self.config.physics.total_mass / start.count)
 
-    def model(self, cells, room, values):
+    def model(self, cells, capacities, values):
         # Its domain is a property, which the checker of types takes for a field.
-        attraction = self._attraction(cells, room)
-        model = Gravity(cells, attraction, room.steps, expansion=self._expansion)  # pyright: ignore[reportCallIssue]
+        attraction = self._attraction(cells, capacities)
+        model = Gravity(cells, attraction, capacities.rebuild_every, expansion=self._expansion)  # pyright: ignore[reportCallIssue]
         return model, Params(values["gravitational_constant"], values["softening"])
 
-    def _attraction(self, cells: Cells, room: Room) -> GravitySolver:
+    def _attraction(self, cells: Cells, capacities: Capacities) -> GravitySolver:
         physics = self.config.physics
         if physics.forces == "direct":
             return DirectSummation()
-        finer = max(math.ceil(n / k) for n, k in zip(physics.mesh_cells, room.cells, strict=True))
+        finer = max(math.ceil(n / k) for n, k in zip(physics.mesh_cells, capacities.cells, strict=True))
         if physics.forces == "mesh":
             return ParticleMeshGravity(MeshSum(0.0, finer, "tsc", STRAY))
         spacing = min(cells.domain.grid.spacing) / finer
-        skin = NeighborPolicy(physics.cutoff, self._skin, room.rows, room.columns)
+        skin = NeighborPolicy(physics.cutoff, self._skin, capacities.max_neighbors, capacities.max_particles)
         stray = max(STRAY, self._skin / 2 / spacing)
         return PeriodicGravity(skin, mesh_sum(physics.cutoff, TOLERANCE, finer, "tsc", stray))
 

@@ -221,9 +221,9 @@ class Bonds(eqx.Module):
         Raises:
             ConfigurationError: bonds as long as a cell or half the box, or exclusions without lists.
         """
-        if self.exclude and not skin.rows:
+        if self.exclude and not skin.max_neighbors:
             raise ConfigurationError(
-                "Bonds.exclude takes a list of neighbours, NeighborPolicy.rows is 0; write rows > 0."
+                "Bonds.exclude takes a list of neighbours, NeighborPolicy.max_neighbors is 0; write max_neighbors > 0."
             )
         grid = cells.domain.grid
         for axis, (h, n) in enumerate(zip(grid.spacing, grid.shape, strict=True)):

@@ -148,13 +148,13 @@ class MolecularDynamics(SelfSteppingModel):
             unbonded = self.bonds.excluded(self.cells, found.neighbours, slots)
         return state, LinkedArrangement(found.neighbours, found.position, slots, unbonded), fault | lost
 
-    def strain(self, state, arrangement):
-        strain, scale = self.skin.strain(state, arrangement), self.dynamics.scale(state)
+    def skin_used(self, state, arrangement):
+        used, scale = self.skin.skin_used(state, arrangement), self.dynamics.scale(state)
         if scale is None:
-            return strain
+            return used
         # In a smaller box the cutoff takes up some of the skin, in a larger one it leaves more.
         left = (self.skin.reach - self.skin.cutoff / scale) / self.skin.skin
-        return jnp.where(left > 0, strain / jnp.where(left > 0, left, 1), jnp.inf)
+        return jnp.where(left > 0, used / jnp.where(left > 0, left, 1), jnp.inf)
 
     def step(self, number, t, dt, state, params, arrangement):
         system = self.system(state, params, arrangement)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.models.capacities import room_of_pairs, steps_in
+from simjax.models.capacities import capacities_of_pairs, steps_in
 from simjax.models.formulas import Values
 from simjax.models.molecular import molecular_dynamics
 from simjax.models.molecular.bond_setup import build_bonds, chain_links, check_chains, longest_bond
@@ -201,7 +201,7 @@ class MolecularFamily(ParticleFamily):
             check_neutral(physics.charges, start)
         return start
 
-    def first_room(self, start, parameters, blocks):
+    def first_capacities(self, start, parameters, blocks):
         config = self.config
         baths = ("start_temperature", "thermostat_temperature")
         temperature = max(float(np.max(parameters[name])) for name in baths if name in parameters)
@@ -209,7 +209,7 @@ class MolecularFamily(ParticleFamily):
         fastest = math.sqrt(temperature / min(config.physics.mass))
         fastest *= math.sqrt(2 * math.log(start.count + 1) + config.ndim)
         skin = _skin_length(config)
-        return room_of_pairs(
+        return capacities_of_pairs(
             config, self.bounds, start.position, blocks, reach=config.physics.cutoff + skin,
             number_density=start.count / self.bounds.volume, steps=steps_in(config, skin / 2, fastest),
         )  # fmt: skip
@@ -223,9 +223,11 @@ class MolecularFamily(ParticleFamily):
         charges = self.config.physics.charges
         return None if charges is None else np.asarray(charges.species)[start.species]
 
-    def model(self, cells, room, values):
-        skin = NeighborPolicy(self.config.physics.cutoff, _skin_length(self.config), room.rows, room.columns)
-        return _molecular_dynamics(self.config, cells, skin, room.steps, values)
+    def model(self, cells, capacities, values):
+        skin = NeighborPolicy(
+            self.config.physics.cutoff, _skin_length(self.config), capacities.max_neighbors, capacities.max_particles
+        )
+        return _molecular_dynamics(self.config, cells, skin, capacities.rebuild_every, values)
 
     def state(self, model, params, values, files, member):
         species, velocity = files["species"], files.get("velocity")

@@ -136,7 +136,7 @@ class ElectromagneticPlasma(SelfSteppingModel):
         particles, arrangement, fault = NeighborPolicy(0.0, 1.0).arrange(self.cells, state.particles)
         return eqx.tree_at(lambda s: s.particles, state, particles), arrangement, fault
 
-    def strain(self, state, arrangement):
+    def skin_used(self, state, arrangement):
         return self.mesh.beyond(state.particles.position, state.particles.ids) / self.mesh.stray
 
     def step(self, number, t, dt, state, params, arrangement):

@@ -86,7 +86,7 @@ class ElectromagneticFamily(ChargedFamily):
     def _steps(self, cell):
         return 1
 
-    def model(self, cells, room, values):
+    def model(self, cells, capacities, values):
         charge, mass, permittivity, magnetic = self._charged(values)
         permeability = 1 / (permittivity * values["speed_of_light"] ** 2)
         # Its domain is a property, which the checker of types takes for a field.

@@ -88,7 +88,7 @@ class ElectrostaticPlasma(SelfSteppingModel):
     def arrange(self, state, params):
         return NeighborPolicy(0.0, 1.0).arrange(self.cells, state)
 
-    def strain(self, state, arrangement):
+    def skin_used(self, state, arrangement):
         """The field is formed half a step before the positions that are looked at here."""
         halves = 2 * self.steps_per_arrangement
         allowed = max(self.mesh.stray, 1e-6) * halves / (halves - 1)

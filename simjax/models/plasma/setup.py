@@ -14,7 +14,7 @@ from jax import Array
 from scipy.special import ndtri
 
 from simjax.grid import CENTER, FACE, Grid
-from simjax.models.capacities import room_in, steps_in
+from simjax.models.capacities import capacities_in, steps_in
 from simjax.models.formulas import Values
 from simjax.models.particle_model import Files, ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, evenly, require_room, species_of
@@ -218,14 +218,14 @@ class ChargedFamily(ParticleFamily):
             place[:, of_kind], normal[:, of_kind] = even[: len(lower)], ndtri(even[len(lower) :])
         return Start(lower + place * (upper - lower), species, {"normal": normal})
 
-    def first_room(self, start, parameters, blocks):
+    def first_capacities(self, start, parameters, blocks):
         config, bounds, cells = self.config, self.bounds, self.config.physics.mesh_cells
         few = start.count < FEW * math.prod(cells)
         pairs = all(n % (2 * k) == 0 for n, k in zip(cells, blocks, strict=True))
         shape = tuple(n // 2 for n in cells) if few and pairs else cells
         cell = min((b - a) / n for a, b, n in zip(bounds.lower, bounds.upper, cells, strict=True))
         grid = Grid(shape, bounds.lower, bounds.upper)
-        return room_in(config, grid, start.position, blocks, rows=0, steps=self._steps(cell))
+        return capacities_in(config, grid, start.position, blocks, max_neighbors=0, steps=self._steps(cell))
 
     def mass(self, start):
         weight = self.config.physics.number_density * self.bounds.volume / start.count
@@ -289,11 +289,11 @@ class PlasmaFamily(ChargedFamily):
         # The field is formed half a step before the places that are looked at.
         return steps_in(config, STRAY * cell + 0.5 * speed * config.time.dt, speed)
 
-    def model(self, cells, room, values):
+    def model(self, cells, capacities, values):
         assignment = self.config.physics.assignment
         mesh = ParticleMesh(cells, self._finer(cells), assignment, (NODES[assignment],) * cells.ndim, STRAY)
         # Its domain is a property, which the checker of types takes for a field.
-        model = ElectrostaticPlasma(mesh, room.steps)  # pyright: ignore[reportCallIssue]
+        model = ElectrostaticPlasma(mesh, capacities.rebuild_every)  # pyright: ignore[reportCallIssue]
         return model, Params(*self._charged(values))
 
     def state(self, model, params, values, files, member):

@@ -35,7 +35,7 @@ class SpectralModel(SemilinearModel):
     Instead of `parameters` it may have `Keys`, a dataclass whose entries also have ranges and units.
     The first line of its docstring is the title of its runs.
 
-    `kept` is the share of the wavenumbers along each axis that is computed with: 2/3 for quadratic
+    `dealiasing` is the share of the wavenumbers along each axis that is computed with: 2/3 for quadratic
     nonlinearities, 1/2 for cubic ones. `forces` are source terms by field. `units` are those of the fields; with
     `dimensionless` lengths and times are numbers, not metres and seconds.
     """
@@ -45,7 +45,7 @@ class SpectralModel(SemilinearModel):
     fields: ClassVar[Sequence[str]] = ("u",)
     parameters: ClassVar[Mapping[str, float]] = {}
     Keys: ClassVar[type] = NoKeys
-    kept: ClassVar[float] = 2 / 3
+    dealiasing: ClassVar[float] = 2 / 3
     units: ClassVar[str] = "1"
     dimensionless: ClassVar[bool] = False
 
@@ -102,7 +102,7 @@ class SpectralModel(SemilinearModel):
     @property
     def basis(self) -> FourierBasis:
         """The transforms, planned for this domain."""
-        return FourierBasis(self.domain, self.kept)
+        return FourierBasis(self.domain, self.dealiasing)
 
     def to_grid(self, spectrum: Array) -> Array:
         """This block of the field with the coefficients `spectrum`: one inverse transform."""

@@ -28,7 +28,7 @@ class SwiftHohenberg(SpectralModel):
     """
 
     dimensionless = True
-    kept = 1 / 2
+    dealiasing = 1 / 2
 
     @dataclass(frozen=True)
     class Keys:
@@ -66,7 +66,7 @@ class GrayScott(SpectralModel):
     """
 
     fields = ("u", "v")
-    kept = 1 / 2
+    dealiasing = 1 / 2
 
     @dataclass(frozen=True)
     class Keys:

@@ -22,7 +22,7 @@ from simjax.schema.kinds import Real, key
 class _PhaseField(SpectralModel):
     """A phase field u that descends in F."""
 
-    kept = 1 / 2
+    dealiasing = 1 / 2
 
     def free_energy(self, state, params):
         """F per volume."""

@@ -51,7 +51,7 @@ class Schroedinger(SpectralModel):
 
     dimensionless = True
     fields = ("psi",)
-    kept = 1 / 2
+    dealiasing = 1 / 2
 
     @dataclass(frozen=True)
     class Keys:
@@ -65,7 +65,7 @@ class Schroedinger(SpectralModel):
 
     @property
     def basis(self) -> FourierBasis:
-        return FourierBasis(self.domain, self.kept, real=False)
+        return FourierBasis(self.domain, self.dealiasing, real=False)
 
     def symbol(self, k, params):
         square = square_of(k)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.grid import AXES
-from simjax.models.capacities import Bounds, bounds_of, room_of_pairs, steps_in
+from simjax.models.capacities import Bounds, bounds_of, capacities_of_pairs, steps_in
 from simjax.models.particle_model import ParticleFamily, particle_model
 from simjax.models.placement import Start, require_room
 from simjax.models.sph.initial_conditions import LAYERS, tank
@@ -202,10 +202,10 @@ class SmoothedFamily(ParticleFamily):
         count = position.shape[1]
         return Start(position, np.zeros(count, np.int32), {"depth": np.zeros(count)})
 
-    def first_room(self, start, parameters, blocks):
+    def first_capacities(self, start, parameters, blocks):
         spacing, skin = self._places.spacing, self._skin
         fastest = MACH * float(np.max(parameters["sound_speed"]))
-        return room_of_pairs(
+        return capacities_of_pairs(
             self.config, self.bounds, start.position, blocks, reach=self._kernel.support + skin,
             number_density=spacing**-self.config.ndim, steps=steps_in(self.config, skin / 2, fastest),
         )  # fmt: skip
@@ -223,12 +223,13 @@ class SmoothedFamily(ParticleFamily):
         given = self.config.neighbor_list.skin
         return SKIN * self._kernel.support if given is None else given
 
-    def model(self, cells, room, values):
+    def model(self, cells, capacities, values):
         physics, kernel = self.config.physics, self._kernel
+        skin = NeighborPolicy(kernel.support, self._skin, capacities.max_neighbors, capacities.max_particles)
         # Its domain is a property, which the checker of types takes for a field.
         model = WeaklyCompressibleSPH(  # pyright: ignore[reportCallIssue]
-            cells=cells, skin=NeighborPolicy(kernel.support, self._skin, room.rows, room.columns), kernel=kernel,
-            spacing=self._places.spacing, steps_per_arrangement=room.steps, exponent=physics.exponent,
+            cells=cells, skin=skin, kernel=kernel,
+            spacing=self._places.spacing, steps_per_arrangement=capacities.rebuild_every, exponent=physics.exponent,
             walls=physics.walls if self._places.placement == "tank" else "none", transport=physics.transport,
         )  # fmt: skip
         gravity = jnp.stack([values[f"gravity_{axis}"] for axis in AXES[: self.config.ndim]])

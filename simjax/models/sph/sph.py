@@ -123,8 +123,8 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
     def arrange(self, state, params):
         return self.skin.arrange(self.cells, state)
 
-    def strain(self, state, arrangement):
-        return self.skin.strain(state, arrangement)
+    def skin_used(self, state, arrangement):
+        return self.skin.skin_used(state, arrangement)
 
     def step(self, number, t, dt, state, params, arrangement):
         half = 0.5 * dt
