@@ -28,8 +28,9 @@ def call_hydra(
     """
     given = {text.lstrip("+").partition("=")[0] for text in overrides}
     settings = [f"{key}={value}" for key, value in SETTINGS.items() if key not in given]
+    folder = str(Path(folders[0]).resolve())  # Hydra looks for a relative one beside simjax
     with searching(folders), arguments([*flags, *settings, *overrides]), _raising():
-        hydra.main(config_path=str(folders[0]), config_name=config_name, version_base=VERSION_BASE)(task)()
+        hydra.main(config_path=folder, config_name=config_name, version_base=VERSION_BASE)(task)()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """`sj.configure` with values of Python: arrays and sides are those of the same configuration in YAML."""
 
 import importlib
+import os
 import sys
 
 import jax.numpy as jnp
@@ -112,6 +113,6 @@ def test_a_run_of_python_goes_on_from_the_command_line(tmp_path, monkeypatch):
             initial={"concentration": WAVE}, output={"folder": model.__name__, "report": False, "animation": False},
             **FLOW,
         ).run()  # fmt: skip
-        assert run.main([f"resume={begun.folder}", "time.end=0.02"]) == 0
+        assert run.main([f"resume={os.path.relpath(begun.folder)}", "time.end=0.02"]) == 0
         assert sj.open_run(begun.folder).sizes["time"] == 3
     sys.modules.pop("my_dye")
