@@ -7,12 +7,15 @@ python docs/generate.py --check    tell which pages are not current, with exit c
 import math
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 
+from simjax.config.listing import written
 from simjax.io.formats import output_formats
 from simjax.models.registry import HOMES, MODELS
+from simjax.schema.config import Keys
+from simjax.schema.kinds import Nested
 from simjax.schema.model_schema import ModelSchema
 from simjax.schema.parts import Part, part_places, summary_of
 from simjax.schema.sides import HOMES as SIDES
@@ -60,6 +63,50 @@ def formats() -> str:
     return "\n".join(["| file | content | opens in |", "|" + "---|" * 3, *rows])
 
 
+def keys() -> str:
+    """Tables of the keys of all sections, then of the sections `physics` and `particles` of every model."""
+    top = [(field.name, field) for field in fields(Keys)]
+    tables = ["## Sections", "", *_table(top)]
+    for name, field in top:
+        if isinstance(field.metadata["kind"], Nested):
+            tables += ["", f"### `{name}`", "", *_table(_keys_of(field.metadata["kind"].section))]
+    tables += ["", "## Models"]
+    for name in HOMES:
+        model = MODELS[name]
+        tables += ["", f"### `{name}`", "", model.summary, ""]
+        tables += _table([(f"physics.{key}", field) for key, field in _keys_of(model.physics)])
+        if model.particles is not None:
+            tables += ["", *_table([(f"particles.{key}", field) for key, field in _keys_of(model.particles)])]
+    return "\n".join(tables)
+
+
+def _keys_of(section: type) -> list[tuple[str, Field]]:
+    """Paths below a section, and their fields: also those of sections inside."""
+    found = []
+    for field in fields(section):
+        kind = field.metadata["kind"]
+        found.append((field.name, field))
+        if isinstance(kind, Nested):
+            found += [(f"{field.name}.{below}", inside) for below, inside in _keys_of(kind.section)]
+    return found
+
+
+def _table(rows: Sequence[tuple[str, Field]]) -> list[str]:
+    if not rows:
+        return ["No keys of its own."]
+    return ["| key | meaning | unit | allowed | default |", "|" + "---|" * 5, *(_row(*row) for row in rows)]
+
+
+def _row(path: str, field: Field) -> str:
+    kind, units = field.metadata["kind"], field.metadata["units"]
+    allowed = "a section" if isinstance(kind, Nested) else kind.allowed
+    shown = "required" if field.default is MISSING else f"`{written(field.default) or chr(34) * 2}`"
+    if isinstance(kind, Nested) and field.default not in (None, MISSING):
+        shown = "its defaults"
+    cells = (f"`{path}`", field.metadata["about"], "" if units == "1" else units, allowed, shown)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
 def parts() -> str:
     """The table of the parts of molecular dynamics, a row per declaration."""
     rows = [
@@ -76,6 +123,7 @@ def _part(place: str, name: str, part: type[Part]) -> str:
 
 
 GENERATED: dict[str, Callable[[], str]] = {
+    "keys.md": keys,
     "boundaries.md": sides, "files.md": formats, "models.md": equations, "molecular-dynamics.md": parts,
 }  # fmt: skip
 """Page -> the text between its markers."""

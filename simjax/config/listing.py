@@ -42,8 +42,8 @@ def _keys(section: type, chosen: Mapping[str, Any], margin: str) -> Iterator[str
         about, units, kind = (field.metadata[name] for name in ("about", "units", "kind"))
         yield f"{margin}{field.name}{f' [{units}]' if units != '1' else ''}{f': {about}' if about else ''}"
         missing = field.default is dataclasses.MISSING
-        default = "required" if missing else f"default {_written(field.default)}"
-        here = f"; here {_written(chosen[field.name])}" if field.name in chosen else ""
+        default = "required" if missing else f"default {written(field.default)}"
+        here = f"; here {written(chosen[field.name])}" if field.name in chosen else ""
         yield f"{margin}    {kind.allowed}; {default}{here}"
         if isinstance(kind, Nested):
             yield from _keys(kind.section, {}, f"{margin}      ")
@@ -66,7 +66,7 @@ def _fields(section: str, fields: Iterable[FieldSchema], mapping: Mapping[str, A
         if field.default is None and not field.optional:
             missing = "required"
         units = f" [{field.units}]" if field.units != "1" else ""
-        here = f"; here {_written(chosen[field.name])}" if field.name in chosen else ""
+        here = f"; here {written(chosen[field.name])}" if field.name in chosen else ""
         yield f"  {field.name}{units}: {shape}; {missing}{here}"
 
 
@@ -75,15 +75,16 @@ def _wall(side: SideSchema) -> str:
     return f"{f'{{kind: {side.kind}, {keys}}}' if keys else side.kind}: {side.about}"
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """A value as YAML has it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(map(written, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name}: {_written(item)}' for name, item in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {written(item)}' for name, item in value.items())}}}"
     if isinstance(value, Chosen):
         return value.name
     return str(value)

@@ -27,7 +27,7 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
 class GridConfig:
     """The section `grid`: cells and the box they fill."""
 
-    shape: tuple[int, ...] = key(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells per axis")
+    shape: tuple[int, ...] = key(ListOf(Integer(1, 2**20), 1, 3, noun="cell counts"), about="cells along each axis")
     lower: tuple[float, ...] | None = key(
         ListOf(Real(formula=True), 1, 3, optional=True, noun="numbers"),
         None,
@@ -100,11 +100,13 @@ class OutputConfig:
     fields: tuple[str, ...] | None = key(
         ListOf(Text(), 0, 100, optional=True, noun="variable names"),
         None,
-        about="null: all of the model's; also a whole field such as velocity, velocity_centered, speed",
+        about="variables that are written, also a whole field such as velocity, velocity_centered, speed; null: all",
     )
     animation: bool = key(Flag(), True, about="whether an animation is left")
     report: bool = key(Flag(), True, about="whether a report is left")
-    rounding_bits: int | None = key(Integer(1, 52, optional=True), None, about="mantissa bits kept")
+    rounding_bits: int | None = key(
+        Integer(1, 52, optional=True), None, about="bits of the mantissa that are kept; null: all"
+    )
 
 
 @dataclass(frozen=True)

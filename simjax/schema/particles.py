@@ -29,7 +29,9 @@ class BoxConfig:
         about="lower corner; null: zero",
     )
     periodic: tuple[bool, ...] | None = key(
-        ListOf(Flag(), 1, 3, optional=True, noun="values, one per axis"), None, about="null: every axis"
+        ListOf(Flag(), 1, 3, optional=True, noun="values, one per axis"),
+        None,
+        about="whether each axis closes on itself; null: every one does",
     )
 
 
@@ -140,10 +142,20 @@ class ParticlesConfig(ParticlesSection):
 class NeighborListConfig:
     """The section `neighbor_list`: how particles are kept sorted. What is null is chosen, and grows where too small."""
 
-    skin: float | None = key(Real(above=0.0, optional=True), None, about="null: a share of the cutoff")
-    rebuild_every: int | None = key(Integer(1, optional=True), None, about="steps between two rebuilds of the list")
-    cell_capacity: int | None = key(Integer(1, 2**20, optional=True), None, about="particles a cell can hold")
-    max_neighbors: int | None = key(Integer(0, 2**20, optional=True), None, about="entries of a list; 0: no list")
+    skin: float | None = key(
+        Real(above=0.0, optional=True),
+        None,
+        about="length by which listed pairs may be further apart than the cutoff; null: a share of it",
+    )
+    rebuild_every: int | None = key(
+        Integer(1, optional=True), None, about="steps between two rebuilds of the list; null: what the skin allows"
+    )
+    cell_capacity: int | None = key(
+        Integer(1, 2**20, optional=True), None, about="particles that a cell can hold; null: what fits"
+    )
+    max_neighbors: int | None = key(
+        Integer(0, 2**20, optional=True), None, about="entries of a list; 0: no list; null: what fits"
+    )
 
 
 def check_box(box: BoxConfig, problems: ConfigErrors) -> BoxConfig | None:

@@ -22,7 +22,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 
 PAGE = (ROOT / "docs" / "own-models.md").read_text()
-FISHER, BUOYANT, MEASURED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FISHER, BUOYANT, MEASURED, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = re.findall(
     r"^python -m simjax.*my_pde.*$", PAGE + (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
 )

@@ -1,4 +1,4 @@
-"""What the README says runs: its Python examples as they stand, its commands' experiments and options."""
+"""What the README and the pages say runs: Python examples as they stand, the experiments and options of commands."""
 
 import os
 import re
@@ -6,21 +6,35 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from paths import ROOT
 
-from simjax.config import compose
+from simjax.config import compose, load_config
+from simjax.errors import ConfigurationError
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+# Pages whose Python blocks are programs; of own models the last one is, and the others have tests of their own.
+PROGRAMS = {"README.md": slice(None), "docs/gradients.md": slice(None), "docs/own-models.md": slice(-1, None)}
 
 
-# Each starts Python and compiles what it runs, the last one the gradient of a decomposed run.
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+EXAMPLES = [
+    pytest.param(block, id=f"{page} {number}")
+    for page, part in PROGRAMS.items()
+    for number, block in enumerate(blocks(page, "python")[part])
+]
+
+
+# Each starts Python and compiles what it runs, some the gradient of a decomposed run.
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_python_example_runs(number, tmp_path):
+@pytest.mark.parametrize("program", EXAMPLES)
+def test_python_example_runs(program, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
     done = subprocess.run(
-        [sys.executable, "-c", EXAMPLES[number]], cwd=tmp_path, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0 and done.stdout.strip(), done.stderr[-2000:]
 
@@ -29,14 +43,61 @@ def test_there_are_examples():
     assert len(EXAMPLES) == 4
 
 
-@pytest.mark.parametrize(
-    "line", re.findall(r"^python -m simjax.run (experiment=.*?)(?:\s+#.*)?$", README, re.MULTILINE)
-)
-def test_command_composes_and_validates(line):
-    overrides = [part.strip("'") for part in line.split() if part != "-m"]
+def test_the_readme_is_read_in_two_minutes():
+    assert len(README.splitlines()) <= 120
+
+
+def test_the_experiment_of_the_readme_is_one(tmp_path):
+    (text,) = blocks("README.md", "yaml")
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "jet.yaml").write_text(text)
+    config = load_config("jet", config_dir=tmp_path)
+    (tmp_path / "experiment" / "jet.yaml").write_text(text.partition("\n")[2])
+    with pytest.raises(ConfigurationError, match="the first line of the experiment's file is missing; write # @pack"):
+        load_config("jet", config_dir=tmp_path)
+    assert (config.model, config.mesh.x, config.ensemble.size) == ("passive_scalar", 2, 4)
+
+
+def pages():
+    return ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+
+
+LINES = {
+    (page, line): None
+    for page in pages()
+    for line in re.findall(
+        r"^python -m simjax.run ((?:-m )?experiment=.*?)(?:\s+#.*)?$", (ROOT / page).read_text(encoding="utf-8"), re.M
+    )
+    if "=RUN" not in line and not line.endswith("\\")
+}
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_command_composes_and_validates(page, line):
+    overrides = [part.strip("'") for part in re.split(r"\s(?=(?:[^']*'[^']*')*[^']*$)", line) if part != "-m"]
     # A sweep takes several values of a key; one of them is enough here.
-    config = compose([re.sub(r"^(seed=\d+),.*", r"\1", part) for part in overrides]).config()
+    first = [re.sub(r"^(seed=)\D*(\d+)[,\d)]*$", r"\1\2", part) for part in overrides]
+    first = [re.sub(r"=choice\(([^,]*),.*\)$", r"=\1", part) for part in first]
+    config = compose([part for part in first if "hydra" not in part]).config()
     assert config.experiment_name in line
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), f"{page} links to {target}, which is not there"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in anchors, f"{page} links to #{anchor} of {file.name}, which has {sorted(anchors)}"
+
+
+def test_yaml_of_the_pages_is_yaml():
+    for page in pages():
+        for text in blocks(page, "yaml"):
+            assert isinstance(yaml.safe_load(text), dict), page
 
 
 def test_the_two_commands_are_there_for_continuous_integration():
