@@ -25,7 +25,7 @@ from simjax.models.registry import MODELS
 from simjax.schema.config import DEFAULT_COURANT, Boundaries, Config, EnsembleConfig, GridConfig, Keys, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
-from simjax.schema.locate import PACKAGE_LINE, input_folders, locate_run_folder
+from simjax.schema.locate import input_folders, locate_run_folder
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
@@ -123,7 +123,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: ConfigErrors) -> dict[str, 
     fields = {field.name: field for field in dataclasses.fields(Keys)}
     for key in mapping:
         if key not in fields:
-            _tell_unknown(key, mapping[key], mapping.get("model"), problems)
+            _tell_unknown(key, mapping.get("model"), problems)
     values: dict[str, Any] = {}
     for name, field in fields.items():
         if name == "model" and str(mapping.get(name)) in RENAMED_MODELS:
@@ -141,11 +141,8 @@ def _read_keys(mapping: Mapping[str, Any], problems: ConfigErrors) -> dict[str, 
     return values
 
 
-def _tell_unknown(key: Any, value: Any, model: Any, problems: ConfigErrors) -> None:
+def _tell_unknown(key: Any, model: Any, problems: ConfigErrors) -> None:
     """A key at the top that belongs into a section, such as `viscosity` or `end`, is told where."""
-    if key == "experiment" and isinstance(value, Mapping):
-        problems.say(key, f"experiment: the first line of the experiment's file is missing; write {PACKAGE_LINE}")
-        return
     sections = {f.name: f.metadata["kind"].section for f in dataclasses.fields(Keys) if _is_nested(f)}
     if model in MODELS:
         own = {"physics": MODELS[model].physics, "particles": MODELS[model].particles}

@@ -60,8 +60,8 @@ def inspect_yaml(text: str, name: str, *, experiment: bool = False) -> None:
 
 
 def _package_problem(text: str) -> str:
-    header = [line.strip() for line in text.splitlines()[:20] if line.strip().startswith("#")]
-    if any(re.fullmatch(r"#\s*@package\s+_global_", line) for line in header):
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if re.fullmatch(r"#\s*@package\s+_global_", first):  # Hydra looks no further
         return ""
     return f"its keys would be lost below 'experiment'; write {PACKAGE_LINE!r} as its first line"
 

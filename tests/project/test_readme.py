@@ -52,8 +52,8 @@ def test_the_experiment_of_the_readme_is_one(tmp_path):
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "jet.yaml").write_text(text)
     config = load_config("jet", config_dir=tmp_path)
-    (tmp_path / "experiment" / "jet.yaml").write_text(text.partition("\n")[2])
-    with pytest.raises(ConfigurationError, match="the first line of the experiment's file is missing; write # @pack"):
+    (tmp_path / "experiment" / "jet.yaml").write_text(f"# A jet\n{text}")
+    with pytest.raises(ConfigurationError, match="write '# @package _global_' as its first line"):
         load_config("jet", config_dir=tmp_path)
     assert (config.model, config.mesh.x, config.ensemble.size) == ("passive_scalar", 2, 4)
 
