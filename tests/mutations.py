@@ -115,8 +115,8 @@ MUTATIONS = [
         "tests/particles/test_cells_and_pairs.py::test_lists_serve_until_a_particle_has_moved_by_half_a_skin",
     ),
     Mutation(
-        "a list has a row less than it says", "particles/neighbor_list.py",
-        "cells.domain.max(most) > rows", "cells.domain.max(most) > rows + 1",
+        "a list holds one neighbour less than it says", "particles/neighbor_list.py",
+        "cells.domain.max(most) > max_neighbors", "cells.domain.max(most) > max_neighbors + 1",
         "tests/particles/test_cells_and_pairs.py::test_lists_tell_what_does_not_fit",
     ),
     Mutation(
