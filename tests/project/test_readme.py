@@ -66,9 +66,11 @@ LINES = {
     (page, line): None
     for page in pages()
     for line in re.findall(
-        r"^python -m simjax.run ((?:-m )?experiment=.*?)(?:\s+#.*)?$", (ROOT / page).read_text(encoding="utf-8"), re.M
+        r"^python -m simjax.run ((?:-m )?(?:experiment|model)=.*?)(?:\s+#.*)?$",
+        (ROOT / page).read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
-    if "=RUN" not in line and not line.endswith("\\")
+    if "my_pde" not in line and not line.endswith("\\")
 }
 
 
@@ -79,7 +81,7 @@ def test_command_composes_and_validates(page, line):
     first = [re.sub(r"^(seed=)\D*(\d+)[,\d)]*$", r"\1\2", part) for part in overrides]
     first = [re.sub(r"=choice\(([^,]*),.*\)$", r"=\1", part) for part in first]
     config = compose([part for part in first if "hydra" not in part]).config()
-    assert config.experiment_name in line
+    assert config.experiment_name in line or config.model in line
 
 
 @pytest.mark.parametrize("page", pages())

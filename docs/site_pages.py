@@ -1,0 +1,57 @@
+"""Pages of the site that are not in this folder: the reference of public names, experiments, benchmarks, changes."""
+
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File, Files
+
+import simjax
+
+ROOT = Path(__file__).resolve().parent.parent
+ELSEWHERE = ("experiments/README.md", "benchmarks/README.md", "CHANGELOG.md")
+
+
+def on_files(files: Files, config) -> Files:
+    """Add the pages, and the pictures of the experiments."""
+    for path in ELSEWHERE:
+        files.append(File.generated(config, path, content=_links(path, (ROOT / path).read_text(encoding="utf-8"))))
+    for picture in sorted((ROOT / "experiments" / "images").iterdir()):
+        files.append(File.generated(config, f"experiments/images/{picture.name}", abs_src_path=str(picture)))
+    files.append(File.generated(config, "api.md", content=_reference()))
+    return files
+
+
+def on_page_markdown(markdown: str, page, **_) -> str:
+    """Lead links from pages of this folder to those that stand beside it."""
+    return markdown.replace("](../", "](") if "/" not in page.file.src_uri else markdown
+
+
+def _links(path: str, text: str) -> str:
+    """Links of a page elsewhere in the repository to the pages of the site; those to sources become plain text."""
+
+    def changed(link: re.Match) -> str:
+        words, target = link[1], link[2]
+        if target.startswith(("http", "#", "images/")):
+            return link[0]
+        whole = (ROOT / path).parent / target.partition("#")[0]
+        inside = whole.resolve().relative_to(ROOT).as_posix()
+        if inside not in ELSEWHERE and not inside.startswith("docs/"):
+            return words
+        up = "../" * path.count("/")
+        return f"[{words}]({up}{target.replace('../', '').removeprefix('docs/')})"
+
+    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", changed, text)
+
+
+def _reference() -> str:
+    """Every public name by subject, from its docstring."""
+    source = (ROOT / "simjax" / "__init__.py").read_text(encoding="utf-8")
+    parts = ["# Public names", "", "`import simjax as sj`; each name is imported when it is first asked for.", ""]
+    table = source[source.index("_NAMES") : source.index("_HOMES")]
+    for subject, module in re.findall(r'^    # (.*)$|^    "([\w.]+)":', table, re.MULTILINE):
+        if subject:
+            parts += [f"## {subject[0].upper()}{subject[1:]}", ""]
+        for name in simjax._NAMES[module].split() if module else ():
+            defined = simjax._OWN_NAMES.get(name, name)
+            parts += [f"### `sj.{name}`", "", f"::: simjax.{module}.{defined}", ""]
+    return "\n".join(parts)
