@@ -53,5 +53,6 @@ def _reference() -> str:
             parts += [f"## {subject[0].upper()}{subject[1:]}", ""]
         for name in simjax._NAMES[module].split() if module else ():
             defined = simjax._OWN_NAMES.get(name, name)
-            parts += [f"### `sj.{name}`", "", f"::: simjax.{module}.{defined}", ""]
+            heading = ["    options:", f"      heading: sj.{name}", f"      toc_label: {name}"]
+            parts += [f"::: simjax.{module}.{defined}", *heading, ""]
     return "\n".join(parts)
