@@ -106,12 +106,12 @@ class Experiment:
             state, arrangement, fault = model.arrange(state, params)
 
             def step(carry, within):
-                state, strain = carry
+                state, used = carry
                 state = model.step(number * EACH + within, 0 * dt, dt, state, params, arrangement)
-                return (state, jnp.maximum(strain, model.strain(state, arrangement))), None
+                return (state, jnp.maximum(used, model.skin_used(state, arrangement))), None
 
-            (state, strain), _ = lax.scan(step, (state, 0 * dt), jnp.arange(EACH, dtype=jnp.int32))
-            fault = fault | jnp.where(strain <= 1, OK, SKIN_PASSED).astype(jnp.int32)
+            (state, used), _ = lax.scan(step, (state, 0 * dt), jnp.arange(EACH, dtype=jnp.int32))
+            fault = fault | jnp.where(used <= 1, OK, SKIN_PASSED).astype(jnp.int32)
             return state, status | fault
 
         def frame(carry, number):
