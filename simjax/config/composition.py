@@ -24,7 +24,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.config import Config, Keys
 from simjax.schema.locate import CONFIG_NAME, config_folders, input_folders, list_experiments
-from simjax.schema.parts import part_places
+from simjax.schema.parts import part_name, part_places
 from simjax.schema.renames import with_new_names
 
 BASIC = "basic"  # Hydra's own launcher, one run after the other, and its sweeper, by which every choice is run
@@ -173,7 +173,7 @@ def _replaced_part(plain: Mapping[str, Any], override: Override) -> str | None:
     if section != "physics" or not there or override.is_delete():
         return None
     given = inside.partition(".")[0] if inside else override.value()
-    named = next(iter(given), None) if isinstance(given, dict) else given
+    named = part_name(given)
     whole = inside or isinstance(given, dict)  # a name alone takes the place of anything
     if not whole or (isinstance(there, dict) and named in there):
         return None

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simjax.errors import ConfigurationError
+from simjax.models.registry import MODELS
 from simjax.schema.config import Config
 from simjax.schema.errors import ConfigErrors
 from simjax.schema.inverse import EXPERIMENT_SECTIONS, ExperimentConfig
 from simjax.schema.numbers import named_numbers
+from simjax.schema.parts import part_name, part_places
 
 ROOT = "inverse.experiments"
 KEYS = (*EXPERIMENT_SECTIONS, "observations")
@@ -61,11 +63,30 @@ def _merged(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     for section in EXPERIMENT_SECTIONS:
         if section in changes:
             own, below = changes[section], given.get(section)
-            together[section] = {**below, **own} if isinstance(own, Mapping) and isinstance(below, Mapping) else own
+            if section == "physics":
+                together[section] = _merged_physics(below, own, str(given.get("model")))
+            else:
+                together[section] = {**below, **own} if isinstance(own, Mapping) and isinstance(below, Mapping) else own
     inverse = {**given["inverse"], **{key: changes[key] for key in ("observations",) if key in changes}}
     # Pieces and horizons are those of the whole problem.
     together["inverse"] = {k: v for k, v in inverse.items() if k not in ("experiments", "shooting", "horizons")}
     return together
+
+
+def _merged_physics(below: Any, own: Any, model: str) -> Any:
+    """The section `physics` with `own` keys in the place of those `below`, also inside of a part that stays."""
+    if not (isinstance(below, Mapping) and isinstance(own, Mapping)):
+        return own
+    parts = part_places(MODELS[model].physics) if model in MODELS else {}
+    replaced = {key for key in parts if key in own and part_name(below.get(key)) != part_name(own[key])}
+    joined = {key: value if key in replaced else _joined(below.get(key), value) for key, value in own.items()}
+    return {**below, **joined}
+
+
+def _joined(below: Any, own: Any) -> Any:
+    if not (isinstance(below, Mapping) and isinstance(own, Mapping)):
+        return own
+    return {**below, **{key: _joined(below.get(key), value) for key, value in own.items()}}
 
 
 def _experiment(name: str, changes: Mapping[str, Any], own: Config) -> ExperimentConfig:

@@ -15,7 +15,7 @@ from typing import Any
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.errors import closest
-from simjax.schema.parts import part_places
+from simjax.schema.parts import part_name, part_places
 
 EXPERIMENTS = "experiment"
 LONGEST_NAME = 200
@@ -41,8 +41,7 @@ def find_parts(section: type, given: Any, folders: Sequence[Path]) -> None:
         ConfigurationError: as `find_model`.
     """
     for place, parts in part_places(section).items():
-        value = given.get(place) if isinstance(given, Mapping) else None
-        name = next(iter(value), None) if isinstance(value, Mapping) else value
+        name = part_name(given.get(place)) if isinstance(given, Mapping) else None
         if isinstance(name, str) and "." in name and name not in parts:
             parts.add_own(name, _find_class(f"physics.{place}", name, folders))
 

@@ -197,6 +197,11 @@ class PartOf:
         return None if value is None else {value.name: write(value.keys)}
 
 
+def part_name(given: Any) -> Any:
+    """The name of the part that stands at a key: alone, or over its keys."""
+    return next(iter(given), None) if isinstance(given, Mapping) else given
+
+
 def part_places(section: type) -> dict[str, Parts]:
     """Keys of a section that take parts, each with the parts."""
     kinds = {field.name: field.metadata["kind"] for field in dataclasses.fields(section)}

@@ -130,6 +130,18 @@ def test_experiments_differ_in_temperature():
     assert names[:2] == ["cold_0_position", "cold_1_radial_distribution"] and len(names) == 6
 
 
+def test_experiments_differ_in_keys_of_a_part():
+    """Those that an experiment does not name stay, unless it names another part."""
+    near = {"physics": {"potential": {"lennard_jones": {"epsilon": 2.0}}}}
+    other = {"physics": {"potential": {"yukawa": {"strength": 3.0}}, "thermostat": "langevin"}}
+    base = {"physics": {"potential": {"lennard_jones": {"sigma": 1.1}}, "mode": "force_shifted", "cutoff": 1.7}}
+    section = {"unknowns": {"particles.temperature": {"guess": 0.2}}, "experiments": {"near": near, "other": other}}
+    config = posed({**base, "inverse": {**CRYSTAL["inverse"], **section}})
+    first, second = (experiment.of(config).physics for experiment in config.inverse.experiments)
+    assert (first.potential.keys.epsilon, first.potential.keys.sigma, first.cutoff) == (2.0, 1.1, 1.7)
+    assert (second.potential.name, second.potential.keys.strength, second.thermostat.name) == ("yukawa", 3, "langevin")
+
+
 MISTAKES = {
     "a snapshot of a field": ({"observations": [{"snapshot": "density", "deviation": 1}]}, "snapshot = 'density'"),
     "counts": ({"observations": [{"snapshot": "image", "deviation": 1}]}, "expected one of position, velocity"),
