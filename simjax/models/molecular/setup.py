@@ -24,7 +24,7 @@ from simjax.models.molecular.charge_setup import (
     check_neutral,
 )
 from simjax.models.molecular.interaction import Interaction
-from simjax.models.molecular.pair_potentials import ENDINGS
+from simjax.models.molecular.pair_potentials import ENDINGS, PairPotential
 from simjax.models.molecular.parts import ANGLES, BONDS, POTENTIALS, THERMOSTATS
 from simjax.models.molecular.velocity_verlet import Dynamics, VelocityVerlet, fixed_momenta
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
@@ -45,7 +45,7 @@ class MolecularDynamicsPhysics:
         PartOf(POTENTIALS), POTENTIALS.chosen("lennard_jones"), about="potential between particles nearer than cutoff"
     )
     mode: str = key(Choice(("truncated", *ENDINGS)), "truncated", about="what stays continuous at the cutoff")
-    cutoff: float = key(Real(above=0.0), 2.5, about="a length", fixed=True)
+    cutoff: float = key(Real(above=0.0), 2.5, about="distance beyond which pairs do not act, a length", fixed=True)
     thermostat: Chosen | None = key(
         PartOf(THERMOSTATS, optional=True), None,
         about="bath of a given temperature; null: constant energy; brownian: overdamped, velocities stay",
@@ -94,16 +94,13 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def _check_end(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, str]]:
-    """A cutoff that does not suit a potential which ends by itself."""
+    """A cutoff that does not suit a potential which ends by itself, or is not of pairs."""
     name, end = physics.potential.name, _end(physics)
-    if end is None:
-        return
-    if physics.mode != "truncated":
-        yield (
-            "physics.mode",
-            f"physics.mode = {physics.mode}: expected truncated for a potential {name}, which is smooth where it ends",
-        )
-    if physics.cutoff < end * (1 - 1e-9):
+    pairs = issubclass(physics.potential.part, PairPotential)
+    if physics.mode != "truncated" and (end is not None or not pairs):
+        why = "is smooth where it ends" if end is not None else "is not of pairs"
+        yield "physics.mode", f"physics.mode = {physics.mode}: expected truncated for a potential {name}, which {why}"
+    if end is not None and physics.cutoff < end * (1 - 1e-9):
         yield (
             "physics.cutoff",
             f"physics.cutoff = {physics.cutoff:g}: a potential {name} reaches {end:g}; write that or more",
