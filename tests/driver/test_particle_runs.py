@@ -87,7 +87,7 @@ def test_room_grows_and_a_resumed_run_goes_on_in_it_bit_for_bit(whole, tmp_path)
     small = ["neighbor_list.cell_capacity=16", "neighbor_list.max_neighbors=72", "neighbor_list.rebuild_every=10"]
     half = run(tmp_path, *small, "time.end=0.1")
     log = (half.folder / "run.log").read_text()
-    assert "starts with more than 16 particles" in log and "more than 72 partners" in log
+    assert "starts with more than 16 particles" in log and "more than 72 neighbours" in log
     assert "are arranged anew after 5 now" in log
     resumed = run(tmp_path, *small, resume=str(half.folder))
     assert "are arranged anew" not in (resumed.folder / "run.log").read_text()[len(log) :]
