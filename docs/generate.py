@@ -4,6 +4,7 @@ python docs/generate.py            write them anew
 python docs/generate.py --check    tell which pages are not current, with exit code 1
 """
 
+import functools
 import math
 import re
 import sys
@@ -25,25 +26,56 @@ DOCS = Path(__file__).parent
 MOLECULAR = MODELS["molecular_dynamics"]
 
 
+FAMILIES = {
+    "flow": "flow.md", "scalar": "transport.md", "gas": "gas.md", "waves": "waves.md", "spectral": "patterns.md",
+    "molecular": "molecular-dynamics.md", "gravity": "gravity.md", "plasma": "plasma.md", "sph": "sph.md",
+}  # fmt: skip
+"""Folder of `simjax/models` -> the page of its models."""
+
+
 def equations() -> str:
     """The table of equations, a row per registered model, from the models' declarations."""
-    rows = [
-        "| model | equation | axes | fields, with their units | sides | integrators, the default first |",
-        "|" + "---|" * 6,
-    ]
-    rows += [_equation(MODELS[name]) for name in HOMES]
+    rows = ["| model | equation | axes | page |", "|" + "---|" * 4]
+    rows += [_equation(MODELS[name], FAMILIES[home.partition(".")[0]]) for name, home in HOMES.items()]
     return "\n".join(rows)
 
 
-def _equation(model: ModelSchema) -> str:
-    axes = ", ".join(map(str, range(model.least_axes, model.most_axes + 1)))
-    fields = ", ".join(f"{field.name} ({field.units})" for field in model.fields)
-    sides = ", ".join(("periodic", *sides_of(model.sides)))
-    schemes = ", ".join(model.integrators)
+def _equation(model: ModelSchema, page: str) -> str:
+    title = page.removesuffix(".md").replace("-", " ")
+    return f"| `{model.name}` | {_cell(model.summary)} | {_axes(model)} | [{title}]({page}) |"
+
+
+def _axes(model: ModelSchema) -> str:
+    return ", ".join(map(str, range(model.least_axes, model.most_axes + 1)))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def family(folder: str) -> str:
+    """What the models of a folder declare, a section for each."""
+    return "\n\n".join(_model(MODELS[name]) for name, home in HOMES.items() if home.startswith(f"{folder}."))
+
+
+def _model(model: ModelSchema) -> str:
+    lines = [f"## `{model.name}`", "", model.summary, "", f"- **Axes**: {_axes(model)}"]
     if model.of_particles:
-        fields, sides, schemes = "position, velocity", "those of the box", "its own"
-    equation = model.summary.replace("|", "\\|")
-    return f"| `{model.name}` | {equation} | {axes} | {fields} | {sides} | {schemes} |"
+        lines.append("- **Fields**: position, velocity of each particle, in units of your own")
+    else:
+        fields = ", ".join(f"{field.name} ({field.units})" for field in model.fields)
+        kinds = ", ".join(("periodic", *sides_of(model.sides)))
+        lines += [f"- **Fields**: {fields}", f"- **[Sides](boundaries.md)**: {kinds}"]
+    if model.coefficients:
+        names = ", ".join(f"{field.name} ({field.units})" for field in model.coefficients)
+        lines.append(f"- **Coefficients**, which may depend on place: {names}")
+    if model.integrators:
+        lines.append(f"- **[Integrators](time-stepping.md)**, the default first: {', '.join(model.integrators)}")
+    return "\n".join([*lines, f"- **[Keys](keys.md#{model.name})** of `physics`: {_names(model)}"])
+
+
+def _names(model: ModelSchema) -> str:
+    return ", ".join(f"`{field.name}`" for field in fields(model.physics)) or "none"
 
 
 def sides() -> str:
@@ -123,21 +155,26 @@ def _part(place: str, name: str, part: type[Part]) -> str:
 
 
 GENERATED: dict[str, Callable[[], str]] = {
-    "keys.md": keys,
-    "boundaries.md": sides, "files.md": formats, "models.md": equations, "molecular-dynamics.md": parts,
+    "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
+    **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
-"""Page -> the text between its markers."""
+"""Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""
+MARKS = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def pages() -> list[str]:
+    """The pages with generated parts."""
+    return sorted(page.name for page in DOCS.glob("*.md") if MARKS.search(page.read_text(encoding="utf-8")))
 
 
 def current(page: str) -> tuple[str, str]:
     """A page as it is, and as it should be."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    between = re.compile(r"(<!-- generated -->\n).*?(<!-- end -->)", re.DOTALL)
-    return text, between.sub(lambda marks: f"{marks[1]}{GENERATED[page]()}\n{marks[2]}", text)
+    return text, MARKS.sub(lambda marks: f"{marks[1]}{GENERATED[marks[2]]()}\n{marks[3]}", text)
 
 
 def main() -> int:
-    stale = {page: new for page in GENERATED for old, new in [current(page)] if old != new}
+    stale = {page: new for page in pages() for old, new in [current(page)] if old != new}
     if "--check" in sys.argv:
         print("\n".join(f"docs/{page} is not current: run python docs/generate.py" for page in stale))
         return int(bool(stale))
