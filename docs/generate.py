@@ -18,7 +18,7 @@ from simjax.models.registry import HOMES, MODELS
 from simjax.schema.config import Keys
 from simjax.schema.kinds import Nested
 from simjax.schema.model_schema import ModelSchema
-from simjax.schema.parts import Part, part_places, summary_of
+from simjax.schema.parts import Part, PartOf, part_places, summary_of
 from simjax.schema.sides import HOMES as SIDES
 from simjax.schema.sides import SideSchema, declared_sides, sides_of
 
@@ -132,6 +132,11 @@ def _table(rows: Sequence[tuple[str, Field]]) -> list[str]:
 def _row(path: str, field: Field) -> str:
     kind, units = field.metadata["kind"], field.metadata["units"]
     allowed = "a section" if isinstance(kind, Nested) else kind.allowed
+    if path == "model":  # tests and programs make their own known
+        allowed = "one of those [below](#models), or MODULE.CLASS of [your own](own-models.md)"
+    if isinstance(kind, PartOf):
+        names = ", ".join(name for name, part in kind.parts.items() if part.__module__.startswith("simjax."))
+        allowed = f"one of {names}, or MODULE.CLASS{', or null' if kind.optional else ''}"
     shown = "required" if field.default is MISSING else f"`{written(field.default) or chr(34) * 2}`"
     if isinstance(kind, Nested) and field.default not in (None, MISSING):
         shown = "its defaults"
