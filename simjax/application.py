@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config import Composition, compose, expand_sweep, sample_sweep
-from simjax.config.command_line import arguments, call_hydra
+from simjax.config.command_line import arguments, call_hydra, settings_of_job
 from simjax.config.composition import BASIC
 from simjax.config.folders import new_run_id
 from simjax.config.overrides import is_setting_of_hydra, normalise, parse
@@ -80,9 +80,7 @@ class Job:
 
     def __call__(self, _: Any) -> float | None:
         """Run, add a line to the multirun's table, and return the value of the objective."""
-        from hydra.core.hydra_config import HydraConfig
-
-        settings = HydraConfig.get()
+        settings = settings_of_job()
         number, overrides = int(settings.job.num), [str(text) for text in settings.overrides.task]
         of_all = "" if self.total is None else f"/{self.total}"
         print(f"[{number + 1}{of_all}] {' '.join(overrides)}", flush=True)

@@ -387,7 +387,7 @@ class ParticleRun(ShortRun):
         return values, fields, eqx.tree_at(lambda s: s.velocity, state, velocity), status
 
     def _fields(self, rollout: DifferentiableRun) -> Any:
-        """Where particles start, on the host: constants of the program."""
+        """Positions at the start, on the host: constants of the program."""
         return jax.device_get(rollout.start_fields())
 
     def measure(self, rollout, fields):

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 
 from simjax.config.search_path import VERSION_BASE, searching
 
@@ -31,6 +33,11 @@ def call_hydra(
     folder = str(Path(folders[0]).resolve())  # Hydra looks for a relative one beside simjax
     with searching(folders), arguments([*flags, *settings, *overrides]), _raising():
         hydra.main(config_path=folder, config_name=config_name, version_base=VERSION_BASE)(task)()
+
+
+def settings_of_job() -> Any:
+    """Hydra's settings of the job that runs now: its number, its overrides, the folder of the sweep."""
+    return HydraConfig.get()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where Hydra finds the files of a configuration: simjax's own folder, and the user's, which is inspected."""
+"""Search path of Hydra: simjax's own folder, and the user's, which is inspected."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ class Outflow(Side):
 
 
 class FieldLayout(eqx.Module):
-    """Where a field lives in its cell and what holds at its sides; travels beside an array, never wraps it.
+    """Place of a field in its cell, and what holds at its sides; travels beside an array, never wraps it.
 
     `offset` has one entry per spatial axis, `boundaries` one pair (lower, upper) per spatial axis.
     """

@@ -69,7 +69,7 @@ def _kind(u) -> tuple[tuple[int, ...] | None, Any]:
 
 
 def _difference(found, state) -> str:
-    """Where `found` is no tree like `state`: the first field that is missing, too much or of another kind."""
+    """Name the first field by which `found` is no tree like `state`: missing, too much or of another kind."""
     got, expected = _by_field(found), _by_field(state)
     if isinstance(state, dict) and isinstance(found, dict):
         missing, more = [*{*state} - {*found}], [*{*found} - {*state}]

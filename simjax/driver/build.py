@@ -253,7 +253,7 @@ def exact_errors(config: Config, model: GridModel, fields: Mapping[str, Array], 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where the output times are counted from: frame number `frame` is complete at `time`."""
+    """Origin of the output times: frame number `frame` is complete at `time`."""
 
     time: float = 0.0
     frame: int = 0

@@ -188,7 +188,7 @@ class CompiledFieldRun(CompiledRun):
         return state, self._zero_clock()
 
     def wrong_cells(self, state) -> tuple[Any, dict[str, Any]]:
-        """Where a state is not finite, a tree like it, and where it is not physical, by what is wrong: truth values."""
+        """Cells whose state is not finite, a tree like it, and those that are not physical, by what is wrong."""
         if self._faults is None:
 
             def look(values, files, state):

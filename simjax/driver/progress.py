@@ -138,7 +138,7 @@ class Progress:
             self._line(text)
 
     def status(self) -> str:
-        """Where the run is, in one line of plain text."""
+        """Progress of the run in one line of plain text."""
         parts = [f"{100 * self.fraction:5.1f} %", f"t = {self.simulated(self.time)}", f"step {self.step}"]
         if math.isfinite(self.rate):
             parts.append(metric(self.rate, self.units[1]))

@@ -34,7 +34,7 @@ class Capacities:
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Where particles can be: corners and whether each axis closes on itself."""
+    """Box in which particles can be: corners and whether each axis closes on itself."""
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]

@@ -74,7 +74,7 @@ class ParticleFamily(abc.ABC):
 
     @property
     def bounds(self) -> Bounds:
-        """Where particles can be."""
+        """Box in which particles can be."""
         return bounds_of(self.config)
 
     def start(self) -> Start:

@@ -1,4 +1,4 @@
-"""Where particles start: lattices, places at random, files."""
+"""Places of particles at the start: lattices, random places, files."""
 
 from __future__ import annotations
 

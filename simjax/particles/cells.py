@@ -103,7 +103,7 @@ class Cells(eqx.Module):
         return self.domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32).reshape(shape)
 
     def walls(self, axis: int, dtype) -> tuple[Array, Array]:
-        """Where the box ends along `axis`, from the centre of each cell of this block: two arrays to broadcast."""
+        """Ends of the box along `axis`, from the centre of each cell of this block: two arrays to broadcast."""
         grid, place = self.domain.grid, self.index(axis).astype(dtype)
         return -(place + 0.5) * grid.spacing[axis], (grid.shape[axis] - 0.5 - place) * grid.spacing[axis]
 

@@ -10,7 +10,7 @@ from simjax.particles.neighbor_list import GROUP, interior, nearby, own_slot, pl
 
 
 def slots_of(cells: Cells, position: Array, ids: Array, wanted: Array) -> tuple[Array, Array]:
-    """Where the particles with the ids `wanted` `(count, *cells.shape)` are, in the cells around each particle.
+    """Slots of the particles with the ids `wanted` `(count, *cells.shape)`, in the cells around each particle.
 
     Returns:
         Their slots in the flattened padded block `(count, *cells.shape)` int32, the particle's own where none is wanted

@@ -68,7 +68,7 @@ def added_nearby(cells: Cells, padded: Array, group: Array, turn: Array) -> Arra
 
 
 def _start(cells: Cells, padded: Array, turn: Array) -> list[Array]:
-    """Where a group begins in a padded array."""
+    """First position of a group in a padded array."""
     per_cell = cells.capacity // GROUP
     cell = turn // per_cell
     start = [jnp.asarray(0, turn.dtype)] * (padded.ndim - cells.ndim - 1) + [(turn % per_cell) * GROUP]

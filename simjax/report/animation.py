@@ -85,7 +85,7 @@ def encode_webp(draw: Callable[[int], Image.Image], count: int, size_limit: int)
 
 
 def _first_rung(draw: Callable[[int], Image.Image], count: int, size_limit: int) -> int:
-    """Where on the ladder to begin, from the sizes of an animation of three frames and of its first."""
+    """Rung of the ladder to begin with, from the sizes of an animation of three frames and of its first."""
     samples = [draw(i) for i in sorted({0, count // 4, 3 * count // 4})]
     for rung, (quality, scale, skip) in enumerate(_LADDER):
         pictures = [_scaled(sample, scale) for sample in samples]

@@ -72,7 +72,7 @@ def _lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int, int]
 
 
 def _last_line(node: yaml.Node) -> int:
-    """Where the text of a value ends; the end mark of a block is at whatever follows it."""
+    """End of the text of a value; the end mark of a block is at whatever follows it."""
     if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:
         return _last_line(node.value[-1])
     if isinstance(node, yaml.MappingNode) and not node.flow_style and node.value:

@@ -119,7 +119,7 @@ def _modules(modules: tuple[ModuleResult, ...]) -> str:
 
 
 def _experiments(instruments: tuple[InstrumentResult, ...]) -> str:
-    """Where there are several, what is left in each of them."""
+    """Residuals of each experiment, if there are several."""
     heads = ("Experiment", "Instruments", "Readings", "Root mean square residual at the guess", "at the estimate")
     rows = []
     for name in dict.fromkeys(instrument.experiment for instrument in instruments if instrument.experiment):

@@ -124,7 +124,7 @@ class NumberRow:
 
 
 def _compress(axes: Axes, values: np.ndarray) -> None:
-    """Where some value is far off, an axis that is logarithmic beyond +-2, with 0, 1 and powers of ten marked."""
+    """Make an axis, where some value is far off, logarithmic beyond +-2, with 0, 1 and powers of ten marked."""
     finite = values[np.isfinite(values)]
     farthest = float(np.abs(finite).max(initial=0.0))
     if farthest <= _FAR:

@@ -48,7 +48,7 @@ class View:
         return self.names[1] == "v"
 
     def places(self, dataset: xr.Dataset, frame: int, member: int | None) -> np.ndarray:
-        """Where particles are seen, (particles, 3)."""
+        """Places of particles in the view, (particles, 3)."""
         position = at(dataset, "position", frame, member)
         if not self.of_phases:
             return position

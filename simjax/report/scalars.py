@@ -61,7 +61,7 @@ class Scalar:
         return np.arange(count, dtype=np.float64)
 
     def extent(self, axis: str) -> tuple[float, float]:
-        """Where the first value's cell begins and the last one's ends along `axis`."""
+        """Beginning of the first value's cell and end of the last one's along `axis`."""
         position = self.coordinate(axis)
         if position.size > 1:
             half = 0.5 * (position[-1] - position[0]) / (position.size - 1)

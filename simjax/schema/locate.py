@@ -1,4 +1,4 @@
-"""Where `conf` lies, which experiments there are, and where input files are looked for."""
+"""Places of `conf`, of experiments and of input files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def config_folders(config_dir: str | Path | None = None) -> tuple[Path, ...]:
 
 
 def input_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
-    """Where relative input files are looked up: working directory, user's folder, simjax's own."""
+    """Folders in which relative input files are looked up: working directory, user's folder, simjax's own."""
     return (Path.cwd(), *config_dirs, conf_folder().parent)
 
 

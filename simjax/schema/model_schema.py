@@ -44,7 +44,7 @@ class FieldSchema:
         return tuple(f"{self.name}_{axis}" for axis in axes) if self.vector else (self.name,)
 
     def offset(self, ndim: int, component: int) -> tuple[float, ...]:
-        """Where a coefficient's component lies in its cell."""
+        """Place of a coefficient's component in its cell."""
         return tuple(0.0 if self.staggered and axis == component else 0.5 for axis in range(ndim))
 
 

@@ -102,6 +102,12 @@ class PartSetup:
         start = f"{self.place}_"
         return {name.removeprefix(start): value for name, value in self.numbers.items() if name.startswith(start)}
 
+    @property
+    def in_order(self) -> tuple[Any, ...]:
+        """Its numbers in the order of its keys, traced."""
+        values = self.values
+        return tuple(values[field.name] for field in dataclasses.fields(self.keys) if field.name in values)
+
     def beside(self, place: str) -> PartSetup:
         """The same of the part at another key."""
         return dataclasses.replace(self, place=place)

@@ -1,4 +1,4 @@
-"""Where a simulation stands in time, and when it is looked at: a schedule, and a clock that cannot drift."""
+"""Time in a simulation: a schedule of frames, and a clock that cannot drift."""
 
 import math
 from typing import Any

@@ -387,7 +387,7 @@ def _planned(checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> 
 
 
 def _note_unfinished(clock: Clock, until: Array) -> Clock:
-    """Where a fault stopped the frame, it is the reason; the number of steps is not."""
+    """Add the fault of an unfinished frame, unless another fault stopped it."""
     unfinished = (clock.frame < until) & (clock.status == OK)
     short = jnp.where(unfinished, FRAME_UNFINISHED, OK).astype(clock.status.dtype)
     return eqx.tree_at(lambda c: c.status, clock, clock.status | short)

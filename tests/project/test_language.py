@@ -7,7 +7,7 @@ import pytest
 from paths import ROOT
 
 MODULES = sorted((ROOT / "simjax").rglob("*.py"))
-RIDDLES = {"Of", "As", "Those", "What", "Which", "Whether", "How"}
+RIDDLES = {"Of", "As", "Those", "What", "Where", "Which", "Whether", "How"}
 
 
 def first_words(source):

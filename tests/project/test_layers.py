@@ -66,7 +66,7 @@ PACKAGES = {
     "xarray": ("io", "report"),
     "orbax": ("io",),
     "matplotlib": ("report",),
-    "hydra": ("config", "application"),
+    "hydra": ("config",),
     "omegaconf": ("config", "run"),
     "rich": ("driver.progress",),
 }

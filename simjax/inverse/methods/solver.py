@@ -12,7 +12,7 @@ from simjax.inverse.methods.least_squares import LeastSquares
 
 
 class Iterate(eqx.Module):
-    """Where a solver stands: all that it needs to go on, on any number of devices.
+    """State of a solver: all that it needs to go on, on any number of devices.
 
     iteration: finished steps. latent: the estimate (or members of it, leading). inner: the solver's own. loss and
     gradient_norm: before the last step, scalars or one per member; status of the runs there.

@@ -30,7 +30,7 @@ class Transform(eqx.Module):
 
     @abc.abstractmethod
     def latent(self, physical: Array, domain: Domain) -> Array:
-        """Where an optimiser starts for a guess in physical units; refuses guesses that no latent value stands for."""
+        """Start of an optimiser for a guess in physical units; refuses guesses that no latent value stands for."""
 
 
 class Positive(Transform):

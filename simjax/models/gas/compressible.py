@@ -365,7 +365,7 @@ class Compressible(ExplicitModel):
         }
 
     def _at_floor(self, w: Primitive, params: Params) -> Array:
-        """Where density or pressure is at its floor, but for rounding."""
+        """Truth values: cells whose density or pressure is at its floor, but for rounding."""
         near = 1 + 1e-3
         result = jnp.zeros(w.density.shape, bool)
         for value, floor in ((w.density, params.density_floor), (w.pressure, params.pressure_floor)):

@@ -74,8 +74,9 @@ class Gravity(SelfSteppingModel):
         return jnp.asarray(jnp.inf, state.position.dtype)
 
     def diagnostics(self, t, state, params):
-        """Where the background expands, also the scale factor, and energies are those of peculiar motion. status: bits
-        of `status`, where there was too little room to measure.
+        """Energies and momenta; where the background expands the scale factor too, and energies of peculiar motion.
+
+        status: bits of `status`, where there was too little room to measure.
         """
         state, arrangement, status = self.arrange(state, params)
         found = self.attraction.field(self.cells, state, params, arrangement)

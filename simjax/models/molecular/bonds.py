@@ -62,7 +62,7 @@ class HarmonicBond(Bond, DistancePotential):
 
     @classmethod
     def configured(cls, setup):
-        return cls(), (setup.values["stiffness"], setup.values["rest_length"])
+        return cls(), setup.in_order
 
     @classmethod
     def longest(cls, keys):
@@ -92,7 +92,7 @@ class FiniteExtensibleBond(Bond):
 
     @classmethod
     def configured(cls, setup):
-        return cls(), (setup.values["stiffness"], setup.values["extension"], *scales(setup.beside("potential")))
+        return cls(), (*setup.in_order, *scales(setup.beside("potential")))
 
     @classmethod
     def check(cls, keys, path, config):
@@ -141,7 +141,7 @@ class RestAngle(AnglePotential):
 
     @classmethod
     def configured(cls, setup):
-        return cls(), (setup.values["stiffness"], setup.values["rest"])
+        return cls(), setup.in_order
 
 
 @angle("harmonic_cosine")
@@ -235,7 +235,7 @@ class Bonds(eqx.Module):
                 )
 
     def find(self, cells: Cells, position: Array, ids: Array, links: BondTopology) -> tuple[BondSlots, Array]:
-        """Where bonded particles are now, and bits of `status`."""
+        """Slots of bonded particles now, and bits of `status`."""
         most, angles = links.partners.shape[0], 0 if links.ends is None else links.ends.shape[0]
         wanted = links.partners
         if links.ends is not None:

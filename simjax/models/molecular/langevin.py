@@ -44,7 +44,8 @@ class Bath(Dynamics):
     @classmethod
     def configured(cls, setup):
         seed = jnp.asarray(setup.config.seed, jnp.int32)
-        return cls(), BathParams(setup.values["temperature"], setup.values["friction"], seed)
+        temperature, friction = setup.in_order
+        return cls(), BathParams(temperature, friction, seed)
 
 
 @thermostat("langevin")

@@ -53,7 +53,7 @@ class NoseHooverChain(Dynamics):
 
     @classmethod
     def configured(cls, setup):
-        return cls(), ThermostatParams(setup.values["temperature"], setup.values["period"])
+        return cls(), ThermostatParams(*setup.in_order)
 
     def start(self, system, state, params):
         zero = jnp.zeros((self.thermostats,), state.velocity.dtype)

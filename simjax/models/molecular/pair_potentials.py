@@ -256,8 +256,7 @@ class Morse(DistancePotential):
 
     @classmethod
     def configured(cls, setup):
-        values = setup.values
-        return cls(), (values["epsilon"], values["steepness"], values["bond_length"])
+        return cls(), setup.in_order
 
     def at(self, r, here, there, params):
         depth, a, r_0 = between(params, here, there)
@@ -280,7 +279,7 @@ class Yukawa(DistancePotential):
 
     @classmethod
     def configured(cls, setup):
-        return cls(), (setup.values["strength"], setup.values["screening"])
+        return cls(), setup.in_order
 
     def at(self, r, here, there, params):
         strength, screening = between(params, here, there)
@@ -303,7 +302,7 @@ class Buckingham(DistancePotential):
 
     @classmethod
     def configured(cls, setup):
-        return cls(), (setup.values["strength"], setup.values["range"], setup.values["dispersion"])
+        return cls(), setup.in_order
 
     def at(self, r, here, there, params):
         strength, decay, dispersion = between(params, here, there)

@@ -29,7 +29,7 @@ class Motion(eqx.Module):
 
 
 def motion_of(cells: Cells, state: Any, count: int) -> Motion:
-    """Where the `count` particles of all devices are and how they move: a `Motion` of `(ndim, count)`, on every device.
+    """Places and velocities of the `count` particles of all devices: a `Motion` of `(ndim, count)`, on every device.
 
     state: any that has velocities. The derivative is a gather.
     """

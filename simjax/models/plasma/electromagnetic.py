@@ -25,7 +25,7 @@ from simjax.solvers.poisson import solve_poisson
 NODES = (FACE, FACE)
 ELECTRIC = ((CENTER, FACE), (FACE, CENTER), NODES)
 MAGNETIC = ((FACE, CENTER), (CENTER, FACE), (CENTER, CENTER))
-"""Where the components of E and of H are on Yee's mesh; charges are at its nodes."""
+"""Places of the components of E and of H on Yee's mesh; charges are at its nodes."""
 
 
 class Params(electrostatic.Params):

@@ -56,7 +56,7 @@ class ElectrostaticPlasma(SelfSteppingModel):
 
     @property
     def cells(self) -> Cells:
-        """Where the particles are kept."""
+        """Cells in which the particles are kept."""
         return self.mesh.cells
 
     @property

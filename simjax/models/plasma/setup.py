@@ -257,7 +257,7 @@ class ChargedFamily(ParticleFamily):
         return thermal[species][None] * normal
 
     def _disturbed(self, values: Values, place: Array) -> tuple[Array, Array]:
-        """Where particles are, and what is added to their velocities, by the formulas of `initial`."""
+        """Places of particles, and what is added to their velocities, by the formulas of `initial`."""
         moving, displaced = (self.formula(name, values, place) for name in ("velocity", "displacement"))
         assert moving is not None and displaced is not None
         return place + displaced, moving

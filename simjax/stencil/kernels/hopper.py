@@ -67,7 +67,7 @@ def inputs_of(x: Array | Unpadded, operand: Operand, tile: Sizes) -> list[Array]
 
 
 def corner_of(tile: Sizes) -> list:
-    """Where the tile of this thread block begins."""
+    """First cell of the tile of this thread block."""
     return [lax.axis_index(name) * np.int32(size) for name, size in zip(AXES, tile, strict=False)]
 
 
@@ -122,7 +122,7 @@ def _compute_tile(
 
 
 def _place(operand: Operand, corner: Sequence, block: Sizes, unpadded: bool) -> tuple:
-    """Where the block of a tile lies in its array; beyond the array, on either side, zeros are read."""
+    """Place of the block of a tile in its array; beyond the array, on either side, zeros are read."""
     extents = operand.extents or ()
     before = np.int32(ghost_width(operand) if unpadded else 0)
     return slice(None), *(

@@ -207,7 +207,7 @@ class _Walk:
             self.gpu.commit_smem()
 
     def _next(self, block, i):
-        """Where a pass keeps its plane of step `i`."""
+        """Place of a pass's plane of step `i`."""
         newest = i + np.int32(block.shape[0] - 1)
         return block.at[lax.rem(newest, np.int32(block.shape[0])), np.int32(0)]
 

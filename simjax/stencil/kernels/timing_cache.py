@@ -22,7 +22,7 @@ SHIPPED = Path(__file__).with_name("measured")
 
 
 def folder() -> Path | None:
-    """Where times are kept: $SIMJAX_CACHE, or `simjax/kernels` in the user's cache folder.
+    """Folder of times: $SIMJAX_CACHE, or `simjax/kernels` in the user's cache folder.
 
     Several processes must choose alike, so that they read what they measured before only where they were told that
     they share it.

@@ -48,6 +48,15 @@ def folder(tmp_path, monkeypatch):
         POTENTIALS._declared.pop(name)
 
 
+def screened(position):
+    """Energy of particles `(count, 2)` in a periodic box of 8: force-shifted pairs of 3 exp(-r / 2) / r up to 1.7."""
+    apart = position[:, None] - position[None]
+    r = np.sqrt(np.sum((apart - 8 * np.round(apart / 8)) ** 2, axis=-1))[np.triu_indices(len(position), 1)]
+    edge = 3 * np.exp(-0.85) / 1.7
+    pairs = 3 * np.exp(-r / 2) / r - edge + (r - 1.7) * edge * (1 / 2 + 1 / 1.7)
+    return np.sum(pairs, where=r < 1.7)
+
+
 @pytest.mark.parametrize("mesh", [[], ["mesh.x=2", "mesh.y=2"]], ids=["one device", "2x2"])
 def test_a_potential_of_a_file_is_that_of_simjax(folder, mesh):
     """The screened charges of a user's file move as simjax's own, also where they are decomposed."""
@@ -57,6 +66,10 @@ def test_a_potential_of_a_file_is_that_of_simjax(folder, mesh):
         chosen = f"physics.potential={{{name}: {{strength: 3, screening: 0.5}}}}"
         assert run.main([*QUIET, *mesh, chosen, f"output.folder=outputs/{folder_name}"]) == 0
         ends[folder_name] = sj.open_run(f"outputs/{folder_name}").isel(time=-1)
+        # Rounding, of some hundred pairs.
+        assert ends[folder_name].potential_energy == pytest.approx(
+            screened(ends[folder_name].position.values), rel=1e-11
+        )
     # Rounding: the same sums, written in another order of factors.
     np.testing.assert_allclose(ends["own"].position, ends["yukawa"].position, rtol=0, atol=1e-12)
     np.testing.assert_allclose(ends["own"].energy, ends["yukawa"].energy, rtol=1e-12)
