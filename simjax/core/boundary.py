@@ -6,6 +6,7 @@ that says which `Boundary` each velocity component and each scalar gets there.
 
 import abc
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -167,6 +168,9 @@ class Computed(eqx.Module):
 class Side(eqx.Module):
     """A physical side of the domain: one `Boundary` for every component of velocity and for scalars."""
 
+    solid: ClassVar[bool] = False
+    """Whether it is a wall, which pictures draw as one."""
+
     @abc.abstractmethod
     def velocity_boundary(self, component: int, axis: int) -> Boundary:
         """The condition on velocity component `component` at a side normal to `axis`."""
@@ -222,6 +226,7 @@ class NoSlipWall(Side):
     Scalars do not pass through.
     """
 
+    solid = True
     velocity: tuple[Value, ...] | None = None
 
     def velocity_boundary(self, component, axis):
@@ -234,6 +239,8 @@ class NoSlipWall(Side):
 @side("slip", groups=("scalar", "flow"), about="no friction; nothing passes")
 class SlipWall(Side):
     """A wall without friction: no flow through it, no shear on it, no scalar flux."""
+
+    solid = True
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0) if component == axis else Neumann(0.0)

@@ -147,6 +147,10 @@ class GridModel(Model):
     def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
 
+    def marks(self, params) -> dict[str, jax.Array]:
+        """Places `(count, axes)` worth a mark in pictures, by what stands there: sources, receivers."""
+        return {}
+
     def free_faces(self, t, state, params) -> dict[str, jax.Array]:
         """Upper wall faces that are unknowns of their own, by the name of the output that lies on such faces.
 

@@ -238,14 +238,26 @@ def _noise(config: Config, domain: Domain, coordinates: tuple[Array, ...], membe
     return noise
 
 
+def exact_solution(config: Config, model: GridModel, values: Values) -> dict[str, Callable[..., Array]]:
+    """The `exact` formulas on this block, as functions of time, by the variable that each is of."""
+    offsets = {output.name: output.offset for output in model.outputs()}
+    dtype = jnp.dtype(config.precision)
+
+    def known(name: str, formula: Formula) -> Callable[..., Array]:
+        def at(t) -> Array:
+            u = FormulaValue(formula, dict(values))(t, *model.domain.coordinates(offsets[name], dtype))
+            return jnp.broadcast_to(jnp.asarray(u, dtype), model.domain.block_shape)
+
+        return at
+
+    return {name: known(name, formula) for name, formula in config.exact.items()}
+
+
 def exact_errors(config: Config, model: GridModel, fields: Mapping[str, Array], values: Values, t) -> dict[str, Array]:
     """Relative root-mean-square errors against the `exact` formulas, by `error_<variable>`."""
     errors = {}
-    offsets = {output.name: output.offset for output in model.outputs()}
-    for name, formula in config.exact.items():
-        u = fields[name]
-        exact = FormulaValue(formula, dict(values))(t, *model.domain.coordinates(offsets[name], u.dtype))
-        exact = jnp.broadcast_to(jnp.asarray(exact, u.dtype), u.shape)
+    for name, known in exact_solution(config, model, values).items():
+        u, exact = fields[name], known(t)
         square = model.domain.sum((u - exact) ** 2) / jnp.maximum(model.domain.sum(exact**2), jnp.finfo(u.dtype).tiny)
         errors[f"error_{name}"] = jnp.sqrt(square)
     return errors

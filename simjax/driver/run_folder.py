@@ -28,6 +28,7 @@ from simjax.driver.environment import command_line, device_name, versions
 from simjax.driver.frame_files import dataset_of, on_host, open_writer
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
+from simjax.driver.scene import scene_of
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
@@ -335,11 +336,13 @@ class RunFolder:
         """Check what the run must have kept, tell what it did not, and write the report and the animation."""
         from simjax.io.read import open_run
         from simjax.report.run_report import RunReport, write_report
+        from simjax.report.scene import NOWHERE
 
         draws = self.config.output.report or self.config.output.animation
         if self.display is not None and draws:
             self.display.message("drawing the summary, the animation and the report")
         title = self.config.title or self.config.experiment_name
+        scene = scene_of(self.programs) if draws else NOWHERE
         with open_run(self.folder) as dataset:
             checks = check_run(self.config, self.programs, dataset, self.statuses)
             self.failed_checks = tuple(
@@ -352,11 +355,14 @@ class RunFolder:
             if self.config.output.animation:
                 from simjax.report.animation import write_animation
 
-                write_animation(dataset, self.folder / "animation.webp", title=title)
+                write_animation(dataset, self.folder / "animation.webp", title=title, scene=scene)
             if self.config.output.report:
                 from simjax.report.summary import write_summary
 
-                write_summary(dataset, self.folder / "summary.png", title=title)
+                write_summary(
+                    dataset, self.folder / "summary.png", title=title, scene=scene,
+                    formats=("png", *(form for form in self.config.output.pictures if form != "png")),
+                )  # fmt: skip
                 report = RunReport(
                     title=title, description=self.config.description,
                     checks=checks,

@@ -23,6 +23,9 @@ _TIMES = (
 _LENGTHS = (("km", 1e3, 1e4), ("m", 1.0, 1e-2), ("mm", 1e-3, 1e-5), ("µm", 1e-6, 1e-8), ("nm", 1e-9, 0.0))
 _SCALES = {"s": _TIMES, "m": _LENGTHS}
 
+FACTOR = "simjax_factor"
+"""Attribute of a coordinate in other units than those of the file: how many of the file's one of its units is."""
+
 
 def readable_units(largest: float, units: str) -> tuple[str, float]:
     """The units to show values up to `largest` in, and how many of `units` one of them is; others than s and m stay."""
@@ -43,5 +46,5 @@ def readable(dataset: xr.Dataset) -> xr.Dataset:
     for name, largest in scales.items():
         units, factor = readable_units(largest, str(lines[name].attrs.get("units", "1")))
         if factor != 1.0:
-            changed[name] = (name, lines[name].values / factor, {**lines[name].attrs, "units": units})
+            changed[name] = (name, lines[name].values / factor, {**lines[name].attrs, "units": units, FACTOR: factor})
     return dataset.assign_coords(changed) if changed else dataset

@@ -95,6 +95,10 @@ class ParticleFamily(abc.ABC):
             ConfigurationError: the box, or a device's block of it, is too thin.
         """
 
+    def diameters(self) -> tuple[float, ...] | None:
+        """Sizes of the species relative to each other, for pictures; None: they are alike."""
+        return None
+
     @abc.abstractmethod
     def mass(self, start: Start) -> np.ndarray:
         """Mass of every particle, `(particles,)`."""

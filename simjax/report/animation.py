@@ -18,6 +18,7 @@ from simjax.io.readable import readable
 from simjax.report import scalars
 from simjax.report.animation_frames import LineStage, PlaneStage
 from simjax.report.particle_frames import ParticleStage
+from simjax.report.scene import NOWHERE, Scene
 from simjax.report.webp import animated_webp, frame_durations
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ _LADDER = (
 )
 
 
-def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_limit: int = _SIZE_LIMIT) -> Path | None:
+def write_animation(
+    dataset: xr.Dataset, path: Path, *, title: str = "", scene: Scene = NOWHERE, size_limit: int = _SIZE_LIMIT
+) -> Path | None:
     """Animate the main scalar of a run; return `path`, or None when there is no frame to show.
 
     `path` ends in .webp, or in .mp4 where ffmpeg is there (ConfigurationError otherwise). The colour scale is
@@ -49,7 +52,7 @@ def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_li
     count = dataset.sizes.get("time", 0)
     stride = -(-count // _MOST_FRAMES)
     frames = sorted({*range(0, count, stride), count - 1}) if count else []
-    stage = _stage(dataset, frames, title or str(dataset.attrs.get("title", "")))
+    stage = _stage(dataset, frames, title or str(dataset.attrs.get("title", "")), scene)
     if stage is None:
         return None
     if path.suffix == ".mp4":
@@ -61,16 +64,20 @@ def write_animation(dataset: xr.Dataset, path: Path, *, title: str = "", size_li
     return path
 
 
-def _stage(dataset: xr.Dataset, frames: list[int], title: str) -> LineStage | PlaneStage | ParticleStage | None:
+def _stage(
+    dataset: xr.Dataset, frames: list[int], title: str, scene: Scene
+) -> LineStage | PlaneStage | ParticleStage | None:
     """Painter of the frames of this run; None where there is nothing to show."""
     if not frames:
         return None
     if "particle" in dataset.sizes:
-        return ParticleStage(dataset, frames, title) if "position" in dataset else None
+        return ParticleStage(dataset, frames, title, scene) if "position" in dataset else None
     drawable = scalars.scalars(dataset)
     if not drawable:
         return None
-    return (LineStage if len(drawable[0].axes) == 1 else PlaneStage)(drawable[0], frames, title)
+    if len(drawable[0].axes) == 1:
+        return LineStage(drawable[0], frames, title)
+    return PlaneStage(drawable[0], frames, title, scene)
 
 
 def encode_webp(draw: Callable[[int], Image.Image], count: int, size_limit: int) -> bytes:

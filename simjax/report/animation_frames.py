@@ -9,9 +9,11 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from simjax.report import scalars
+from simjax.report import colours, curves, scalars
+from simjax.report.geometry import draw_scene
 from simjax.report.labels import common_power, scaled_label
 from simjax.report.scalars import Scalar
+from simjax.report.scene import NOWHERE, Scene
 from simjax.report.sheet import INK, MUTED, NORMAL, SMALL, Sheet, axis_title, colour_bar, set_ticks
 
 _DPI = 100
@@ -65,7 +67,7 @@ class Stage:
 class PlaneStage(Stage):
     """Planes in colour: one, or up to four members of an ensemble side by side, on one scale."""
 
-    def __init__(self, scalar: Scalar, frames: Sequence[int], title: str):
+    def __init__(self, scalar: Scalar, frames: Sequence[int], title: str, scene: Scene = NOWHERE):
         dataset = scalar.dataset
         order = scalars.member_order(dataset)
         self.members = [order[i] for i in scalars.spread(len(order), 4)]
@@ -85,9 +87,23 @@ class PlaneStage(Stage):
         height = self._row_top(rows - 1) + self.panel[1] + _BOTTOM
         super().__init__(scalar, frames, title, (width, height), width - _BAR_ROOM)
         self.planes = [[self._plane(frame, member) for member in self.members] for frame in frames]
-        self.scale = scalars.colour_scale(scalar, [plane for planes in self.planes for plane in planes])
+        self.scale = colours.colour_scale(scalar, [plane for planes in self.planes for plane in planes])
         self._surround(columns)
         self.empty = self.background()
+        self.geometry = self._drawn_scene(scene)
+
+    def _drawn_scene(self, scene: Scene) -> Image.Image:
+        """Walls, media, sources and receivers of one panel, on nothing."""
+        width, height = (side / _DPI for side in self.panel)
+        sheet = Sheet(width, height, _DPI)
+        sheet.figure.patch.set_alpha(0.0)
+        axes = sheet.axes(0.0, 0.0, width, height, plain=True)
+        axes.patch.set_alpha(0.0)
+        axes.set_xlim(*self.scalar.extent(self.horizontal))
+        axes.set_ylim(*self.scalar.extent(self.vertical))
+        draw_scene(axes, scene, self.scalar, self.horizontal, self.vertical, self.cut)
+        sheet.canvas.draw()
+        return Image.fromarray(np.asarray(sheet.canvas.buffer_rgba()).copy())
 
     def _row_top(self, row: int) -> int:
         return _TOP + self.heading + row * (self.panel[1] + self.heading + _GAP // 2)
@@ -125,6 +141,7 @@ class PlaneStage(Stage):
             # One pixel is left to the frame on each side.
             inner = (self.panel[0] - 2, self.panel[1] - 2)
             picture.paste(Image.fromarray(self.scale.colours(_fitted(values, inner))), (left + 1, top + 1))
+            picture.paste(self.geometry, (left, top), self.geometry)
         self.write_time(picture, index)
         return picture
 
@@ -142,7 +159,7 @@ class LineStage(Stage):
         self.corner = (_LEFT, _TOP)
         self.position = scalar.coordinate(scalar.axes[0])
         self.profiles = np.stack([[scalar.values(i, member) for member in self.members] for i in frames])
-        self.limits = scalars.value_range(self.profiles)
+        self.limits = curves.value_range(self.profiles)
         self.span = scalar.extent(scalar.axes[0])
         self._surround()
         self.empty = self.background()

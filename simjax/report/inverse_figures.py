@@ -21,7 +21,7 @@ from simjax.io.inverse_output import (
     on_grid,
     relative_norm,
 )
-from simjax.report import scalars
+from simjax.report import colours
 from simjax.report.animation import write_animation
 from simjax.report.inverse_rows import (
     ConvergenceRow,
@@ -140,7 +140,7 @@ def _plane_rows(
     if truth is not None:
         error = panel(parts["estimate"] - truth, "estimate − truth")
         named = replace(scalar, name="error", label="Error")
-        alone.append(PanelRow(named, [error], "Error", scalars.diverging_scale([error.values]), slot))
+        alone.append(PanelRow(named, [error], "Error", colours.diverging_scale([error.values]), slot))
     if "deviation" in parts:
         deviation = panel(parts["deviation"], "standard deviation")
         named = replace(scalar, name="deviation", label="Deviation")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from simjax.io.inverse_output import Curve, FieldResult, InstrumentResult, InversionResult, ModuleResult, NumberResult
-from simjax.report import scalars
+from simjax.report import curves, scalars
 from simjax.report.labels import common_power, number, pretty_units, quantity, tick_labels, title_case, with_units
 from simjax.report.scalars import Scalar
 from simjax.report.sheet import ACCENT, FAINT, INK, MUTED, NORMAL, SMALL, Sheet, axis_title, set_ticks
@@ -65,7 +65,7 @@ def _draw_against_iterations(axes: Axes, iterations: np.ndarray, values: np.ndar
         middle = np.full(len(lines), np.nan)
         middle[some] = np.nanmedian(lines[some], axis=1)
     axes.plot(iterations, middle, color=ACCENT, linewidth=1.6, marker=marker, markersize=3.2)
-    if scalars.wide_range(lines, _DECADE):
+    if curves.wide_range(lines, _DECADE):
         axes.set_yscale("log")
     set_ticks(axes)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))

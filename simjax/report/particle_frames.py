@@ -11,8 +11,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from simjax.report import scalars
-from simjax.report.particle_painter import paint, radius_of, shade_of, view_of
+from simjax.report.particle_painter import paint, radii_of, radius_of, shade_of, view_of
 from simjax.report.particle_summary import colour_key, finish_view
+from simjax.report.scene import NOWHERE, Scene
 from simjax.report.sheet import INK, MUTED, NORMAL, Sheet
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ _AREA, _LONGEST = 210_000, 640  # pixels of the picture; of one side
 class ParticleStage:
     """A picture of the particles of the first member, with fixed surroundings."""
 
-    def __init__(self, dataset: xr.Dataset, frames: Sequence[int], title: str):
+    def __init__(self, dataset: xr.Dataset, frames: Sequence[int], title: str, scene: Scene = NOWHERE):
         self.dataset, self.frames = dataset, frames
         self.view, self.shade = view_of(dataset), shade_of(dataset)
         self.radius = radius_of(dataset, self.view)
+        self.radii = radii_of(dataset, self.radius, scene.diameters)
         aspect = self.view.aspect
         width = min((_AREA * aspect) ** 0.5, _LONGEST)
         height = min(width / aspect, _LONGEST)
@@ -67,7 +69,7 @@ class ParticleStage:
         frame = self.frames[index]
         inner = (self.panel[0] - 2, self.panel[1] - 2)  # one pixel is left to the frame on each side
         colours = self.shade.colours(self.dataset, frame, None)
-        painted = paint(self.view, self.view.places(self.dataset, frame, None), colours, self.radius, inner)
+        painted = paint(self.view, self.view.places(self.dataset, frame, None), colours, self.radii, inner)
         place = (_LEFT + 1, _TOP + 1)
         # Where nothing is painted the surroundings stay: names of axes.
         mask = Image.fromarray(np.where(np.all(painted == 255, axis=-1), 0, 255).astype(np.uint8))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simjax.report.colours import ColourScale, diverging_scale
 from simjax.report.labels import number, title_case
-from simjax.report.scalars import ColourScale, diverging_scale, spread
+from simjax.report.scalars import spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -84,6 +85,11 @@ def view_of(dataset: xr.Dataset) -> View:
         return _phase_plane(dataset, float(lower[0]), float(upper[0]))
     if len(lower) == 2:
         return View(np.append(lower, 0.0), np.append(upper, 0.0), np.eye(3), True)
+    return space_view(lower, upper)
+
+
+def space_view(lower: np.ndarray, upper: np.ndarray) -> View:
+    """A box of three dimensions from the front, the right and above, with z upwards."""
     sin_a, cos_a, sin_e, cos_e = np.sin(AZIMUTH), np.cos(AZIMUTH), np.sin(ELEVATION), np.cos(ELEVATION)
     towards = np.array([sin_a * cos_e, -cos_a * cos_e, sin_e])
     right = np.array([cos_a, sin_a, 0.0])
@@ -196,8 +202,23 @@ def at(dataset: xr.Dataset, name: str, frame: int, member: int | None) -> np.nda
     return np.asarray(dataset[name].isel(where).values)
 
 
-def paint(view: View, position: np.ndarray, colours: np.ndarray, radius: float, size: tuple[int, int]) -> np.ndarray:
-    """The particles as an 8-bit picture (height, width, 3) of `size` (width, height), its upper row first."""
+def radii_of(dataset: xr.Dataset, radius: float, diameters: np.ndarray | None) -> np.ndarray:
+    """Radius of every particle: `radius` in the mean, in the proportion of their species' `diameters` where known."""
+    species = np.asarray(dataset["species"].values)
+    if diameters is None or len(diameters) <= int(species.max(initial=0)):
+        return np.full(species.shape, radius)
+    own = np.asarray(diameters, float)[species]
+    return radius * own / own.mean()
+
+
+def paint(
+    view: View, position: np.ndarray, colours: np.ndarray, radii: np.ndarray, size: tuple[int, int]
+) -> np.ndarray:
+    """The particles as an 8-bit picture (height, width, 3) of `size` (width, height), its upper row first.
+
+    radii: of every particle, a length of the view.
+    """
+    radius = float(radii.max(initial=0.0))
     width, height = (SUPERSAMPLING * side for side in size)
     finite = np.isfinite(position).all(axis=1)
     if not view.flat:  # what has left an open box would stand on the names of its edges
@@ -208,7 +229,7 @@ def paint(view: View, position: np.ndarray, colours: np.ndarray, radius: float, 
     scale = min((width - 1) / (right - left + 2 * margin), (height - 1) / (high - low + 2 * margin))
     centre = np.array([width / 2, height / 2])
     order = np.argsort(seen[:, 2], kind="stable")  # what is nearer is painted last
-    seen, colours = seen[order], colours[finite][order].astype(float)
+    seen, colours, radii = seen[order], colours[finite][order].astype(float), radii[finite][order]
     pixels = np.stack([seen[:, 0], -seen[:, 1]], 1) * scale + centre
     corners = view.project(view.corners)
     depth = corners[:, 2].max() - corners[:, 2].min()
@@ -219,7 +240,9 @@ def paint(view: View, position: np.ndarray, colours: np.ndarray, radius: float, 
         canvas.edges(view, scale, centre)
     # Discs lie on one another whole, spheres pass into one another.
     height_of = np.arange(len(seen)) * 3.0 * radius * scale if view.flat else seen[:, 2] * scale
-    canvas.spheres(pixels, height_of, colours, max(radius * scale, 1.2), view.flat)
+    for one in np.unique(radii):
+        own = radii == one
+        canvas.spheres(pixels[own], height_of[own], colours[own], max(float(one) * scale, 1.2), view.flat)
     picture = canvas.picture.reshape(height // SUPERSAMPLING, SUPERSAMPLING, width // SUPERSAMPLING, SUPERSAMPLING, 3)
     return np.rint(picture.mean(axis=(1, 3))).astype(np.uint8)
 

@@ -10,28 +10,42 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from simjax.report import scalars
+from simjax.report import curves, scalars
 from simjax.report.labels import with_units
+from simjax.report.pair_distribution import FRAMES, radial_distribution
 from simjax.report.particle_painter import (
     SPECIES_COLOURS,
     Shade,
     View,
     axis_marks,
     paint,
+    radii_of,
     radius_of,
     shade_of,
     species_label,
     speeds,
     view_of,
 )
-from simjax.report.sheet import ACCENT, INK, MUTED, NORMAL, SMALL, Sheet, colormap, parameter_bar, set_ticks
+from simjax.report.scene import NOWHERE, Scene
+from simjax.report.sheet import (
+    ACCENT,
+    INK,
+    MUTED,
+    NORMAL,
+    SMALL,
+    Sheet,
+    colormap,
+    legend_above,
+    parameter_bar,
+    set_ticks,
+)
 from simjax.report.summary_rows import FULL_WIDTH, INNER, PANEL_GAP, CurveRow, ScatterRow, say_empty, side_by_side
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _HEIGHT, _DOTS = 2.9, 200
-_CURVES = 2.0
+_CURVES, _LEGEND, _GAP = 1.9, 0.25, 0.6
 _ENERGIES = (("energy", INK), ("kinetic_energy", "#c85228"), ("potential_energy", ACCENT))
 _THERMAL = ("temperature", "energy", "potential_energy")
 _MECHANICAL = (
@@ -44,39 +58,43 @@ _BINS = 40
 _BESIDE = {"x": ((-0.04, 0.045), "center", -14), "y": ((0.04, 0.045), "center", 28), "z": ((-0.03, 0.0), "center", 90)}
 
 
-def particle_rows(dataset: xr.Dataset) -> list:
+def particle_rows(dataset: xr.Dataset, scene: Scene) -> list:
     """The rows of the summary, from the top."""
     rows: list = []
     if "position" in dataset:
-        rows.append(_pictures(dataset))
+        rows.append(_pictures(dataset, scene))
     thermal, several = "temperature" in dataset, "member" in dataset.sizes
     names = [n for n in (_THERMAL if thermal else _MECHANICAL) if n in dataset][:_MOST_CURVES]
     if several and names:
         rows.extend(ScatterRow(dataset, names, key) for key in list(scalars.varied_parameters(dataset))[:2])
     if names:
-        rows.append(CurveRow(dataset, names) if several or not thermal else EnergyRow(dataset))
+        rows.append(CurveRow(dataset, names) if several or not thermal else EnergyRow(dataset, scene))
     return rows
 
 
-def _pictures(dataset: xr.Dataset) -> PictureRow:
+def _pictures(dataset: xr.Dataset, scene: Scene) -> PictureRow:
     last = dataset.sizes["time"] - 1
     if "member" in dataset.sizes:
         order = scalars.member_order(dataset)
         chosen = [order[i] for i in scalars.spread(len(order), 4)]
         titles = [scalars.member_label(dataset, member) for member in chosen]
         now = scalars.frame_labels(dataset, [last])[0]
-        return PictureRow(dataset, [(last, member) for member in chosen], titles, f" at {now}")
+        return PictureRow(dataset, [(last, member) for member in chosen], titles, f" at {now}", scene)
     frames = scalars.spread(last + 1, 4)
-    return PictureRow(dataset, [(frame, None) for frame in frames], scalars.frame_labels(dataset, frames), "")
+    return PictureRow(dataset, [(frame, None) for frame in frames], scalars.frame_labels(dataset, frames), "", scene)
 
 
 class PictureRow:
     """Particles at several times, or of several members, in colours of their speed or species."""
 
-    def __init__(self, dataset: xr.Dataset, shown: Sequence[tuple[int, int | None]], titles: Sequence[str], when: str):
+    def __init__(
+        self, dataset: xr.Dataset, shown: Sequence[tuple[int, int | None]], titles: Sequence[str], when: str,
+        scene: Scene = NOWHERE,
+    ):  # fmt: skip
         self.dataset, self.shown, self.titles = dataset, shown, titles
         self.view, self.shade = view_of(dataset), shade_of(dataset)
         self.radius = radius_of(dataset, self.view)
+        self.radii = radii_of(dataset, self.radius, scene.diameters)
         self.heading = f"Particles in colours of their {self.shade.label.lower()}{when}"
         slot = (INNER - (len(shown) - 1) * PANEL_GAP) / max(len(shown), 3)
         self.panel_height = min(_HEIGHT, slot / self.view.aspect)
@@ -98,7 +116,7 @@ class PictureRow:
         size = (round(_DOTS * self.panel_width), round(_DOTS * self.panel_height))
         position = self.view.places(self.dataset, frame, member)
         colours = self.shade.colours(self.dataset, frame, member)
-        picture = paint(self.view, position, colours, self.radius, size)
+        picture = paint(self.view, position, colours, self.radii, size)
         extent = (0.0, float(size[0]), float(size[1]), 0.0)
         if self.view.flat:
             extent = (self.view.lower[0], self.view.upper[0], self.view.lower[1], self.view.upper[1])
@@ -146,26 +164,45 @@ def colour_key(sheet: Sheet, shade: Shade, dataset: xr.Dataset, place: tuple[flo
 
 
 class EnergyRow:
-    """Energies per particle, temperature, and the distribution of speeds at the end beside Maxwell's."""
+    """Energies per particle, temperature, the distribution of speeds at the end beside Maxwell's, and g(r)."""
 
-    height, width = _CURVES, FULL_WIDTH
-    heading = "Energies, temperature, and speeds at the end"
+    height, width = _CURVES + _LEGEND, FULL_WIDTH
 
-    def __init__(self, dataset: xr.Dataset):
-        self.dataset = dataset
+    def __init__(self, dataset: xr.Dataset, scene: Scene = NOWHERE):
+        self.dataset, self.scene = dataset, scene
+        self.pairs = "position" in dataset and bool(scene.periodic)
+        last = ", speeds and radial distribution at the end" if self.pairs else " and speeds at the end"
+        self.heading = f"Energies per particle, temperature{last}"
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
-        energy, temperature, speed = side_by_side(sheet, left, top, 3, height=_CURVES)
-        self._energies(energy)
-        self._temperature(temperature)
-        self._speeds(speed)
-        for axes, label in (
-            (energy, "Energy per particle"),
-            (temperature, "Temperature"),
-            (speed, "Density of speeds"),
-        ):
-            axes.set_title(label, fontsize=NORMAL, color=INK, loc="left", pad=5)
+        places = side_by_side(sheet, left, top + _LEGEND, 3 + self.pairs, height=_CURVES, gap=_GAP)
+        shown = [
+            (self._energies, "Energy per particle"),
+            (self._temperature, "Temperature"),
+            (self._speeds, "Density of speeds"),
+            (self._distribution, "g(r)"),
+        ]
+        for axes, (draw, label) in zip(places, shown, strict=False):
+            draw(axes)
+            axes.set_title(label, fontsize=NORMAL, color=INK, loc="left", pad=_LEGEND * 72 + 4)
             set_ticks(axes, most=4)
+
+    def _distribution(self, axes: Axes) -> None:
+        """g(r) over the last quarter of the frames, of all particles, or of each pair of up to two species."""
+        count = self.dataset.sizes["time"]
+        frames = [count - 1 - k for k in scalars.spread(max(1, count // 4), FRAMES)]
+        species = np.unique(self.dataset["species"].values).tolist()
+        kinds = [None] if len(species) != 2 else [(a, b) for a in species for b in species if a <= b]
+        for kind, colour in zip(kinds, (ACCENT, "#c85228", "#238357"), strict=False):
+            r, g = radial_distribution(self.dataset, frames, self.scene.periodic, kind)
+            label = "" if kind is None else f"{kind[0]}–{kind[1]}"
+            axes.plot(r, g, color=colour, linewidth=1.3, label=label)
+        axes.axhline(1.0, color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.set_xlim(0, None)
+        axes.set_ylim(0, None)
+        axes.set_xlabel("r", fontsize=NORMAL, color=INK)
+        if len(kinds) > 1:
+            legend_above(axes, 3, SMALL - 1)
 
     def _over_time(self, axes: Axes) -> np.ndarray:
         instants = scalars.times(self.dataset)
@@ -179,7 +216,7 @@ class EnergyRow:
         drawn = []
         for name, colour in _ENERGIES:
             if name in self.dataset:
-                values = scalars.curves(self.dataset, name)[0] / count
+                values = curves.recorded(self.dataset, name)[0] / count
                 drawn.append(values)
                 axes.plot(
                     instants,
@@ -188,26 +225,17 @@ class EnergyRow:
                     linewidth=1.4,
                     label=name.partition("_")[0].replace("energy", "total"),
                 )
-        low, high = scalars.value_range(np.concatenate(drawn) if drawn else np.zeros(1))
-        axes.set_ylim(low, high + 0.28 * (high - low))  # the legend stands above the curves
-        axes.legend(
-            fontsize=SMALL,
-            frameon=False,
-            loc="upper center",
-            ncols=3,
-            labelcolor=INK,
-            handlelength=1.0,
-            columnspacing=1.0,
-        )
+        axes.set_ylim(*curves.value_range(np.concatenate(drawn) if drawn else np.zeros(1)))
+        legend_above(axes, 3, SMALL - 1)
 
     def _temperature(self, axes: Axes) -> None:
         instants = self._over_time(axes)
         if "temperature" not in self.dataset:
             say_empty(axes)
             return
-        values = scalars.curves(self.dataset, "temperature")[0]
+        values = curves.recorded(self.dataset, "temperature")[0]
         axes.plot(instants, values, color=ACCENT, linewidth=1.4)
-        axes.set_ylim(*scalars.value_range(values))
+        axes.set_ylim(*curves.value_range(values))
 
     def _speeds(self, axes: Axes) -> None:
         axes.set_xlabel("speed", fontsize=NORMAL, color=INK)
@@ -223,11 +251,11 @@ class EnergyRow:
         grid = np.linspace(0, 1.05 * float(values.max()), 300)
         axes.plot(grid, self._maxwell(grid), color=ACCENT, linewidth=1.4, label="Maxwell")
         axes.set_xlim(0, grid[-1])
-        axes.legend(fontsize=SMALL, frameon=False, loc="upper right", labelcolor=INK, handlelength=1.0)
+        legend_above(axes, 2, SMALL - 1)
 
     def _maxwell(self, speed: np.ndarray) -> np.ndarray:
         """The distribution of speeds at the last temperature, of a mixture where masses differ."""
-        temperature = float(scalars.curves(self.dataset, "temperature")[0][-1])
+        temperature = float(curves.recorded(self.dataset, "temperature")[0][-1])
         ndim = len(np.atleast_1d(self.dataset.attrs["simjax_box_lower"]))
         masses, shares = np.unique(np.asarray(self.dataset["mass"].values, float), return_counts=True)
         total = np.zeros_like(speed)

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simjax.errors import InputOutputError
+from simjax.io.readable import FACTOR
 from simjax.io.staggering import between_faces, periodic_axes
-from simjax.report.labels import common_power, number, quantity, scaled_label, time_labels, title_case
+from simjax.report.labels import number, quantity, time_labels, title_case
 
 if TYPE_CHECKING:
     import xarray as xr
 
-MISSING_COLOUR = (214, 216, 220)
 _FACE, _CENTERED = "_face", "_centered"
-_DIAGNOSTIC_ORDER = ("kinetic_energy", "enstrophy", "max_divergence")
-_LAST = "courant"
-_SAMPLES = 1_000_000
-DECADES = 1e3  # a diagnostic over a wider range is shown on a logarithmic axis
+BLANK = 1e-3  # of the largest variation among frames: a frame with less shows nothing
 
 
 @dataclass(frozen=True)
@@ -60,6 +54,13 @@ class Scalar:
         count = next(size for dim, size in dims.items() if str(dim)[0] == axis and dim != "time")
         return np.arange(count, dtype=np.float64)
 
+    def cells(self, axis: str) -> int:
+        """Cells along `axis`: one less than faces where both sides have one."""
+        count = self.coordinate(axis).size
+        own = self.dataset.sizes.get(axis, count)
+        on_faces = self.dimension(axis) != axis and axis not in self.dataset.sizes
+        return count - 1 if on_faces and axis not in periodic_axes(self.dataset) else own
+
     def extent(self, axis: str) -> tuple[float, float]:
         """Beginning of the first value's cell and end of the last one's along `axis`."""
         position = self.coordinate(axis)
@@ -74,6 +75,11 @@ class Scalar:
         """Name and units of the coordinate along `axis`."""
         name = self.dimension(axis)
         return axis, units_of(self.dataset, name) if name in self.dataset.coords else "1"
+
+    def scale(self, axis: str) -> float:
+        """How many units of the file's lengths one of those shown along `axis` is."""
+        name = self.dimension(axis)
+        return float(self.dataset[name].attrs.get(FACTOR, 1.0)) if name in self.dataset.coords else 1.0
 
     def mid_plane(self, normal: str) -> tuple[dict[str, int], str]:
         """In 3-D the cut through the middle across `normal`, and its position as text; else nothing."""
@@ -92,9 +98,13 @@ class Scalar:
         """
         # Members that diverge pass through the largest numbers there are on their way to infinity.
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = [self._component(name, frame, member, cut or {}) for name in self.components]
+            parts = self.vector(frame, member, cut)
             values = functools.reduce(np.hypot, parts)
         return np.where(np.isfinite(values), values, np.float32(np.nan))
+
+    def vector(self, frame: int, member: int | None = None, cut: Mapping[str, int] | None = None) -> list[np.ndarray]:
+        """The components that `values` is made of, at cell centres where there are several."""
+        return [self._component(name, frame, member, cut or {}) for name in self.components]
 
     def _component(self, name: str, frame: int, member: int | None, cut: Mapping[str, int]) -> np.ndarray:
         variable = self.dataset[name]
@@ -177,40 +187,17 @@ def _rank(scalar: Scalar) -> int:
     return 3 if scalar.name == "pressure" or scalar.name.endswith(("_x", "_y", "_z")) else 1
 
 
-def diagnostics(dataset: xr.Dataset) -> list[str]:
-    """Names of the numbers recorded at every output time, the usual ones first."""
-    names = [
-        str(name)
-        for name, variable in dataset.data_vars.items()
-        if "time" in variable.dims and set(variable.dims) <= {"member", "time"} and name != "step"
-    ]
-    order = {name: rank for rank, name in enumerate(_DIAGNOSTIC_ORDER)}
-    return sorted(names, key=lambda name: (name == _LAST, order.get(name, len(order))))
-
-
-def scaled_curves(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, str]:
-    """A diagnostic as (member, time) without its power of ten, and the label that states both."""
-    values = curves(dataset, name)
-    largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
-    power = 0 if wide_range(values, DECADES) else common_power(largest)
-    return values / 10.0**power, scaled_label(label_of(dataset, name), units_of(dataset, name), power)
-
-
-def curves(dataset: xr.Dataset, name: str) -> np.ndarray:
-    """A diagnostic as (member, time), with one member where there is no ensemble; infinities are gaps."""
-    variable = dataset[name]
-    values = np.asarray(variable.values, dtype=np.float64)
-    if "member" in variable.dims and variable.dims[0] != "member":
-        values = values.T
-    values = values.reshape(-1, values.shape[-1])
-    return np.where(np.isfinite(values), values, np.nan)
-
-
 def times(dataset: xr.Dataset) -> np.ndarray:
     """The output times; frame numbers when the file has none."""
     if "time" in dataset.coords:
         return np.asarray(dataset["time"].values, dtype=np.float64)
     return np.arange(dataset.sizes.get("time", 0), dtype=np.float64)
+
+
+def file_times(dataset: xr.Dataset) -> np.ndarray:
+    """The output times in the units of the file."""
+    factor = dataset["time"].attrs.get(FACTOR, 1.0) if "time" in dataset.coords else 1.0
+    return times(dataset) * float(factor)
 
 
 def time_units(dataset: xr.Dataset) -> str:
@@ -234,6 +221,25 @@ def last_finite(scalar: Scalar) -> int:
         finite = np.isfinite(scalar.values(middle, cut=cut)).any()
         low, high = (middle, high) if finite else (low, middle - 1)
     return low
+
+
+def shown_frames(scalar: Scalar, most: int) -> list[int]:
+    """At most `most` frames up to the last finite one, from the first in which there is something to see."""
+    last = last_finite(scalar)
+    cut, _ = scalar.mid_plane("z")
+    chosen = spread(last + 1, most)
+    peaks = [_variation(scalar.values(frame, cut=cut)) for frame in chosen]
+    first = next((frame for frame, peak in zip(chosen, peaks, strict=True) if peak > BLANK * max(peaks)), 0)
+    if first == 0 or first == last:
+        return chosen
+    # Just before it, what is to come may be too small to be seen.
+    return [first + k for k in spread(last - first + 1, most)]
+
+
+def _variation(values: np.ndarray) -> float:
+    """How far most values are from their median at the most: a line along a wall alone is nothing to see."""
+    finite = values[np.isfinite(values)]
+    return float(np.quantile(np.abs(finite - np.median(finite)), 0.95)) if finite.size else 0.0
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -275,113 +281,6 @@ def member_label(dataset: xr.Dataset, member: int) -> str:
 def short(parameter: str) -> str:
     """The last part of a dotted key, as text."""
     return parameter.rpartition(".")[2].replace("_", " ")
-
-
-def value_range(values: np.ndarray) -> tuple[float, float]:
-    """Ends of an axis for these values: x."""
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    largest = max(abs(low), abs(high))
-    margin = max(0.05 * (high - low), 1e-3 * largest)
-    return (low - margin, high + margin) if margin > 0 else (-0.5, 0.5)
-
-
-def wide_range(values: np.ndarray, ratio: float) -> bool:
-    """Tell whether positive values span more than `ratio`, so that a logarithmic axis suits them."""
-    finite = values[np.isfinite(values)]
-    positive = finite[finite > 0]
-    enough = positive.size > 1 and positive.size >= 0.5 * finite.size and not np.any(finite < 0)
-    return bool(enough and positive.max() > ratio * positive.min())
-
-
-@dataclass(frozen=True)
-class ColourScale:
-    """A colour map and the values at its ends; beyond them values take the end colours."""
-
-    palette: str
-    lower: float
-    upper: float
-    clipped: tuple[bool, bool]
-
-    @property
-    def extend(self) -> str:
-        names = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-        return names[self.clipped]
-
-    @property
-    def table(self) -> np.ndarray:
-        """The 256 colours, as 8-bit red, green, blue."""
-        return palette_table(self.palette)
-
-    def colours(self, values: np.ndarray) -> np.ndarray:
-        """8-bit colours, shape `values.shape + (3,)`; what is not finite takes MISSING_COLOUR."""
-        finite = np.isfinite(values)
-        within = np.clip(np.where(finite, values, self.lower), self.lower, self.upper)
-        steps = 255.0 / (self.upper - self.lower)
-        colours = self.table[np.clip(np.rint(within * steps - self.lower * steps), 0, 255).astype(np.uint8)]
-        if not finite.all():
-            colours[~finite] = MISSING_COLOUR
-        return colours
-
-
-def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
-    """One scale for all samples: symmetric about zero where the sign matters, robust against rare extremes.
-
-    Vorticity, and whatever takes both signs, gets a diverging map. When the largest values exceed the 99.8th
-    percentile by half they are cut off there and the colour bar says so by its pointed ends.
-    """
-    values = _finite_sample(samples)
-    lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    is_vorticity = scalar.name.startswith("vorticity") and not scalar.magnitude
-    if is_vorticity or min(-lowest, highest) > 0.2 * max(-lowest, highest):
-        return diverging_scale(samples)
-    if scalar.magnitude or 0 <= lowest <= 0.1 * highest:
-        limit = _robust_limit(highest, values)
-        palette = "haline" if scalar.name == "speed" else "amp" if scalar.magnitude else "thermal"
-        return ColourScale(palette, 0.0, limit if limit > 0 else 1.0, (False, highest > 1.01 * limit))
-    if highest - lowest <= 1e-6 * max(abs(lowest), abs(highest)):
-        margin = 0.5 * abs(highest) or 0.5
-        return ColourScale("thermal", lowest - margin, highest + margin, (False, False))
-    return ColourScale("thermal", lowest, highest, (False, False))
-
-
-def diverging_scale(samples: Sequence[np.ndarray]) -> ColourScale:
-    """One scale symmetric about zero for all samples, cut off at rare extremes as that of `colour_scale`."""
-    values = _finite_sample(samples)
-    lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    limit = _robust_limit(max(-lowest, highest), np.abs(values))
-    shown = limit if limit > 0 else 1.0
-    return ColourScale("balance", -shown, shown, (lowest < -1.01 * limit, highest > 1.01 * limit))
-
-
-def _finite_sample(samples: Sequence[np.ndarray]) -> np.ndarray:
-    if not samples:
-        return np.zeros(0)
-    total = sum(sample.size for sample in samples)
-    stride = 1 + total // _SAMPLES
-    values = np.concatenate([np.asarray(sample, dtype=np.float64).ravel()[::stride] for sample in samples])
-    return values[np.isfinite(values)]
-
-
-def _robust_limit(largest: float, magnitudes: np.ndarray) -> float:
-    if magnitudes.size == 0:
-        return largest
-    usual = float(np.quantile(magnitudes, 0.998))
-    return usual if largest > 1.5 * usual > 1e-3 * largest else largest
-
-
-@functools.cache
-def palette_table(palette: str) -> np.ndarray:
-    """The 256 colours of a cmocean map, 8-bit (Thyng et al. 2016, Oceanography 29, 9).
-
-    The tables are read from the installed package without importing it: the import would load pyplot.
-    """
-    package = importlib.util.find_spec("cmocean")
-    if package is None or not package.submodule_search_locations:
-        raise InputOutputError("Figures need the colour maps of cmocean; write `pip install cmocean`.")
-    table = np.loadtxt(Path(package.submodule_search_locations[0]) / "rgb" / f"{palette}-rgb.txt")
-    picks = np.linspace(0, len(table) - 1, 256).round().astype(int)
-    return np.rint(255 * table[picks]).astype(np.uint8)
 
 
 def reduce_to(values: np.ndarray, most: int) -> np.ndarray:

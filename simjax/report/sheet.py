@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from simjax.io.files import replaced
+from simjax.report.colours import ColourScale, palette_table
 from simjax.report.labels import common_power, number, scaled_label, tick_labels, with_units
-from simjax.report.scalars import ColourScale, Scalar, palette_table
+from simjax.report.scalars import Scalar
 
 Place = tuple[float, float, float, float]
 INK, FAINT, MUTED, ACCENT = "#22262e", "#a3aab5", "#667080", "#1f5fa8"
@@ -60,10 +61,11 @@ class Sheet:
         x, y = left / self.width, 1 - top / self.height
         self.figure.text(x, y, text, va="top", parse_math=False, fontsize=size, color=color, weight=weight)
 
-    def save(self, path: Path) -> None:
-        """Write a PNG in one piece: to a neighbouring name, then renamed."""
+    def save(self, path: Path) -> Path:
+        """Write the figure in the format of the path's suffix: to a neighbouring name, then renamed."""
         with replaced(path) as temporary:
-            self.figure.savefig(temporary, format="png")
+            self.figure.savefig(temporary, format=path.suffix.removeprefix("."))
+        return path
 
 
 def set_ticks(axes: Axes, *, most: int = 5, horizontal: bool = True) -> None:
@@ -76,6 +78,14 @@ def set_ticks(axes: Axes, *, most: int = 5, horizontal: bool = True) -> None:
         else:
             axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
             axis.set_major_formatter(CompactFormatter())
+
+
+def legend_above(axes: Axes, columns: int, size: float = SMALL) -> None:
+    """A legend above the axes, where it hides no curve."""
+    axes.legend(
+        fontsize=size, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, labelcolor=INK,
+        handlelength=1.2, columnspacing=1.1, handletextpad=0.5, borderaxespad=0.1,
+    )  # fmt: skip
 
 
 def axis_title(scalar: Scalar, axis: str) -> str:

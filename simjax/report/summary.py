@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from simjax.io.readable import readable
-from simjax.report import scalars
+from simjax.report import colours, curves, scalars
 from simjax.report.labels import quantity
 from simjax.report.particle_summary import particle_rows
 from simjax.report.scalars import Scalar
+from simjax.report.scene import NOWHERE, Scene
 from simjax.report.sheet import LARGE, MUTED, Sheet
-from simjax.report.summary_rows import FULL_WIDTH, CurveRow, LineRow, Panel, PanelRow, ScatterRow
+from simjax.report.summary_rows import BAR_ROOM, FULL_WIDTH, PANEL_GAP, CurveRow, LineRow, Panel, PanelRow, ScatterRow
+from simjax.report.volume import VolumeRow
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 _WIDTH, _DPI = 11.0, 130
 _LEFT, _TOP, _BOTTOM = 0.75, 1.35, 0.6
 _ROW_GAP, COLUMN_GAP = 1.05, 0.5
+ONE_LINE = 3.2  # inches: the height of pictures in one line
+STEADY = 0.01  # of the largest speed, between the last two frames
 
 
 class Row(Protocol):
@@ -32,22 +39,31 @@ class Row(Protocol):
     def draw(self, sheet: Sheet, left: float, top: float) -> None: ...
 
 
-def write_summary(dataset: xr.Dataset, path: Path, *, title: str = "", subtitle: str = "") -> Path:
-    """Draw the run as one picture, `path` (PNG), and return the path.
+def write_summary(
+    dataset: xr.Dataset, path: Path, *, title: str = "", subtitle: str = "", scene: Scene = NOWHERE,
+    formats: Sequence[str] = ("png",),
+) -> Path:  # fmt: skip
+    """Draw the run as one picture, `path` in each of the `formats` (png, pdf, svg), and return the first one's path.
 
     One dimension: profiles and their space-time diagram. Two: the main scalar at up to four times, and the
-    speed. Three: mid-planes, each titled with its position. Ensembles: members at the last time, and the
+    speed, with streamlines where it ends steady. Three: surfaces of equal value, and mid-planes, each titled with its
+    position. Where the scene knows the exact solution it is drawn beside. Ensembles: members at the last time, and the
     last diagnostics against each parameter that varies. Below: the diagnostics over time. Particles: pictures at
     up to four times, energies, temperature, speeds. Values that are not finite are left grey or blank.
     Long times and lengths are in days and kilometres, short ones in milliseconds and micrometres.
     """
     dataset = readable(dataset)
     named = {"title": title or str(dataset.attrs.get("title", "")), "subtitle": subtitle or describe(dataset)}
-    return write_rows(_rows(dataset), path, **named, otherwise="No output frame was written.")
+    return write_rows(_rows(dataset, scene), path, **named, otherwise="No output frame was written.", formats=formats)
 
 
-def write_rows(rows: Sequence[Row], path: Path, *, title: str, subtitle: str, otherwise: str) -> Path:
-    """Draw rows below one another, narrow ones side by side, as a PNG at `path`; where there is none, a sentence."""
+def write_rows(
+    rows: Sequence[Row], path: Path, *, title: str, subtitle: str, otherwise: str, formats: Sequence[str] = ("png",)
+) -> Path:
+    """Draw rows below one another, narrow ones side by side, at `path`; where there is none, a sentence.
+
+    One file is written for each of the `formats`, with its suffix; the path of the first one is returned.
+    """
     strips = _strips(rows)
     height = _TOP + sum(_height(strip) for strip in strips) + _ROW_GAP * max(0, len(strips) - 1) + _BOTTOM
     sheet = Sheet(_WIDTH, max(height, 2.0), _DPI)
@@ -62,8 +78,8 @@ def write_rows(rows: Sequence[Row], path: Path, *, title: str, subtitle: str, ot
             draw_row(row, sheet, left, top)
             left += row.width + COLUMN_GAP
         top += _height(strip) + _ROW_GAP
-    sheet.save(path)
-    return path
+    written = [sheet.save(path.with_suffix(f".{form}")) for form in formats]
+    return written[0]
 
 
 def draw_row(row: Row, sheet: Sheet, left: float, top: float) -> None:
@@ -100,8 +116,7 @@ def describe(dataset: xr.Dataset) -> str:
     if "particle" in dataset.sizes:
         parts.append(f"{dataset.sizes['particle']:,} particles".replace(",", " "))
     if drawable:
-        counts = [str(drawable[0].coordinate(axis).size) for axis in reversed(drawable[0].axes)]
-        parts.append(" × ".join(counts) + " cells")
+        parts.append(" × ".join(str(drawable[0].cells(axis)) for axis in reversed(drawable[0].axes)) + " cells")
     if "member" in dataset.sizes:
         parts.append(f"{dataset.sizes['member']} members")
     frames = "1 frame" if instants.size == 1 else f"{instants.size} frames"
@@ -109,44 +124,82 @@ def describe(dataset: xr.Dataset) -> str:
     return ", ".join(parts)
 
 
-def _rows(dataset: xr.Dataset) -> list[Row]:
+def _rows(dataset: xr.Dataset, scene: Scene) -> list[Row]:
     """Rows of the picture, from the top."""
     if dataset.sizes.get("time", 0) == 0:
         return []
     if "particle" in dataset.sizes:
-        return particle_rows(dataset)
+        return particle_rows(dataset, scene)
     rows: list[Row] = []
     drawable = scalars.scalars(dataset)
     if drawable and len(drawable[0].axes) == 1:
-        rows.append(LineRow(drawable[0]))
+        rows.append(LineRow(drawable[0], scene))
     elif drawable and "member" in dataset.sizes:
-        rows.append(_member_row(drawable[0]))
+        rows.append(_member_row(drawable[0], scene))
     elif drawable:
-        rows.extend(_field_rows(drawable))
-    names = scalars.diagnostics(dataset)[:4]
+        rows.extend(_field_rows(drawable, scene))
+    names = curves.diagnostics(dataset)[:4]
     if names:
         rows.extend(ScatterRow(dataset, names, key) for key in list(scalars.varied_parameters(dataset))[:2])
         rows.append(CurveRow(dataset, names))
     return rows
 
 
-def _field_rows(drawable: Sequence[Scalar]) -> list[Row]:
-    """The main scalar over time, then its other mid-planes in 3-D, or the speed beside a vorticity in 2-D."""
+def _field_rows(drawable: Sequence[Scalar], scene: Scene) -> list[Row]:
+    """The main scalar over time, then surfaces and its other mid-planes in 3-D, or the speed beside a vorticity in 2-D;
+    the exact solution where it is known."""
     main = drawable[0]
     last = scalars.last_finite(main)
-    frames = scalars.spread(last + 1, 4)
+    frames = scalars.shown_frames(main, 4)
     over_time = _panels(main, frames, "z")
     if len(main.axes) == 3:
         shown = sorted({frames[len(frames) // 2], last})
         across = [panel for axis in ("y", "x") for panel in _panels(main, shown, axis)]
-        scale = scalars.colour_scale(main, [panel.values for panel in [*over_time, *across]])
-        level = PanelRow(main, over_time, f"{main.label} on the mid-plane across z{_until(main, last)}", scale)
-        return [level, PanelRow(main, across, f"{main.label} on the mid-planes across y and x", scale)]
-    rows = [PanelRow(main, over_time, main.label + _until(main, last))]
-    if rows[0].rows == 1:
-        speeds = [other for other in drawable[1:] if other.name == "speed"]
-        rows.extend(PanelRow(speed, _panels(speed, frames, "z"), speed.label) for speed in speeds)
-    return [*rows]
+        scale = colours.colour_scale(main, [panel.values for panel in [*over_time, *across]])
+        level = PanelRow(
+            main, over_time, f"{main.label} on the mid-plane across z{_until(main, last)}", scale, scene=scene
+        )
+        others = PanelRow(main, across, f"{main.label} on the mid-planes across y and x", scale, scene=scene)
+        return [level, VolumeRow(main, frames), others]
+    rows: list[Row] = [PanelRow(main, over_time, main.label + _until(main, last), scene=scene)]
+    if rows[0].height <= ONE_LINE:
+        for speed in [other for other in drawable[1:] if other.name == "speed"]:
+            rows.append(_speed_row(speed, frames, scene))
+    exact = scene.exact.get(main.name)
+    return [*rows, *([] if exact is None else _exact_rows(main, last, exact, scene))]
+
+
+def _speed_row(speed: Scalar, frames: Sequence[int], scene: Scene) -> PanelRow:
+    """The speed at some times, with streamlines where the flow does not change any more at the end."""
+    panels = _panels(speed, frames, "z")
+    if not _ends_steady(speed):
+        return PanelRow(speed, panels, speed.label, scene=scene)
+    horizontal, vertical = ("xyz".index(axis) for axis in (panels[-1].horizontal, panels[-1].vertical))
+    flow = speed.vector(frames[-1])
+    panels[-1] = replace(panels[-1], flow=(flow[horizontal], flow[vertical]))
+    return PanelRow(speed, panels, f"{speed.label}; streamlines of the steady flow", scene=scene)
+
+
+def _ends_steady(speed: Scalar) -> bool:
+    """Tell whether the last two frames of a plane flow are the same to a hundredth of its speed."""
+    last = scalars.last_finite(speed)
+    if last < 2 or len(speed.components) != 2:
+        return False
+    before, now = (np.stack(speed.vector(frame)) for frame in (last - 1, last))
+    return float(np.max(np.abs(now - before))) < STEADY * float(np.max(np.abs(now)))
+
+
+def _exact_rows(scalar: Scalar, last: int, exact: Callable[[float], np.ndarray], scene: Scene) -> list[Row]:
+    """What was computed at the last time beside the exact solution, and the difference on a scale of its own."""
+    computed = _panels(scalar, [last], "z")[0]
+    known = exact(float(scalars.file_times(scalar.dataset)[last])).T
+    slot = (FULL_WIDTH - 2 * BAR_ROOM - COLUMN_GAP - PANEL_GAP - 1e-6) / 3
+    both = [replace(computed, title=f"computed, {computed.title}"), replace(computed, values=known, title="exact")]
+    together = PanelRow(scalar, both, f"{scalar.label} against the exact solution", slot=slot, scene=scene)
+    named = replace(scalar, name="error", label="Computed − exact")
+    error = replace(computed, scalar=named, values=computed.values - known, title="computed − exact")
+    scale = colours.diverging_scale([error.values])
+    return [together, PanelRow(named, [error], "Error", scale, slot=slot, scene=scene)]
 
 
 def _until(scalar: Scalar, last: int) -> str:
@@ -167,10 +220,10 @@ def _panel(scalar: Scalar, frame: int, member: int | None, normal: str, title: s
     cut, position = scalar.mid_plane(normal)
     vertical, horizontal = (axis for axis in scalar.axes if axis not in cut)
     values = scalar.values(frame, member, cut)
-    return Panel(scalar, values, f"{title}, {position}" if position else title, horizontal, vertical)
+    return Panel(scalar, values, f"{title}, {position}" if position else title, horizontal, vertical, cut=cut)
 
 
-def _member_row(scalar: Scalar) -> PanelRow:
+def _member_row(scalar: Scalar, scene: Scene) -> PanelRow:
     """Up to eight members at the last time, in the order of the parameter that varies."""
     dataset = scalar.dataset
     last = dataset.sizes["time"] - 1
@@ -179,4 +232,4 @@ def _member_row(scalar: Scalar) -> PanelRow:
     panels = [_panel(scalar, last, member, "z", scalars.member_label(dataset, member)) for member in chosen]
     now = quantity(float(scalars.times(dataset)[last]), scalars.time_units(dataset), 4)
     count = f", {len(chosen)} of {len(order)} members" if len(chosen) < len(order) else ", every member"
-    return PanelRow(scalar, panels, f"{scalar.label} at t = {now}{count}")
+    return PanelRow(scalar, panels, f"{scalar.label} at t = {now}{count}", scene=scene)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +12,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm, Normalize
 
-from simjax.report import scalars
+from simjax.report import colours, curves, scalars
+from simjax.report.colours import ColourScale
+from simjax.report.curves import Curve
+from simjax.report.geometry import draw_scene
 from simjax.report.labels import with_units
-from simjax.report.scalars import ColourScale, Scalar
+from simjax.report.scalars import Scalar
+from simjax.report.scene import NOWHERE, Scene
 from simjax.report.sheet import (
     ACCENT,
     INK,
@@ -25,6 +29,7 @@ from simjax.report.sheet import (
     axis_title,
     colormap,
     colour_bar,
+    legend_above,
     parameter_bar,
     set_ticks,
 )
@@ -38,14 +43,15 @@ FULL_WIDTH = INNER + BAR_ROOM
 PANEL_GAP, _PANEL_HEIGHT = 0.36, 3.2
 _CURVE_HEIGHT, _CURVE_GAP = 1.7, 0.72
 LABELLED_GAP = 1.05  # between curves whose vertical axes have titles
-_MOST_PIXELS, _MOST_LINES = 700, 256
+_MOST_PIXELS, _MOST_LINES, _STREAM_CELLS = 700, 256, 64
 
 
 @dataclass(frozen=True)
 class Panel:
     """One picture of a plane: its values [vertical, horizontal], its title, and the axes of the plane.
 
-    dots: (n, 2) positions (horizontal, vertical) to be marked.
+    dots: (n, 2) positions (horizontal, vertical) to be marked. cut: the cell index across the plane, by axis. flow:
+    velocities along the horizontal and the vertical axis like the values, of which streamlines are drawn.
     """
 
     scalar: Scalar
@@ -54,6 +60,8 @@ class Panel:
     horizontal: str
     vertical: str
     dots: np.ndarray | None = None
+    cut: dict[str, int] = field(default_factory=dict)
+    flow: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -69,6 +77,7 @@ class PanelRow:
     """Pictures of one scalar on one colour scale, in one line or wrapped, all drawn in their true aspect.
 
     slot: inches for the width of each picture, all in one line; by default what the row leaves, wrapped if wide.
+    scene: what stands in the pictures.
     """
 
     def __init__(
@@ -78,9 +87,10 @@ class PanelRow:
         heading: str,
         scale: ColourScale | None = None,
         slot: float | None = None,
+        scene: Scene = NOWHERE,
     ):
-        self.scalar, self.panels, self.heading = scalar, panels, heading
-        self.scale = scale or scalars.colour_scale(scalar, [panel.values for panel in panels])
+        self.scalar, self.panels, self.heading, self.scene = scalar, panels, heading, scene
+        self.scale = scale or colours.colour_scale(scalar, [panel.values for panel in panels])
         widest = max(panel.aspect for panel in panels)
         most = 4 if widest < 1.7 else 2 if widest < 5 else 1
         self.columns = len(panels) if slot else min(most, len(panels))
@@ -117,6 +127,9 @@ class PanelRow:
             axes.plot(*panel.dots.T, "o", color=INK, markersize=2.6, markeredgecolor="white", markeredgewidth=0.5)
             axes.set_xlim(*panel.extent[:2])
             axes.set_ylim(*panel.extent[2:])
+        if panel.flow is not None:
+            draw_streamlines(axes, panel.extent, panel.flow)
+        draw_scene(axes, self.scene, panel.scalar, panel.horizontal, panel.vertical, panel.cut)
         axes.set_title(panel.title, fontsize=NORMAL, color=INK, pad=4, loc="left", parse_math=False)
         if not np.isfinite(values).any():
             say_empty(axes)
@@ -130,15 +143,35 @@ class PanelRow:
             axes.set_ylabel(axis_title(panel.scalar, panel.vertical), fontsize=NORMAL, color=INK)
 
 
+def draw_streamlines(axes: Axes, extent: Sequence[float], flow: tuple[np.ndarray, np.ndarray]) -> None:
+    """Streamlines of velocities [vertical, horizontal] at cell centres within `extent`; blank where nothing moves."""
+    u, v = (np.nan_to_num(scalars.reduce_to(part, _STREAM_CELLS)) for part in flow)
+    left, right, low, high = extent
+    x = left + (right - left) * (np.arange(u.shape[1]) + 0.5) / u.shape[1]
+    y = low + (high - low) * (np.arange(u.shape[0]) + 0.5) / u.shape[0]
+    if not np.any(np.hypot(u, v) > 0):
+        return
+    axes.streamplot(
+        x, y, u, v, color="white", linewidth=0.55, density=0.9, arrowsize=0.6
+    )  # fmt: skip
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+
+
 class LineRow:
-    """Profiles on a line, at several times or of several members, and their space-time diagram."""
+    """Profiles on a line, at several times or of several members, and their space-time diagram.
 
-    height = 3.2
+    The exact solution, where the scene knows one, is dashed over the profiles.
+    """
+
+    height = 3.6  # with two lines of the legend
     width = FULL_WIDTH
+    _LEGEND = 0.4
 
-    def __init__(self, scalar: Scalar):
+    def __init__(self, scalar: Scalar, scene: Scene = NOWHERE):
         self.scalar = scalar
-        self.heading = scalar.label
+        self.exact = scene.exact.get(scalar.name) if "member" not in scalar.dataset.sizes else None
+        self.heading = scalar.label + ("; the exact solution is dashed" if self.exact else "")
         self.label = with_units(scalar.label, scalar.units)
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
@@ -148,19 +181,22 @@ class LineRow:
         frames = self.scalar.dataset.sizes["time"]
         together = frames > 2
         width = 0.44 * INNER if together else 0.85 * INNER
-        self._profiles(sheet.axes(left, top, width, self.height))
+        self._profiles(sheet.axes(left, top + self._LEGEND, width, self.height - self._LEGEND))
         if together:
             self._space_time(sheet, left + width + 0.8, top, INNER - width - 0.8)
 
     def _profiles(self, axes: Axes) -> None:
         dataset = self.scalar.dataset
-        chosen = scalars.spread(scalars.last_finite(self.scalar) + 1, 6)
+        chosen = scalars.shown_frames(self.scalar, 6)
         labels = scalars.frame_labels(dataset, chosen)
-        position = self.scalar.coordinate(self.scalar.axes[0])
-        colours = colormap("dense")(np.linspace(0.25, 0.9, len(chosen)))
-        for frame, label, colour in zip(chosen, labels, colours, strict=True):
-            axes.plot(position, gaps(self.scalar.values(frame)), color=colour, linewidth=1.4, label=label)
-        axes.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.2)
+        position, instants = self.scalar.coordinate(self.scalar.axes[0]), scalars.file_times(dataset)
+        shades = colormap("dense")(np.linspace(0.25, 0.9, len(chosen)))
+        for frame, label, shade in zip(chosen, labels, shades, strict=True):
+            axes.plot(position, gaps(self.scalar.values(frame)), color=shade, linewidth=1.4, label=label)
+            if self.exact is not None:
+                exact = gaps(self.exact(float(instants[frame])))
+                axes.plot(position, exact, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        legend_above(axes, 3)
         self._finish(axes)
 
     def _finish(self, axes: Axes) -> None:
@@ -183,15 +219,16 @@ class LineRow:
         dataset = self.scalar.dataset
         chosen = scalars.spread(dataset.sizes["time"], _MOST_PIXELS)
         history = np.stack([scalars.reduce_to(self.scalar.values(i), _MOST_PIXELS) for i in chosen])
-        scale = scalars.colour_scale(self.scalar, [history])
+        scale = colours.colour_scale(self.scalar, [history])
         instants = scalars.times(dataset)
         extent = (*self.scalar.extent(self.scalar.axes[0]), float(instants[0]), float(instants[-1]))
-        axes = sheet.axes(left, top, width, self.height, plain=True)
+        top, height = top + self._LEGEND, self.height - self._LEGEND
+        axes = sheet.axes(left, top, width, height, plain=True)
         axes.imshow(scale.colours(history), origin="lower", extent=extent, aspect="auto")
         axes.set_xlabel(axis_title(self.scalar, self.scalar.axes[0]), fontsize=NORMAL, color=INK)
         axes.set_ylabel(with_units("t", scalars.time_units(dataset)), fontsize=NORMAL, color=INK)
         set_ticks(axes)
-        colour_bar(sheet, scale, self.scalar, (left + width + _BAR_GAP, top, _BAR, self.height))
+        colour_bar(sheet, scale, self.scalar, (left + width + _BAR_GAP, top, _BAR, height))
 
 
 class CurveRow:
@@ -207,7 +244,8 @@ class CurveRow:
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         instants = scalars.times(self.dataset)
         for name, axes in zip(self.names, side_by_side(sheet, left, top, len(self.names)), strict=True):
-            values, label = scalars.scaled_curves(self.dataset, name)
+            drawn = curves.curve(self.dataset, name)
+            values = drawn.values
             if values.shape[0] == 1:
                 marker = "o" if np.isfinite(values).sum() == 1 else ""
                 axes.plot(instants, values[0], color=ACCENT, linewidth=1.4, marker=marker, markersize=4)
@@ -215,11 +253,11 @@ class CurveRow:
                 chosen = np.asarray(scalars.spread(values.shape[0], _MOST_LINES))
                 bar_on = sheet if name == self.names[-1] else None
                 _member_lines(bar_on, axes, self.dataset, chosen, instants, values[chosen])
-            _set_value_range(axes, values)
+            _set_value_range(axes, drawn)
             if instants.size > 1:
                 axes.set_xlim(instants[0], instants[-1])
             axes.set_xlabel(with_units("t", scalars.time_units(self.dataset)), fontsize=NORMAL, color=INK)
-            _name_curve(axes, label)
+            _name_curve(axes, drawn.label)
 
 
 class ScatterRow:
@@ -230,7 +268,7 @@ class ScatterRow:
 
     def __init__(self, dataset: xr.Dataset, names: Sequence[str], parameter: str):
         self.dataset, self.names, self.parameter = dataset, names, parameter
-        lost = int(np.sum(~np.isfinite(scalars.curves(dataset, names[0])[:, -1])))
+        lost = int(np.sum(~np.isfinite(curves.recorded(dataset, names[0])[:, -1])))
         note = f" ({lost} without finite values left out)" if lost else ""
         self.heading = f"At the last time, against {scalars.short(parameter)}{note}"
 
@@ -238,14 +276,13 @@ class ScatterRow:
         parameter = scalars.varied_parameters(self.dataset)[self.parameter]
         unit = scalars.units_of(self.dataset, self.parameter)
         for name, axes in zip(self.names, side_by_side(sheet, left, top, len(self.names)), strict=True):
-            values, label = scalars.scaled_curves(self.dataset, name)
-            final = values[:, -1]
-            axes.plot(parameter, final, "o", color=ACCENT, markersize=3.5, alpha=0.75, markeredgewidth=0)
-            if scalars.wide_range(parameter, 20):
+            drawn = curves.curve(self.dataset, name, at_end=True)
+            axes.plot(parameter, drawn.values[:, -1], "o", color=ACCENT, markersize=3.5, alpha=0.75, markeredgewidth=0)
+            if curves.wide_range(parameter, 20):
                 axes.set_xscale("log")
-            _set_value_range(axes, final)
+            _set_value_range(axes, drawn)
             axes.set_xlabel(with_units(scalars.short(self.parameter), unit), fontsize=NORMAL, color=INK)
-            _name_curve(axes, label)
+            _name_curve(axes, drawn.label)
 
 
 def side_by_side(
@@ -263,22 +300,18 @@ def _name_curve(axes: Axes, label: str) -> None:
     set_ticks(axes, most=4)
 
 
-def say_empty(axes: Axes) -> None:
+def say_empty(axes: Axes, why: str = "no finite values") -> None:
     """Write into the axes why nothing is drawn there."""
-    axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED)
+    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED)
 
 
-def _set_value_range(axes: Axes, values: np.ndarray) -> None:
-    """A logarithmic axis over three decades; a flat line, not magnified rounding, for what hardly changes."""
-    finite = values[np.isfinite(values)]
-    if finite.size == 0:
-        axes.set_ylim(0, 1)
-        say_empty(axes)
-    elif scalars.wide_range(values, scalars.DECADES):
+def _set_value_range(axes: Axes, drawn: Curve) -> None:
+    axes.set_ylim(*((0.0, 1.0) if drawn.empty else drawn.limits))
+    if drawn.logarithmic:
         axes.set_yscale("log")
-        axes.set_ylim(bottom=0.5 * max(finite[finite > 0].min(), 1e-16 * finite.max()))
-    else:
-        axes.set_ylim(*scalars.value_range(finite))
+        axes.set_ylim(bottom=drawn.limits[0])
+    if drawn.empty:
+        say_empty(axes)
 
 
 def _member_lines(
@@ -296,7 +329,7 @@ def _member_lines(
     if parameters:
         name, values = next(iter(parameters.items()))
         finite = values[np.isfinite(values)]
-        norm = (LogNorm if scalars.wide_range(values, 20) else Normalize)(finite.min(), finite.max())
+        norm = (LogNorm if curves.wide_range(values, 20) else Normalize)(finite.min(), finite.max())
         collection = LineCollection(segments, linewidths=0.9, alpha=0.9, norm=norm, cmap=colormap("thermal"))
         collection.set_array(values[members])
         if sheet is not None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from simjax.report import scalars
+from simjax.report import curves, scalars
+from simjax.report.curves import Curve
 from simjax.report.labels import number, tick_labels, with_units
 
 if TYPE_CHECKING:
@@ -26,17 +27,16 @@ def curve_figures(dataset: xr.Dataset) -> Iterator[tuple[str, str]]:
     instants = scalars.times(dataset)
     if instants.size == 0:
         return
-    for name in scalars.diagnostics(dataset):
-        values, title = scalars.scaled_curves(dataset, name)
+    for name in curves.diagnostics(dataset):
+        drawn = curves.curve(dataset, name)
         time_label = with_units("t", scalars.time_units(dataset))
-        yield escape(title), _drawing(instants, values, title, time_label)
+        yield escape(drawn.label), _drawing(instants, drawn, time_label)
 
 
-def _drawing(instants: np.ndarray, values: np.ndarray, title: str, time_label: str) -> str:
+def _drawing(instants: np.ndarray, drawn: Curve, time_label: str) -> str:
     """One SVG element: grid, labels, and one line for each member, broken at its gaps."""
-    logarithmic = scalars.wide_range(values, scalars.DECADES)
-    shown_y, ticks_y, labels_y = _vertical(values, logarithmic)
-    low, high = (ticks_y[0], ticks_y[-1]) if logarithmic else scalars.value_range(shown_y)
+    shown_y, ticks_y, labels_y = _vertical(drawn)
+    low, high = (ticks_y[0], ticks_y[-1]) if drawn.logarithmic else drawn.limits
     begin, end = float(instants[0]), float(instants[-1])
     if begin == end:
         begin, end = begin - 0.5, end + 0.5
@@ -59,14 +59,15 @@ def _drawing(instants: np.ndarray, values: np.ndarray, title: str, time_label: s
     style = "curve" if len(y) == 1 else "curve member"
     for member in scalars.spread(len(y), _MOST_MEMBERS):
         parts.append(_line(x, y[member], style))
-    frame = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title, quote=True)}"'
+    frame = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(drawn.label, quote=True)}"'
     return f"<svg {frame}>{''.join(parts)}</svg>"
 
 
-def _vertical(values: np.ndarray, logarithmic: bool) -> tuple[np.ndarray, list[float], list[str]]:
+def _vertical(drawn: Curve) -> tuple[np.ndarray, list[float], list[str]]:
     """The values as they are drawn, logarithms or not, with ticks and their labels."""
-    if not logarithmic:
-        low, high = scalars.value_range(values)
+    values = drawn.values
+    if not drawn.logarithmic:
+        low, high = drawn.limits
         ticks = [float(t) for t in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)]
         return values, ticks, tick_labels(ticks)
     positive = np.where(values > 0, values, np.nan)

@@ -104,6 +104,11 @@ class OutputConfig:
     )
     animation: bool = key(Flag(), True, about="whether an animation is left")
     report: bool = key(Flag(), True, about="whether a report is left")
+    pictures: tuple[str, ...] = key(
+        ListOf(Choice(("png", "pdf", "svg")), 1, 3, noun="formats"),
+        ("png",),
+        about="formats of the report's summary; the page shows the PNG",
+    )
     rounding_bits: int | None = key(
         Integer(1, 52, optional=True), None, about="bits of the mantissa that are kept; null: all"
     )

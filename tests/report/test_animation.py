@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from simjax.errors import ConfigurationError, InputOutputError
-from simjax.report import animation, scalars
+from simjax.report import animation, colours, scalars
 from simjax.report.animation import write_animation
 from simjax.report.animation_frames import LineStage, PlaneStage, finite_runs
 from simjax.report.webp import animated_webp, frame_durations
@@ -88,8 +88,8 @@ def test_members_that_diverged_are_grey():
     stage = PlaneStage(scalars.scalars(dataset)[0], range(4), "")
     left, top = stage.corners[1]
     middle = (left + stage.panel[0] // 3, top + stage.panel[1] // 3)
-    assert stage.draw(1).getpixel(middle) != scalars.MISSING_COLOUR
-    assert stage.draw(2).getpixel(middle) == scalars.MISSING_COLOUR
+    assert stage.draw(1).getpixel(middle) != colours.MISSING_COLOUR
+    assert stage.draw(2).getpixel(middle) == colours.MISSING_COLOUR
 
 
 def test_the_line_follows_its_values():

@@ -15,7 +15,7 @@ from paths import SUPPORT
 from PIL import Image
 
 from simjax.errors import InputOutputError
-from simjax.report import scalars
+from simjax.report import colours, curves, scalars
 from simjax.report.animation import write_animation
 from simjax.report.labels import duration, metric, number, pretty_units, tick_labels, time_labels
 from simjax.report.run_report import RunReport, write_report
@@ -136,26 +136,26 @@ def test_what_is_drawn_first():
     assert [s.name for s in scalars.scalars(flows.taylor_green(8, 1))] == ["vorticity", "speed", "pressure"]
     assert scalars.scalars(flows.taylor_green_3d(8, 1))[0].name == "vorticity_magnitude"
     assert scalars.scalars(flows.advected_pulse(8, 1))[0].name == "concentration"
-    assert scalars.diagnostics(flows.taylor_green(8, 1))[:2] == ["kinetic_energy", "enstrophy"]
+    assert curves.diagnostics(flows.taylor_green(8, 1))[:2] == ["kinetic_energy", "enstrophy"]
 
 
 def test_the_scale_of_vorticity_is_symmetric_about_zero():
     vorticity = scalars.scalars(flows.taylor_green(8, 1))[0]
     values = np.linspace(-1.0, 7.0, 1001).reshape(7, 143)
-    scale = scalars.colour_scale(vorticity, [values])
+    scale = colours.colour_scale(vorticity, [values])
     assert scale.palette == "balance"
     assert scale.lower == -scale.upper == -7.0
     assert scale.extend == "neither"
     ends = scale.colours(np.array([-7.0, 7.0, -99.0, 99.0]))
     np.testing.assert_array_equal(ends, scale.table[[0, 255, 0, 255]])
-    np.testing.assert_array_equal(scale.colours(np.array([np.nan, np.inf])), [scalars.MISSING_COLOUR] * 2)
+    np.testing.assert_array_equal(scale.colours(np.array([np.nan, np.inf])), [colours.MISSING_COLOUR] * 2)
 
 
 def test_rare_extremes_do_not_wash_out_the_picture():
     vorticity = scalars.scalars(flows.taylor_green(8, 1))[0]
     values = np.sin(np.arange(10_000.0))
     values[17] = 500.0
-    scale = scalars.colour_scale(vorticity, [values])
+    scale = colours.colour_scale(vorticity, [values])
     assert scale.upper == pytest.approx(1.0, rel=1e-3)
     assert scale.extend == "max"  # the colour bar says that something lies beyond
 
@@ -163,19 +163,19 @@ def test_rare_extremes_do_not_wash_out_the_picture():
 def test_scales_of_one_sign_begin_at_zero_and_others_are_as_wide_as_the_values():
     dataset = flows.advected_pulse(8, 1)
     concentration = scalars.scalars(dataset)[0]
-    assert (scale := scalars.colour_scale(concentration, [np.array([0.0, 0.5, 2.0])])).lower == 0.0
+    assert (scale := colours.colour_scale(concentration, [np.array([0.0, 0.5, 2.0])])).lower == 0.0
     assert scale.upper == 2.0 and scale.palette == "thermal"
-    far = scalars.colour_scale(concentration, [np.array([280.0, 300.0])])
+    far = colours.colour_scale(concentration, [np.array([280.0, 300.0])])
     assert (far.lower, far.upper) == (280.0, 300.0)
-    both = scalars.colour_scale(concentration, [np.array([-1.0, 0.8])])
+    both = colours.colour_scale(concentration, [np.array([-1.0, 0.8])])
     assert (both.lower, both.upper, both.palette) == (-1.0, 1.0, "balance")
 
 
 def test_missing_colour_maps_are_named(monkeypatch):
-    scalars.palette_table.cache_clear()
+    colours.palette_table.cache_clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputOutputError, match="pip install cmocean"):
-        scalars.palette_table("balance")
+        colours.palette_table("balance")
 
 
 def test_block_means_keep_the_integral():

@@ -68,6 +68,7 @@ class GasSide(Side):
 class GasWall(GasSide):
     """A wall that a gas sticks to; velocity and temperature are its own (none: at rest, and heat does not pass)."""
 
+    solid = True
     velocity: tuple[Value, ...] | None = None
     temperature: Value | None = None
 

@@ -21,6 +21,11 @@ class Interaction(eqx.Module, Part):
         """Distance at which the energy ends smoothly by itself, for the values of its `Keys`; None: it does not."""
         return None
 
+    @classmethod
+    def diameters(cls, keys: Any) -> tuple[float, ...] | None:
+        """Sizes of the species relative to each other, for the values of its `Keys`; None: they are alike."""
+        return None
+
     @abc.abstractmethod
     def evaluate(self, pairs: Pairs, species: Array, params: Any) -> dict[str, Array]:
         """Everything that steps and measurements need, per particle; species: `cells.shape` int32.

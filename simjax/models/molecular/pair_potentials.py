@@ -181,6 +181,10 @@ class ScaledPotential(PairPotential):
                     )
 
     @classmethod
+    def diameters(cls, keys):
+        return keys.species_sigma
+
+    @classmethod
     def largest(cls, keys: Any) -> float:
         """The largest sigma of all pairs, a length."""
         return keys.sigma * max(*(keys.species_sigma or (1.0,)), *(keys.cross_sigma or (0.0,)))

@@ -211,6 +211,10 @@ class MolecularFamily(ParticleFamily):
             number_density=start.count / self.bounds.volume, steps=steps_in(config, skin / 2, fastest),
         )  # fmt: skip
 
+    def diameters(self):
+        potential = self.config.physics.potential
+        return potential.part.diameters(potential.keys)
+
     def mass(self, start):
         assert isinstance(self.config.particles, ParticlesConfig)
         mass = np.broadcast_to(np.asarray(self.config.physics.mass), len(self.config.particles.fractions))

@@ -17,7 +17,7 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout
-from simjax.models.waves.point_sources import PointSources, gather, locate, receive, spread
+from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, receive, spread
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
 from simjax.schema.model_schema import SPLITTING, FieldSchema
@@ -275,6 +275,9 @@ class Acoustic(SplitModel):
         x = self.domain.coordinates(self.layouts[axis].offset, like.dtype)[axis]
         at_wall = jnp.abs(x - self.domain.grid.lower[axis]) < 0.25 * self.domain.grid.spacing[axis]
         return jnp.where(at_wall, jnp.full_like(x, 0.5), jnp.ones_like(x))
+
+    def marks(self, params):
+        return marks_of(params)
 
     def diagnostics(self, t, state, params):
         """energy: see `energy`. maximum_pressure: of |p|. receiver_0, ...: pressure there."""

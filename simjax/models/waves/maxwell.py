@@ -20,7 +20,7 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, Term, mirrored_layout
-from simjax.models.waves.point_sources import PointSources, gather, locate, receive, spread
+from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, receive, spread
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
 from simjax.schema.kinds import Text, key
@@ -342,6 +342,9 @@ class Maxwell(SplitModel):
         triples = zip(state.magnetic, mirrored.magnetic, prepared.impermeability, strict=True)
         total = total + self.domain.sum(tuple(u * v / m for u, v, m in triples))
         return 0.5 * self.domain.grid.cell_volume * total
+
+    def marks(self, params):
+        return marks_of(params)
 
     def diagnostics(self, t, state, params):
         """energy: see `energy`. maximum_electric: of any component's size. receiver_0, ...: E there."""

@@ -53,6 +53,8 @@ class FreeSurface(Side):
 class AbsorbingSide(SlipWall):
     """A rigid wall (or conductor) behind a layer of the grid that absorbs waves at every angle."""
 
+    solid = False  # pictures show it as open
+
 
 def mirrored_layout(layout: FieldLayout) -> FieldLayout:
     """A layout at cell centres for a property of the medium: it goes on beyond walls as its mirror image."""

@@ -1,6 +1,7 @@
 """Sources and receivers at any place: spreading to the grid and interpolating from it are adjoint to each other."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -137,3 +138,9 @@ def spread(points: PointSources, amounts: Array, field: Array) -> Array:
     """The field with the amounts (count,) of the points added to the cells around them."""
     count = amounts.reshape((-1, *(1,) * len(points.cells)))
     return field.at[_index(points)].add(count * points.weights)
+
+
+def marks_of(params: Any) -> dict[str, Array]:
+    """Places of the sources and receivers of a wave problem, for pictures."""
+    places = {"source": params.sources, "receiver": params.receivers}
+    return {name: where for name, where in places.items() if where is not None}

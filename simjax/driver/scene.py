@@ -1,0 +1,68 @@
+"""The scene of a run, from its configuration: walls, media, sources, the exact solution, the size of particles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simjax.driver.build import build_model, coefficient_fields, exact_solution
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.grid import AXES
+from simjax.report.scene import Scene
+from simjax.schema.config import Config
+from simjax.schema.sides import sides_of
+
+MOST_CELLS = 2**24
+"""Cells up to which media and exact solutions are formed on the host for pictures."""
+
+
+def scene_of(programs: CompiledRun) -> Scene:
+    """What stands in the pictures of a run; of an ensemble, that of its first member."""
+    if isinstance(programs, CompiledParticleRun):
+        family = programs.family
+        sizes = family.diameters()
+        bounds = family.bounds
+        return Scene(diameters=None if sizes is None else np.asarray(sizes), periodic=tuple(bounds.periodic))
+    assert isinstance(programs, CompiledFieldRun)
+    config, grid = programs.config, programs.grid
+    box = tuple(zip(grid.lower, grid.upper, strict=True))
+    periodic = tuple(axis.periodic for axis in config.boundaries)
+    if grid.cells > MOST_CELLS:
+        return Scene(box, _walls(config), periodic=periodic)
+    return Scene(box, _walls(config), *_inside(programs), periodic=periodic)
+
+
+def _walls(config: Config) -> frozenset[tuple[str, str]]:
+    kinds = sides_of(config.schema.sides)
+    sides = [
+        (axis, end, getattr(both, end).kind)
+        for axis, both in zip(AXES, config.boundaries, strict=False)
+        for end in ("lower", "upper")
+    ]
+    return frozenset((axis, end) for axis, end, kind in sides if kind in kinds and kinds[kind].side.solid)
+
+
+def _inside(
+    programs: CompiledFieldRun,
+) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, Callable[[float], np.ndarray]]]:
+    """Media, marks and exact solutions, each by name."""
+    config, domain = programs.config, programs.domain.unsplit()
+    values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
+    files = {
+        section: {name: tuple(jnp.asarray(np.asarray(u)) for u in parts) for name, parts in own.items()}
+        for section, own in programs.files.items()
+    }
+    found = coefficient_fields(config, domain, values, files["coefficients"])
+    media = {name: np.asarray(parts[0]) for name, parts in found.items() if len(parts) == 1}
+    model, params = build_model(config, domain, values, files)
+    marks = {name: np.asarray(places) for name, places in model.marks(params).items()}
+    return media, marks, {name: _on_host(known) for name, known in exact_solution(config, model, values).items()}
+
+
+def _on_host(known: Callable[[Any], jax.Array]) -> Callable[[float], np.ndarray]:
+    compiled = jax.jit(known)
+    return lambda t: np.asarray(compiled(t))

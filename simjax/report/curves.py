@@ -1,0 +1,125 @@
+"""Diagnostics over time as they are drawn: their values, the label that says what was taken from them, their axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simjax.report.labels import common_power, number, scaled_label
+from simjax.report.scalars import label_of, units_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_ORDER = ("kinetic_energy", "enstrophy", "max_divergence")
+_LAST = "courant"
+DECADES = 1e3  # a diagnostic over a wider range is shown on a logarithmic axis
+STEADY = 0.01  # a change, relative to the value, below which the axis counts from an offset
+ROUNDINGS = 100  # changes of fewer units in the last place are not magnified
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values to draw `(member, time)`, the label of their axis, and its ends.
+
+    Values are divided by a power of ten, and counted from an offset where they hardly change; the label says both.
+    """
+
+    values: np.ndarray
+    label: str
+    limits: tuple[float, float]
+    logarithmic: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether no value is finite."""
+        return not np.isfinite(self.values).any()
+
+
+def diagnostics(dataset: xr.Dataset) -> list[str]:
+    """Names of the numbers recorded at every output time, the usual ones first."""
+    names = [
+        str(name)
+        for name, variable in dataset.data_vars.items()
+        if "time" in variable.dims and set(variable.dims) <= {"member", "time"} and name != "step"
+    ]
+    order = {name: rank for rank, name in enumerate(_ORDER)}
+    return sorted(names, key=lambda name: (name == _LAST, order.get(name, len(order))))
+
+
+def curve(dataset: xr.Dataset, name: str, *, at_end: bool = False) -> Curve:
+    """A diagnostic over time, or its last values alone."""
+    values = recorded(dataset, name)
+    if name == _LAST and values.shape[1] > 1:
+        # No step has been taken before the first frame: there is no Courant number yet.
+        values[:, 0] = np.where(values[:, 0] == 0, np.nan, values[:, 0])
+    dtype = dataset[name].dtype
+    eps = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+    values = values[:, -1:] if at_end else values
+    return _drawn(values, label_of(dataset, name), units_of(dataset, name), eps)
+
+
+def _drawn(values: np.ndarray, label: str, units: str, eps: float) -> Curve:
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return Curve(values, scaled_label(label, units, 0), (0.0, 1.0))
+    if wide_range(values, DECADES):
+        bottom = 0.5 * max(float(finite[finite > 0].min()), 1e-16 * float(finite.max()))
+        return Curve(values, scaled_label(label, units, 0), (bottom, 2 * float(finite.max())), True)
+    low, high = float(finite.min()), float(finite.max())
+    largest = max(abs(low), abs(high))
+    if high - low <= ROUNDINGS * eps * largest or finite.size < 3:
+        power = common_power(largest)
+        scaled = values / 10.0**power
+        return Curve(scaled, scaled_label(label, units, power), _wide(scaled))
+    if high - low < STEADY * largest:
+        offset = _round_number(0.5 * (low + high), high - low)
+        values = values - offset
+        sign, size = ("−", offset) if offset > 0 else ("+", -offset)
+        digits = max(3, int(np.ceil(np.log10(size / (high - low)))) + 1)
+        label = f"{label} {sign} {number(size, digits)}"
+        largest = float(np.nanmax(np.abs(values)))
+    power = common_power(largest)
+    values = values / 10.0**power
+    return Curve(values, scaled_label(label, units, power), value_range(values))
+
+
+def _round_number(value: float, change: float) -> float:
+    """The value to the decimal place of the `change`: a number that is short to write."""
+    place = 10.0 ** np.floor(np.log10(change))
+    return float(round(value / place) * place)
+
+
+def recorded(dataset: xr.Dataset, name: str) -> np.ndarray:
+    """A diagnostic as (member, time), with one member where there is no ensemble; infinities are gaps."""
+    variable = dataset[name]
+    values = np.asarray(variable.values, dtype=np.float64)
+    if "member" in variable.dims and variable.dims[0] != "member":
+        values = values.T
+    values = values.reshape(-1, values.shape[-1])
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def value_range(values: np.ndarray) -> tuple[float, float]:
+    """Ends of an axis for these values, a little beyond the smallest and the largest."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    margin = max(0.05 * (high - low), 1e-3 * max(abs(low), abs(high)))
+    return (low - margin, high + margin) if margin > 0 else (-0.5, 0.5)
+
+
+def _wide(values: np.ndarray) -> tuple[float, float]:
+    """Ends of an axis on which a constant is a flat line: half of it below and above."""
+    middle = float(np.nanmean(values))
+    margin = 0.5 * abs(middle) or 0.5
+    return middle - margin, middle + margin
+
+
+def wide_range(values: np.ndarray, ratio: float) -> bool:
+    """Tell whether positive values span more than `ratio`, so that a logarithmic axis suits them."""
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0]
+    enough = positive.size > 1 and positive.size >= 0.5 * finite.size and not np.any(finite < 0)
+    return bool(enough and positive.max() > ratio * positive.min())
