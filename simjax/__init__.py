@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 _NAMES = {
     # a run from a configuration
-    "driver.simulation": "Simulation load configure",
+    "driver.simulation": "Simulation",
+    "driver.configured": "load configure",
     "driver.result": "Result",
+    "report.picture": "Picture",
     "driver.differentiable": "RunFunction",
     "io.read": "open_run check_files",
     "io.universe": "open_universe",
@@ -106,11 +108,11 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.core.model import Model as Model
     from simjax.core.model import Output as Output
     from simjax.driver.build import register as register
+    from simjax.driver.configured import configure as configure
+    from simjax.driver.configured import load as load
     from simjax.driver.differentiable import RunFunction as RunFunction
     from simjax.driver.result import Result as Result
     from simjax.driver.simulation import Simulation as Simulation
-    from simjax.driver.simulation import configure as configure
-    from simjax.driver.simulation import load as load
     from simjax.errors import CheckpointError as CheckpointError
     from simjax.errors import ConfigurationError as ConfigurationError
     from simjax.errors import InputOutputError as InputOutputError
@@ -176,6 +178,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.particles.mesh import ParticleMesh as ParticleMesh
     from simjax.particles.neighbor_policy import NeighborPolicy as NeighborPolicy
     from simjax.particles.pairs import Pairs as Pairs
+    from simjax.report.picture import Picture as Picture
     from simjax.schema.kinds import Choice as Choice
     from simjax.schema.kinds import Flag as Flag
     from simjax.schema.kinds import Integer as Integer

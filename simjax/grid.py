@@ -6,6 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from simjax.errors import ConfigurationError
+from simjax.notebook import box_picture, card
 
 AXES = ("x", "y", "z")
 LOWER, UPPER = 0, 1
@@ -43,6 +44,15 @@ class Grid(eqx.Module):
                 raise ConfigurationError(f"Grid.shape[{axis}]={n}: expected at least one cell.")
             if not (math.isfinite(a) and math.isfinite(b) and b > a):
                 raise ConfigurationError(f"Grid.upper[{axis}]={b} must be finite and above Grid.lower[{axis}]={a}.")
+
+    def _repr_html_(self) -> str:
+        box = " × ".join(f"[{a:g}, {b:g}]" for a, b in zip(self.lower, self.upper, strict=True))
+        rows = [
+            ("cells", " × ".join(map(str, self.shape))),
+            ("box", box),
+            ("spacing", " × ".join(f"{h:.4g}" for h in self.spacing)),
+        ]
+        return card("Grid", rows, box_picture(self.lengths, self.shape))
 
     @property
     def ndim(self) -> int:

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.notebook import box_picture, card
 from simjax.schema.model_schema import ModelSchema
 
 
@@ -130,6 +132,23 @@ class Model(eqx.Module):
 
 class GridModel(Model):
     """A model of fields on the cells of a grid."""
+
+    def _repr_html_(self) -> str:
+        lead = (type(self).__doc__ or "").strip().splitlines()
+        grid, sides = self.domain.grid, self._sides()
+        rows = [
+            ("grid", f"{' × '.join(map(str, grid.shape))} cells"),
+            ("writes", ", ".join(f"{out.name} [{out.units}]" for out in self.outputs())),
+            ("periodic", ", ".join(axis for axis, periodic in sides if periodic)),
+            ("bounded", ", ".join(axis for axis, periodic in sides if not periodic)),
+        ]
+        return card(type(self).__name__, rows, box_picture(grid.lengths, grid.shape), lead[0] if lead else "")
+
+    def _sides(self) -> list[tuple[str, bool]]:
+        """The axes, and whether each is periodic."""
+        layout = next((parts[0] for parts in self.component_layouts().values()), None)
+        axes = AXES[: self.domain.grid.ndim]
+        return [] if layout is None else [(axis, layout.is_periodic(number)) for number, axis in enumerate(axes)]
 
     @abc.abstractmethod
     def outputs(self) -> tuple[Output, ...]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from simjax.notebook import LiveOutput, bar, in_notebook
 from simjax.report.labels import duration, metric
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _NAMES = {
     "max_divergence": "divergence",
 }
 _MOST_SHOWN = 4
+_REDRAWN = 0.25  # seconds between two drawings of the bar in a notebook
 
 
 class Stream(Protocol):
@@ -40,10 +42,11 @@ class Stream(Protocol):
 class Progress:
     """Shows a run from its start time to `end_time`.
 
-    `size` counts what `units` names, and their updates per second the speed. On a terminal one block is redrawn in
-    place: a bar, simulated time, speed, remaining time, and the usual diagnostics, whichever there are. Otherwise a
-    plain line is written at most every `interval` seconds. The remaining time follows from the simulated time gained
-    per second over the last half minute, so neither compilation nor a resumed run's past distorts it.
+    `size` counts what `units` names, and their updates per second the speed. On a terminal, and in a notebook, one
+    block is redrawn in place: a bar, simulated time, speed, remaining time, and the usual diagnostics, whichever there
+    are. Otherwise a plain line is written at most every `interval` seconds. The remaining time follows from the
+    simulated time gained per second over the last half minute, so neither compilation nor a resumed run's past
+    distorts it.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Progress:
         self._history: deque[tuple[float, float]] = deque()
         self._began = self._last_line = clock()
         self._live: Live | None = None
+        self._output: LiveOutput | None = None
+        self._notes: list[str] = []
 
     @property
     def compiling(self) -> bool:
@@ -102,7 +107,10 @@ class Progress:
     def start(self) -> None:
         """Begin to show; the time until the first update is called compilation."""
         self._began = self._last_line = self.clock()
-        if self.stream.isatty() and os.environ.get("TERM") != "dumb":
+        if self.stream is sys.stdout and in_notebook():
+            self._output = LiveOutput()
+            self._show()
+        elif self.stream.isatty() and os.environ.get("TERM") != "dumb":
             self._live = _live_block(self)
             self._live.start()
         else:
@@ -118,13 +126,20 @@ class Progress:
         self._history.append((now, time))
         while len(self._history) > 2 and self._history[1][0] < now - _WINDOW:
             self._history.popleft()
-        if self._live is None and (first or now - self._last_line >= self.interval):
+        if self._output is not None:
+            if first or now - self._last_line >= _REDRAWN or self.fraction >= 1:
+                self._last_line = now
+                self._show()
+        elif self._live is None and (first or now - self._last_line >= self.interval):
             self._last_line = now
             self._line(self.status())
 
     def message(self, text: str) -> None:
         """Write a line that stays, above the live block if there is one."""
-        if self._live is not None:
+        if self._output is not None:
+            self._notes.append(text)
+            self._show()
+        elif self._live is not None:
             self._live.console.print(text, markup=False, highlight=False)
         else:
             self._line(text)
@@ -134,8 +149,25 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        if text:
+        if self._output is not None:
+            self._notes += text.splitlines()[:1]
+            self._show()
+        elif text:
             self._line(text)
+
+    def _show(self) -> None:
+        """Draw the bar of a notebook anew."""
+        assert self._output is not None
+        if self.compiling:
+            facts = [("", "compiling")]
+        else:
+            facts = [("t", f"{self.simulated(self.time)} of {self.simulated(self.end_time)}"), ("step", str(self.step))]
+            if math.isfinite(self.rate):
+                facts.append(("speed", metric(self.rate, self.units[1])))
+            if 0 < self.remaining < math.inf:
+                facts.append(("ETA", duration(self.remaining)))
+            facts += self.shown_diagnostics()
+        self._output.show(bar(self.title, self.fraction, facts, self._notes))
 
     def status(self) -> str:
         """Progress of the run in one line of plain text."""

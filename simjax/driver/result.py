@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simjax.driver.compiled_run import compiled_run
+from simjax.driver.scene import scene_of
+from simjax.errors import ConfigurationError
+from simjax.notebook import card
+from simjax.report.scene import NOWHERE, Scene
+from simjax.schema.config import Config
+
 if TYPE_CHECKING:
     import xarray
+
+    from simjax.report.picture import Picture
 
 
 @dataclasses.dataclass
@@ -23,6 +32,7 @@ class Result:
     statuses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     failed_checks: tuple[str, ...] = ()  # a sentence for each property that it must have kept and did not
     _dataset: Any = None
+    _config: Config | None = dataclasses.field(default=None, kw_only=True, repr=False)
     # The last frame with all of its variables, kept where none were written.
     _last_frame: Callable[[], xarray.Dataset] | None = dataclasses.field(default=None, kw_only=True, repr=False)
 
@@ -42,3 +52,51 @@ class Result:
                 dataset = dataset.assign({name: u for name, u in last.items() if name not in dataset})
             self._dataset = dataset
         return self._dataset
+
+    def plot(self) -> Picture:
+        """The run as one picture: fields at several times, diagnostics below; a notebook shows it.
+
+        `result.plot().save("run.png")` writes it to a file.
+        """
+        from simjax.report.picture import Picture
+        from simjax.report.summary import write_summary
+
+        return Picture.drawn(lambda path: write_summary(self.ds, path, title=self._title, scene=self._scene()), "png")
+
+    def animate(self) -> Picture:
+        """The run as an animation (WebP); a notebook shows it.
+
+        Raises:
+            ConfigurationError: no output frame with fields was written.
+        """
+        from simjax.report.animation import write_animation
+        from simjax.report.picture import Picture
+
+        def draw(path: Path) -> None:
+            if write_animation(self.ds, path, title=self._title, scene=self._scene()) is None:
+                raise ConfigurationError(
+                    f"animate: expected a run with fields at several times, {self.folder} has none; write "
+                    "output={'fields': None} to write all variables."
+                )
+
+        return Picture.drawn(draw, "webp")
+
+    @property
+    def _title(self) -> str:
+        return "" if self._config is None else self._config.title or self._config.experiment_name
+
+    def _scene(self) -> Scene:
+        return NOWHERE if self._config is None else scene_of(compiled_run(self._config))
+
+    def _repr_html_(self) -> str:
+        from simjax.report.picture import Picture
+        from simjax.report.summary import describe
+
+        summary = self.folder / "summary.png"
+        picture = Picture(summary.read_bytes(), "png")._repr_html_() if summary.is_file() else ""
+        variables = ", ".join(str(name) for name in self.ds.data_vars)
+        rows = [
+            ("outcome", self.message), ("folder", self.folder), ("content", describe(self.ds)),
+            ("variables", variables), ("failed checks", " ".join(self.failed_checks)),
+        ]  # fmt: skip
+        return card(self._title or "Result", rows) + picture

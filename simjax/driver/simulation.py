@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time as wall
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
-from simjax.config.own_models import declare_class
-from simjax.core.model import GridModel, Model
+from simjax.core.model import Model
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
@@ -27,13 +26,13 @@ from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
-from simjax.driver.python_values import PythonSections, stand_in, written_below
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
+from simjax.grid import Grid
 from simjax.integrators.integrator import Integrator
 from simjax.io.lock import FolderLock
-from simjax.models.registry import MODELS
+from simjax.notebook import box_picture, card, in_notebook
 from simjax.schema.config import AUTO, Config
 from simjax.schema.errors import closest
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
@@ -89,7 +88,7 @@ class Simulation:
         return self._parts.frames
 
     def run(
-        self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,
+        self, *, resume: str | Path | None = None, progress: bool | None = None, launched: float | None = None,
         on_stop: Literal["raise", "return"] = "raise",
     ) -> Result:  # fmt: skip
         """Run to time.end, or go on with an earlier run.
@@ -99,7 +98,7 @@ class Simulation:
         Args:
             resume: a run's folder, or "auto" (the newest run of this experiment, else a new one); by default what
                 the configuration says.
-            progress: show the run on stdout.
+            progress: show the run on stdout; by default in a notebook alone.
             launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call.
             on_stop: what follows the checkpoint after a signal or at limits.wall_clock: an error, or a result of exit
                 code 75, where a second signal ends the process.
@@ -112,12 +111,36 @@ class Simulation:
             InputOutputError, CheckpointError: the folder cannot be used.
         """
         launched = wall.monotonic() if launched is None else launched
+        progress = in_notebook() if progress is None else progress
         with StopSignals(lethal=on_stop == "return") as signals:
             result = self._run(resume, progress, signals, launched)
         stopped = signals.received or result.exit_code == Stopped.exit_code  # also by a signal at the end
         if on_stop == "raise" and stopped:
             raise stop_error(signals.received, result.message, result.folder)
+        result._config = self.config
         return result
+
+    def _repr_html_(self) -> str:
+        config, time = self.config, self.config.time
+        particles = config.schema.of_particles
+        step = f"steps of {time.dt:g}" if time.dt is not None else f"Courant number {time.courant:g}"
+        mesh = {name: count for name, count in dataclasses.asdict(config.mesh).items()
+                if name in ("x", "y", "z", "ensemble") and count > 1}  # fmt: skip
+        fields = None if particles else config.grid_of_fields()
+        grid = None if fields is None else Grid(fields.shape, fields.lower, fields.upper)
+        rows = [
+            ("model", config.model),
+            ("cells" if grid else "dimensions", " × ".join(map(str, grid.shape)) if grid else config.ndim),
+            ("time", f"to {time.end:g} {config.schema.time_units}, output every {time.output_every:g}, {step}"),
+            ("scheme", time.integrator or ""),
+            ("precision", config.precision),
+            ("members", config.ensemble.size if config.ensemble.size > 1 else ""),
+            ("varied", ", ".join(variation.path for variation in config.ensemble.vary)),
+            ("devices", ", ".join(f"{name} {count}" for name, count in mesh.items())),
+            ("sought", ", ".join(one.path for one in config.inverse.unknowns) if config.inverse is not None else ""),
+        ]
+        drawn = "" if grid is None else box_picture(grid.lengths, grid.shape)
+        return card(config.title or config.experiment_name, rows, drawn, config.description)
 
     def differentiable(self, **options: Any) -> RunFunction:
         """The run as a function `(values, fields)` for `jax.grad`; options are those of `simjax.RunFunction`."""
@@ -430,46 +453,3 @@ def _check_objective(config: Config, programs: CompiledRun) -> None:
         close = closest(config.objective, known)
         hint = f"did you mean objective={close}?" if close else f"known are {', '.join(known)}."
         raise ConfigurationError(f"objective={config.objective}: no diagnostic of model={config.model}; {hint}")
-
-
-def load(
-    experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None
-) -> Simulation:  # fmt: skip
-    """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
-
-    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong.
-    """
-    from simjax.config import load_config
-
-    return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
-
-
-def configure(model: type[GridModel] | str, **sections: Any) -> Simulation:
-    """A simulation of one's own model, or of one known by name, configured in Python with the keys of YAML.
-
-    `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`, or
-    `configure("molecular_dynamics", physics={"potential": {Potential: {"width": 2}}}, box={...}, particles={...})`,
-    where a class of one's own stands for its name.
-
-    Fields of `initial` and `coefficients` may be arrays of the grid's shape (a vector: one for each axis), which are
-    kept in `arrays` below `output.root`, where a run that goes on finds them. Sides may be objects such as
-    `simjax.NoSlipWall()`, or pairs of them.
-
-    Raises ConfigurationError with everything that is wrong with the configuration, before anything is written.
-    """
-    from simjax.config import validate
-
-    if isinstance(model, str):
-        name, folder, title = model, model, model.replace("_", " ")
-    else:
-        name, folder = declare_class(model), model.__name__
-        title = (model.__doc__ or folder).splitlines()[0]
-    if name not in MODELS:
-        close = closest(name, MODELS)
-        hint = f"did you mean {close!r}?" if close else f"known are {', '.join(MODELS)}, or write a class."
-        raise ConfigurationError(f"configure({name!r}, ...): no such model; {hint}")
-    given = PythonSections(MODELS[name], {"experiment_name": folder, "title": title, "model": name, **sections})
-    config = validate(given.with_sources(stand_in))
-    if given.arrays:
-        config = validate(given.with_sources(written_below(Path(config.output.root))))
-    return Simulation(config)

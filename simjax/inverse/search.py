@@ -30,6 +30,8 @@ from simjax.inverse.solver_from_config import solver_of
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.lock import FolderLock
+from simjax.notebook import card, in_notebook
+from simjax.report.picture import Picture
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
 
@@ -51,6 +53,47 @@ class SearchResult:
     exit_code: int
     message: str
     answer: Estimate | None = None
+    title: str = "Search"
+
+    def plot(self) -> Picture:
+        """What was found, beside guess and truth, as one picture; a notebook shows it.
+
+        Raises:
+            ConfigurationError: the search left no pictures: it wrote no files, or output.report was false.
+        """
+        return self._picture("unknowns.png")
+
+    def animate(self) -> Picture:
+        """The estimate from iteration to iteration as an animation (WebP); a notebook shows it.
+
+        Raises:
+            ConfigurationError: no field was sought, or the search left no pictures.
+        """
+        return self._picture("search.webp")
+
+    def _picture(self, name: str) -> Picture:
+        path = None if self.folder is None else self.folder / name
+        if path is None or not path.is_file():
+            where = "without a folder" if path is None else f"in {self.folder}"
+            raise ConfigurationError(
+                f"{name}: expected among the files of the search, which is {where}; write output={{'report': True}} "
+                "and let the search write its files."
+            )
+        return Picture(path.read_bytes(), path.suffix.removeprefix("."))
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [("outcome", self.message), ("folder", self.folder)]
+        if self.answer is not None:
+            rows += [(path, _number_with_interval(self.answer, path)) for path in self.answer.intervals]
+        drawn = [self._picture(name)._repr_html_() for name in ("unknowns.png",)
+                 if self.folder is not None and (self.folder / name).is_file()]  # fmt: skip
+        return card(self.title, rows) + "".join(drawn)
+
+
+def _number_with_interval(answer: Estimate, path: str) -> str:
+    low, high = answer.intervals[path]
+    interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g}, with 95 %)"
+    return f"{float(answer.estimate[path]):.4g}{interval}"
 
 
 class Search:
@@ -73,7 +116,7 @@ class Search:
             )
 
     def run(
-        self, *, resume: str | Path | None = None, progress: bool = False, launched: float | None = None,
+        self, *, resume: str | Path | None = None, progress: bool | None = None, launched: float | None = None,
         on_stop: Literal["raise", "return"] = "raise",
     ) -> SearchResult:  # fmt: skip
         """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
@@ -87,6 +130,7 @@ class Search:
             NumericalError: the run of the guess or of an iterate fails.
         """
         launched = wall.monotonic() if launched is None else launched
+        progress = in_notebook() if progress is None else progress
         with StopSignals(lethal=on_stop == "return") as signals:
             found = self._run(resume, progress, signals, launched)
         stopped = signals.received or found.exit_code == Stopped.exit_code  # also by a signal at the end
@@ -173,7 +217,8 @@ class _Search:
         self.notes: list[str] = [*config.notes, *stages.whole.notes]
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         total = self.options.iterations * len(stages)
-        self.display = IterationProgress(config.title or config.experiment_name, total) if progress else None
+        self.title = config.title or config.experiment_name
+        self.display = IterationProgress(self.title, total) if progress else None
         self.history: list[dict[str, Any]] = []
         self.kept: dict[int, Any] = {}
         self._last_checkpoint = wall.monotonic()
@@ -186,7 +231,7 @@ class _Search:
         if finished:
             found = answer(self.stages.whole, self._estimate(stage, iterate), iterate)
             message = f"{self.folder} has already finished; nothing to do. {found.summary()}"
-            return SearchResult(self.folder, 0, message, found)
+            return SearchResult(self.folder, 0, message, found, self.title)
         if self.display:
             self.display.start()
         try:
@@ -199,7 +244,7 @@ class _Search:
                 if stopped:
                     message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
                     self._part.end(message)
-                    return SearchResult(self.folder, Stopped.exit_code, message)
+                    return SearchResult(self.folder, Stopped.exit_code, message, title=self.title)
         finally:
             self.checkpoints.close()
             if self.display:
@@ -210,7 +255,7 @@ class _Search:
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
         self._leave(found, gradient_check, message)
         self._part.end(f"{COMPLETED}: {message}")
-        return SearchResult(self.folder, 0, message, found)
+        return SearchResult(self.folder, 0, message, found, self.title)
 
     # ------------------------------------------------------------------ iterations
 

@@ -21,6 +21,7 @@ _LEFT, _TOP, _BOTTOM, _BAR_ROOM, _GAP, _PANEL_TITLE = 64, 56, 48, 96, 26, 24
 _AREA, _LONGEST = 176_000, 640  # pixels of all panels together; of one side
 _LINE_SIZE = (600, 300)
 _SUPERSAMPLING = 3
+_LEGEND_LINE = 0.085  # of the height of the curves
 _BOLD = 1.15  # how much wider bold letters are than the font that measures them
 _LINE_COLOURS = ((31, 95, 168), (200, 82, 40), (35, 131, 87), (122, 70, 160))
 
@@ -159,7 +160,10 @@ class LineStage(Stage):
         self.corner = (_LEFT, _TOP)
         self.position = scalar.coordinate(scalar.axes[0])
         self.profiles = np.stack([[scalar.values(i, member) for member in self.members] for i in frames])
-        self.limits = curves.value_range(self.profiles)
+        low, high = curves.value_range(self.profiles)
+        # The legend of members stands above the curves.
+        room = _LEGEND_LINE * len(self.members) * (high - low) if len(self.members) > 1 else 0.0
+        self.limits = (low, high + room)
         self.span = scalar.extent(scalar.axes[0])
         self._surround()
         self.empty = self.background()

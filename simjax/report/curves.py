@@ -70,7 +70,7 @@ def _drawn(values: np.ndarray, label: str, units: str, eps: float) -> Curve:
         return Curve(values, scaled_label(label, units, 0), (bottom, 2 * float(finite.max())), True)
     low, high = float(finite.min()), float(finite.max())
     largest = max(abs(low), abs(high))
-    if high - low <= ROUNDINGS * eps * largest or finite.size < 3:
+    if high - low <= ROUNDINGS * eps * largest:
         power = common_power(largest)
         scaled = values / 10.0**power
         return Curve(scaled, scaled_label(label, units, power), _wide(scaled))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simjax.report.sheet import ACCENT, INK, MUTED, NORMAL, SMALL, Sheet, set_ticks
+from simjax.report.sheet import ACCENT, INK, MUTED, NORMAL, Sheet, legend_above, set_ticks
 from simjax.report.summary import write_rows
 from simjax.report.summary_rows import FULL_WIDTH, LABELLED_GAP, gaps, side_by_side
 
@@ -50,7 +50,7 @@ class FunctionRow:
             axes.set_ylim(*shown.limits)
             axes.set_xlabel(shown.variable, fontsize=NORMAL, color=INK)
             axes.set_ylabel(shown.label, fontsize=NORMAL, color=INK)
-            axes.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.6)
+            legend_above(axes, 3)
             set_ticks(axes)
 
 

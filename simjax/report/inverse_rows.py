@@ -13,7 +13,7 @@ from simjax.io.inverse_output import Curve, FieldResult, InstrumentResult, Inver
 from simjax.report import curves, scalars
 from simjax.report.labels import common_power, number, pretty_units, quantity, tick_labels, title_case, with_units
 from simjax.report.scalars import Scalar
-from simjax.report.sheet import ACCENT, FAINT, INK, MUTED, NORMAL, SMALL, Sheet, axis_title, set_ticks
+from simjax.report.sheet import ACCENT, FAINT, INK, MUTED, NORMAL, SMALL, Sheet, axis_title, legend_above, set_ticks
 from simjax.report.summary_rows import FULL_WIDTH, LABELLED_GAP, gaps, say_empty, side_by_side
 
 NORMAL_95 = 1.96  # standard deviations on each side of the mean that hold 95 % of a normal distribution
@@ -170,7 +170,7 @@ class CurveRow:
             first.plot(curve.values, curve.truth, color=INK, linewidth=2.2, label="truth")
         first.plot(curve.values, gaps(curve.guess), color=MUTED, linewidth=1.2, linestyle="--", label="guess")
         first.plot(curve.values, gaps(curve.estimate), color=ACCENT, linewidth=1.4, label="estimate")
-        first.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.6)
+        legend_above(first, 3)
         self._finish(first, "Tendency")
         for axes in second:
             assert curve.truth is not None
@@ -209,7 +209,7 @@ class ProfileRow:
         self._line(first, self.values["guess"], color=MUTED, linewidth=1.2, linestyle="--", label="guess")
         self._band(first, estimate)
         self._line(first, estimate, color=ACCENT, linewidth=1.4, label="estimate")
-        first.legend(fontsize=SMALL, frameon=False, loc="best", labelcolor=INK, handlelength=1.6)
+        legend_above(first, 3)
         self._finish(first, with_units(self.scalar.label, self.scalar.units))
         for axes in second:
             assert truth is not None

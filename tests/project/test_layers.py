@@ -15,6 +15,7 @@ ROOT = Path(simjax.__file__).parent
 # siblings that do not know each other.
 LAYERS = (
     ("errors", "status", "jaxpr"),
+    ("notebook",),
     ("arguments", "grid", "schema"),
     ("models.registry",),
     ("schema.config",),

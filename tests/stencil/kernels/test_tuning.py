@@ -18,8 +18,8 @@ from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.driver import exchange_tuning
 from simjax.driver.compiled_run import CompiledRun
+from simjax.driver.configured import load
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.simulation import load
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh

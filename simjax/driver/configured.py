@@ -1,0 +1,58 @@
+"""Simulations from a name, from overrides, or from the values of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simjax.config.own_models import declare_class
+from simjax.core.model import GridModel
+from simjax.driver.python_values import PythonSections, stand_in, written_below
+from simjax.driver.simulation import Simulation
+from simjax.errors import ConfigurationError
+from simjax.models.registry import MODELS
+from simjax.schema.errors import closest
+
+
+def load(
+    experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None
+) -> Simulation:  # fmt: skip
+    """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
+
+    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong.
+    """
+    from simjax.config import load_config
+
+    return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
+
+
+def configure(model: type[GridModel] | str, **sections: Any) -> Simulation:
+    """A simulation of one's own model, or of one known by name, configured in Python with the keys of YAML.
+
+    `configure(Model, grid={"shape": [64, 64]}, time={...}, initial={...}, mesh={"x": 2}, ensemble={...})`, or
+    `configure("molecular_dynamics", physics={"potential": {Potential: {"width": 2}}}, box={...}, particles={...})`,
+    where a class of one's own stands for its name.
+
+    Fields of `initial` and `coefficients` may be arrays of the grid's shape (a vector: one for each axis), which are
+    kept in `arrays` below `output.root`, where a run that goes on finds them. Sides may be objects such as
+    `simjax.NoSlipWall()`, or pairs of them.
+
+    Raises ConfigurationError with everything that is wrong with the configuration, before anything is written.
+    """
+    from simjax.config import validate
+
+    if isinstance(model, str):
+        name, folder, title = model, model, model.replace("_", " ")
+    else:
+        name, folder = declare_class(model), model.__name__
+        title = (model.__doc__ or folder).splitlines()[0]
+    if name not in MODELS:
+        close = closest(name, MODELS)
+        hint = f"did you mean {close!r}?" if close else f"known are {', '.join(MODELS)}, or write a class."
+        raise ConfigurationError(f"configure({name!r}, ...): no such model; {hint}")
+    given = PythonSections(MODELS[name], {"experiment_name": folder, "title": title, "model": name, **sections})
+    config = validate(given.with_sources(stand_in))
+    if given.arrays:
+        config = validate(given.with_sources(written_below(Path(config.output.root))))
+    return Simulation(config)

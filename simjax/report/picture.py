@@ -1,0 +1,48 @@
+"""A picture or an animation in memory, which a notebook shows and a file takes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from simjax.errors import ConfigurationError
+from simjax.io.files import replaced
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image: its bytes and their format, `png` or `webp`. A notebook shows it; `save` writes it to a file."""
+
+    content: bytes = field(repr=False)
+    format: str
+
+    @staticmethod
+    def drawn(draw: Callable[[Path], object], form: str) -> Picture:
+        """The picture that `draw(path)` writes."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / f"picture.{form}"
+            draw(path)
+            return Picture(path.read_bytes(), form)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to `path` and return it.
+
+        Raises:
+            ConfigurationError: the path ends otherwise than in the picture's format.
+        """
+        path = Path(path)
+        if path.suffix != f".{self.format}":
+            raise ConfigurationError(
+                f"save({str(path)!r}): expected a name that ends in .{self.format}; write "
+                f"{path.with_suffix('.' + self.format).name!r}."
+            )
+        with replaced(path) as temporary:
+            temporary.write_bytes(self.content)
+        return path
+
+    def _repr_html_(self) -> str:
+        content = base64.b64encode(self.content).decode()
+        return f'<img style="max-width:100%" alt="picture of a run" src="data:image/{self.format};base64,{content}">'
