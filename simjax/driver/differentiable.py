@@ -113,7 +113,10 @@ def _chosen(rollout: DifferentiableRun, variables: Sequence[str] | None) -> tupl
     wanted = rollout.config.output.fields if variables is None else variables
     for name in wanted or ():
         if name not in known:
-            raise ConfigurationError(f"variables: expected names among {', '.join(known)}, got {name!r}.")
+            raise ConfigurationError(
+                f"variables: expected names among {', '.join(known)}, got {name!r}; diagnostics are always observed, "
+                "write variables=[] for them alone."
+            )
     return tuple(known if wanted is None else wanted)
 
 
