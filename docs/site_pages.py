@@ -1,11 +1,18 @@
-"""Pages of the site that are not in this folder: the reference of public names, experiments, benchmarks, changes."""
+"""Pages of the site that are not in this folder, tutorials as they run, and equations as MathML, without scripts."""
 
+import html
 import re
+import sys
 from pathlib import Path
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 import simjax
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tutorial_pages import notebooks  # noqa: E402
+from tutorial_pages import page as tutorial
 
 ROOT = Path(__file__).resolve().parent.parent
 ELSEWHERE = ("experiments/README.md", "benchmarks/README.md", "CHANGELOG.md")
@@ -17,6 +24,8 @@ def on_files(files: Files, config) -> Files:
         files.append(File.generated(config, path, content=_links(path, (ROOT / path).read_text(encoding="utf-8"))))
     for picture in sorted((ROOT / "experiments" / "images").iterdir()):
         files.append(File.generated(config, f"experiments/images/{picture.name}", abs_src_path=str(picture)))
+    for notebook in notebooks():
+        files.append(File.generated(config, f"tutorials/{notebook.stem}.md", content=tutorial(notebook)))
     files.append(File.generated(config, "api.md", content=_reference()))
     return files
 
@@ -24,6 +33,16 @@ def on_files(files: Files, config) -> Files:
 def on_page_markdown(markdown: str, page, **_) -> str:
     """Lead links from pages of this folder to those that stand beside it."""
     return markdown.replace("](../", "](") if "/" not in page.file.src_uri else markdown
+
+
+def on_page_content(content: str, **_) -> str:
+    """Equations between dollars, which the extension arithmatex marks, as MathML."""
+    return re.sub(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', _equation, content, flags=re.DOTALL)
+
+
+def _equation(found: re.Match) -> str:
+    kind = "block" if found[1] == "div" else "inline"
+    return f'<{found[1]} class="equation">{convert(html.unescape(found[2]).strip(), display=kind)}</{found[1]}>'
 
 
 def _links(path: str, text: str) -> str:

@@ -55,10 +55,13 @@ def curve(dataset: xr.Dataset, name: str, *, at_end: bool = False) -> Curve:
     if name == _LAST and values.shape[1] > 1:
         # No step has been taken before the first frame: there is no Courant number yet.
         values[:, 0] = np.where(values[:, 0] == 0, np.nan, values[:, 0])
-    dtype = dataset[name].dtype
-    eps = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
     values = values[:, -1:] if at_end else values
-    return _drawn(values, label_of(dataset, name), units_of(dataset, name), eps)
+    return _drawn(values, label_of(dataset, name), units_of(dataset, name), _rounding(dataset))
+
+
+def _rounding(dataset: xr.Dataset) -> float:
+    """Relative rounding of the coarsest numbers in the file: sums of single precision are stored in double."""
+    return max((float(np.finfo(v.dtype).eps) for v in dataset.data_vars.values() if v.dtype.kind == "f"), default=0.0)
 
 
 def _drawn(values: np.ndarray, label: str, units: str, eps: float) -> Curve:

@@ -42,6 +42,7 @@ _BAR_GAP, _BAR, BAR_ROOM = 0.16, 0.14, 1.05
 FULL_WIDTH = INNER + BAR_ROOM
 PANEL_GAP, _PANEL_HEIGHT = 0.36, 3.2
 _CURVE_HEIGHT, _CURVE_GAP = 1.7, 0.72
+_LETTER = 0.074  # inches of a letter of usual width, at the size NORMAL
 LABELLED_GAP = 1.05  # between curves whose vertical axes have titles
 _MOST_PIXELS, _MOST_LINES, _STREAM_CELLS = 700, 256, 64
 
@@ -257,7 +258,7 @@ class CurveRow:
             if instants.size > 1:
                 axes.set_xlim(instants[0], instants[-1])
             axes.set_xlabel(with_units("t", scalars.time_units(self.dataset)), fontsize=NORMAL, color=INK)
-            _name_curve(axes, drawn.label)
+            _name_curve(sheet, axes, drawn.label)
 
 
 class ScatterRow:
@@ -282,7 +283,7 @@ class ScatterRow:
                 axes.set_xscale("log")
             _set_value_range(axes, drawn)
             axes.set_xlabel(with_units(scalars.short(self.parameter), unit), fontsize=NORMAL, color=INK)
-            _name_curve(axes, drawn.label)
+            _name_curve(sheet, axes, drawn.label)
 
 
 def side_by_side(
@@ -295,8 +296,11 @@ def side_by_side(
     return [sheet.axes(left + i * (width + gap), top, width, height) for i in range(count)]
 
 
-def _name_curve(axes: Axes, label: str) -> None:
-    axes.set_title(label, fontsize=NORMAL, color=INK, loc="left", pad=5, parse_math=False)
+def _name_curve(sheet: Sheet, axes: Axes, label: str) -> None:
+    # The room of a title ends where that of the next axes begins.
+    room = axes.get_position().width * sheet.width + 0.85 * _CURVE_GAP
+    size = NORMAL * min(1.0, max(0.72, room / (_LETTER * len(label))))
+    axes.set_title(label, fontsize=size, color=INK, loc="left", pad=5, parse_math=False)
     set_ticks(axes, most=4)
 
 

@@ -220,7 +220,7 @@ class Incompressible(ExplicitModel):
         return {
             "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
             "enstrophy": Measure("s-2", "mean enstrophy"),
-            "max_divergence": Measure("s-1", "max divergence"),
+            "max_divergence": Measure("s-1", "largest divergence"),
         }
 
     def component_layouts(self):

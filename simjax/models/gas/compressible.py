@@ -358,7 +358,7 @@ class Compressible(ExplicitModel):
             **{f"momentum_{a}": Measure(momentum, f"total {a}-momentum") for a in AXES},
             "energy": Measure(times_volume("J", ndim), "total energy"),
             **{f"scalar_{k}": Measure(times_volume("kg", ndim), f"total of scalar {k}") for k in range(self.scalars)},
-            "max_mach": Measure("1", "max Mach number"),
+            "max_mach": Measure("1", "largest Mach number"),
             "minimum_density": Measure("kg m-3", "minimum density"),
             "minimum_pressure": Measure("Pa", "minimum pressure"),
             "cells_at_floor": Measure("1", "cells at a floor"),

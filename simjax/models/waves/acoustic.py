@@ -292,7 +292,7 @@ class Acoustic(SplitModel):
 
     def measures(self):
         energy = Measure(times_volume("J", self.domain.grid.ndim), "acoustic energy")
-        return {"energy": energy, "maximum_pressure": Measure("Pa", "max pressure"), "receiver": Measure("Pa")}
+        return {"energy": energy, "maximum_pressure": Measure("Pa", "largest pressure"), "receiver": Measure("Pa")}
 
     def component_layouts(self):
         return {"pressure": (self.pressure_layout,), "velocity": self.layouts}
