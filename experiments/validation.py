@@ -1,0 +1,312 @@
+"""Draw the figures of the pages of models, simjax beside what it is compared with.
+
+`python experiments/validation.py [NAME ...]`, by default all; some minutes on two cores. References are closed forms,
+published measurements or converged solutions; each function says which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pictures import IMAGES, keep
+from scipy.special import iv
+
+import simjax as sj
+from simjax.report.sheet import ACCENT, INK, NORMAL, Sheet, legend_above, set_ticks
+from simjax.report.summary import write_rows
+from simjax.report.summary_rows import FULL_WIDTH, LABELLED_GAP, side_by_side
+
+QUIET = {"report": False, "animation": False}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A quantity against another: found by simjax (x, y), and the reference (x, y), a line or points.
+
+    names: of both axes. told: what the reference is. deviation: of the found values, drawn as bars.
+    """
+
+    names: tuple[str, str]
+    found: tuple[np.ndarray, np.ndarray]
+    reference: tuple[np.ndarray, np.ndarray]
+    told: str
+    points: bool = False
+    logarithmic: bool = False
+    deviation: np.ndarray | None = None
+
+
+class ComparisonRow:
+    """Panels beside one another, each with its legend above."""
+
+    height, width = 3.3, FULL_WIDTH
+
+    def __init__(self, panels: Sequence[Panel], heading: str):
+        self.panels, self.heading = panels, heading
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        places = side_by_side(
+            sheet, left, top + 0.15, len(self.panels), height=self.height - 0.15, columns=2, gap=LABELLED_GAP
+        )
+        for axes, panel in zip(places, self.panels, strict=True):
+            if not panel.points:
+                axes.plot(*panel.reference, color=INK, linewidth=2.2, label=panel.told)
+            if panel.deviation is None:
+                axes.plot(*panel.found, color=ACCENT, linewidth=1.3, label="simjax")
+            else:
+                axes.errorbar(*panel.found, panel.deviation, fmt="o", color=ACCENT, markersize=3.5, label="simjax")
+            if panel.points:
+                axes.plot(*panel.reference, "o", color=INK, markersize=6, fillstyle="none", label=panel.told)
+            if panel.logarithmic:
+                axes.set_yscale("log")
+            axes.set_xlabel(panel.names[0], fontsize=NORMAL, color=INK)
+            axes.set_ylabel(panel.names[1], fontsize=NORMAL, color=INK)
+            legend_above(axes, 2)
+            set_ticks(axes)
+
+
+# The velocity along the middle lines of the cavity at Re 100, at the points of Ghia, Ghia and Shin (1982), J. Comput.
+# Phys. 48, 387: extrapolated from solutions on up to 512^2 cells.
+CAVITY_Y = [0.0625, 0.1016, 0.1719, 0.2813, 0.4531, 0.5, 0.6172, 0.7344, 0.8516, 0.9531]
+CAVITY_U = [-0.04198, -0.06441, -0.10173, -0.15765, -0.21398, -0.20915, -0.13881, 0.00415, 0.23644, 0.69118]
+CAVITY_X = [0.0625, 0.0938, 0.1563, 0.2266, 0.5, 0.8047, 0.8594, 0.9063, 0.9453, 0.9688]
+CAVITY_V = [0.09481, 0.12638, 0.16480, 0.17936, 0.05754, -0.25354, -0.23371, -0.17716, -0.10851, -0.06229]
+# Dissipation of the Taylor-Green vortex at Re 100 at t = 1, 2, ...: a spectral solution with 64^3 points, 1e-4.
+VORTEX_TIME = [0, 1, 2, 3, 4, 5, 6, 8, 10]
+VORTEX = [0.0075, 0.0077686, 0.0092658, 0.0112197, 0.0125755, 0.0129686, 0.0122987, 0.0087076, 0.0052848]
+
+
+def flow() -> tuple[str, list[Panel]]:
+    """A lid-driven cavity and the dissipation of a Taylor-Green vortex, against converged solutions."""
+    few = ["output.report=false", "output.animation=false"]
+    last = sj.load("cavity", few).run().ds.isel(time=-1).simjax.centered()
+    middle = last.velocity_x.sizes["x"] // 2
+    u = last.velocity_x.isel(x=[middle - 1, middle]).mean("x")
+    v = last.velocity_y.isel(y=[middle - 1, middle]).mean("y")
+    ds = sj.load("taylor_green_3d", few).run().ds
+    dissipation = 2 * 0.01 * ds.enstrophy
+    told = "converged solution"
+    return "Lid-driven cavity at Re 100, Taylor-Green vortex at Re 100", [
+        Panel(("y at x = 0.5", "u"), (u.y.values, u.values), (np.array(CAVITY_Y), np.array(CAVITY_U)), told, True),
+        Panel(("x at y = 0.5", "v"), (v.x.values, v.values), (np.array(CAVITY_X), np.array(CAVITY_V)), told, True),
+        Panel(
+            ("t", "dissipation"), (ds.time.values, dissipation.values), (np.array(VORTEX_TIME), np.array(VORTEX)),
+            "spectral, 64³", True,
+        ),
+    ]  # fmt: skip
+
+
+def gas() -> tuple[str, list[Panel]]:
+    """Sod's shock tube against the exact solution (Toro 2009, Riemann Solvers, sec. 4.3.3)."""
+    ds = sj.load("sod", ["output.report=false", "output.animation=false", "grid.shape=[200]"]).run().ds.isel(time=-1)
+    x = np.linspace(0, 1, 2001)
+    density, speed = sod(x, 0.2)
+    velocity = ds.velocity if "velocity" in ds else ds.velocity_x
+    told = "exact"
+    return "Sod's shock tube at t = 0.2, 200 cells, WENO5-Z and HLLC", [
+        Panel(("x", "density"), (ds.x.values, ds.density.values), (x, density), told),
+        Panel(("x", "velocity"), (ds.x.values, velocity.values), (x, speed), told),
+    ]
+
+
+def sod(x: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
+    """Density and velocity of Sod's problem; the state between the waves is Toro's table 4.3."""
+    gamma, star_u, star_left, star_right, shock = 1.4, 0.92745262, 0.42631943, 0.26557371, 1.75215573
+    sound = math.sqrt(gamma)
+    speed = (x - 0.5) / t
+    fan_u = 2 / (gamma + 1) * (sound + speed)
+    fan_density = (1 - (gamma - 1) / 2 * fan_u / sound) ** (2 / (gamma - 1))
+    tail = -0.07027281
+    regions = [speed < -sound, speed < tail, speed < star_u, speed < shock]
+    return np.select(regions, [1.0, fan_density, star_left, star_right], 0.125), np.select(
+        regions, [0.0, fan_u, star_u, star_u], 0.0
+    )
+
+
+def transport() -> tuple[str, list[Panel]]:
+    """A wave of Burgers' equation against the solution of Cole (1951) and Hopf (1950)."""
+    viscosity = 0.05
+    ds = sj.configure(
+        "burgers", grid={"shape": [128], "upper": ["2*pi"]}, physics={"viscosity": viscosity, "scheme": "van_leer"},
+        initial={"concentration": "sin(x)"}, time={"end": 2.0, "output_every": 2.0}, output=QUIET,
+    ).run().ds.isel(time=-1)  # fmt: skip
+    x = np.linspace(0, 2 * np.pi, 721)
+    n = np.arange(1, 40)[:, None]
+    weight = iv(n, 1 / (2 * viscosity)) * np.exp(-(n**2) * viscosity * 2.0)
+    theta = iv(0, 1 / (2 * viscosity)) + 2 * np.sum(weight * np.cos(n * x), axis=0)
+    slope = -2 * np.sum(n * weight * np.sin(n * x), axis=0)
+    panels = [
+        Panel(
+            ("x", "u at t = 2"), (ds.x.values, ds.concentration.values), (x, -2 * viscosity * slope / theta),
+            "Cole and Hopf",
+        )
+    ]  # fmt: skip
+    return "A wave of Burgers' equation, 128 cells", panels
+
+
+def waves() -> tuple[str, list[Panel]]:
+    """A pulse of sound at an interface: a share (Z2 - Z1)/(Z2 + Z1) returns, and 2 Z2/(Z2 + Z1) passes."""
+    width, start, end = 25.0, 500.0, 0.5
+    ds = sj.configure(
+        "acoustic", grid={"shape": [1600], "upper": [2000.0]}, physics={"order": 4},
+        coefficients={"density": "where(x < 1000, 1000, 2000)", "speed": "where(x < 1000, 1500, 3000)"},
+        initial={
+            "pressure": f"exp(-((x - {start})/{width})**2)",
+            "velocity": [f"exp(-((x - {start})/{width})**2)/(1000*1500)"],
+        },
+        boundaries={"x": "absorbing"}, time={"end": end, "output_every": end, "dt": 2e-4}, output=QUIET,
+    ).run().ds.isel(time=-1)  # fmt: skip
+    x = np.linspace(0, 2000, 4001)
+    reflection, transmission = (6e6 - 1.5e6) / 7.5e6, 2 * 6e6 / 7.5e6
+    arrived = (1000 - start) / 1500
+    back = 1000 - 1500 * (end - arrived)
+    on = 1000 + 3000 * (end - arrived)
+    exact = np.where(
+        x < 1000,
+        reflection * np.exp(-(((x - back) / width) ** 2)),
+        transmission * np.exp(-(((x - on) / (2 * width)) ** 2)),
+    )
+    return "A pulse behind an interface of density 1:2 and speed 1:2", [
+        Panel(("x [m]", "pressure"), (ds.x.values, ds.pressure.values), (x, exact), "d'Alembert")
+    ]
+
+
+def patterns() -> tuple[str, list[Panel]]:
+    """Two solitons before, in and after their meeting, against the exact solution (Hirota 1971, PRL 27, 1192)."""
+    ds = sj.load("solitons", ["output.report=false", "output.animation=false"]).run().ds
+    panels = []
+    for frame in (0, 50, 100):
+        x, t = ds.x.values, float(ds.time[frame])
+        s = t - 0.5
+        exact = 12 * (3 + 4 * np.cosh(2 * x - 8 * s) + np.cosh(4 * x - 64 * s))
+        exact /= (3 * np.cosh(x - 28 * s) + np.cosh(3 * x - 36 * s)) ** 2
+        panels.append(Panel(("x", f"u at t = {t:g}"), (x, ds.u.isel(time=frame).values), (x, exact), "exact"))
+    return "Two solitons of the Korteweg-de Vries equation, 768 points", panels
+
+
+# kT, density, energy per particle and pressure of the Lennard-Jones fluid: NIST's Standard Reference Simulation Website
+# (SRD 173), Monte Carlo with a cutoff at 3 and corrections for the rest.
+NIST = [
+    (0.85, 0.776, -5.5121, 6.7714e-3),
+    (0.85, 0.82, -5.7947, 0.55355),
+    (0.90, 0.82, -5.7456, 0.82386),
+    (0.90, 0.86, -5.9753, 1.5781),
+]
+
+
+def molecular() -> tuple[str, list[Panel]]:
+    """Energy and pressure of the Lennard-Jones liquid at four states, against NIST's."""
+    found = []
+    third = 3.0**-3
+    for temperature, density, *_ in NIST:
+        ds = sj.configure(
+            "molecular_dynamics", box={"upper": [(500 / density) ** (1 / 3)] * 3}, output={**QUIET, "fields": []},
+            particles={"placement": "fcc", "count": 500, "temperature": 1.0},
+            physics={
+                "potential": "lennard_jones", "cutoff": 3.0,
+                "thermostat": {"langevin": {"temperature": temperature, "friction": 1.0}},
+            },
+            time={"end": 60.0, "output_every": 0.1, "dt": 0.004},
+        ).run().ds.isel(time=slice(100, 600))  # fmt: skip
+        energy = ds.potential_energy.values / 500 + 8 / 3 * np.pi * density * (third**3 / 3 - third)
+        pressure = ds.pressure.values + 16 / 3 * np.pi * density**2 * (2 / 3 * third**3 - third)
+        blocks = np.stack([energy, pressure]).reshape(2, 10, -1).mean(axis=-1)
+        found.append(np.concatenate([blocks.mean(axis=1), 2 * blocks.std(axis=1, ddof=1) / math.sqrt(10)]))
+    found, known = np.array(found), np.array(NIST)
+    places = known[:, 1]
+    names = ("energy per particle", "pressure")
+    return "Lennard-Jones liquid at kT = 0.85 and 0.90, 500 particles; bars are two standard errors", [
+        Panel(("density", name), (places, found[:, k]), (places, known[:, 2 + k]), "NIST", True, False, found[:, 2 + k])
+        for k, name in enumerate(names)
+    ]
+
+
+def gravity() -> tuple[str, list[Panel]]:
+    """Zel'dovich's wave before it crosses itself: displacements grow like the scale factor (1970, A&A 5, 84)."""
+    ds = sj.load("zeldovich", ["output.report=false", "output.animation=false"]).run().ds
+    amplitude, first = 0.1 / np.pi, 0.05
+    panels = []
+    for wanted in (0.1, 0.2):
+        scale = (first**1.5 + 1.5 * ds.time.values) ** (2 / 3)
+        frame = int(np.argmin(abs(scale - wanted)))
+        position = ds.position.isel(time=frame).values[:, 0]
+        count = position.size
+        place = (np.arange(count) + 0.5) / count
+        moved = (position - place + 0.5) % 1.0 - 0.5
+        exact = amplitude * scale[frame] / first * np.sin(2 * np.pi * place)
+        panels.append(
+            Panel(
+                ("place at the start", f"displacement at a = {scale[frame]:.2f}"),
+                (place, moved),
+                (place, exact),
+                "exact",
+            )
+        )
+    return "Zel'dovich's wave in an expanding universe, 512 particles", panels
+
+
+def plasma() -> tuple[str, list[Panel]]:
+    """Landau damping at k = 0.5 against the root of the dispersion relation (Landau 1946, J. Phys. USSR 10, 25)."""
+    few = ["output.report=false", "output.animation=false"]
+    landau = sj.load("landau_damping", few).run().ds
+    t, energy = landau.time.values, landau.field_energy.values
+    rate = 0.15335947
+    peaks = [i for i in range(1, 60) if energy[i] > energy[i - 1] and energy[i] >= energy[i + 1]][:5]
+    level = np.exp(np.mean(np.log(energy[peaks]) + 2 * rate * t[peaks]))
+    return "Landau damping at k = 0.5, 8192 particles", [
+        Panel(
+            ("t", "energy of the field"), (t, energy), (t, level * np.exp(-2 * rate * t)), "exp(−2·0.15336 t)",
+            logarithmic=True,
+        ),
+    ]  # fmt: skip
+
+
+# A column twice as high as wide: T = t (2 g / a)^(1/2) when the front is at Z = z / a. Martin and Moyce (1952), Phil.
+# Trans. R. Soc. Lond. A 244, 312, table 2.
+FRONT_TIME = [1.63, 1.83, 1.98, 2.20, 2.32, 2.51, 2.65, 2.83, 2.98, 3.11, 3.33]
+FRONT = [1.89, 2.11, 2.33, 2.56, 2.78, 3.00, 3.22, 3.44, 3.67, 3.89, 4.11]
+
+
+def sph() -> tuple[str, list[Panel]]:
+    """The front of a dam break against Martin and Moyce's measurement, its clock started by their first reading."""
+    ds = sj.load("dam_break", ["output.report=false", "output.animation=false", "time.end=2.2"]).run().ds
+    time, front = math.sqrt(2) * ds.time.values, ds.front_x.values
+    began = FRONT_TIME[0] - float(np.interp(FRONT[0], front, time))
+    there = (front > 1.5) & (front < 3.95)
+    return "A dam break, 1250 particles of fluid", [
+        Panel(
+            ("T = t (2 g / a)^½", "front Z = z / a"), ((time + began)[there], front[there]),
+            (np.array(FRONT_TIME), np.array(FRONT)), "Martin and Moyce (1952)", True,
+        )
+    ]  # fmt: skip
+
+
+FIGURES: dict[str, Callable[[], tuple[str, list[Panel]]]] = {
+    figure.__name__: figure for figure in (flow, gas, transport, waves, patterns, molecular, gravity, plasma, sph)
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(FIGURES)}; by default all")
+    names = parser.parse_args().names or list(FIGURES)
+    for name in names:
+        if name not in FIGURES:
+            parser.error(f"no figure is called {name}; known are {', '.join(FIGURES)}.")
+    for name in names:
+        title, panels = FIGURES[name]()
+        with tempfile.TemporaryDirectory() as folder:
+            png = Path(folder) / "figure.png"
+            about = FIGURES[name].__doc__ or ""
+            write_rows([ComparisonRow(panels, "")], png, title=title, subtitle=about.splitlines()[0], otherwise="")
+            print(keep(png, f"validation_{name}").relative_to(IMAGES.parent.parent), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
