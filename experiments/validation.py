@@ -28,9 +28,10 @@ QUIET = {"report": False, "animation": False}
 
 @dataclass(frozen=True)
 class Panel:
-    """A quantity against another: found by simjax (x, y), and the reference (x, y), a line or points.
+    """A quantity against another: found by simjax (x, y), and the reference (x, y), which `told` names.
 
-    names: of both axes. told: what the reference is. deviation: of the found values, drawn as bars.
+    names: of both axes. points: the reference is drawn as points on simjax's line, not as a line under its points.
+    deviation: of the found values, drawn as bars.
     """
 
     names: tuple[str, str]
@@ -41,34 +42,44 @@ class Panel:
     logarithmic: bool = False
     deviation: np.ndarray | None = None
 
+    def draw(self, axes) -> None:
+        if self.deviation is not None:
+            axes.errorbar(*self.found, self.deviation, fmt="o", color=ACCENT, markersize=3.5, label="simjax")
+        elif self.points:
+            axes.plot(*self.found, color=ACCENT, linewidth=1.3, label="simjax")
+        if self.points:
+            axes.plot(*self.reference, "o", color=INK, markersize=6, fillstyle="none", label=self.told)
+        else:
+            every = -(-len(self.found[0]) // MOST_POINTS)
+            axes.plot(*self.reference, color=INK, linewidth=1.0, label=self.told)
+            axes.plot(*(values[::every] for values in self.found), "o", color=ACCENT, markersize=3, label="simjax")
+        if self.logarithmic:
+            axes.set_yscale("log")
+        axes.set_xlabel(self.names[0], fontsize=NORMAL, color=INK)
+        axes.set_ylabel(self.names[1], fontsize=NORMAL, color=INK)
+        legend_above(axes, 2)
+        set_ticks(axes)
+
+
+MOST_POINTS = 200
+"""Points of simjax that are drawn on a line; of more, every second, third, ..."""
+
 
 class ComparisonRow:
     """Panels beside one another, each with its legend above."""
 
     height, width = 3.3, FULL_WIDTH
 
-    def __init__(self, panels: Sequence[Panel], heading: str):
-        self.panels, self.heading = panels, heading
+    def __init__(self, panels: Sequence[Panel]):
+        self.panels = panels
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        columns = min(2, len(self.panels))
         places = side_by_side(
-            sheet, left, top + 0.15, len(self.panels), height=self.height - 0.15, columns=2, gap=LABELLED_GAP
+            sheet, left, top + 0.15, len(self.panels), height=self.height - 0.15, columns=columns, gap=LABELLED_GAP
         )
         for axes, panel in zip(places, self.panels, strict=True):
-            if not panel.points:
-                axes.plot(*panel.reference, color=INK, linewidth=2.2, label=panel.told)
-            if panel.deviation is None:
-                axes.plot(*panel.found, color=ACCENT, linewidth=1.3, label="simjax")
-            else:
-                axes.errorbar(*panel.found, panel.deviation, fmt="o", color=ACCENT, markersize=3.5, label="simjax")
-            if panel.points:
-                axes.plot(*panel.reference, "o", color=INK, markersize=6, fillstyle="none", label=panel.told)
-            if panel.logarithmic:
-                axes.set_yscale("log")
-            axes.set_xlabel(panel.names[0], fontsize=NORMAL, color=INK)
-            axes.set_ylabel(panel.names[1], fontsize=NORMAL, color=INK)
-            legend_above(axes, 2)
-            set_ticks(axes)
+            panel.draw(axes)
 
 
 # The velocity along the middle lines of the cavity at Re 100, at the points of Ghia, Ghia and Shin (1982), J. Comput.
@@ -201,7 +212,7 @@ NIST = [
 
 
 def molecular() -> tuple[str, list[Panel]]:
-    """Energy and pressure of the Lennard-Jones liquid at four states, against NIST's."""
+    """Energy and pressure of four states against NIST's reference simulations; bars are two standard errors."""
     found = []
     third = 3.0**-3
     for temperature, density, *_ in NIST:
@@ -221,7 +232,7 @@ def molecular() -> tuple[str, list[Panel]]:
     found, known = np.array(found), np.array(NIST)
     places = known[:, 1]
     names = ("energy per particle", "pressure")
-    return "Lennard-Jones liquid at kT = 0.85 and 0.90, 500 particles; bars are two standard errors", [
+    return "Lennard-Jones liquid at kT = 0.85 and 0.90, 500 particles", [
         Panel(("density", name), (places, found[:, k]), (places, known[:, 2 + k]), "NIST", True, False, found[:, 2 + k])
         for k, name in enumerate(names)
     ]
@@ -304,7 +315,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             png = Path(folder) / "figure.png"
             about = FIGURES[name].__doc__ or ""
-            write_rows([ComparisonRow(panels, "")], png, title=title, subtitle=about.splitlines()[0], otherwise="")
+            write_rows([ComparisonRow(panels)], png, title=title, subtitle=about.splitlines()[0], otherwise="")
             print(keep(png, f"validation_{name}").relative_to(IMAGES.parent.parent), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What a notebook shows: tables of what an object is, a box, and an output that changes while a run goes on."""
+"""HTML for notebooks: tables that describe an object, a box, and an output that changes while a run goes on."""
 
 from __future__ import annotations
 

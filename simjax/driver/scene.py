@@ -21,7 +21,7 @@ MOST_CELLS = 2**24
 
 
 def scene_of(programs: CompiledRun) -> Scene:
-    """What stands in the pictures of a run; of an ensemble, that of its first member."""
+    """Bodies, media, sources and the exact solution of a run, for its pictures; of an ensemble, its first member's."""
     if isinstance(programs, CompiledParticleRun):
         family = programs.family
         sizes = family.diameters()

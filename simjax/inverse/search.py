@@ -56,7 +56,7 @@ class SearchResult:
     title: str = "Search"
 
     def plot(self) -> Picture:
-        """What was found, beside guess and truth, as one picture; a notebook shows it.
+        """Draw the found values beside the guess and the truth, as one picture that a notebook shows.
 
         Raises:
             ConfigurationError: the search left no pictures: it wrote no files, or output.report was false.

@@ -77,7 +77,7 @@ class Scalar:
         return axis, units_of(self.dataset, name) if name in self.dataset.coords else "1"
 
     def scale(self, axis: str) -> float:
-        """How many units of the file's lengths one of those shown along `axis` is."""
+        """Length of a shown unit along `axis`, in the file's units of length."""
         name = self.dimension(axis)
         return float(self.dataset[name].attrs.get(FACTOR, 1.0)) if name in self.dataset.coords else 1.0
 
@@ -237,7 +237,7 @@ def shown_frames(scalar: Scalar, most: int) -> list[int]:
 
 
 def _variation(values: np.ndarray) -> float:
-    """How far values differ off the sides: a line along a wall alone is nothing to see."""
+    """Range of the values away from the sides: a line along a wall alone is nothing to see."""
     inner = values[(slice(1, -1),) * values.ndim] if min(values.shape) > 4 else values
     finite = inner[np.isfinite(inner)]
     with np.errstate(over="ignore"):

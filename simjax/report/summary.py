@@ -190,7 +190,7 @@ def _ends_steady(speed: Scalar) -> bool:
 
 
 def _exact_rows(scalar: Scalar, last: int, exact: Callable[[float], np.ndarray], scene: Scene) -> list[Row]:
-    """What was computed at the last time beside the exact solution, and the difference on a scale of its own."""
+    """Draw the last state beside the exact solution, and their difference on a scale of its own."""
     computed = _panels(scalar, [last], "z")[0]
     known = exact(float(scalars.file_times(scalar.dataset)[last])).T
     slot = (FULL_WIDTH - 2 * BAR_ROOM - COLUMN_GAP - PANEL_GAP - 1e-6) / 3

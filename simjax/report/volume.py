@@ -84,7 +84,7 @@ def draw_edges(axes: Axes, view: View, *, behind: bool) -> None:
 
 
 def surfaces(volume: np.ndarray, view: View, level: float, signed: bool, size: tuple[int, int]) -> np.ndarray:
-    """What is seen of the surfaces where values [x, y, z] at cell centres are `level`, and its negative where `signed`.
+    """Render the surfaces where values [x, y, z] at cell centres are `level`, and its negative where `signed`.
 
     An 8-bit picture (height, width, 4), its upper row first, transparent where there is none. Along the ray of each
     pixel the first crossing is refined by halving; light falls on it by the gradient there.

@@ -357,7 +357,11 @@ class Maxwell(SplitModel):
 
     def measures(self):
         energy = Measure(times_volume("J", self.domain.grid.ndim), "electromagnetic energy")
-        return {"energy": energy, "maximum_electric": Measure("V m-1", "largest electric field"), "receiver": Measure("V m-1")}
+        return {
+            "energy": energy,
+            "maximum_electric": Measure("V m-1", "largest electric field"),
+            "receiver": Measure("V m-1"),
+        }
 
     def component_layouts(self):
         return {"electric": self.electric_layouts, "magnetic": self.magnetic_layouts}
