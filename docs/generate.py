@@ -54,8 +54,25 @@ def _cell(text: str) -> str:
 
 
 def family(folder: str) -> str:
-    """What the models of a folder declare, a section for each."""
-    return "\n\n".join(_model(MODELS[name]) for name, home in HOMES.items() if home.startswith(f"{folder}."))
+    """What the models of a folder declare, a section for each, and the kinds of sides that they take."""
+    models = [MODELS[name] for name, home in HOMES.items() if home.startswith(f"{folder}.")]
+    return "\n\n".join([*map(_model, models), *_sides_of(models)])
+
+
+def _sides_of(models: Sequence[ModelSchema]) -> list[str]:
+    """The table of the sides of some models, if they take any but periodic ones."""
+    taken: dict[int, tuple[SideSchema, list[str]]] = {}
+    for model in models:
+        for side in sides_of(model.sides).values():
+            taken.setdefault(id(side), (side, []))[1].append(f"`{model.name}`")
+    if not taken:
+        return []
+    rows = [
+        f"| `{side.kind}` | {'all' if len(names) == len(models) else ', '.join(names)} | {_side_keys(side)} | {side.about} |"
+        for side, names in taken.values()
+    ]
+    head = "| side, beside `periodic` | models | keys | what it does |"
+    return ["\n".join(["## Sides", "", head, "|" + "---|" * 4, *rows])]
 
 
 def _model(model: ModelSchema) -> str:
@@ -85,8 +102,11 @@ def sides() -> str:
 
 
 def _side(side: SideSchema) -> str:
-    keys = [f"`{key.name}`{f' [{key.units}]' if key.units != '1' else ''}" for key in side.keys]
-    return f"| `{side.kind}` | {', '.join(side.groups)} | {', '.join(keys) or '-'} | {side.about} |"
+    return f"| `{side.kind}` | {', '.join(side.groups)} | {_side_keys(side)} | {side.about} |"
+
+
+def _side_keys(side: SideSchema) -> str:
+    return ", ".join(f"`{key.name}`{f' [{key.units}]' if key.units != '1' else ''}" for key in side.keys) or "-"
 
 
 def formats() -> str:

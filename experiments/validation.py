@@ -68,7 +68,7 @@ MOST_POINTS = 200
 class ComparisonRow:
     """Panels beside one another, each with its legend above."""
 
-    height, width = 3.3, FULL_WIDTH
+    heading, height, width = "", 3.3, FULL_WIDTH
 
     def __init__(self, panels: Sequence[Panel]):
         self.panels = panels

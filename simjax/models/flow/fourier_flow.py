@@ -22,7 +22,7 @@ from simjax.schema.model_schema import FieldSchema
 
 
 class Params(eqx.Module):
-    """viscosity nu: length^2 / time. drag r: 1 / time. hyperviscosity eta: length^(2p) / time, None without it.
+    """viscosity nu: length^2 / time. drag alpha: 1 / time. hyperviscosity eta: length^(2p) / time, None without it.
 
     injection: mean rate at which random forcing feeds kinetic energy, length^2 / time^3, None without it. seed: of
     the random forcing, a whole number; None is zero.
@@ -67,9 +67,9 @@ VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
 
 
 class SpectralFlow(SpectralModel):
-    """du/dt + (u . grad) u = -grad(p) + nu lap(u) - eta (-lap)^p u - r u + f, div(u) = 0, in a periodic box.
+    """du/dt + (u . grad) u = -grad(p) + nu lap(u) - eta (-lap)^p u - alpha u + f, div(u) = 0, in a periodic box.
 
-    nu viscosity, eta hyperviscosity of `order` p, r linear drag, f body force per unit mass: one of `forces` per
+    nu viscosity, eta hyperviscosity of `order` p, alpha linear drag, f body force per unit mass: one of `forces` per
     component. `band` are the wavenumbers of the random forcing: isotropic, white in time, independent of the flow, so
     that the energy it feeds per time is `Params.injection` in the mean.
     """

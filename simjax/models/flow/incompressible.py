@@ -44,7 +44,7 @@ class State(eqx.Module):
 
 
 class Params(eqx.Module):
-    """viscosity nu: kinematic, length^2 / time. drag r: linear friction, 1 / time."""
+    """viscosity nu: kinematic, length^2 / time. drag alpha: linear friction, 1 / time."""
 
     viscosity: Array
     drag: Array
@@ -72,9 +72,9 @@ def falling_energy(config: Any) -> tuple[str, ...]:
     falling=falling_energy,
 )
 class Incompressible(ExplicitModel):
-    """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - r u + f, div(u) = 0.
+    """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
 
-    u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, r linear drag, f body force per unit
+    u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, alpha linear drag, f body force per unit
     mass. Central second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy
     but for viscosity and time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every
     Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also

@@ -23,7 +23,7 @@ _PAIRS = ((0, 1), (0, 2), (1, 2))
     most_axes=3,
 )
 class SpectralVelocity(SpectralFlow):
-    """Three-dimensional Navier-Stokes: du/dt = -P div(u u) + nu lap(u) - eta (-lap)^p u - r u + P f, div(u) = 0.
+    """Three-dimensional Navier-Stokes: du/dt = -P div(u u) + nu lap(u) - eta (-lap)^p u - alpha u + P f, div(u) = 0.
 
     P = 1 - k k / k^2 projects on divergence-free fields; the rest as in `SpectralFlow`. Pseudo-spectral, 2/3
     dealiased, so that the truncated inviscid equation conserves energy. Eight real transforms: three of them

@@ -23,7 +23,7 @@ from simjax.schema.model_schema import FieldSchema
     most_axes=2,
 )
 class Vorticity(SpectralFlow):
-    """Two-dimensional Navier-Stokes: dw/dt + (u . grad) w = nu lap(w) - eta (-lap)^p w - r w + curl(f), div(u) = 0.
+    """Two-dimensional Navier-Stokes: dw/dt + (u . grad) w = nu lap(w) - eta (-lap)^p w - alpha w + curl(f), div(u) = 0.
 
     w = dv/dx - du/dy vorticity, (u, v) velocity; the rest as in `SpectralFlow`. Pseudo-spectral, 2/3 dealiased, so
     that the truncated inviscid equation conserves energy and enstrophy. Advection is
@@ -31,7 +31,7 @@ class Vorticity(SpectralFlow):
     them inverse.
 
     The coefficient of k = 0, which the vorticity of a periodic flow does not have, holds the mean velocity
-    (U, V) as U + i V: it advects, and obeys dU/dt = -r U + mean of f.
+    (U, V) as U + i V: it advects, and obeys dU/dt = -alpha U + mean of f.
     """
 
     fields = ("vorticity",)
