@@ -22,7 +22,10 @@ from simjax.schema.parts import Part, PartOf, part_places, summary_of
 from simjax.schema.sides import HOMES as SIDES
 from simjax.schema.sides import SideSchema, declared_sides, sides_of
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))
+from performance_tables import compile_cost, gradient_cost, limits, speed  # noqa: E402
+
 MOLECULAR = MODELS["molecular_dynamics"]
 
 
@@ -67,10 +70,8 @@ def _sides_of(models: Sequence[ModelSchema]) -> list[str]:
             taken.setdefault(id(side), (side, []))[1].append(f"`{model.name}`")
     if not taken:
         return []
-    rows = [
-        f"| `{side.kind}` | {'all' if len(names) == len(models) else ', '.join(names)} | {_side_keys(side)} | {side.about} |"
-        for side, names in taken.values()
-    ]
+    whose = {key: "all" if len(names) == len(models) else ", ".join(names) for key, (_, names) in taken.items()}
+    rows = [f"| `{side.kind}` | {whose[key]} | {_side_keys(side)} | {side.about} |" for key, (side, _) in taken.items()]
     head = "| side, beside `periodic` | models | keys | what it does |"
     return ["\n".join(["## Sides", "", head, "|" + "---|" * 4, *rows])]
 
@@ -181,6 +182,7 @@ def _part(place: str, name: str, part: type[Part]) -> str:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
+    "speed": speed, "limits": limits, "gradient_cost": gradient_cost, "compile_cost": compile_cost,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

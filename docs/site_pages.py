@@ -31,8 +31,10 @@ def on_files(files: Files, config) -> Files:
 
 
 def on_page_markdown(markdown: str, page, **_) -> str:
-    """Lead links from pages of this folder to those that stand beside it."""
-    return markdown.replace("](../", "](") if "/" not in page.file.src_uri else markdown
+    """Lead links from pages of this folder to those that stand beside it, and those to tutorials to their pages."""
+    if "/" in page.file.src_uri:
+        return markdown
+    return re.sub(r"\]\((tutorials/[\w-]+)\.py\)", r"](\1.md)", markdown.replace("](../", "]("))
 
 
 def on_page_content(content: str, **_) -> str:

@@ -1,9 +1,13 @@
 """Generated parts of the pages are what the declarations say."""
 
+import re
 import runpy
 
 import pytest
+from cases import CASES
 from paths import ROOT
+
+from simjax.core.domain import Domain
 
 PAGES = runpy.run_path(str(ROOT / "docs" / "generate.py"))
 NAMES = PAGES["pages"]()
@@ -28,3 +32,16 @@ def test_every_model_has_a_row_with_its_equation():
     for name, row in zip(PAGES["HOMES"], rows, strict=True):
         cells = [cell.strip() for cell in row.replace("\\|", "/").split("|")]
         assert cells[1] == f"`{name}`" and len(cells[2]) > 10 and len(cells) == 6, row
+
+
+STATISTICS = ("mean", "variance", "minimum", "maximum")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_page_of_outputs_names_what_models_record(case):
+    page = (ROOT / "docs" / "outputs.md").read_text(encoding="utf-8")
+    for name in case.build(Domain(case.grid)).measures():
+        # One name stands for all axes, scalars and octaves, and four for the statistics of any field.
+        known = re.sub(r"_([xyz]|\d+)$", "", name)
+        statistic = name.split("_")[0] in STATISTICS and "statistics" in page
+        assert re.search(rf"`{known}(_x|_0)?`", page) or statistic, f"docs/outputs.md: no line names {name}"

@@ -1,0 +1,142 @@
+"""Tables of performance.md, from the files that the programs of `benchmarks/` wrote."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
+# Versions that benchmarks/README.md installs; jax_md and lammps stand for programs of particles.
+PEERS = {
+    "jax_cfd": "jax-cfd 0.2.1",
+    "jax_cfd_van_leer": "jax-cfd 0.2.1, default scheme",
+    "exponax": "Exponax 0.2.0",
+    "phiflow": "PhiFlow 3.4.0",
+    "jax_md": "JAX-MD 0.2.29",
+    "lammps_2": "LAMMPS, two cores",
+    "c_one_thread": "C, one thread",
+    "c_two_threads": "C, two threads",
+}
+SCHEMES = {"linear": "this scheme", "van_leer": "its default"}
+DEAREST = 10
+
+
+def _results(benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Version of jax and content of each result of a benchmark."""
+    for path in sorted(RESULTS.glob(f"{benchmark}_*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        yield content["environment"]["jax"], content
+
+
+def _table(head: str, rows: Sequence[Sequence[object]]) -> str:
+    columns = head.count("|") + 1
+    return "\n".join([f"| {head} |", "|" + "---|" * columns, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
+
+
+def _digits(value: float, digits: int = 2) -> str:
+    """A number to so many digits, without an exponent."""
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return f"{shape[0]}^{len(shape)}" if len(shape) == 3 and len(set(shape)) == 1 else " x ".join(map(str, shape))
+
+
+STEPS = {"diffusion": "advection-diffusion", "wave": "acoustics"}
+
+
+def speed() -> str:
+    """Steps beside those of other codes, taken in turns in one run: a column for each version of jax."""
+    columns: dict[str, None] = {}
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for what, jax, own, peer, its in _pairs():
+        columns[jax] = None
+        rows.setdefault((what, PEERS[peer.partition(":")[0]] + peer.partition(":")[2]), {})[jax] = (
+            f"{_digits(own)}; {_digits(its)}; **{_digits(its / own)}**"
+        )
+    head = " | ".join(["step", "beside it", *(f"jax {jax}" for jax in columns)])
+    return _table(head, [[*row, *(found.get(jax, "") for jax in columns)] for row, found in rows.items()])
+
+
+def _pairs() -> Iterator[tuple[str, str, float, str, float]]:
+    """Step, version of jax, milliseconds of simjax, name of the peer and its milliseconds."""
+    for jax, found in _results("navier_stokes"):
+        for case in found["cases"]:
+            what = f"Navier-Stokes, {case['integrator']}, {_shape(case['shape'])}"
+            for scheme, peer in case.get("jax_cfd", {}).items():
+                yield what, jax, case["ms_per_step"], f"jax_cfd:, {SCHEMES[scheme]}", peer["ms_per_step"]
+    for jax, found in _results("spectral"):
+        for case in found["cases"]:
+            what = f"spectral vorticity, {case['integrator']}, {_shape(case['shape'])}"
+            for name in ("exponax", "jax_cfd"):
+                if name in case:
+                    yield what, jax, case["ms_per_step"], name, case[name]["ms_per_step"]
+    for jax, found in _results("cpu"):
+        for case in found["steps"]:
+            what = f"{STEPS[case['model']]}, {case['integrator']}, {_shape(case['shape'])}"
+            times = {name: rate["ms_per_step"] for name, rate in case["rates"].items()}
+            for name in ("c_one_thread", "c_two_threads"):
+                yield what, jax, times["simjax"], name, times[name]
+    for jax, found in _results("particles"):
+        for row in found["rows"]:
+            rates = {**row["atom_steps_per_s"], "lammps_2": row["lammps_2"]["atom_steps_per_s"]}
+            times = {name: 1e3 * row["particles"] / rate for name, rate in rates.items()}
+            for name in ("jax_md", "lammps_2"):
+                yield f"Lennard-Jones, {row['particles']} particles", jax, times["simjax"], name, times[name]
+
+
+def limits() -> str:
+    """Steps and what bounds them: the share of the bandwidth of a copy that they reach."""
+    rows: list[Sequence[object]] = []
+    for benchmark, key in (("stencil", "cases"), ("transport", "explicit"), ("waves", "cases"), ("gas", "cases")):
+        for jax, found in _results(benchmark):
+            for case in found[key]:
+                names = (case.get("model", "advection-diffusion" if benchmark == "stencil" else benchmark),)
+                order = f"order {case['order']}" if "order" in case else ""
+                what = ", ".join(filter(None, (*names, case.get("scheme", ""), order, case.get("sides", ""))))
+                rate, share = case["cell_updates_per_s"] / 1e6, case["t_eff_of_copy"]
+                flops = f"{case['gflops_per_s']:.0f} GFlop/s" if "gflops_per_s" in case else ""
+                size = _shape(case["shape"])
+                scheme = case.get("integrator", "leapfrog")
+                rows.append(
+                    (what.replace("_", " "), scheme, size, jax, _digits(rate), flops or f"{share:.2f} of a copy")
+                )
+    return _table("step | integrator | grid | jax | million cells/s | reached", rows)
+
+
+def gradient_cost() -> str:
+    """Value and gradient of a run over the run alone."""
+    rows: list[Sequence[object]] = []
+    for _, found in _results("gradients"):
+        for row in found["rows"]:
+            if row.get("gradient_over_forward") is None:
+                continue
+            package = "simjax" if row["package"] == "simjax" else PEERS[row["package"]]
+            problem = {"finite_volume": "flow", "spectral": "spectral vorticity"}[row["problem"]]
+            size = f"{problem}, {_shape(row['shape'])}, {row['steps']} steps"
+            times = (_digits(row["gradient_over_forward"]), _digits(row["gradient_ms_per_step"]))
+            plan = row["plan"].replace("_", " ")
+            rows.append((size, package, plan, *times, f"{row['gradient_peak_mib']:.0f}"))
+    head = "run | package | checkpoint plan | gradient over forward run | ms per step | MiB at the peak"
+    return _table(head, sorted(rows, key=lambda row: (str(row[0]), row[1] != "simjax")))
+
+
+def compile_cost() -> str:
+    """The gradients of shipped experiments that cost XLA most, and how many there are."""
+    content = json.loads((RESULTS / "compile_time.json").read_text(encoding="utf-8"))
+    gradients = [row for row in content["rows"] if row["program"] == "gradient" and "compile_cpu_s" in row]
+    dearest = sorted(gradients, key=lambda row: -row["compile_cpu_s"])[:DEAREST]
+    rows = [
+        (
+            f"`{row['experiment']}`",
+            f"{row['operations']:,}".replace(",", " "),
+            f"{row['compile_cpu_s']:.0f}",
+            row["peak_mib"],
+        )
+        for row in dearest
+    ]
+    below = _digits(max(row["compile_cpu_s"] for row in content["rows"] if row["program"] == "forward"))
+    told = f"The other {len(gradients) - DEAREST} take less, and forward programs at most {below} s."
+    return _table("gradient of | StableHLO operations | CPU s | peak MiB", rows) + f"\n\n{told}"
