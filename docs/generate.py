@@ -12,10 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 
+from simjax.config.inverse_section import InverseKeys
 from simjax.config.listing import written
+from simjax.config.observations import ObservationKeys
+from simjax.config.unknowns import UnknownKeys
 from simjax.io.formats import output_formats
 from simjax.models.registry import HOMES, MODELS
 from simjax.schema.config import Keys
+from simjax.schema.inverse import PRIORS
 from simjax.schema.kinds import Nested
 from simjax.schema.model_schema import ModelSchema
 from simjax.schema.parts import Part, PartOf, part_places, summary_of
@@ -133,6 +137,18 @@ def keys() -> str:
     return "\n".join(tables)
 
 
+def inverse() -> str:
+    """Tables of the keys of the section `inverse`, of each unknown with its priors, and of each observation."""
+    parts = {
+        "The section `inverse`": InverseKeys,
+        "An unknown, `inverse.unknowns.PATH`": UnknownKeys,
+        **{f"The prior `{name}`": prior for name, prior in PRIORS.items()},
+        "An observation, beside its kind": ObservationKeys,
+    }
+    tables = [[f"### {title}", "", *_table(_keys_of(section))] for title, section in parts.items()]
+    return "\n\n".join("\n".join(table) for table in tables)
+
+
 def _keys_of(section: type) -> list[tuple[str, Field]]:
     """Paths below a section, and their fields: also those of sections inside."""
     found = []
@@ -182,7 +198,7 @@ def _part(place: str, name: str, part: type[Part]) -> str:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
-    "speed": speed, "limits": limits, "gradient_cost": gradient_cost, "compile_cost": compile_cost,
+    "inverse": inverse, "speed": speed, "limits": limits, "gradient_cost": gradient_cost, "compile_cost": compile_cost,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

@@ -30,12 +30,15 @@ class SharedKeys:
     What is observed is left out where every experiment says it by itself.
     """
 
-    unknowns: Mapping[str, Any] = key(Table("keys such as physics.viscosity: {guess: 0.1}"))
-    solver: SolverConfig = key(Nested(SolverConfig), SolverConfig())
-    shooting: ShootingConfig = key(Nested(ShootingConfig), ShootingConfig())
-    horizons: tuple[float, ...] | None = key(
-        ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"), None, units="s"
+    unknowns: Mapping[str, Any] = key(Table("keys such as physics.viscosity: {guess: 0.1}"), about="what is sought")
+    solver: SolverConfig = key(Nested(SolverConfig), SolverConfig(), about="how the loss is made small")
+    shooting: ShootingConfig = key(
+        Nested(ShootingConfig), ShootingConfig(), about="windows in time with states of their own, for chaotic runs"
     )
+    horizons: tuple[float, ...] | None = key(
+        ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"), None,
+        units="s", about="ends of the runs that are fitted in turn; null: all of the run at once",
+    )  # fmt: skip
     checkpoint: tuple[str, float | None] = key(
         OneOf(
             {"binomial": Integer(1), "budget": Real(low=1.0)},
@@ -44,8 +47,10 @@ class SharedKeys:
         ("auto", None),
         about="what reverse mode keeps: states, or bytes",
     )
-    uncertainty: UncertaintyKeys = key(Nested(UncertaintyKeys), UncertaintyKeys())
-    experiments: Mapping[str, Any] = key(Table("names of runs with what differs in each", optional=True), None)
+    uncertainty: UncertaintyKeys = key(Nested(UncertaintyKeys), UncertaintyKeys(), about="what is drawn at the end")
+    experiments: Mapping[str, Any] = key(
+        Table("names of runs with what differs in each", optional=True), None, about="several runs with one loss"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +58,7 @@ class InverseKeys(SharedKeys):
     """The section `inverse` of one experiment, or of several that are observed alike."""
 
     observations: tuple[Mapping[str, Any], ...] = key(
-        ListOf(Table("keys such as snapshot and deviation"), 1, noun="observations")
+        ListOf(Table("keys such as snapshot and deviation"), 1, noun="observations"), about="what was measured"
     )
 
 

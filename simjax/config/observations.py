@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,37 @@ from simjax.config.sections import Context, find_input, read_formula
 from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
 from simjax.schema.inverse import OF_FIELDS, OF_PARTICLES, PLACES, ObservationConfig
-from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Real, Text, Unread
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Real, Text, Unread, key
 from simjax.schema.particles import BoxConfig
 
 MOST_PLACES = 100_000
 MOST_RADII = 1000
 
-# What every observation takes besides its places.
-COMMON: dict[str, Kind] = {
-    "times": ListOf(Real(low=0.0, formula=True), 1, MOST_PLACES, optional=True, noun="numbers"),
-    "every": Integer(1, optional=True),
-    "deviation": Real(above=0.0, optional=True),
-    "fraction": Real(above=0.0, optional=True),
-    "noise": OneOf({"student": Real(above=0.0), "huber": Real(above=0.0)}, words=("gaussian",), optional=True),
-}
+
+@dataclass(frozen=True)
+class ObservationKeys:
+    """What every observation takes besides its places."""
+
+    times: tuple[float, ...] | None = key(
+        ListOf(Real(low=0.0, formula=True), 1, MOST_PLACES, optional=True, noun="numbers"), None,
+        units="s", about="when it is measured",
+    )  # fmt: skip
+    every: int | None = key(
+        Integer(1, optional=True), None, about="frames between measurements, in place of times; null: 1"
+    )
+    deviation: float | None = key(
+        Real(above=0.0, optional=True), None, about="standard deviation of the errors, in the variable's units"
+    )
+    fraction: float | None = key(
+        Real(above=0.0, optional=True), None, about="the same over the root mean square of what was measured"
+    )
+    noise: tuple[str, Any] | None = key(
+        OneOf({"student": Real(above=0.0), "huber": Real(above=0.0)}, words=("gaussian",), optional=True), None,
+        about="distribution of the errors; of student its degrees of freedom, of huber its threshold",
+    )  # fmt: skip
+
+
+COMMON: dict[str, Kind] = {field.name: field.metadata["kind"] for field in fields(ObservationKeys)}
 
 
 def read_observation(
@@ -76,10 +94,10 @@ def _read_keys(where: str, kind: str, value: Mapping[str, Any], context: Context
     optional = {**COMMON, "target": Unread("a number or a formula")} if wanted else COMMON
     kinds = {**own, **optional}
     meant = {context.problems.unknown(where, key, kinds) for key in value if key not in kinds}
-    for key in own:
-        if key not in value and key not in meant:
-            path = join(where, key)
-            context.problems.say(path, f"{path} is missing: expected {own[key].allowed}")
+    for name in own:
+        if name not in value and name not in meant:
+            path = join(where, name)
+            context.problems.say(path, f"{path} is missing: expected {own[name].allowed}")
     read = {key: kinds[key].read(join(where, key), value[key], context.problems) for key in kinds if key in value}
     return {**dict.fromkeys(optional), **read}
 

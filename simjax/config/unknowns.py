@@ -40,26 +40,35 @@ class Sign(Plain):
 class SymmetricKeys:
     """A mirror in the middle of an axis."""
 
-    axis: str = key(Choice(AXES))
-    sign: float = key(Sign())
+    axis: str = key(Choice(AXES), about="axis of the mirror")
+    sign: float = key(Sign(), about="what the mirror does to the field")
 
 
 @dataclass(frozen=True)
 class UnknownKeys:
     """An unknown as it is written."""
 
-    guess: Any = key(Unread("a number, a formula, or one formula per component"), None)
-    positive: bool = key(Flag(), False)
+    guess: Any = key(
+        Unread("a number, a formula, or one formula per component"), None,
+        about="where the search starts; left out: the configuration's own value",
+    )  # fmt: skip
+    positive: bool = key(Flag(), False, about="whether all values are above zero")
     bounds: tuple[float, ...] | None = key(
-        ListOf(Real(formula=True), 2, 2, optional=True, noun="numbers, lower and upper"), None
+        ListOf(Real(formula=True), 2, 2, optional=True, noun="numbers, lower and upper"), None,
+        about="values lie between these",
+    )  # fmt: skip
+    smooth: float | None = key(
+        Real(above=0.0, optional=True), None, units="m", about="length over which the field is smoothed"
     )
-    smooth: float | None = key(Real(above=0.0, optional=True), None, units="m")
-    symmetric: SymmetricKeys | None = key(Nested(SymmetricKeys, optional=True), None)
+    symmetric: SymmetricKeys | None = key(
+        Nested(SymmetricKeys, optional=True), None, about="mirror in the middle of an axis that the field has"
+    )
     scale: float | None = key(Real(above=0.0, optional=True), None, about="size of the latent unit")
     prior: tuple[str, Any] | None = key(
-        OneOf({name: Nested(prior) for name, prior in PRIORS.items()}, optional=True), None
-    )
-    network: NetworkConfig | None = key(Nested(NetworkConfig, optional=True), None)
+        OneOf({name: Nested(prior) for name, prior in PRIORS.items()}, optional=True), None,
+        about="what is known before anything is measured",
+    )  # fmt: skip
+    network: NetworkConfig | None = key(Nested(NetworkConfig, optional=True), None, about="what a module is")
 
 
 @dataclass(frozen=True)

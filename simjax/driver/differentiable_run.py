@@ -32,8 +32,13 @@ Fields = Mapping[str, Mapping[str, Any]]
 """Section -> name -> arrays: of "initial" and "coefficients" a tuple of components, of "particles" what is given of
 each particle, `(..., particles)`."""
 
+Guess = tuple[Mapping[str, float], Mapping[str, Any]]
+"""Numbers by name, and formulas of the components of fields by path."""
+
 # Of the steps that the initial state asks for in a frame: room for a flow that becomes faster.
 COURANT_ROOM = 1.5
+# Steps of a guess shorter than this share of the configuration's get no room: it is refused, as its run would not end.
+SHORTER_GUESS = 100
 
 
 class DifferentiableRun:
@@ -49,6 +54,8 @@ class DifferentiableRun:
         given: paths such as "initial.velocity" or "coefficients.diffusivity" of fields to be given as arrays; of
             particles "initial.position" and "initial.velocity", an array `(particles,)` for each axis.
         checkpoint: what reverse mode keeps, as of `simulate`.
+        guess: numbers by name and formulas of fields by path where a search begins: Courant-limited frames have room
+            for its steps as well.
 
     Raises:
         ConfigurationError: a path that is no field, an ensemble, or an end between two output times.
@@ -56,7 +63,7 @@ class DifferentiableRun:
 
     def __init__(
         self, config: Config, *, sizes: Mapping[str, int] | None = None, given: Sequence[str] = (),
-        checkpoint: Checkpoint = "auto",
+        checkpoint: Checkpoint = "auto", guess: Guess = ({}, {}),
     ):  # fmt: skip
         if config.ensemble.size > 1 or config.ensemble.vary:
             raise ConfigurationError("ensemble: expected one member, as a gradient is that of one run; leave it out.")
@@ -70,7 +77,7 @@ class DifferentiableRun:
         self.config = dataclasses.replace(config, mesh=mesh)
         self.checkpoint: Checkpoint = checkpoint
         self.programs = compiled_run(self.config, given)
-        self.schedule, self.frames = self._planned()
+        self.schedule, self.frames = self._planned(guess)
 
     @property
     def domain(self):
@@ -232,8 +239,8 @@ class DifferentiableRun:
 
     # ------------------------------------------------------------------ making it
 
-    def _planned(self) -> tuple[Schedule, int]:
-        plan = plan_frames(self.config, 1 if self.config.time.dt is not None else self._courant_steps())
+    def _planned(self, guess: Guess) -> tuple[Schedule, int]:
+        plan = plan_frames(self.config, 1 if self.config.time.dt is not None else self._courant_steps(guess))
         if plan.tail is not None or plan.whole == 0:
             time = self.config.time
             whole = max(1, round(time.end / time.output_every)) * time.output_every
@@ -243,16 +250,18 @@ class DifferentiableRun:
             )
         return plan.schedule, plan.whole
 
-    def _courant_steps(self) -> int:
-        """Steps that a frame may take, from the stable step of the initial state."""
+    def _courant_steps(self, guess: Guess) -> int:
+        """Steps that a frame may take, from the stable steps of the initial state and of the guess."""
         time = self.config.time
         assert time.courant is not None
         longest = time.courant * self.stable_dt()
+        if any(guess):
+            longest = min(longest, max(time.courant * self.stable_dt(*guess), longest / SHORTER_GUESS))
         every = min(time.output_every, time.end)
         return math.ceil(COURANT_ROOM * every / longest) + 2 if math.isfinite(longest) else 2
 
-    def stable_dt(self) -> float:
-        """The stable step of the initial state at Courant number one."""
+    def stable_dt(self, numbers: Mapping[str, float] | None = None, formulas: Mapping[str, Any] | None = None) -> float:
+        """The stable step of the initial state at Courant number one, with some numbers and fields replaced."""
         programs, several = self.programs.bare(), self._steps_per_exchange
 
         def limit(values, fields):
@@ -265,7 +274,8 @@ class DifferentiableRun:
             return distribute(limit, self.mesh, in_specs=specs, out_specs=PartitionSpec())
 
         program = share(("stable_dt", self.programs.structure()), make)
-        return float(program(self.start_values(), self.start_fields()))
+        replaced = {name: np.asarray(number, self.dtype) for name, number in (numbers or {}).items()}
+        return float(program({**self.start_values(), **replaced}, self.start_fields(formulas)))
 
     @property
     def structure(self) -> Hashable:

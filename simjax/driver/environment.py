@@ -23,6 +23,10 @@ ONE_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
 # jax 0.12 makes a loop that touches few bytes one kernel on one thread: from 512 x 512 cells on that is slower, up to
 # 256 x 256 faster (`benchmarks/cpu.py`).
 THREADED = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={2**24}"
+# libtpu, where it is installed to compile for TPUs that are not there, asks at its start which of them it is on, and
+# tells at length that nobody answers. With these it finds no chip without a word.
+SILENT_TPU = {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": "v5litepod-1"}
+GOOGLE = "0x1ae0"
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
 
 
@@ -38,6 +42,7 @@ def set_up_jax(config: Config) -> None:
         jax.config.update("jax_enable_x64", True)
     needed = config.mesh.devices
     keep_loops_threaded()
+    silence_absent_tpus()
     if needed > 1:
         _add_flag(ONE_ORDER)
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
@@ -60,6 +65,13 @@ def keep_loops_threaded() -> None:
 
     if jax.__version_info__ >= (0, 12):
         _add_flag(THREADED)
+
+
+def silence_absent_tpus(devices: Path = Path("/sys/bus/pci/devices")) -> None:
+    """Keep libtpu from telling that there is no TPU; no effect once jax runs, nor where a device may be one."""
+    vendors = [vendor.read_text().strip() for vendor in devices.glob("*/vendor")]
+    if GOOGLE not in vendors and not any(name in os.environ for name in (*SILENT_TPU, "JAX_FORCE_TPU_INIT")):
+        os.environ.update(SILENT_TPU)
 
 
 def _add_flag(flag: str) -> None:

@@ -15,7 +15,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.driver.compiled_run import CompiledParticleRun
-from simjax.driver.differentiable_run import DifferentiableRun
+from simjax.driver.differentiable_run import DifferentiableRun, Guess
 from simjax.errors import ConfigurationError
 from simjax.inverse.instruments import Instrument, Measured, instruments_of
 from simjax.inverse.methods.operators import View
@@ -46,7 +46,8 @@ class Experiment:
         assert config.inverse is not None
         self.name = "" if described is None else described.name
         self.config = config if described is None else described.of(config)
-        self.rollout = DifferentiableRun(self.config, sizes=sizes, given=fields, checkpoint=checkpoint)
+        guess = _guess(config.inverse, fields)
+        self.rollout = DifferentiableRun(self.config, sizes=sizes, given=fields, checkpoint=checkpoint, guess=guess)
         self.pieces = MultipleShooting(self.rollout, config.inverse.shooting, fields)
         self.base = self.rollout.start_fields()
         self._fields = fields
@@ -178,3 +179,14 @@ def _checked(instrument: Instrument) -> Instrument:
             "measured."
         )
     return instrument
+
+
+def _guess(inverse: InverseConfig, fields: tuple[str, ...]) -> Guess:
+    """Numbers and formulas of fields where the search begins, of the unknowns that have a guess of their own."""
+    given = [unknown for unknown in inverse.unknowns if unknown.guess is not None]
+    numbers = {
+        unknown.value_name: constant
+        for unknown in given
+        if unknown.path not in fields and unknown.guess and (constant := unknown.guess[0].constant) is not None
+    }
+    return numbers, {unknown.path: unknown.guess for unknown in given if unknown.path in fields}

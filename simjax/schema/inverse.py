@@ -42,25 +42,25 @@ def value_name(path: str) -> str:
 class Gaussian:
     """A prior of independent normal numbers."""
 
-    mean: float = key(Real())
-    deviation: float = key(Real(above=0.0))
+    mean: float = key(Real(), about="mean")
+    deviation: float = key(Real(above=0.0), about="standard deviation")
 
 
 @dataclass(frozen=True)
 class Matern:
     """A prior of smooth random fields: their deviation, correlation length and mean."""
 
-    deviation: float = key(Real(above=0.0))
-    length: float = key(Real(above=0.0), units="m")
-    mean: float = key(Real(), 0.0)
+    deviation: float = key(Real(above=0.0), about="standard deviation")
+    length: float = key(Real(above=0.0), units="m", about="correlation length")
+    mean: float = key(Real(), 0.0, about="mean")
 
 
 @dataclass(frozen=True)
 class TotalVariation:
     """A prior of fields with few edges; `rounding` is the slope below which it is a square."""
 
-    weight: float = key(Real(above=0.0))
-    rounding: float = key(Real(above=0.0))
+    weight: float = key(Real(above=0.0), about="weight of the sum of slopes")
+    rounding: float = key(Real(above=0.0), about="slope below which it is a square")
 
 
 PRIORS: dict[str, type] = {"gaussian": Gaussian, "matern": Matern, "total_variation": TotalVariation}
@@ -71,8 +71,8 @@ class NetworkConfig:
     """A perceptron of what a cell and its neighbours up to `width` hold; of all `fields` where none are named."""
 
     hidden: tuple[int, ...] = key(ListOf(Integer(1, 4096), 1, 20, noun="sizes"), about="sizes of its layers")
-    width: int = key(Integer(0, 8), 0)
-    fields: tuple[str, ...] = key(ListOf(Text(), 0, 20, noun="fields"), ())
+    width: int = key(Integer(0, 8), 0, about="neighbours on each side that it sees")
+    fields: tuple[str, ...] = key(ListOf(Text(), 0, 20, noun="fields"), (), about="fields that it sees; none: all")
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,11 @@ class ObservationConfig:
 class SolverConfig:
     """The section `inverse.solver`; a `learning_rate` of None is the solver's own."""
 
-    name: str = key(Choice(SOLVERS), "lbfgs")
-    iterations: int = key(Integer(1), 50)
-    learning_rate: float | None = key(Real(above=0.0, optional=True), None)
+    name: str = key(Choice(SOLVERS), "lbfgs", about="method")
+    iterations: int = key(Integer(1), 50, about="most iterations")
+    learning_rate: float | None = key(
+        Real(above=0.0, optional=True), None, about="step of adam, adamw and sgd; null: the solver's own"
+    )
     tolerance: float = key(Real(low=0.0), 1e-8, about="relative change at which it stops")
     members: int = key(Integer(2), 32, about="members of ensemble_kalman")
     starts: int = key(Integer(1), 1, about="searches from guesses that are scattered")
@@ -194,8 +196,8 @@ class SolverConfig:
 class ShootingConfig:
     """The section `inverse.shooting`: windows in time with states of their own, and the weight of the gaps between."""
 
-    windows: int = key(Integer(1), 1)
-    weight: float = key(Real(above=0.0), 1.0)
+    windows: int = key(Integer(1), 1, about="windows in time, each with a state of its own")
+    weight: float = key(Real(above=0.0), 1.0, about="weight of the gaps between windows")
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,20 @@ def test_a_guess_whose_run_fails_is_refused(folder):
     )  # fmt: skip
 
 
+def test_a_guess_may_need_more_steps_than_the_truth():
+    """Ten times the diffusivity asks for ten times the Courant-limited steps; a million times them get no room."""
+    courant = {"physics": {"diffusivity": 0.5, "velocity": [0.0, 0.0]}, "time": {"end": 0.2, "output_every": 0.1}}
+    steps = {
+        guess: InverseProblem(
+            config({"physics.diffusivity": {"guess": guess, "positive": True}}, [SENSORS], **courant)
+        ).rollout.schedule.max_steps
+        for guess in (0.1, 0.5, 5.0, 5e5)
+    }
+    assert steps[0.1] == steps[0.5]  # that of the truth is the shorter step
+    assert 9 < (steps[5.0] - 2) / (steps[0.5] - 2) < 11
+    assert steps[5e5] < 110 * steps[0.5]
+
+
 def test_parts_that_do_not_go_together_are_refused():
     shooting = {"windows": 2, "weight": 1.0}
     with pytest.raises(ConfigurationError, match="expected one of the two"):
