@@ -4,43 +4,100 @@ from pathlib import Path
 
 
 class SimjaxError(Exception):
-    """Base of all errors simjax raises on purpose; `exit_code` is what `python -m simjax.run` returns."""
+    """Base of all errors simjax raises on purpose; `exit_code` is what `python -m simjax.run` returns.
+
+    Example:
+        >>> issubclass(sj.ConfigurationError, sj.SimjaxError), sj.NumericalError.exit_code
+        (True, 3)
+    """
 
     exit_code = 1
 
 
 class ConfigurationError(SimjaxError, ValueError):
-    """A configuration or an argument is not usable; the message says what to write instead."""
+    """A configuration or an argument is not usable; the message says what to write instead.
+
+    Example:
+        >>> try:
+        ...     sj.load("fluid", ["physics.viscosty=1"])
+        ... except sj.ConfigurationError as error:
+        ...     print(error)
+        physics.viscosty: unknown key; did you mean 'physics.viscosity'?
+    """
 
     exit_code = 2
 
 
 class NumericalError(SimjaxError, ArithmeticError):
-    """The simulation left the range of finite numbers or of its scheme's stability."""
+    """The simulation left the range of finite numbers or of its scheme's stability.
+
+    Example:
+        >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
+        >>> params, start = line.Params(jnp.asarray(1.0), jnp.ones(1)), line.State(jnp.arange(32.0))
+        >>> try:
+        ...     sj.integrate(line, sj.INTEGRATORS["euler"], params, start, dt=1.0, steps=500)
+        ... except sj.NumericalError as error:
+        ...     print(error.exit_code)
+        3
+    """
 
     exit_code = 3
 
 
 class InputOutputError(SimjaxError, OSError):
-    """A file or folder could not be read or written."""
+    """A file or folder could not be read or written.
+
+    Example:
+        >>> try:
+        ...     sj.open_run("outputs/nowhere")
+        ... except sj.InputOutputError as error:
+        ...     print(error.exit_code)
+        4
+    """
 
     exit_code = 4
 
 
 class ResourceError(SimjaxError, RuntimeError):
-    """Not enough memory or devices."""
+    """Not enough memory or devices.
+
+    Example:
+        >>> try:
+        ...     sj.load("fluid", ["mesh.x=64", "grid.shape=[64,64]"]).run()
+        ... except sj.ResourceError as error:
+        ...     print(error.exit_code)
+        5
+    """
 
     exit_code = 5
 
 
 class CheckpointError(SimjaxError, RuntimeError):
-    """No usable checkpoint, or one of another simulation."""
+    """No usable checkpoint, or one of another simulation.
+
+    Example:
+        >>> import shutil
+        >>> tube = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"])
+        >>> folder = tube.run().folder
+        >>> shutil.rmtree(folder / "checkpoints")
+        >>> try:
+        ...     tube.run(resume=folder)
+        ... except sj.CheckpointError as error:
+        ...     print(error.exit_code)
+        6
+    """
 
     exit_code = 6
 
 
 class Stopped(SimjaxError, RuntimeError):
-    """A run or a search ended before its time, by a signal or at its wall-clock limit; `folder` holds a checkpoint."""
+    """A run or a search ended before its time, by a signal or at its wall-clock limit; `folder` holds a checkpoint.
+
+    Example:
+        >>> from pathlib import Path
+        >>> sj.Stopped("stopped by SIGTERM", Path("outputs/fluid/RUN")).folder.name  # what run(resume=...) takes
+        'RUN'
+    """
 
     exit_code = 75
 
@@ -53,7 +110,12 @@ class Stopped(SimjaxError, RuntimeError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run or a search, raised after its checkpoint; `folder` is the folder to go on with."""
+    """Ctrl-C during a run or a search, raised after its checkpoint; `folder` is the folder to go on with.
+
+    Example:
+        >>> issubclass(sj.Interrupted, KeyboardInterrupt)
+        True
+    """
 
     def __init__(self, message: str, folder: Path):
         super().__init__(message)

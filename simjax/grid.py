@@ -19,6 +19,11 @@ class Grid(eqx.Module):
     Cell i along an axis spans [lower + i h, lower + (i + 1) h]. A position inside a cell is an *offset* in
     units of the spacing h: CENTER = 0.5, FACE = 0.0 (the cell's own, lower face). Everything is static, so a
     grid is hashable and a change of it is a new compilation.
+
+    Example:
+        >>> grid = sj.Grid((64, 32), upper=(2.0, 1.0))
+        >>> grid.spacing, grid.lengths
+        ((0.03125, 0.03125), (2.0, 1.0))
     """
 
     shape: tuple[int, ...] = eqx.field(static=True)

@@ -23,6 +23,12 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
 
     Raises:
         ResourceError: more devices are asked for than there are.
+
+    Example:
+        >>> dict(sj.make_mesh({"x": 2, "y": 1}).shape)
+        {'x': 2}
+        >>> sj.make_mesh({"x": 1}) is None
+        True
     """
     order = [name for name in (ENSEMBLE, *AXES) if sizes.get(name, 1) > 1]
     unknown = set(sizes) - {ENSEMBLE, *AXES}
@@ -50,7 +56,13 @@ def folded_ring(count: int) -> list[int]:
 
 
 def decompose(grid: Grid, mesh: Mesh | None, **options) -> Domain:
-    """The domain that cuts `grid` over the mesh axes named like its spatial axes; `options` as `Domain` takes them."""
+    """The domain that cuts `grid` over the mesh axes named like its spatial axes; `options` as `Domain` takes them.
+
+    Example:
+        >>> mesh = sj.make_mesh({"x": 2})
+        >>> sj.decompose(sj.Grid((16, 16)), mesh).block_shape  # cells of one device
+        (8, 16)
+    """
     shape = {} if mesh is None else dict(mesh.shape)
     beyond = [name for name in AXES[grid.ndim :] if name in shape]
     if beyond:
@@ -69,6 +81,14 @@ def distribute(fn: Callable, mesh: Mesh | None, *, in_specs, out_specs, donate: 
         in_specs, out_specs: a `PartitionSpec` (or tree of them) per argument and result.
         donate: arguments whose memory the results may take over.
 
+
+    Example:
+        >>> from jax.sharding import PartitionSpec as P
+        >>> mesh = sj.make_mesh({"x": 2})
+        >>> domain = sj.decompose(sj.Grid((16,)), mesh)
+        >>> total = sj.distribute(domain.sum, mesh, in_specs=P("x"), out_specs=P())
+        >>> float(total(jnp.ones(16)))
+        16.0
     """
     if mesh is not None:
         fn = jax.shard_map(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs)

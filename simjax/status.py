@@ -42,7 +42,12 @@ HOPELESS = ESCAPED | STEP_COLLAPSED | STEP_SHRUNK | UNBALANCED
 
 
 def reasons(status: int) -> str:
-    """The sentence fragments of all bits set in `status`."""
+    """The sentence fragments of all bits set in `status`.
+
+    Example:
+        >>> sj.reasons(0), sj.reasons(1)
+        ('no fault', 'a field became infinite or not a number')
+    """
     return " and ".join(text for bit, text in REASONS.items() if int(status) & bit) or "no fault"
 
 

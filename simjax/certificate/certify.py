@@ -31,6 +31,10 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
         ConfigurationError: `problem` is nothing of this, or its configuration cannot be differentiated.
         NumericalError: the function is not finite at the start.
         ResourceError: fewer devices are present than `devices` or the configuration's mesh.
+
+    Example:
+        >>> print(sj.certify(sj.load("dye", ["grid.shape=[16,16]"]), devices=1).verdict)  # doctest: +ELLIPSIS
+        PASSED...
     """
     from simjax.certificate.certificate import Objective
     from simjax.certificate.certificate import certify as certify_objective

@@ -20,7 +20,7 @@ MOST_RADII = 1000
 
 @dataclass(frozen=True)
 class ObservationKeys:
-    """What every observation takes besides its places."""
+    """The keys of every observation besides its places."""
 
     times: tuple[float, ...] | None = key(
         ListOf(Real(low=0.0, formula=True), 1, MOST_PLACES, optional=True, noun="numbers"), None,

@@ -37,7 +37,12 @@ def lines(edge: Array, array_axis: int, start: int, count: int) -> Array:
 
 
 class Boundary(eqx.Module):
-    """A condition on one field at one side of the domain."""
+    """A condition on one field at one side of the domain.
+
+    Example:
+        >>> isinstance(sj.Dirichlet(1.0), sj.Boundary)
+        True
+    """
 
     @abc.abstractmethod
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions) -> Array:
@@ -68,14 +73,23 @@ class Boundary(eqx.Module):
 
 
 class Periodic(Boundary):
-    """The far side of the domain is the neighbour."""
+    """The far side of the domain is the neighbour.
+
+    Example:
+        >>> layout = sj.center_layout([(sj.Periodic(), sj.Periodic())] * 2)
+    """
 
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
         raise AssertionError("A periodic side has a neighbour: Domain.pad never asks it for ghost cells.")
 
 
 class Dirichlet(Boundary):
-    """u = value on the side, to second order: ghosts are the odd reflection about the value."""
+    """u = value on the side, to second order: ghosts are the odd reflection about the value.
+
+    Example:
+        >>> hot = sj.ScalarSide(sj.Dirichlet(300.0))
+        >>> moving = sj.Dirichlet(lambda t, y: jnp.sin(t) * y)  # of time and the place on the side
+    """
 
     value: Value = 0.0
 
@@ -99,7 +113,12 @@ class Dirichlet(Boundary):
 
 
 class Neumann(Boundary):
-    """du/dn = slope on the side, with n the outward normal, to second order: ghosts are the even reflection."""
+    """du/dn = slope on the side, with n the outward normal, to second order: ghosts are the even reflection.
+
+    Example:
+        >>> insulated = sj.ScalarSide(sj.Neumann())
+        >>> heated = sj.ScalarSide(sj.Neumann(slope=2.0))
+    """
 
     slope: Value = 0.0
 
@@ -166,7 +185,16 @@ class Computed(eqx.Module):
 
 
 class Side(eqx.Module):
-    """A physical side of the domain: one `Boundary` for every component of velocity and for scalars."""
+    """A physical side of the domain: one `Boundary` for every component of velocity and for scalars.
+
+    Example:
+        >>> class Draining(sj.Side):
+        ...     def velocity_boundary(self, component, axis):
+        ...         return sj.Dirichlet(0.0)
+        ...
+        ...     def scalar_boundary(self):
+        ...         return sj.Robin(2.0)
+    """
 
     solid: ClassVar[bool] = False
     """Whether it is a wall, which pictures draw as one."""
@@ -181,7 +209,11 @@ class Side(eqx.Module):
 
 
 class PeriodicSide(Side):
-    """Both sides of the axis are the same place."""
+    """Both sides of the axis are the same place.
+
+    Example:
+        >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2  # lower and upper, along x and y
+    """
 
     def velocity_boundary(self, component, axis):
         return Periodic()
@@ -194,7 +226,11 @@ _VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 
 class ScalarSide(Side):
-    """A side defined by its condition on a scalar alone (a heated plate, a given flux)."""
+    """A side defined by its condition on a scalar alone (a heated plate, a given flux).
+
+    Example:
+        >>> plate = sj.ScalarSide(sj.Dirichlet(300.0))
+    """
 
     boundary: Boundary
 
@@ -224,6 +260,9 @@ class NoSlipWall(Side):
     """A wall the fluid sticks to; `velocity` is the wall's own, one value per component (none: at rest).
 
     Scalars do not pass through.
+
+    Example:
+        >>> lid = sj.NoSlipWall(velocity=(1.0, 0.0))
     """
 
     solid = True
@@ -238,7 +277,11 @@ class NoSlipWall(Side):
 
 @side("slip", groups=("scalar", "flow"), about="no friction; nothing passes")
 class SlipWall(Side):
-    """A wall without friction: no flow through it, no shear on it, no scalar flux."""
+    """A wall without friction: no flow through it, no shear on it, no scalar flux.
+
+    Example:
+        >>> channel = [(sj.PeriodicSide(), sj.PeriodicSide()), (sj.SlipWall(), sj.SlipWall())]
+    """
 
     solid = True
 
@@ -254,7 +297,11 @@ class SlipWall(Side):
     about="a given velocity, in or out",
 )  # fmt: skip
 class Inflow(Side):
-    """Prescribed velocity, and scalars at a prescribed value."""
+    """Prescribed velocity, and scalars at a prescribed value.
+
+    Example:
+        >>> jet = sj.Inflow(velocity=(lambda t, y: y * (1 - y), 0.0), scalar=1.0)
+    """
 
     velocity: tuple[Value, ...] | None = None
     scalar: Value = 0.0
@@ -274,7 +321,12 @@ side(
 
 @side("outflow", groups=("scalar",), about="everything leaves unchanged")
 class Outflow(Side):
-    """Everything leaves unchanged: zero normal derivative."""
+    """Everything leaves unchanged: zero normal derivative.
+
+    Example:
+        >>> sides = [(sj.Inflow(velocity=(1.0,), scalar=1.0), sj.Outflow())]
+        >>> model = sj.Transport(sj.Domain(sj.Grid((32,))), sides)
+    """
 
     def velocity_boundary(self, component, axis):
         return Neumann(0.0)
@@ -287,6 +339,11 @@ class FieldLayout(eqx.Module):
     """Place of a field in its cell, and what holds at its sides; travels beside an array, never wraps it.
 
     `offset` has one entry per spatial axis, `boundaries` one pair (lower, upper) per spatial axis.
+
+    Example:
+        >>> layout = sj.center_layout([(sj.Periodic(), sj.Periodic())], units="K")
+        >>> layout.offset, layout.units
+        ((0.5,), 'K')
     """
 
     offset: tuple[float, ...] = eqx.field(static=True)
@@ -298,11 +355,21 @@ class FieldLayout(eqx.Module):
 
 
 def center_layout(boundaries, units: str = "1") -> FieldLayout:
-    """A layout of a cell-centred field."""
+    """A layout of a cell-centred field.
+
+    Example:
+        >>> sj.center_layout([(sj.Dirichlet(0.0), sj.Neumann())]).offset
+        (0.5,)
+    """
     return FieldLayout((CENTER,) * len(boundaries), tuple(map(tuple, boundaries)), units)
 
 
 def face_layout(component: int, boundaries, units: str = "1") -> FieldLayout:
-    """A layout of a vector component stored on the faces normal to itself."""
+    """A layout of a vector component stored on the faces normal to itself.
+
+    Example:
+        >>> sj.face_layout(0, [(sj.Periodic(), sj.Periodic())] * 2).offset  # the x-component, on faces across x
+        (0.0, 0.5)
+    """
     offset = tuple(FACE if axis == component else CENTER for axis in range(len(boundaries)))
     return FieldLayout(offset, tuple(map(tuple, boundaries)), units)

@@ -31,6 +31,12 @@ class Domain(eqx.Module):
     that a compiler with asynchronous collectives can hide the communication behind it. `implementation="pallas"`
     makes each stencil one kernel for the accelerator, interpreted on a CPU. `steps_per_exchange` above zero says how
     many steps are taken between two exchanges, on blocks with as many ghost cells as these steps need (`blocking`).
+
+    Example:
+        >>> domain = sj.Domain(sj.Grid((16, 16)))
+        >>> x, y = domain.coordinates((0.5, 0.5))  # of cell centres
+        >>> bool(jnp.isclose(domain.mean(x + y), 1.0))
+        True
     """
 
     grid: Grid

@@ -19,7 +19,13 @@ from simjax.schema.model_schema import ModelSchema
 
 @dataclass(frozen=True)
 class Output:
-    """A variable that a model writes: its name in the file, where in the cell it lives, and its CF attributes."""
+    """A variable that a model writes: its name in the file, where in the cell it lives, and its CF attributes.
+
+    Example:
+        >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
+        >>> [output.name for output in model.outputs()]
+        ['velocity_x', 'velocity_y', 'vorticity', 'pressure']
+    """
 
     name: str
     offset: tuple[float, ...]
@@ -32,7 +38,12 @@ class Output:
 
 @dataclass(frozen=True)
 class Measure:
-    """The description of a number recorded at every output time: its units and its meaning in words."""
+    """The description of a number recorded at every output time: its units and its meaning in words.
+
+    Example:
+        >>> sj.Measure("m2 s-2", "mean kinetic energy").units
+        'm2 s-2'
+    """
 
     units: str = "1"
     long_name: str = ""
@@ -43,6 +54,10 @@ class Model(eqx.Module):
 
     A model is abstract or final. `state` and `params` are pytrees (usually `eqx.Module`s); every spatial field
     in `state` has the spatial axes last. How a model advances in time is said by the abstract classes below.
+
+    Example:
+        >>> issubclass(sj.Gravity, sj.Model), issubclass(sj.Acoustic, sj.Model)
+        (True, True)
     """
 
     Params: ClassVar[type]
@@ -204,7 +219,12 @@ class SelfSteppingModel(Model):
 
 
 class ExplicitModel(GridModel):
-    """A model given by its tendency."""
+    """A model given by its tendency.
+
+    Example:
+        >>> issubclass(sj.Incompressible, sj.ExplicitModel)
+        True
+    """
 
     @property
     def loops_over_stages(self) -> bool:

@@ -149,6 +149,22 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     A class declared with `sj.model` brings its keys, fields and sides. Of a `CenteredModel` or a `SpectralModel`
     without a declaration, `parameters` become the keys of `physics`, `fields` those of `initial`; those of a
     `SpectralModel` also of `forcing`. Also a class decorator.
+
+    Example:
+        >>> @sj.register
+        ... class Decay(sj.CenteredModel):
+        ...     "Decay: du/dt = -rate u."
+        ...
+        ...     fields, parameters = ("u",), {"rate": 1.0}
+        ...
+        ...     def rhs(self, t, state, params):
+        ...         return {"u": -params["rate"] * state["u"]}
+        ...
+        ...     def stable_dt(self, state, params):
+        ...         return 1 / params["rate"]
+        >>> few = ["grid.shape=[8]", "initial={u: 1}", "time={end: 1, output_every: 1, dt: 0.1}"]
+        >>> sj.load(None, ["model=Decay", *few]).frames
+        1
     """
     declare_own(model, getattr(model, "__name__", repr(model)))
     return model

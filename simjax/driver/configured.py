@@ -21,6 +21,10 @@ def load(
     """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
 
     Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong.
+
+    Example:
+        >>> sj.load("fluid", overrides=["grid.shape=[64,64]"]).config.grid.shape
+        (64, 64)
     """
     from simjax.config import load_config
 
@@ -39,6 +43,14 @@ def configure(model: type[GridModel] | str, **sections: Any) -> Simulation:
     `simjax.NoSlipWall()`, or pairs of them.
 
     Raises ConfigurationError with everything that is wrong with the configuration, before anything is written.
+
+    Example:
+        >>> heat = sj.configure(
+        ...     "advection_diffusion", grid={"shape": [32]}, physics={"diffusivity": 0.1, "velocity": [0.0]},
+        ...     initial={"concentration": "cos(2*pi*x)"}, time={"end": 0.1, "output_every": 0.1},
+        ... )
+        >>> heat.run().ds.concentration.shape
+        (2, 32)
     """
     from simjax.config import validate
 

@@ -38,6 +38,12 @@ class RunFunction:
         checkpoint: what reverse mode keeps, as of `simulate`.
 
     Raises ConfigurationError for a path that is no field, a name that is no variable, and a run that has no gradient.
+
+    Example:
+        >>> run = sj.load("kolmogorov", ["grid.shape=[16,16]", "time.end=0.1"]).differentiable(variables=[])
+        >>> energy = lambda values: run(values).observed["kinetic_energy"][-1]
+        >>> bool(jax.grad(energy)({"viscosity": run.values["viscosity"]})["viscosity"] < 0)
+        True
     """
 
     values: dict[str, np.ndarray]

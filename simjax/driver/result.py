@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Result:
-    """The outcome of a run: its folder, the exit code (0 done, 75 stopped and resumable), and a sentence."""
+    """The outcome of a run: its folder, the exit code (0 done, 75 stopped and resumable), and a sentence.
+
+    Example:
+        >>> result = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run()
+        >>> result.exit_code, result.failed_checks, result.ds.density.dims
+        (0, (), ('time', 'x'))
+    """
 
     folder: Path
     exit_code: int

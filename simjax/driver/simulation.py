@@ -48,6 +48,11 @@ class Simulation:
     `simulate(s.model, s.integrator, s.params, s.state, s.schedule, frames=s.frames)` takes a simulation `s` of one
     member on one device in a program of one's own. These parts are made when one of them is first asked for, which
     raises ConfigurationError for an ensemble, several devices and an end between two output times.
+
+    Example:
+        >>> fluid = sj.load("fluid", ["grid.shape=[16,16]", "time.end=0.02", "output=none"])
+        >>> fluid.frames, fluid.run().exit_code
+        (1, 0)
     """
 
     def __init__(self, config: Config):

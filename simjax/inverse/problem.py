@@ -62,6 +62,15 @@ class InverseProblem:
     Raises:
         ConfigurationError: an unknown that no measurement depends on, an instrument outside of the grid or the run,
             not a number among the measurements.
+
+    Example:
+        >>> dye = sj.load("dye", ["grid.shape=[16,16]", "time.end=0.1", "time.output_every=0.1"])
+        >>> problem = sj.InverseProblem(
+        ...     dye, unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},
+        ...     observations=[{"points": "concentration", "at": [[0.5, 0.5]], "deviation": 0.01}],
+        ... )
+        >>> problem.instruments[0].measured.shape  # times, points
+        (1, 1)
     """
 
     def __init__(

@@ -103,6 +103,16 @@ class Search:
 
     Raises:
         ConfigurationError: it has no section `inverse`.
+
+    Example:
+        >>> dye = sj.load("dye", ["grid.shape=[16,16]", "time.end=0.1", "time.output_every=0.1"])
+        >>> problem = sj.InverseProblem(
+        ...     dye, unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},
+        ...     observations=[{"snapshot": "concentration", "deviation": 0.01}],
+        ...     solver={"name": "gauss_newton", "iterations": 2},
+        ... )
+        >>> sorted(sj.Search(problem).run().answer.intervals)
+        ['physics.diffusivity']
     """
 
     def __init__(self, problem: InverseProblem | Simulation | Config):

@@ -46,6 +46,11 @@ def open_run(folder: Path) -> xarray.Dataset:
     Dimensions are ([member,] time, z, y, x) or ([member,] time, particle, space); `dataset.simjax.centered()` brings
     fields on faces (`x_face`, ...) to cell centres. Raises InputOutputError where a
     segment is missing or damaged, which HDF5 itself would show as NaN.
+
+    Example:
+        >>> folder = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run().folder
+        >>> sj.open_run(folder).density.sizes["x"]
+        32
     """
     master = require_readable(Path(folder))
     if master.name == MASTER_NAME:
@@ -138,6 +143,11 @@ def check_files(folder: Path) -> list[str]:
 
     Reads all of it: fields and their segments, whose checksums are compared, diagnostics, checkpoints, and what other
     programs open.
+
+    Example:
+        >>> folder = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run().folder
+        >>> sj.check_files(folder)
+        []
     """
     folder = Path(folder)
     problems = _field_problems(_master_of(folder), thorough=True)

@@ -30,6 +30,12 @@ def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
     Raises:
         ConfigurationError: an ensemble without a member, or a member that it does not have.
         InputOutputError: no run of particles is there, a part of it is missing, or MDAnalysis is not installed.
+
+    Example:
+        >>> few = ["particles.spacing=0.1", "time.end=0.01", "output.report=false", "output.animation=false"]
+        >>> universe = sj.open_universe(sj.load("dam_break", few).run())
+        >>> len(universe.select_atoms("type wall")) > 0
+        True
     """
     folder = Path(getattr(run, "folder", run))
     path = _trajectory(folder, member)

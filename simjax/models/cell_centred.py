@@ -21,6 +21,16 @@ class CenteredModel(ExplicitModel):
     A subclass names its `fields` and the default values of its `parameters`, and defines `rhs` and `stable_dt`.
     The first line of its docstring is the title of its runs. `units` are those of the fields; with `dimensionless`
     lengths and times are numbers, not metres and seconds.
+
+    Example:
+        >>> from simjax.ops.difference import laplacian
+        >>> class Heat(sj.CenteredModel):
+        ...     "Heat conduction: du/dt = D lap(u)."
+        ...
+        ...     fields, parameters = ("u",), {"D": 0.1}
+        ...
+        ...     def rhs(self, t, state, params):
+        ...         return {"u": params["D"] * self.apply(lambda u: laplacian(u, self.domain.grid.spacing), state)["u"]}
     """
 
     Params = State = dict

@@ -35,6 +35,9 @@ class Closure(eqx.Module):
     tendencies of the components that live at this place are taken.
 
     Parameters of the module are its floating-point arrays. Its own time scale does not enter a Courant limit.
+
+    Example:
+        >>> growth = sj.Closure(lambda c: 0.5 * c * (1 - c), fields=("concentration",))
     """
 
     module: Callable
@@ -65,6 +68,12 @@ def with_closure(model: GridModel, params, closure: Closure) -> tuple[GridModel,
     """The model with the tendency of `closure` added, and its parameters.
 
     Of a semi-implicit model the closure belongs to the explicit part.
+
+    Example:
+        >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
+        >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
+        >>> growth = sj.Closure(lambda c: 0.5 * c * (1 - c), fields=("concentration",))
+        >>> model, params = sj.with_closure(line, params, growth)
     """
     weights, rest = eqx.partition(closure, eqx.is_inexact_array)
     kinds = {
@@ -305,6 +314,10 @@ class LocalNetwork(eqx.Module):
         hidden: sizes of the layers in between.
         width: as that of the `Closure` that it is in.
         key: for the first weights.
+
+    Example:
+        >>> network = sj.LocalNetwork(fields=1, ndim=2, hidden=[16, 16], width=1, key=jax.random.key(0))
+        >>> learned = sj.Closure(network, fields=("concentration",), width=1)
     """
 
     weights: tuple[Array, ...]

@@ -18,6 +18,12 @@ def velocity_at_centers(model: GridModel, velocity: Sequence[Array], t=0.0) -> t
     device these are whole arrays, inside `distribute` this device's blocks.
 
     Raises ConfigurationError for a model without a velocity on faces, and for another number of components.
+
+    Example:
+        >>> flow = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
+        >>> u, v = sj.velocity_at_centers(flow, (jnp.ones((16, 16)), jnp.zeros((16, 16))))
+        >>> u.shape
+        (16, 16)
     """
     layouts = _layouts(model, velocity)
     center = (CENTER,) * len(layouts)
@@ -35,6 +41,12 @@ def velocity_on_faces(model: GridModel, velocity: Sequence[Array], t=0.0) -> tup
     to second order only: `model.constrain(t, 0.0, state, params)` projects it.
 
     Raises ConfigurationError as `velocity_at_centers`.
+
+    Example:
+        >>> flow = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
+        >>> u, v = sj.velocity_on_faces(flow, (jnp.ones((16, 16)), jnp.zeros((16, 16))))
+        >>> float(u[0, 0])
+        1.0
     """
     layouts = _layouts(model, velocity)
     center = (CENTER,) * len(layouts)

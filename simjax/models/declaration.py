@@ -24,6 +24,15 @@ class Setup:
 
     sides: a pair for each axis. values: every number that formulas and keys know by name, traced. coefficients: this
     block's arrays, components by field.
+
+    Example:
+        >>> class Doubled(sj.AdvectionDiffusion):
+        ...     "Advection-diffusion with twice the diffusivity that is written."
+        ...
+        ...     @classmethod
+        ...     def configured(cls, setup):
+        ...         model, params = super().configured(setup)
+        ...         return model, cls.Params(2 * setup.values["diffusivity"], params.velocity)
     """
 
     config: Config
@@ -58,6 +67,11 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
     left out are as a declared base class has them, but for what it conserves, which another equation has to say anew;
     else as the class method `declared` has them. A class that is several models is declared once for each.
     `models.registry` says where the class is.
+
+    Example:
+        >>> @sj.model("plain_heat", sides=("scalar.neumann",))
+        ... class PlainHeat(sj.AdvectionDiffusion):
+        ...     "Heat conduction between insulated walls."
     """
 
     def declare(cls: Declared) -> Declared:

@@ -15,6 +15,9 @@ class Robin(Boundary):
 
     transfer: 1 / length, not negative; of heat it is the transfer coefficient over the conductivity. Second order: each
     ghost and its mirror image have the mean and the difference of a line that obeys the condition on the side.
+
+    Example:
+        >>> cooled = sj.Robin(transfer=2.0, outside=20.0)
     """
 
     transfer: Value
@@ -46,7 +49,12 @@ class Robin(Boundary):
     about="slope along the outward normal = transfer * (outside - value), such as heat lost to the surroundings",
 )  # fmt: skip
 class ExchangeSide(Side):
-    """A side that exchanges a scalar with its surroundings: dc/dn = transfer (outside - c)."""
+    """A side that exchanges a scalar with its surroundings: dc/dn = transfer (outside - c).
+
+    Example:
+        >>> sides = [(sj.ExchangeSide(transfer=2.0, outside=20.0), sj.ScalarSide(sj.Neumann()))]
+        >>> plate = sj.Transport(sj.Domain(sj.Grid((32,))), sides)
+    """
 
     transfer: Value
     outside: Value = 0.0

@@ -33,7 +33,12 @@ Variables = Literal["primitive", "characteristic"]
 
 @dataclass(frozen=True)
 class Scheme:
-    """Discretisation of the convective terms: names in INTERPOLATIONS and FLUXES, and what is interpolated."""
+    """Discretisation of the convective terms: names in INTERPOLATIONS and FLUXES, and what is interpolated.
+
+    Example:
+        >>> limited = sj.GasScheme(reconstruction="mc", variables="primitive", flux="hll")
+        >>> gas = sj.Compressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2, limited)
+    """
 
     reconstruction: str = "weno5"
     variables: Variables = "characteristic"

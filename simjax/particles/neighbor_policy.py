@@ -41,6 +41,10 @@ class NeighborPolicy(eqx.Module):
     it, no pair is missing. max_neighbors: the length of a list; 0 makes none and looks at all particles around, which
     accelerators without fast gathers prefer. max_particles: the most particles on a device, for lists; 0: as many as
     there are slots.
+
+    Example:
+        >>> sj.NeighborPolicy(cutoff=2.5, skin=0.3).reach
+        2.8
     """
 
     cutoff: float = eqx.field(static=True)

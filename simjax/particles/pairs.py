@@ -37,6 +37,16 @@ class Pairs(eqx.Module):
     cells: the grid of cells, each at least `cutoff` long. position: `(ndim, *cells.shape)` within the cells. ids:
     `cells.shape` int32. neighbours: list of pairs, for which positions may have moved since it was made as long as no
     pair outside it has come nearer than `cutoff`; without one, all particles of the cells around are looked at.
+
+    Example:
+        >>> from simjax.particles.cells import pack
+        >>> cells = sj.Cells(sj.Domain(sj.Grid((4,), upper=(4.0,))), capacity=8, periodic=(True,))
+        >>> position, ids, _, lost = pack(cells, jnp.asarray([[0.5, 1.25, 3.75]]), {})
+        >>> def near(separation, here, there, params):
+        ...     return jnp.where(abs(separation[0]) < 1.0, 1.0, 0.0)
+        >>> partners = sj.Pairs(cells, position, ids, cutoff=1.0).sum(near)
+        >>> float(partners.sum())  # 0.5 and 1.25; 3.75 and 0.5, through the side; each from both ends
+        4.0
     """
 
     cells: Cells

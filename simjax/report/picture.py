@@ -14,7 +14,13 @@ from simjax.io.files import replaced
 
 @dataclass(frozen=True)
 class Picture:
-    """An image: its bytes and their format, `png` or `webp`. A notebook shows it; `save` writes it to a file."""
+    """An image: its bytes and their format, `png` or `webp`. A notebook shows it; `save` writes it to a file.
+
+    Example:
+        >>> run = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run()
+        >>> run.plot().save("tube.png").name
+        'tube.png'
+    """
 
     content: bytes = field(repr=False)
     format: str

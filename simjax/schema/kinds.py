@@ -58,7 +58,16 @@ def write(value: Any) -> Any:
 
 
 def key(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "", fixed: bool = False) -> Any:
-    """A dataclass field that a configuration key of this kind fills. fixed: a number that shapes depend on."""
+    """A dataclass field that a configuration key of this kind fills. fixed: a number that shapes depend on.
+
+    Example:
+        >>> import dataclasses
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Keys:
+        ...     diffusivity: float = sj.key(sj.Real(low=0.0), 1e-3, units="m2 s-1", about="diffusivity D")
+        >>> Keys().diffusivity
+        0.001
+    """
     metadata = {"kind": kind, "units": units, "about": about, "fixed": fixed}
     if default is REQUIRED:
         return dataclasses.field(metadata=metadata)
@@ -103,7 +112,12 @@ def tell_missing(path: str, field: dataclasses.Field, problems: ConfigErrors) ->
 
 @dataclass(frozen=True)
 class Real(Plain):
-    """A finite float within a range; with `formula`, also a text of numbers such as "2*pi"."""
+    """A finite float within a range; with `formula`, also a text of numbers such as "2*pi".
+
+    Example:
+        >>> sj.Real(above=0.0).allowed
+        'a finite number > 0'
+    """
 
     low: float = -math.inf
     high: float = math.inf
@@ -170,7 +184,12 @@ def _why_not_a_number(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Integer(Plain):
-    """A whole number from `low` to `high`."""
+    """A whole number from `low` to `high`.
+
+    Example:
+        >>> sj.Integer(low=1, high=8).allowed
+        'a whole number >= 1 and <= 8'
+    """
 
     low: int = 0
     high: int = 2**31 - 1
@@ -229,7 +248,12 @@ class Unread(Plain):
 
 @dataclass(frozen=True)
 class Flag(Plain):
-    """A truth value."""
+    """A truth value.
+
+    Example:
+        >>> sj.Flag().allowed
+        'true or false'
+    """
 
     @property
     def allowed(self) -> str:
@@ -244,7 +268,12 @@ class Flag(Plain):
 
 @dataclass(frozen=True)
 class Choice(Plain):
-    """One of a few words."""
+    """One of a few words.
+
+    Example:
+        >>> sj.Choice(("central", "upwind")).allowed
+        'one of central, upwind'
+    """
 
     options: Collection[str]
 
@@ -262,7 +291,12 @@ class Choice(Plain):
 
 @dataclass(frozen=True)
 class Text(Plain):
-    """A text that matches `pattern` and is at most `longest` characters long."""
+    """A text that matches `pattern` and is at most `longest` characters long.
+
+    Example:
+        >>> sj.Text(described="the name of a field").allowed
+        'the name of a field'
+    """
 
     optional: bool = False
     pattern: str = r"(?s).*"
@@ -289,7 +323,12 @@ class Text(Plain):
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list of one kind of element, of `least` to `most` of them, as a tuple."""
+    """A list of one kind of element, of `least` to `most` of them, as a tuple.
+
+    Example:
+        >>> sj.ListOf(sj.Real(low=0.0), least=1, most=3).allowed
+        'a list of 1 to 3 values, each a finite number >= 0'
+    """
 
     element: Kind
     least: int = 0

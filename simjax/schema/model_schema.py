@@ -24,6 +24,10 @@ class FieldSchema:
     `default` is what stands where it is left out; without one (None) it must be given, unless it is `optional`.
     Components of a `staggered` vector lie on the faces normal to them, everything else at cell centres (for
     coefficients; initial fields lie where the model has them; `at_corners`: this scalar is not at cell centres).
+
+    Example:
+        >>> sj.FieldSchema("velocity", vector=True, units="m s-1").components(2)
+        ('velocity_x', 'velocity_y')
     """
 
     name: str

@@ -59,6 +59,15 @@ def side(kind: str, *, make: Callable[..., Any] | None = None, **properties: Any
 
     Without `make` the keys are the names of the class's own fields. A class that is several kinds, or prescribes other
     keys in other models, is declared once for each.
+
+    Example:
+        >>> @sj.side("leaking", groups=("scalar",), about="loses what reaches it")
+        ... class Leaking(sj.Side):
+        ...     def velocity_boundary(self, component, axis):
+        ...         return sj.Dirichlet(0.0)
+        ...
+        ...     def scalar_boundary(self):
+        ...         return sj.Robin(2.0)
     """
 
     def declare(cls: Declared) -> Declared:

@@ -41,6 +41,11 @@ class Schedule(eqx.Module):
 
     Raises:
         ConfigurationError: a number out of its range, or a combination other than these three.
+
+    Example:
+        >>> sj.Schedule(0.1, dt=0.01).steps
+        10
+        >>> fast = sj.Schedule(0.1, courant=0.5, max_steps=100)
     """
 
     start: Number
@@ -143,6 +148,10 @@ class Clock(eqx.Module):
     the frame began, rounded; elapsed_low: what that rounding left out, so that their sum has twice the digits. dt: the
     last step taken. first_limit, smallest_limit: the step that the Courant number allowed at first (an interval at
     most), and the smallest so far; zero before there was one. status: bits of `status`.
+
+    Example:
+        >>> int(sj.Clock.zero(jnp.float64).step)
+        0
     """
 
     frame: Array

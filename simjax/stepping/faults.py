@@ -23,6 +23,10 @@ def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
         clock: as `simulate` and `advance` return it, of one run or with leading axes of members. Not traced: call this
             on what a compiled function returns.
         schedule: that of the run, for the time.
+
+    Example:
+        >>> sj.status_of(sj.Clock.zero(jnp.float64))
+        'no fault'
     """
     statuses = np.atleast_1d(np.asarray(clock.status)).ravel()
     faulty = np.flatnonzero(statuses != OK)
@@ -61,6 +65,9 @@ def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:
 
     Raises:
         NumericalError: it did not; with the cause, the frame, the step and the time, as of `status_of`.
+
+    Example:
+        >>> sj.raise_on_fault(sj.Clock.zero(jnp.float64))  # nothing went wrong, so nothing happens
     """
     if np.any(np.asarray(clock.status) != OK):
         raise NumericalError(

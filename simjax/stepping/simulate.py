@@ -37,7 +37,16 @@ OnFault = Literal["raise", "nan", "keep"]
 
 
 class Trajectory(eqx.Module):
-    """Result of `simulate`: the final state and clock, and what was observed, frames leading."""
+    """Result of `simulate`: the final state and clock, and what was observed, frames leading.
+
+    Example:
+        >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
+        >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
+        >>> start = line.State(jnp.sin(2 * jnp.pi * jnp.linspace(0, 1, 32)))
+        >>> end = sj.simulate(line, sj.INTEGRATORS["rk4"], params, start, sj.Schedule(0.1, dt=0.01), frames=3)
+        >>> int(end.clock.step), end.observed
+        (30, None)
+    """
 
     state: Any
     clock: Clock
@@ -59,6 +68,16 @@ def advance(
     Transactional: if the result is not finite or not physical, the state and clock it was given are returned with
     a status bit set, and every later call returns them unchanged. So the last good state is never lost, and an
     ensemble member that diverged stays where it was without touching the others.
+
+    Example:
+        >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
+        >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
+        >>> start, schedule = line.State(jnp.ones(32)), sj.Schedule(0.1, dt=0.01)
+        >>> state, clock = sj.advance(
+        ...     line, sj.INTEGRATORS["rk4"], params, start, sj.Clock.zero(jnp.float64), schedule, steps=4, until=1
+        ... )
+        >>> int(clock.step), sj.status_of(clock, schedule)
+        (4, 'no fault')
     """
     params = vary_like(params, state)
     begin = state, clock
@@ -307,6 +326,17 @@ def simulate(
 
     Raises:
         NumericalError: the run stopped early, with `on_fault="raise"`.
+
+    Example:
+        >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
+        >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
+        >>> start = line.State(jnp.sin(2 * jnp.pi * jnp.linspace(0, 1, 32)))
+        >>> def peak(t, state, params):
+        ...     return jnp.max(state.concentration)
+        >>> schedule = sj.Schedule(0.1, dt=0.01)
+        >>> end = sj.simulate(line, sj.INTEGRATORS["rk4"], params, start, schedule, frames=3, observe=peak)
+        >>> end.observed.shape
+        (3,)
     """
     if on_fault not in ("raise", "nan", "keep"):
         raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
@@ -370,6 +400,13 @@ def integrate(
 
     Raises:
         NumericalError: the run stopped early, with `on_fault="raise"`.
+
+    Example:
+        >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
+        >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
+        >>> end = sj.integrate(line, sj.INTEGRATORS["rk4"], params, line.State(jnp.ones(32)), dt=0.01, steps=10)
+        >>> float(end.concentration[0])
+        1.0
     """
     schedule = Schedule(steps=steps, start=t0, dt=dt)
     return simulate(

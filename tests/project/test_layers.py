@@ -268,12 +268,17 @@ def test_only_the_run_touches_the_global_configuration():
     assert {name for name, module in _modules().items() if writes(module)} <= {"driver.environment"}
 
 
+def _docstring_lines(function):
+    first = function.body[0]
+    return first.end_lineno - first.lineno + 1 if ast.get_docstring(function) else 0
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_files_and_functions_stay_short(name):
     module = _modules()[name]
     assert len(module.text.splitlines()) <= MOST_LINES
     functions = (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-    lengths = {n.name: n.end_lineno - n.lineno + 1 for n in functions}
+    lengths = {n.name: n.end_lineno - n.lineno + 1 - _docstring_lines(n) for n in functions}
     assert {f: lines for f, lines in lengths.items() if lines > MOST_FUNCTION_LINES} == {}
 
 

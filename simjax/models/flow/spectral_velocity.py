@@ -29,6 +29,13 @@ class SpectralVelocity(SpectralFlow):
     dealiased, so that the truncated inviscid equation conserves energy. Eight real transforms: three of them
     inverse, five of the products of velocities less w^2 on the diagonal, which the pressure takes up (Orszag and
     Patterson 1972, Phys. Rev. Lett. 28, 76).
+
+    Example:
+        >>> run = sj.configure(
+        ...     sj.SpectralVelocity, grid={"shape": [16, 16, 16]}, physics={"viscosity": 1e-2},
+        ...     initial={"velocity": ["sin(2*pi*y)", "sin(2*pi*z)", "sin(2*pi*x)"]},
+        ...     time={"end": 0.1, "output_every": 0.1},
+        ... )
     """
 
     fields = ("velocity",)

@@ -66,7 +66,11 @@ class GasSide(Side):
     plain=NoSlipWall,
 )  # fmt: skip
 class GasWall(GasSide):
-    """A wall that a gas sticks to; velocity and temperature are its own (none: at rest, and heat does not pass)."""
+    """A wall that a gas sticks to; velocity and temperature are its own (none: at rest, and heat does not pass).
+
+    Example:
+        >>> cold = sj.GasWall(temperature=1.0)
+    """
 
     solid = True
     velocity: tuple[Value, ...] | None = None
@@ -89,6 +93,10 @@ class GasInflow(GasSide):
     """The state of a gas beyond the side; what of it comes in is found by the flux (all, if it is supersonic).
 
     No velocity: at rest, as the reservoir that a subsonic flow is drawn from. No scalars: none come in.
+
+    Example:
+        >>> stream = sj.GasInflow(density=1.0, pressure=1.0, velocity=(2.0,))
+        >>> tube = sj.Compressible(sj.Domain(sj.Grid((64,))), [(stream, sj.GasOutflow())])
     """
 
     density: Value
@@ -117,7 +125,11 @@ class GasInflow(GasSide):
     about="everything leaves unchanged, against the pressure where it is given", plain=Outflow,
 )  # fmt: skip
 class GasOutflow(GasSide):
-    """Everything leaves unchanged; `pressure` is that beyond the side (none: that of the gas)."""
+    """Everything leaves unchanged; `pressure` is that beyond the side (none: that of the gas).
+
+    Example:
+        >>> nozzle_end = sj.GasOutflow(pressure=0.5)
+    """
 
     pressure: Value | None = None
 

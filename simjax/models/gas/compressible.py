@@ -125,6 +125,13 @@ class Compressible(ExplicitModel):
     Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.
 
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
+
+    Example:
+        >>> tube = sj.configure(
+        ...     sj.Compressible, grid={"shape": [64]}, boundaries={"x": "outflow"},
+        ...     initial={"density": "where(x<0.5, 1, 0.125)", "velocity": ["0"], "pressure": "where(x<0.5, 1, 0.1)"},
+        ...     time={"end": 0.2, "output_every": 0.1, "courant": 0.4},
+        ... )
     """
 
     @dataclass(frozen=True)

@@ -24,6 +24,11 @@ class Gravity(SelfSteppingModel):
     phi solves lap(phi) = 4 pi G rho, with the mean of rho taken away in a periodic box; `attraction` says how. In an
     expanding background with the scale factor a(t), x are comoving coordinates, u = a^2 dx/dt is kept as the velocity,
     and du/dt = -grad phi / a with the comoving rho. Quinn et al. (1997), astro-ph/9710043, eq. 6-10.
+
+    Example:
+        >>> stars = sj.load("cold_collapse")
+        >>> stars.config.model
+        'gravity'
     """
 
     cells: Cells

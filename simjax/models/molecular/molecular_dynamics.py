@@ -73,6 +73,15 @@ class MolecularDynamics(SelfSteppingModel):
     the cutoff would give in a medium without structure. `reflecting`: along axes that do not close on themselves the
     box ends in smooth walls, where the velocity across changes its sign; without them, a particle that leaves is an
     error. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
+
+    Example:
+        >>> liquid = sj.configure(
+        ...     "molecular_dynamics", physics={"potential": "lennard_jones"}, box={"upper": [6.0, 6.0, 6.0]},
+        ...     particles={"placement": "fcc", "count": 108, "temperature": 1.0},
+        ...     time={"end": 0.1, "output_every": 0.1, "dt": 0.005},
+        ... )
+        >>> isinstance(liquid.model, sj.MolecularDynamics)
+        True
     """
 
     cells: Cells

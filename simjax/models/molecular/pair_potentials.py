@@ -27,6 +27,10 @@ class PairPotential(Interaction):
 
     Params are a tree of arrays. Those of the potentials here are scalars, or tables `(species, species)` of which the
     mean with the transpose counts. `here` and `there` are the species of both particles, int32.
+
+    Example:
+        >>> issubclass(sj.DistancePotential, sj.PairPotential)
+        True
     """
 
     @abc.abstractmethod
@@ -67,7 +71,17 @@ class PairPotential(Interaction):
 
 
 class DistancePotential(PairPotential):
-    """A pair potential that is written as an energy of the distance."""
+    """A pair potential that is written as an energy of the distance.
+
+    Example:
+        >>> class Gaussian(sj.DistancePotential):
+        ...     "Soft coils: U = height exp(-(r / width)^2)."
+        ...
+        ...     parameters = {"height": 2.0, "width": 1.0}
+        ...
+        ...     def at(self, r, here, there, params):
+        ...         return params["height"] * jnp.exp(-((r / params["width"]) ** 2))
+    """
 
     @abc.abstractmethod
     def at(self, r: Array, here: Any, there: Any, params: Any) -> Array:

@@ -74,6 +74,10 @@ class ElectromagneticPlasma(SelfSteppingModel):
     currents by Esirkepov's scheme keep div(eps E) - rho as it is to rounding. A uniform magnetic field of the params
     is added to B. `cells` are rearranged in every step, of less than `Maxwell.stable_dt`.
     Birdsall and Langdon (1985), Plasma Physics via Computer Simulation, chapter 15.
+
+    Example:
+        >>> sj.load("weibel").config.model
+        'electromagnetic_pic'
     """
 
     cells: Cells

@@ -49,6 +49,10 @@ class ElectrostaticPlasma(SelfSteppingModel):
     interpolation with the same weights and a field antisymmetric in the charges conserve momentum to rounding. In a
     step no particle moves by more than a cell, nor by more than twice `mesh.stray` mesh cells. Birdsall and Langdon
     (1985), Plasma Physics via Computer Simulation, chapters 2 and 4.
+
+    Example:
+        >>> sj.load("landau_damping").config.model
+        'electrostatic_pic'
     """
 
     mesh: ParticleMesh

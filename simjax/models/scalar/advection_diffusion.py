@@ -53,6 +53,11 @@ class AdvectionDiffusion(ExplicitModel):
     Second-order central diffusion; advection first-order upwind or second-order central. Boundaries: periodic,
     given value (Dirichlet), given slope (Neumann), walls, inflow and outflow. LeVeque (2007), Finite Difference
     Methods for Ordinary and Partial Differential Equations, ch. 9-10.
+
+    Example:
+        >>> model = sj.AdvectionDiffusion(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
+        >>> params = model.Params(diffusivity=jnp.asarray(0.01), velocity=jnp.asarray([1.0, 0.5]))
+        >>> state = model.State(jnp.ones((16, 16)))
     """
 
     @dataclass(frozen=True)

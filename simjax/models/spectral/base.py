@@ -38,6 +38,18 @@ class SpectralModel(SemilinearModel):
     `dealiasing` is the share of the wavenumbers along each axis that is computed with: 2/3 for quadratic
     nonlinearities, 1/2 for cubic ones. `forces` are source terms by field. `units` are those of the fields; with
     `dimensionless` lengths and times are numbers, not metres and seconds.
+
+    Example:
+        >>> class Diffusion(sj.SpectralModel):
+        ...     "Diffusion: du/dt = D lap(u)."
+        ...
+        ...     parameters = {"D": 0.1}
+        ...
+        ...     def symbol(self, k, params):
+        ...         return {"u": -params["D"] * sum(component**2 for component in k)}
+        ...
+        ...     def nonlinear(self, t, k, state, params):
+        ...         return {"u": 0 * state["u"]}
     """
 
     Params = State = dict

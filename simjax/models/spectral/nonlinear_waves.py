@@ -29,6 +29,9 @@ class Burgers(SpectralModel):
     u speed of the wave (m s-1), nu viscosity (m2 s-1), x in m; in d dimensions u sum_i du/dx_i and nu lap(u), so that
     u also is carried along the diagonal of the box. The mean is conserved; its transforms per stage are one inverse,
     one forward. 2/3 dealiased. Whitham (1974), Linear and Nonlinear Waves, chapter 4.
+
+    Example:
+        >>> model = sj.ViscousBurgers(sj.Domain(sj.Grid((64,))))
     """
 
     units = "m s-1"
@@ -56,6 +59,12 @@ class KortewegDeVries(SpectralModel):
     Diagnostics: mass, the integral of u; momentum, of u^2 / 2; energy, of beta |grad u|^2 / 2 - alpha u^3 / 6. The
     truncated equation conserves all three, so that only the time steps change them. One inverse and one forward
     transform per stage, 2/3 dealiased. Zabusky and Kruskal (1965), Phys. Rev. Lett. 15, 240.
+
+    Example:
+        >>> wave = sj.configure(
+        ...     sj.KortewegDeVries, grid={"shape": [128], "lower": [-10.0], "upper": [10.0]},
+        ...     initial={"u": "2/cosh(x)**2"}, time={"end": 0.1, "output_every": 0.1, "dt": 0.001},
+        ... )
     """
 
     dimensionless = True
@@ -108,6 +117,9 @@ class KuramotoSivashinsky(SpectralModel):
 
     One inverse transform per stage, or one per axis in integral form, and one forward; 2/3 dealiased.
     Kuramoto and Tsuzuki (1976), Prog. Theor. Phys. 55, 356; Sivashinsky (1977), Acta Astronaut. 4, 1177.
+
+    Example:
+        >>> front = sj.KuramotoSivashinsky(sj.Domain(sj.Grid((32, 32))), integral=True)
     """
 
     dimensionless = True

@@ -25,6 +25,9 @@ class SwiftHohenberg(SpectralModel):
     Waves grow at the rate r - (q^2 - k^2)^2. Diagnostics: free_energy, which never grows, the integral of
     ((q^2 + lap) u)^2 / 2 - r u^2 / 2 - g u^3 / 3 + u^4 / 4. One inverse and one forward transform per stage.
     Swift and Hohenberg (1977), Phys. Rev. A 15, 319; Cross and Hohenberg (1993), Rev. Mod. Phys. 65, 851.
+
+    Example:
+        >>> model = sj.SwiftHohenberg(sj.Domain(sj.Grid((32, 32), upper=(20.0, 20.0))))
     """
 
     dimensionless = True
@@ -63,6 +66,10 @@ class GrayScott(SpectralModel):
     u fuel, v catalyst of the reaction U + 2 V -> 3 V, concentrations of order one; D_u, D_v diffusivities (m2 s-1), F
     `feed` and K `kill` rates (s-1). Spots that divide, worms, spirals and Turing patterns, by F and K. Two inverse
     transforms per stage and one forward, of u v^2. Pearson (1993), Science 261, 189.
+
+    Example:
+        >>> sj.GrayScott(sj.Domain(sj.Grid((32, 32)))).fields
+        ('u', 'v')
     """
 
     fields = ("u", "v")

@@ -53,6 +53,9 @@ class AllenCahn(_PhaseField):
     u order parameter, between -1 and 1 if it is so at the start; M mobility (s-1); epsilon (m): a flat interface is
     tanh(x / (sqrt(2) epsilon)), a curved one moves at M epsilon^2 times its curvature, so the area inside a circle
     shrinks at 2 pi M epsilon^2. Allen and Cahn (1979), Acta Metall. 27, 1085.
+
+    Example:
+        >>> model = sj.AllenCahn(sj.Domain(sj.Grid((32, 32))))
     """
 
     @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class CahnHilliard(_PhaseField):
 
     u concentration, -1 and 1 in the pure phases; its mean is conserved to the last bit. M mobility (m2 s-1), epsilon
     (m) about the thickness of an interface. Cahn and Hilliard (1958), J. Chem. Phys. 28, 258.
+
+    Example:
+        >>> model = sj.CahnHilliard(sj.Domain(sj.Grid((32, 32))))
     """
 
     @dataclass(frozen=True)

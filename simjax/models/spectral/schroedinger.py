@@ -47,6 +47,14 @@ class Schroedinger(SpectralModel):
     each axis. The truncated equation conserves mass and energy, and momentum without V: only time steps change them.
     One inverse and one forward complex transform per stage; the nonlinearity is cubic, hence 1/2 of the wavenumbers
     are kept. Pitaevskii (1961), Sov. Phys. JETP 13, 451; Gross (1961), Nuovo Cimento 20, 454.
+
+    Example:
+        >>> soliton = sj.configure(
+        ...     sj.Schroedinger, grid={"shape": [128], "lower": [-10.0], "upper": [10.0]},
+        ...     physics={"interaction": -1.0},
+        ...     initial={"real_part": "1/cosh(x)", "imaginary_part": "0"},
+        ...     time={"end": 0.1, "output_every": 0.1, "dt": 0.01},
+        ... )
     """
 
     dimensionless = True

@@ -70,6 +70,10 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
     walls: wall particles take pressure from the fluid around them (eq. 23 and 27 of that paper) and let it slip or
     not; "none": there are none. transport: particles are carried by the flow and, for a uniform distribution, down the
     gradient of their number; for flows without free surfaces. Adami, Hu and Adams (2013), J. Comput. Phys. 241, 292.
+
+    Example:
+        >>> sj.load("dam_break").config.model
+        'sph'
     """
 
     cells: Cells

@@ -133,6 +133,11 @@ class Maxwell(SplitModel):
     conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx, Hy) or "te" (Ex, Ey, Hz). The medium's means are
     arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
     (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`.
+
+    Example:
+        >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
+        >>> sj.Maxwell(sj.Domain(sj.Grid((16, 16))), sides, polarisation="tm").component_layouts().keys()
+        dict_keys(['electric', 'magnetic'])
     """
 
     @dataclass(frozen=True)

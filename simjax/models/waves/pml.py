@@ -40,7 +40,11 @@ class OpenFace(Boundary):
 
 @side("free", groups=SOUND, about="a surface without pressure")
 class FreeSurface(Side):
-    """A surface without pressure: p = 0 on it; the normal velocity there is an unknown of its own."""
+    """A surface without pressure: p = 0 on it; the normal velocity there is an unknown of its own.
+
+    Example:
+        >>> sea = sj.Acoustic(sj.Domain(sj.Grid((64,))), [(sj.AbsorbingSide(), sj.FreeSurface())])
+    """
 
     def velocity_boundary(self, component, axis):
         return OpenFace() if component == axis else Neumann(0.0)
@@ -51,7 +55,12 @@ class FreeSurface(Side):
 
 @side("absorbing", groups=(*SOUND, *LIGHT), about="a layer of `physics.layer_cells` cells in which waves die away")
 class AbsorbingSide(SlipWall):
-    """A rigid wall (or conductor) behind a layer of the grid that absorbs waves at every angle."""
+    """A rigid wall (or conductor) behind a layer of the grid that absorbs waves at every angle.
+
+    Example:
+        >>> sides = [(sj.AbsorbingSide(), sj.AbsorbingSide())]
+        >>> line = sj.Acoustic(sj.Domain(sj.Grid((64,))), sides, layer_cells=12)
+    """
 
     solid = False  # pictures show it as open
 

@@ -20,6 +20,9 @@ class Binomial:
     """`states` stored states, replayed in the order that advances the fewest steps again (Griewank, Walther 2000).
 
     host: whether they live in host memory, where the device has its own.
+
+    Example:
+        >>> run = sj.load("dye", ["grid.shape=[16,16]"]).differentiable(variables=[], checkpoint=sj.Binomial(5))
     """
 
     states: int
@@ -38,6 +41,9 @@ class Budget:
     """The cheapest plan whose stored states fit into `bytes` per device (of each member, in an ensemble).
 
     host: whether they live in host memory, where the device has its own; `bytes` are bytes there.
+
+    Example:
+        >>> run = sj.load("dye", ["grid.shape=[16,16]"]).differentiable(variables=[], checkpoint=sj.Budget(2**20))
     """
 
     bytes: int
