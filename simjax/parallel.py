@@ -58,6 +58,9 @@ def folded_ring(count: int) -> list[int]:
 def decompose(grid: Grid, mesh: Mesh | None, **options) -> Domain:
     """The domain that cuts `grid` over the mesh axes named like its spatial axes; `options` as `Domain` takes them.
 
+    Raises:
+        ConfigurationError: the cells along an axis cannot be divided among its devices.
+
     Example:
         >>> mesh = sj.make_mesh({"x": 2})
         >>> sj.decompose(sj.Grid((16, 16)), mesh).block_shape  # cells of one device

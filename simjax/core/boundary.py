@@ -37,7 +37,10 @@ def lines(edge: Array, array_axis: int, start: int, count: int) -> Array:
 
 
 class Boundary(eqx.Module):
-    """A condition on one field at one side of the domain.
+    """A condition on one field at one side of the domain, which says what the ghost cells beyond it hold.
+
+    Values that a condition prescribes are numbers, scalar arrays, or functions `value(t, *coordinates)` of the time and
+    of the place on the side, with one coordinate for each axis.
 
     Example:
         >>> isinstance(sj.Dirichlet(1.0), sj.Boundary)
@@ -85,6 +88,8 @@ class Periodic(Boundary):
 
 class Dirichlet(Boundary):
     """u = value on the side, to second order: ghosts are the odd reflection about the value.
+
+    value: in the units of the field; a number, an array or a function, as `Boundary` says.
 
     Example:
         >>> hot = sj.ScalarSide(sj.Dirichlet(300.0))
@@ -186,6 +191,8 @@ class Computed(eqx.Module):
 
 class Side(eqx.Module):
     """A physical side of the domain: one `Boundary` for every component of velocity and for scalars.
+
+    A model takes a pair (lower, upper) of sides for each axis. Derive from it for a side of your own.
 
     Example:
         >>> class Draining(sj.Side):
@@ -299,6 +306,8 @@ class SlipWall(Side):
 class Inflow(Side):
     """Prescribed velocity, and scalars at a prescribed value.
 
+    velocity: one value per component, length / time (None: at rest). scalar: the value of scalars that come in.
+
     Example:
         >>> jet = sj.Inflow(velocity=(lambda t, y: y * (1 - y), 0.0), scalar=1.0)
     """
@@ -357,6 +366,10 @@ class FieldLayout(eqx.Module):
 def center_layout(boundaries, units: str = "1") -> FieldLayout:
     """A layout of a cell-centred field.
 
+    Args:
+        boundaries: a pair (lower, upper) of `Boundary` for each axis.
+        units: of the field, as UDUNITS writes them.
+
     Example:
         >>> sj.center_layout([(sj.Dirichlet(0.0), sj.Neumann())]).offset
         (0.5,)
@@ -366,6 +379,11 @@ def center_layout(boundaries, units: str = "1") -> FieldLayout:
 
 def face_layout(component: int, boundaries, units: str = "1") -> FieldLayout:
     """A layout of a vector component stored on the faces normal to itself.
+
+    Args:
+        component: 0, 1 or 2, the axis that it points along.
+        boundaries: a pair (lower, upper) of `Boundary` for each axis.
+        units: of the field, as UDUNITS writes them.
 
     Example:
         >>> sj.face_layout(0, [(sj.Periodic(), sj.Periodic())] * 2).offset  # the x-component, on faces across x

@@ -21,6 +21,9 @@ from simjax.schema.model_schema import ModelSchema
 class Output:
     """A variable that a model writes: its name in the file, where in the cell it lives, and its CF attributes.
 
+    offset: place in the cell in units of the spacing, 0.5 at its centre and 0 on its lower face. units, long_name,
+    standard_name: as CF has them. vector, component: the vector that it is a component of, and which.
+
     Example:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
         >>> [output.name for output in model.outputs()]
@@ -39,6 +42,8 @@ class Output:
 @dataclass(frozen=True)
 class Measure:
     """The description of a number recorded at every output time: its units and its meaning in words.
+
+    units: as UDUNITS writes them, "1" for a plain number. long_name: what reports and axes of pictures say.
 
     Example:
         >>> sj.Measure("m2 s-2", "mean kinetic energy").units
@@ -219,7 +224,10 @@ class SelfSteppingModel(Model):
 
 
 class ExplicitModel(GridModel):
-    """A model given by its tendency.
+    """A model given by its tendency, d(state)/dt = rhs(t, state, params).
+
+    `rhs` returns a tree like `state`, in the units of the state per time; `stable_dt(state, params)` the step at
+    Courant number one.
 
     Example:
         >>> issubclass(sj.Incompressible, sj.ExplicitModel)

@@ -20,7 +20,13 @@ def load(
 ) -> Simulation:  # fmt: skip
     """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
 
-    Without a name the overrides stand on the defaults alone. Raises ConfigurationError with everything that is wrong.
+    Args:
+        experiment: a name that `python -m simjax.run --help` lists; None: the overrides stand on the defaults alone.
+        overrides: lines as on the command line, in that order, such as "time.end=2" and "~initial.velocity".
+        config_dir: a folder of your own that holds `experiment/NAME.yaml`.
+
+    Raises:
+        ConfigurationError: everything that is wrong, a sentence for each.
 
     Example:
         >>> sj.load("fluid", overrides=["grid.shape=[64,64]"]).config.grid.shape
@@ -42,7 +48,12 @@ def configure(model: type[GridModel] | str, **sections: Any) -> Simulation:
     kept in `arrays` below `output.root`, where a run that goes on finds them. Sides may be objects such as
     `simjax.NoSlipWall()`, or pairs of them.
 
-    Raises ConfigurationError with everything that is wrong with the configuration, before anything is written.
+    Args:
+        model: a class of simjax or your own, or the name by which configurations call one.
+        sections: those of a YAML file, in the units of the model.
+
+    Raises:
+        ConfigurationError: everything that is wrong, a sentence for each, before anything is written.
 
     Example:
         >>> heat = sj.configure(

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Result:
-    """The outcome of a run: its folder, the exit code (0 done, 75 stopped and resumable), and a sentence.
+    """The outcome of a run.
+
+    folder: where its files are. exit_code: 0 done, 75 stopped and resumable. message: one sentence about it. statuses:
+    `(members,)` bits of `simjax.reasons`, 0 for a member that went well. failed_checks: a sentence for each property
+    that the run must have kept and did not. `ds` is an xarray Dataset of everything that was written.
 
     Example:
         >>> result = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run()

@@ -101,6 +101,9 @@ class Search:
 
     `problem` is an `InverseProblem`, or a simulation or its configuration with a section `inverse`.
 
+    `run()` returns a `SearchResult`: its `answer` has the `estimate` and the 95 % `intervals` of numbers by path, and
+    `summary()`, a line for each; `plot()` draws them.
+
     Raises:
         ConfigurationError: it has no section `inverse`.
 

@@ -51,6 +51,8 @@ class Robin(Boundary):
 class ExchangeSide(Side):
     """A side that exchanges a scalar with its surroundings: dc/dn = transfer (outside - c).
 
+    transfer: 1 / length, for heat the heat transfer coefficient over the conductivity. outside: in the units of c.
+
     Example:
         >>> sides = [(sj.ExchangeSide(transfer=2.0, outside=20.0), sj.ScalarSide(sj.Neumann()))]
         >>> plate = sj.Transport(sj.Domain(sj.Grid((32,))), sides)

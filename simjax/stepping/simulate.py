@@ -37,7 +37,10 @@ OnFault = Literal["raise", "nan", "keep"]
 
 
 class Trajectory(eqx.Module):
-    """Result of `simulate`: the final state and clock, and what was observed, frames leading.
+    """Result of `simulate`.
+
+    state: the last one, a tree like the first. clock: where the run is in time, with its status. observed: what
+    `observe` returned at the end of each frame, arrays `(frames, ...)`; None where nothing was asked for.
 
     Example:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])

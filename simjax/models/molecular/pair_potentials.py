@@ -73,6 +73,9 @@ class PairPotential(Interaction):
 class DistancePotential(PairPotential):
     """A pair potential that is written as an energy of the distance.
 
+    `parameters` are the names of its numbers with their defaults. `at(r, here, there, params)` is the energy of pairs
+    at the distances r, arrays of any shape, element by element; forces are its derivative.
+
     Example:
         >>> class Gaussian(sj.DistancePotential):
         ...     "Soft coils: U = height exp(-(r / width)^2)."
