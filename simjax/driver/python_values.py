@@ -186,7 +186,8 @@ def _side(path: str, side: eqx.Module, kinds: Mapping[str, SideSchema], problems
             problems.say(
                 path,
                 f"{path}: a {type(side).__name__} with functions or arrays has no place in a configuration; write "
-                f"{{kind: {one.kind}, ...}} with formulas of {', '.join(key.name for key in one.keys)}",
+                f"{{kind: {one.kind}, ...}} with formulas of {', '.join(key.name for key in one.keys)}, or "
+                "declare a side of your own with @simjax.side",
             )
             return "periodic"
         try:

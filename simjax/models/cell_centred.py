@@ -30,7 +30,15 @@ class CenteredModel(ExplicitModel):
         ...     fields, parameters = ("u",), {"D": 0.1}
         ...
         ...     def rhs(self, t, state, params):
-        ...         return {"u": params["D"] * self.apply(lambda u: laplacian(u, self.domain.grid.spacing), state)["u"]}
+        ...         h = self.domain.grid.spacing
+        ...         return {"u": params["D"] * self.apply(lambda u: laplacian(u, h), state, t=t)}
+        ...
+        ...     def stable_dt(self, state, params):
+        ...         return 1 / (2 * params["D"] * sum(1 / h**2 for h in self.domain.grid.spacing))
+        >>> start = {"u": "cos(2*pi*x)"}
+        >>> heat = sj.configure(Heat, grid={"shape": [16]}, initial=start, time={"end": 0.1, "output_every": 0.1})
+        >>> heat.run().ds.u.shape
+        (2, 16)
     """
 
     Params = State = dict

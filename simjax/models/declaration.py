@@ -33,6 +33,10 @@ class Setup:
         ...     def configured(cls, setup):
         ...         model, params = super().configured(setup)
         ...         return model, cls.Params(2 * setup.values["diffusivity"], params.velocity)
+        >>> numbers, time = {"diffusivity": 0.1, "velocity": [0.0]}, {"end": 0.1, "output_every": 0.1}
+        >>> run = sj.configure(Doubled, grid={"shape": [8]}, physics=numbers, initial={"concentration": "x"}, time=time)
+        >>> float(run.params.diffusivity)
+        0.2...
     """
 
     config: Config
@@ -72,6 +76,8 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
         >>> @sj.model("plain_heat", sides=("scalar.neumann",))
         ... class PlainHeat(sj.AdvectionDiffusion):
         ...     "Heat conduction between insulated walls."
+        >>> PlainHeat.declarations["plain_heat"].sides
+        ('scalar.neumann',)
     """
 
     def declare(cls: Declared) -> Declared:

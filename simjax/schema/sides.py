@@ -68,6 +68,11 @@ def side(kind: str, *, make: Callable[..., Any] | None = None, **properties: Any
         ...
         ...     def scalar_boundary(self):
         ...         return sj.Robin(2.0)
+        >>> numbers, time = {"diffusivity": 0.1, "velocity": [0.0]}, {"end": 0.1, "output_every": 0.1}
+        >>> run = sj.configure(
+        ...     "advection_diffusion", grid={"shape": [8]}, physics=numbers, initial={"concentration": "1"}, time=time,
+        ...     boundaries={"x": {"lower": "leaking", "upper": "neumann"}},
+        ... )
     """
 
     def declare(cls: Declared) -> Declared:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import simjax as sj
+from simjax.models.registry import MODELS
+from simjax.schema import sides
 
 WITHOUT = {"INTEGRATORS"}  # a dict, whose docstring Python does not keep
 # Examples that compile a run take seconds.
@@ -26,8 +28,15 @@ def marked(name):
     return pytest.param(name, marks=pytest.mark.slow) if LONG.search(example(name)) else name
 
 
+@pytest.fixture
+def apart(monkeypatch):
+    """Keep models and sides that examples declare from the other tests."""
+    monkeypatch.setattr(sides, "_DECLARED", sides.declared_sides())
+    monkeypatch.setattr(MODELS, "_schemas", dict(MODELS._schemas))
+
+
 @pytest.mark.parametrize("name", [marked(name) for name in sj.__all__ if name not in WITHOUT])
-def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch):
+def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch, apart):
     monkeypatch.chdir(tmp_path)
     text = example(name)
     assert ">>>" in text, f"sj.{name}: its docstring has no example"

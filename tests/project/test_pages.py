@@ -32,6 +32,7 @@ TINY = {
     "cavity": "grid.shape=[16,16] time.end=0.2 time.output_every=0.1",
     "fluid": "grid.shape=[16,16] time.end=0.02 time.output_every=0.01",
     "passive_scalar": "grid.shape=[16,16] time.end=0.2",
+    "dye.nc": "grid.shape=[16,16] time.end=0.2",
     "my_pde": "grid.shape=[16,16] time.end=0.2 time.output_every=0.1",
 }
 
@@ -63,9 +64,12 @@ def newest(folder):
 
 def small(line):
     """A line of a page with what makes it short; None where something else tries it."""
+    if re.fullmatch(r"python \w+\.py", line):  # a program of the page
+        return line.split()
     if ELSEWHERE.search(line) or not line.startswith("python -m simjax"):
         return None
-    words = [re.sub(r"(n_trials=)\d+", r"\g<1>2", word) for word in shlex.split(line, comments=True)]
+    words = [re.sub(r"^(seed=)(\S+,\S+|range.*)", r"\g<1>1,2", word) for word in shlex.split(line, comments=True)]
+    words = [re.sub(r"(n_trials=)\d+", r"\g<1>2", word) for word in words]
     told = {"--help", "--info"} & set(words) or "simjax.certificate" in words
     if told:
         return words

@@ -50,6 +50,10 @@ class SpectralModel(SemilinearModel):
         ...
         ...     def nonlinear(self, t, k, state, params):
         ...         return {"u": 0 * state["u"]}
+        >>> time = {"end": 0.1, "output_every": 0.1, "dt": 0.1}
+        >>> run = sj.configure(Diffusion, grid={"shape": [16]}, initial={"u": "sin(2*pi*x)"}, time=time).run()
+        >>> float(run.ds.u.isel(time=-1).max() / run.ds.u.isel(time=0).max())  # exp(-0.1 (2 pi)^2 0.1)
+        0.67...
     """
 
     Params = State = dict
