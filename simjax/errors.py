@@ -6,7 +6,7 @@ from pathlib import Path
 class SimjaxError(Exception):
     """Base of all errors simjax raises on purpose; `exit_code` is what `python -m simjax.run` returns.
 
-    Example:
+    Examples:
         >>> issubclass(sj.ConfigurationError, sj.SimjaxError), sj.NumericalError.exit_code
         (True, 3)
     """
@@ -17,7 +17,7 @@ class SimjaxError(Exception):
 class ConfigurationError(SimjaxError, ValueError):
     """A configuration or an argument is not usable; the message says what to write instead.
 
-    Example:
+    Examples:
         >>> try:
         ...     sj.load("fluid", ["physics.viscosty=1"])
         ... except sj.ConfigurationError as error:
@@ -31,7 +31,7 @@ class ConfigurationError(SimjaxError, ValueError):
 class NumericalError(SimjaxError, ArithmeticError):
     """The simulation left the range of finite numbers or of its scheme's stability.
 
-    Example:
+    Examples:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
         >>> params, start = line.Params(jnp.asarray(1.0), jnp.ones(1)), line.State(jnp.arange(32.0))
         >>> try:
@@ -47,7 +47,7 @@ class NumericalError(SimjaxError, ArithmeticError):
 class InputOutputError(SimjaxError, OSError):
     """A file or folder could not be read or written.
 
-    Example:
+    Examples:
         >>> try:
         ...     sj.open_run("outputs/nowhere")
         ... except sj.InputOutputError as error:
@@ -61,7 +61,7 @@ class InputOutputError(SimjaxError, OSError):
 class ResourceError(SimjaxError, RuntimeError):
     """Not enough memory or devices.
 
-    Example:
+    Examples:
         >>> try:
         ...     sj.load("fluid", ["mesh.x=64", "grid.shape=[64,64]"]).run()
         ... except sj.ResourceError as error:
@@ -75,7 +75,7 @@ class ResourceError(SimjaxError, RuntimeError):
 class CheckpointError(SimjaxError, RuntimeError):
     """No usable checkpoint, or one of another simulation.
 
-    Example:
+    Examples:
         >>> import shutil
         >>> tube = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"])
         >>> folder = tube.run().folder
@@ -93,7 +93,7 @@ class CheckpointError(SimjaxError, RuntimeError):
 class Stopped(SimjaxError, RuntimeError):
     """A run or a search ended before its time, by a signal or at its wall-clock limit; `folder` holds a checkpoint.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> sj.Stopped("stopped by SIGTERM", Path("outputs/fluid/RUN")).folder.name  # what run(resume=...) takes
         'RUN'
@@ -112,7 +112,7 @@ class Stopped(SimjaxError, RuntimeError):
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a run or a search, raised after its checkpoint; `folder` is the folder to go on with.
 
-    Example:
+    Examples:
         >>> issubclass(sj.Interrupted, KeyboardInterrupt)
         True
     """

@@ -20,7 +20,7 @@ class Grid(eqx.Module):
     units of the spacing h: CENTER = 0.5, FACE = 0.0 (the cell's own, lower face). Everything is static, so a
     grid is hashable and a change of it is a new compilation.
 
-    Example:
+    Examples:
         >>> grid = sj.Grid((64, 32), upper=(2.0, 1.0))
         >>> grid.spacing, grid.lengths
         ((0.03125, 0.03125), (2.0, 1.0))

@@ -24,7 +24,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
     Raises:
         ResourceError: more devices are asked for than there are.
 
-    Example:
+    Examples:
         >>> dict(sj.make_mesh({"x": 2, "y": 1}).shape)
         {'x': 2}
         >>> sj.make_mesh({"x": 1}) is None
@@ -61,7 +61,7 @@ def decompose(grid: Grid, mesh: Mesh | None, **options) -> Domain:
     Raises:
         ConfigurationError: the cells along an axis cannot be divided among its devices.
 
-    Example:
+    Examples:
         >>> mesh = sj.make_mesh({"x": 2})
         >>> sj.decompose(sj.Grid((16, 16)), mesh).block_shape  # cells of one device
         (8, 16)
@@ -85,7 +85,7 @@ def distribute(fn: Callable, mesh: Mesh | None, *, in_specs, out_specs, donate: 
         donate: arguments whose memory the results may take over.
 
 
-    Example:
+    Examples:
         >>> from jax.sharding import PartitionSpec as P
         >>> mesh = sj.make_mesh({"x": 2})
         >>> domain = sj.decompose(sj.Grid((16,)), mesh)

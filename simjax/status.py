@@ -44,7 +44,7 @@ HOPELESS = ESCAPED | STEP_COLLAPSED | STEP_SHRUNK | UNBALANCED
 def reasons(status: int) -> str:
     """The sentence fragments of all bits set in `status`.
 
-    Example:
+    Examples:
         >>> sj.reasons(0), sj.reasons(1)
         ('no fault', 'a field became infinite or not a number')
     """

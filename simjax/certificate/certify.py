@@ -32,7 +32,7 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
         NumericalError: the function is not finite at the start.
         ResourceError: fewer devices are present than `devices` or the configuration's mesh.
 
-    Example:
+    Examples:
         >>> print(sj.certify(sj.load("dye", ["grid.shape=[16,16]"]), devices=1).verdict)  # doctest: +ELLIPSIS
         PASSED...
     """

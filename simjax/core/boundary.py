@@ -42,7 +42,7 @@ class Boundary(eqx.Module):
     Values that a condition prescribes are numbers, scalar arrays, or functions `value(t, *coordinates)` of the time and
     of the place on the side, with one coordinate for each axis.
 
-    Example:
+    Examples:
         >>> isinstance(sj.Dirichlet(1.0), sj.Boundary)
         True
     """
@@ -78,7 +78,7 @@ class Boundary(eqx.Module):
 class Periodic(Boundary):
     """The far side of the domain is the neighbour.
 
-    Example:
+    Examples:
         >>> layout = sj.center_layout([(sj.Periodic(), sj.Periodic())] * 2)
     """
 
@@ -91,7 +91,7 @@ class Dirichlet(Boundary):
 
     value: in the units of the field; a number, an array or a function, as `Boundary` says.
 
-    Example:
+    Examples:
         >>> hot = sj.ScalarSide(sj.Dirichlet(300.0))
         >>> moving = sj.Dirichlet(lambda t, y: jnp.sin(t) * y)  # of time and the place on the side
     """
@@ -120,7 +120,7 @@ class Dirichlet(Boundary):
 class Neumann(Boundary):
     """du/dn = slope on the side, with n the outward normal, to second order: ghosts are the even reflection.
 
-    Example:
+    Examples:
         >>> insulated = sj.ScalarSide(sj.Neumann())
         >>> heated = sj.ScalarSide(sj.Neumann(slope=2.0))
     """
@@ -194,7 +194,7 @@ class Side(eqx.Module):
 
     A model takes a pair (lower, upper) of sides for each axis. Derive from it for a side of your own.
 
-    Example:
+    Examples:
         >>> class Draining(sj.Side):
         ...     def velocity_boundary(self, component, axis):
         ...         return sj.Dirichlet(0.0)
@@ -218,7 +218,7 @@ class Side(eqx.Module):
 class PeriodicSide(Side):
     """Both sides of the axis are the same place.
 
-    Example:
+    Examples:
         >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2  # lower and upper, along x and y
     """
 
@@ -235,7 +235,7 @@ _VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 class ScalarSide(Side):
     """A side defined by its condition on a scalar alone (a heated plate, a given flux).
 
-    Example:
+    Examples:
         >>> plate = sj.ScalarSide(sj.Dirichlet(300.0))
     """
 
@@ -268,7 +268,7 @@ class NoSlipWall(Side):
 
     Scalars do not pass through.
 
-    Example:
+    Examples:
         >>> lid = sj.NoSlipWall(velocity=(1.0, 0.0))
     """
 
@@ -286,7 +286,7 @@ class NoSlipWall(Side):
 class SlipWall(Side):
     """A wall without friction: no flow through it, no shear on it, no scalar flux.
 
-    Example:
+    Examples:
         >>> channel = [(sj.PeriodicSide(), sj.PeriodicSide()), (sj.SlipWall(), sj.SlipWall())]
     """
 
@@ -308,7 +308,7 @@ class Inflow(Side):
 
     velocity: one value per component, length / time (None: at rest). scalar: the value of scalars that come in.
 
-    Example:
+    Examples:
         >>> jet = sj.Inflow(velocity=(lambda t, y: y * (1 - y), 0.0), scalar=1.0)
     """
 
@@ -332,7 +332,7 @@ side(
 class Outflow(Side):
     """Everything leaves unchanged: zero normal derivative.
 
-    Example:
+    Examples:
         >>> sides = [(sj.Inflow(velocity=(1.0,), scalar=1.0), sj.Outflow())]
         >>> model = sj.Transport(sj.Domain(sj.Grid((32,))), sides)
     """
@@ -349,7 +349,7 @@ class FieldLayout(eqx.Module):
 
     `offset` has one entry per spatial axis, `boundaries` one pair (lower, upper) per spatial axis.
 
-    Example:
+    Examples:
         >>> layout = sj.center_layout([(sj.Periodic(), sj.Periodic())], units="K")
         >>> layout.offset, layout.units
         ((0.5,), 'K')
@@ -370,7 +370,7 @@ def center_layout(boundaries, units: str = "1") -> FieldLayout:
         boundaries: a pair (lower, upper) of `Boundary` for each axis.
         units: of the field, as UDUNITS writes them.
 
-    Example:
+    Examples:
         >>> sj.center_layout([(sj.Dirichlet(0.0), sj.Neumann())]).offset
         (0.5,)
     """
@@ -385,7 +385,7 @@ def face_layout(component: int, boundaries, units: str = "1") -> FieldLayout:
         boundaries: a pair (lower, upper) of `Boundary` for each axis.
         units: of the field, as UDUNITS writes them.
 
-    Example:
+    Examples:
         >>> sj.face_layout(0, [(sj.Periodic(), sj.Periodic())] * 2).offset  # the x-component, on faces across x
         (0.0, 0.5)
     """

@@ -32,7 +32,7 @@ class Domain(eqx.Module):
     makes each stencil one kernel for the accelerator, interpreted on a CPU. `steps_per_exchange` above zero says how
     many steps are taken between two exchanges, on blocks with as many ghost cells as these steps need (`blocking`).
 
-    Example:
+    Examples:
         >>> domain = sj.Domain(sj.Grid((16, 16)))
         >>> x, y = domain.coordinates((0.5, 0.5))  # of cell centres
         >>> bool(jnp.isclose(domain.mean(x + y), 1.0))

@@ -24,7 +24,7 @@ class Output:
     offset: place in the cell in units of the spacing, 0.5 at its centre and 0 on its lower face. units, long_name,
     standard_name: as CF has them. vector, component: the vector that it is a component of, and which.
 
-    Example:
+    Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
         >>> [output.name for output in model.outputs()]
         ['velocity_x', 'velocity_y', 'vorticity', 'pressure']
@@ -45,7 +45,7 @@ class Measure:
 
     units: as UDUNITS writes them, "1" for a plain number. long_name: what reports and axes of pictures say.
 
-    Example:
+    Examples:
         >>> sj.Measure("m2 s-2", "mean kinetic energy").units
         'm2 s-2'
     """
@@ -60,7 +60,7 @@ class Model(eqx.Module):
     A model is abstract or final. `state` and `params` are pytrees (usually `eqx.Module`s); every spatial field
     in `state` has the spatial axes last. How a model advances in time is said by the abstract classes below.
 
-    Example:
+    Examples:
         >>> issubclass(sj.Gravity, sj.Model), issubclass(sj.Acoustic, sj.Model)
         (True, True)
     """
@@ -229,7 +229,7 @@ class ExplicitModel(GridModel):
     `rhs` returns a tree like `state`, in the units of the state per time; `stable_dt(state, params)` the step at
     Courant number one.
 
-    Example:
+    Examples:
         >>> issubclass(sj.Incompressible, sj.ExplicitModel)
         True
     """

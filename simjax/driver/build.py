@@ -150,7 +150,7 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     without a declaration, `parameters` become the keys of `physics`, `fields` those of `initial`; those of a
     `SpectralModel` also of `forcing`. Also a class decorator.
 
-    Example:
+    Examples:
         >>> @sj.register
         ... class Decay(sj.CenteredModel):
         ...     "Decay: du/dt = -rate u."

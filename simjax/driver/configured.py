@@ -28,7 +28,7 @@ def load(
     Raises:
         ConfigurationError: everything that is wrong, a sentence for each.
 
-    Example:
+    Examples:
         >>> sj.load("fluid", overrides=["grid.shape=[64,64]"]).config.grid.shape
         (64, 64)
     """
@@ -55,7 +55,7 @@ def configure(model: type[GridModel] | str, **sections: Any) -> Simulation:
     Raises:
         ConfigurationError: everything that is wrong, a sentence for each, before anything is written.
 
-    Example:
+    Examples:
         >>> heat = sj.configure(
         ...     "advection_diffusion", grid={"shape": [32]}, physics={"diffusivity": 0.1, "velocity": [0.0]},
         ...     initial={"concentration": "cos(2*pi*x)"}, time={"end": 0.1, "output_every": 0.1},

@@ -39,7 +39,7 @@ class RunFunction:
 
     Raises ConfigurationError for a path that is no field, a name that is no variable, and a run that has no gradient.
 
-    Example:
+    Examples:
         >>> run = sj.load("kolmogorov", ["grid.shape=[16,16]", "time.end=0.1"]).differentiable(variables=[])
         >>> energy = lambda values: run(values).observed["kinetic_energy"][-1]
         >>> bool(jax.grad(energy)({"viscosity": run.values["viscosity"]})["viscosity"] < 0)

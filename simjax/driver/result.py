@@ -30,7 +30,7 @@ class Result:
     `(members,)` bits of `simjax.reasons`, 0 for a member that went well. failed_checks: a sentence for each property
     that the run must have kept and did not. `ds` is an xarray Dataset of everything that was written.
 
-    Example:
+    Examples:
         >>> result = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run()
         >>> result.exit_code, result.failed_checks, result.ds.density.dims
         (0, (), ('time', 'x'))

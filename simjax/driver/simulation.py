@@ -49,7 +49,7 @@ class Simulation:
     member on one device in a program of one's own. These parts are made when one of them is first asked for, which
     raises ConfigurationError for an ensemble, several devices and an end between two output times.
 
-    Example:
+    Examples:
         >>> fluid = sj.load("fluid", ["grid.shape=[16,16]", "time.end=0.02", "output=none"])
         >>> fluid.frames, fluid.run().exit_code
         (1, 0)

@@ -15,7 +15,7 @@ class Integrator(eqx.Module):
     `courant_limit` is the largest Courant number (of `stable_dt`) at which the scheme is stable for central
     advection with some diffusion; it is where a fixed step is refused.
 
-    Example:
+    Examples:
         >>> scheme = sj.INTEGRATORS["ssprk3"]
         >>> isinstance(scheme, sj.Integrator), scheme.order, scheme.stages
         (True, 3, 3)

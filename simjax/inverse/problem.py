@@ -63,7 +63,7 @@ class InverseProblem:
         ConfigurationError: an unknown that no measurement depends on, an instrument outside of the grid or the run,
             not a number among the measurements.
 
-    Example:
+    Examples:
         >>> dye = sj.load("dye", ["grid.shape=[16,16]", "time.end=0.1", "time.output_every=0.1"])
         >>> problem = sj.InverseProblem(
         ...     dye, unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},

@@ -107,7 +107,7 @@ class Search:
     Raises:
         ConfigurationError: it has no section `inverse`.
 
-    Example:
+    Examples:
         >>> dye = sj.load("dye", ["grid.shape=[16,16]", "time.end=0.1", "time.output_every=0.1"])
         >>> problem = sj.InverseProblem(
         ...     dye, unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},

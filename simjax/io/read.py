@@ -47,7 +47,7 @@ def open_run(folder: Path) -> xarray.Dataset:
     fields on faces (`x_face`, ...) to cell centres. Raises InputOutputError where a
     segment is missing or damaged, which HDF5 itself would show as NaN.
 
-    Example:
+    Examples:
         >>> folder = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run().folder
         >>> sj.open_run(folder).density.sizes["x"]
         32
@@ -144,7 +144,7 @@ def check_files(folder: Path) -> list[str]:
     Reads all of it: fields and their segments, whose checksums are compared, diagnostics, checkpoints, and what other
     programs open.
 
-    Example:
+    Examples:
         >>> folder = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run().folder
         >>> sj.check_files(folder)
         []

@@ -31,7 +31,7 @@ def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
         ConfigurationError: an ensemble without a member, or a member that it does not have.
         InputOutputError: no run of particles is there, a part of it is missing, or MDAnalysis is not installed.
 
-    Example:
+    Examples:
         >>> few = ["particles.spacing=0.1", "time.end=0.01", "output.report=false", "output.animation=false"]
         >>> universe = sj.open_universe(sj.load("dam_break", few).run())
         >>> len(universe.select_atoms("type wall")) > 0

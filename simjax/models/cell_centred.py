@@ -22,7 +22,7 @@ class CenteredModel(ExplicitModel):
     The first line of its docstring is the title of its runs. `units` are those of the fields; with `dimensionless`
     lengths and times are numbers, not metres and seconds.
 
-    Example:
+    Examples:
         >>> from simjax.ops.difference import laplacian
         >>> class Heat(sj.CenteredModel):
         ...     "Heat conduction: du/dt = D lap(u)."

@@ -36,7 +36,7 @@ class Closure(eqx.Module):
 
     Parameters of the module are its floating-point arrays. Its own time scale does not enter a Courant limit.
 
-    Example:
+    Examples:
         >>> growth = sj.Closure(lambda c: 0.5 * c * (1 - c), fields=("concentration",))
     """
 
@@ -69,7 +69,7 @@ def with_closure(model: GridModel, params, closure: Closure) -> tuple[GridModel,
 
     Of a semi-implicit model the closure belongs to the explicit part.
 
-    Example:
+    Examples:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
         >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
         >>> growth = sj.Closure(lambda c: 0.5 * c * (1 - c), fields=("concentration",))
@@ -315,7 +315,7 @@ class LocalNetwork(eqx.Module):
         width: as that of the `Closure` that it is in.
         key: for the first weights.
 
-    Example:
+    Examples:
         >>> network = sj.LocalNetwork(fields=1, ndim=2, hidden=[16, 16], width=1, key=jax.random.key(0))
         >>> learned = sj.Closure(network, fields=("concentration",), width=1)
     """

@@ -19,7 +19,7 @@ def velocity_at_centers(model: GridModel, velocity: Sequence[Array], t=0.0) -> t
 
     Raises ConfigurationError for a model without a velocity on faces, and for another number of components.
 
-    Example:
+    Examples:
         >>> flow = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
         >>> u, v = sj.velocity_at_centers(flow, (jnp.ones((16, 16)), jnp.zeros((16, 16))))
         >>> u.shape
@@ -42,7 +42,7 @@ def velocity_on_faces(model: GridModel, velocity: Sequence[Array], t=0.0) -> tup
 
     Raises ConfigurationError as `velocity_at_centers`.
 
-    Example:
+    Examples:
         >>> flow = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
         >>> u, v = sj.velocity_on_faces(flow, (jnp.ones((16, 16)), jnp.zeros((16, 16))))
         >>> float(u[0, 0])

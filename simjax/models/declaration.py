@@ -25,7 +25,7 @@ class Setup:
     sides: a pair for each axis. values: every number that formulas and keys know by name, traced. coefficients: this
     block's arrays, components by field.
 
-    Example:
+    Examples:
         >>> class Doubled(sj.AdvectionDiffusion):
         ...     "Advection-diffusion with twice the diffusivity that is written."
         ...
@@ -72,7 +72,7 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
     else as the class method `declared` has them. A class that is several models is declared once for each.
     `models.registry` says where the class is.
 
-    Example:
+    Examples:
         >>> @sj.model("plain_heat", sides=("scalar.neumann",))
         ... class PlainHeat(sj.AdvectionDiffusion):
         ...     "Heat conduction between insulated walls."

@@ -16,7 +16,7 @@ class Robin(Boundary):
     transfer: 1 / length, not negative; of heat it is the transfer coefficient over the conductivity. Second order: each
     ghost and its mirror image have the mean and the difference of a line that obeys the condition on the side.
 
-    Example:
+    Examples:
         >>> cooled = sj.Robin(transfer=2.0, outside=20.0)
     """
 
@@ -53,7 +53,7 @@ class ExchangeSide(Side):
 
     transfer: 1 / length, for heat the heat transfer coefficient over the conductivity. outside: in the units of c.
 
-    Example:
+    Examples:
         >>> sides = [(sj.ExchangeSide(transfer=2.0, outside=20.0), sj.ScalarSide(sj.Neumann()))]
         >>> plate = sj.Transport(sj.Domain(sj.Grid((32,))), sides)
     """

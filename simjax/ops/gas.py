@@ -42,7 +42,7 @@ class Scheme:
     Raises:
         ConfigurationError: a name that is none of these.
 
-    Example:
+    Examples:
         >>> limited = sj.GasScheme(reconstruction="mc", variables="primitive", flux="hll")
         >>> gas = sj.Compressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2, limited)
     """

@@ -34,7 +34,7 @@ class Cells(eqx.Module):
     Raises:
         ConfigurationError: the capacity is no multiple of 8, or `periodic` has not one entry per axis.
 
-    Example:
+    Examples:
         >>> cells = sj.Cells(sj.Domain(sj.Grid((4, 4), upper=(8.0, 8.0))), capacity=16, periodic=(True, True))
         >>> cells.shape  # of an array with a number for each particle: slots, then cells
         (16, 4, 4)

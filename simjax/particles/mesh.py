@@ -65,7 +65,7 @@ class ParticleMesh(eqx.Module):
     lie outside the cell in which they are stored, in mesh cells. Values of particles further out become NaN rather than
     be lost. With nodes at `CENTER` and "cic", or at `FACE` and "tsc", a stray of 1/2 costs nothing.
 
-    Example:
+    Examples:
         >>> cells = sj.Cells(sj.Domain(sj.Grid((8,), upper=(8.0,))), capacity=32, periodic=(True,))
         >>> mesh = sj.ParticleMesh(cells, finer=2, shape="tsc")
     """

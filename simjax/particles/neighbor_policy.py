@@ -42,7 +42,7 @@ class NeighborPolicy(eqx.Module):
     accelerators without fast gathers prefer. max_particles: the most particles on a device, for lists; 0: as many as
     there are slots.
 
-    Example:
+    Examples:
         >>> sj.NeighborPolicy(cutoff=2.5, skin=0.3).reach
         2.8
     """

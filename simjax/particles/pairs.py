@@ -38,7 +38,7 @@ class Pairs(eqx.Module):
     `cells.shape` int32. neighbours: list of pairs, for which positions may have moved since it was made as long as no
     pair outside it has come nearer than `cutoff`; without one, all particles of the cells around are looked at.
 
-    Example:
+    Examples:
         >>> from simjax.particles.cells import pack
         >>> cells = sj.Cells(sj.Domain(sj.Grid((4,), upper=(4.0,))), capacity=8, periodic=(True,))
         >>> position, ids, _, lost = pack(cells, jnp.asarray([[0.5, 1.25, 3.75]]), {})

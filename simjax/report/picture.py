@@ -16,7 +16,7 @@ from simjax.io.files import replaced
 class Picture:
     """An image: its bytes and their format, `png` or `webp`. A notebook shows it; `save` writes it to a file.
 
-    Example:
+    Examples:
         >>> run = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run()
         >>> run.plot().save("tube.png").name
         'tube.png'

@@ -60,7 +60,7 @@ def write(value: Any) -> Any:
 def key(kind: Kind, default: Any = REQUIRED, *, units: str = "1", about: str = "", fixed: bool = False) -> Any:
     """A dataclass field that a configuration key of this kind fills. fixed: a number that shapes depend on.
 
-    Example:
+    Examples:
         >>> import dataclasses
         >>> @dataclasses.dataclass(frozen=True)
         ... class Keys:
@@ -114,7 +114,7 @@ def tell_missing(path: str, field: dataclasses.Field, problems: ConfigErrors) ->
 class Real(Plain):
     """A finite float within a range; with `formula`, also a text of numbers such as "2*pi".
 
-    Example:
+    Examples:
         >>> sj.Real(above=0.0).allowed
         'a finite number > 0'
     """
@@ -186,7 +186,7 @@ def _why_not_a_number(value: Any) -> str:
 class Integer(Plain):
     """A whole number from `low` to `high`.
 
-    Example:
+    Examples:
         >>> sj.Integer(low=1, high=8).allowed
         'a whole number >= 1 and <= 8'
     """
@@ -250,7 +250,7 @@ class Unread(Plain):
 class Flag(Plain):
     """A truth value.
 
-    Example:
+    Examples:
         >>> sj.Flag().allowed
         'true or false'
     """
@@ -270,7 +270,7 @@ class Flag(Plain):
 class Choice(Plain):
     """One of a few words.
 
-    Example:
+    Examples:
         >>> sj.Choice(("central", "upwind")).allowed
         'one of central, upwind'
     """
@@ -293,7 +293,7 @@ class Choice(Plain):
 class Text(Plain):
     """A text that matches `pattern` and is at most `longest` characters long.
 
-    Example:
+    Examples:
         >>> sj.Text(described="the name of a field").allowed
         'the name of a field'
     """
@@ -325,7 +325,7 @@ class Text(Plain):
 class ListOf:
     """A list of one kind of element, of `least` to `most` of them, as a tuple.
 
-    Example:
+    Examples:
         >>> sj.ListOf(sj.Real(low=0.0), least=1, most=3).allowed
         'a list of 1 to 3 values, each a finite number >= 0'
     """

@@ -25,7 +25,7 @@ class FieldSchema:
     Components of a `staggered` vector lie on the faces normal to them, everything else at cell centres (for
     coefficients; initial fields lie where the model has them; `at_corners`: this scalar is not at cell centres).
 
-    Example:
+    Examples:
         >>> sj.FieldSchema("velocity", vector=True, units="m s-1").components(2)
         ('velocity_x', 'velocity_y')
     """

@@ -60,7 +60,7 @@ def side(kind: str, *, make: Callable[..., Any] | None = None, **properties: Any
     Without `make` the keys are the names of the class's own fields. A class that is several kinds, or prescribes other
     keys in other models, is declared once for each.
 
-    Example:
+    Examples:
         >>> @sj.side("leaking", groups=("scalar",), about="loses what reaches it")
         ... class Leaking(sj.Side):
         ...     def velocity_boundary(self, component, axis):

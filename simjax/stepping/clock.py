@@ -42,7 +42,7 @@ class Schedule(eqx.Module):
     Raises:
         ConfigurationError: a number out of its range, or a combination other than these three.
 
-    Example:
+    Examples:
         >>> sj.Schedule(0.1, dt=0.01).steps
         10
         >>> fast = sj.Schedule(0.1, courant=0.5, max_steps=100)
@@ -149,7 +149,7 @@ class Clock(eqx.Module):
     last step taken. first_limit, smallest_limit: the step that the Courant number allowed at first (an interval at
     most), and the smallest so far; zero before there was one. status: bits of `status`.
 
-    Example:
+    Examples:
         >>> int(sj.Clock.zero(jnp.float64).step)
         0
     """

@@ -24,7 +24,7 @@ def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
             on what a compiled function returns.
         schedule: that of the run, for the time.
 
-    Example:
+    Examples:
         >>> sj.status_of(sj.Clock.zero(jnp.float64))
         'no fault'
     """
@@ -66,7 +66,7 @@ def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:
     Raises:
         NumericalError: it did not; with the cause, the frame, the step and the time, as of `status_of`.
 
-    Example:
+    Examples:
         >>> sj.raise_on_fault(sj.Clock.zero(jnp.float64))  # nothing went wrong, so nothing happens
     """
     if np.any(np.asarray(clock.status) != OK):

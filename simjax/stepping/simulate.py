@@ -42,7 +42,7 @@ class Trajectory(eqx.Module):
     state: the last one, a tree like the first. clock: where the run is in time, with its status. observed: what
     `observe` returned at the end of each frame, arrays `(frames, ...)`; None where nothing was asked for.
 
-    Example:
+    Examples:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
         >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
         >>> start = line.State(jnp.sin(2 * jnp.pi * jnp.linspace(0, 1, 32)))
@@ -72,7 +72,7 @@ def advance(
     a status bit set, and every later call returns them unchanged. So the last good state is never lost, and an
     ensemble member that diverged stays where it was without touching the others.
 
-    Example:
+    Examples:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
         >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
         >>> start, schedule = line.State(jnp.ones(32)), sj.Schedule(0.1, dt=0.01)
@@ -330,7 +330,7 @@ def simulate(
     Raises:
         NumericalError: the run stopped early, with `on_fault="raise"`.
 
-    Example:
+    Examples:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
         >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
         >>> start = line.State(jnp.sin(2 * jnp.pi * jnp.linspace(0, 1, 32)))
@@ -404,7 +404,7 @@ def integrate(
     Raises:
         NumericalError: the run stopped early, with `on_fault="raise"`.
 
-    Example:
+    Examples:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
         >>> params = line.Params(jnp.asarray(0.01), jnp.ones(1))
         >>> end = sj.integrate(line, sj.INTEGRATORS["rk4"], params, line.State(jnp.ones(32)), dt=0.01, steps=10)

@@ -19,9 +19,9 @@ LONG = re.compile(r"\.run\(|\.grad\(|certify|\.instruments|molecular_dynamics|di
 
 
 def example(name):
-    """The lines below `Example:`, without their indentation."""
+    """The lines below `Examples:`, without their indentation."""
     text = inspect.getdoc(getattr(sj, name)) or ""
-    return inspect.cleandoc("\n" + text.partition("Example:\n")[2]) + "\n"
+    return inspect.cleandoc("\n" + text.partition("Examples:\n")[2]) + "\n"
 
 
 def marked(name):

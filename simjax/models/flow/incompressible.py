@@ -81,7 +81,7 @@ class Incompressible(ExplicitModel):
     moving), slip, or prescribed velocity with no net flux: other ones are refused here where they can be computed, and
     end a run where they depend on time (`fault`).
 
-    Example:
+    Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
         >>> params = model.Params(viscosity=jnp.asarray(0.01), drag=jnp.asarray(0.0))
         >>> state = model.State((jnp.ones((16, 16)), jnp.zeros((16, 16))))

@@ -59,7 +59,7 @@ class PassiveScalar(ExplicitModel):
     The limited schemes keep to the range of the initial values, central ones do not where the scalar is not resolved:
     filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113).
 
-    Example:
+    Examples:
         >>> run = sj.configure(
         ...     sj.PassiveScalar, grid={"shape": [16, 16]}, physics={"viscosity": 0.01, "diffusivity": 0.01},
         ...     initial={"velocity": ["sin(2*pi*y)", "0"], "concentration": "x"},

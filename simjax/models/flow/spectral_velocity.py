@@ -30,7 +30,7 @@ class SpectralVelocity(SpectralFlow):
     inverse, five of the products of velocities less w^2 on the diagonal, which the pressure takes up (Orszag and
     Patterson 1972, Phys. Rev. Lett. 28, 76).
 
-    Example:
+    Examples:
         >>> run = sj.configure(
         ...     sj.SpectralVelocity, grid={"shape": [16, 16, 16]}, physics={"viscosity": 1e-2},
         ...     initial={"velocity": ["sin(2*pi*y)", "sin(2*pi*z)", "sin(2*pi*x)"]},

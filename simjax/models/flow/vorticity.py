@@ -33,7 +33,7 @@ class Vorticity(SpectralFlow):
     The coefficient of k = 0, which the vorticity of a periodic flow does not have, holds the mean velocity
     (U, V) as U + i V: it advects, and obeys dU/dt = -alpha U + mean of f.
 
-    Example:
+    Examples:
         >>> run = sj.configure(
         ...     sj.Vorticity, grid={"shape": [32, 32]}, physics={"viscosity": 1e-3},
         ...     initial={"vorticity": "sin(2*pi*x)*sin(2*pi*y)"}, time={"end": 0.1, "output_every": 0.1},

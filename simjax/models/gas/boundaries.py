@@ -68,7 +68,7 @@ class GasSide(Side):
 class GasWall(GasSide):
     """A wall that a gas sticks to; velocity and temperature are its own (none: at rest, and heat does not pass).
 
-    Example:
+    Examples:
         >>> cold = sj.GasWall(temperature=1.0)
     """
 
@@ -94,7 +94,7 @@ class GasInflow(GasSide):
 
     No velocity: at rest, as the reservoir that a subsonic flow is drawn from. No scalars: none come in.
 
-    Example:
+    Examples:
         >>> stream = sj.GasInflow(density=1.0, pressure=1.0, velocity=(2.0,))
         >>> tube = sj.Compressible(sj.Domain(sj.Grid((64,))), [(stream, sj.GasOutflow())])
     """
@@ -127,7 +127,7 @@ class GasInflow(GasSide):
 class GasOutflow(GasSide):
     """Everything leaves unchanged; `pressure` is that beyond the side (none: that of the gas).
 
-    Example:
+    Examples:
         >>> nozzle_end = sj.GasOutflow(pressure=0.5)
     """
 

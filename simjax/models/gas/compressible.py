@@ -126,7 +126,7 @@ class Compressible(ExplicitModel):
 
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
 
-    Example:
+    Examples:
         >>> tube = sj.configure(
         ...     sj.Compressible, grid={"shape": [64]}, boundaries={"x": "outflow"},
         ...     initial={"density": "where(x<0.5, 1, 0.125)", "velocity": ["0"], "pressure": "where(x<0.5, 1, 0.1)"},

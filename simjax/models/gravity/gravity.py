@@ -25,7 +25,7 @@ class Gravity(SelfSteppingModel):
     expanding background with the scale factor a(t), x are comoving coordinates, u = a^2 dx/dt is kept as the velocity,
     and du/dt = -grad phi / a with the comoving rho. Quinn et al. (1997), astro-ph/9710043, eq. 6-10.
 
-    Example:
+    Examples:
         >>> stars = sj.load("cold_collapse")
         >>> stars.config.model
         'gravity'

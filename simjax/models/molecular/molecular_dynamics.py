@@ -74,7 +74,7 @@ class MolecularDynamics(SelfSteppingModel):
     box ends in smooth walls, where the velocity across changes its sign; without them, a particle that leaves is an
     error. Allen and Tildesley (2017), Computer Simulation of Liquids, ch. 2 and 3.
 
-    Example:
+    Examples:
         >>> liquid = sj.configure(
         ...     "molecular_dynamics", physics={"potential": "lennard_jones"}, box={"upper": [6.0, 6.0, 6.0]},
         ...     particles={"placement": "fcc", "count": 108, "temperature": 1.0},

@@ -28,7 +28,7 @@ class PairPotential(Interaction):
     Params are a tree of arrays. Those of the potentials here are scalars, or tables `(species, species)` of which the
     mean with the transpose counts. `here` and `there` are the species of both particles, int32.
 
-    Example:
+    Examples:
         >>> issubclass(sj.DistancePotential, sj.PairPotential)
         True
     """
@@ -76,7 +76,7 @@ class DistancePotential(PairPotential):
     `parameters` are the names of its numbers with their defaults. `at(r, here, there, params)` is the energy of pairs
     at the distances r, arrays of any shape, element by element; forces are its derivative.
 
-    Example:
+    Examples:
         >>> class Gaussian(sj.DistancePotential):
         ...     "Soft coils: U = height exp(-(r / width)^2)."
         ...

@@ -75,7 +75,7 @@ class ElectromagneticPlasma(SelfSteppingModel):
     is added to B. `cells` are rearranged in every step, of less than `Maxwell.stable_dt`.
     Birdsall and Langdon (1985), Plasma Physics via Computer Simulation, chapter 15.
 
-    Example:
+    Examples:
         >>> sj.load("weibel").config.model
         'electromagnetic_pic'
     """

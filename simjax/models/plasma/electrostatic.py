@@ -50,7 +50,7 @@ class ElectrostaticPlasma(SelfSteppingModel):
     step no particle moves by more than a cell, nor by more than twice `mesh.stray` mesh cells. Birdsall and Langdon
     (1985), Plasma Physics via Computer Simulation, chapters 2 and 4.
 
-    Example:
+    Examples:
         >>> sj.load("landau_damping").config.model
         'electrostatic_pic'
     """

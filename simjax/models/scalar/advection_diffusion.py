@@ -54,7 +54,7 @@ class AdvectionDiffusion(ExplicitModel):
     given value (Dirichlet), given slope (Neumann), walls, inflow and outflow. LeVeque (2007), Finite Difference
     Methods for Ordinary and Partial Differential Equations, ch. 9-10.
 
-    Example:
+    Examples:
         >>> model = sj.AdvectionDiffusion(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
         >>> params = model.Params(diffusivity=jnp.asarray(0.01), velocity=jnp.asarray([1.0, 0.5]))
         >>> state = model.State(jnp.ones((16, 16)))

@@ -46,7 +46,7 @@ class Burgers(ConservedScalar):
     that one of `SCHEMES` finds on both sides of a face; central diffusion of second order. LeVeque (2002), Finite
     Volume Methods for Hyperbolic Problems, ch. 11.
 
-    Example:
+    Examples:
         >>> model = sj.Burgers(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())], scheme="weno5")
         >>> state, params = model.State(jnp.ones(32)), model.Params(jnp.asarray(0.01))
     """

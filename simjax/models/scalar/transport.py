@@ -210,7 +210,7 @@ class Transport(ConservedScalar):
     Boundaries: periodic, given value, given slope, inflow, outflow, walls (no flow, no flux). LeVeque (2002),
     Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
 
-    Example:
+    Examples:
         >>> run = sj.configure(
         ...     sj.Transport, grid={"shape": [32]}, coefficients={"velocity": ["1 + 0.5*sin(2*pi*x)"]},
         ...     initial={"concentration": "exp(-50*(x - 0.5)**2)"}, time={"end": 0.2, "output_every": 0.1},

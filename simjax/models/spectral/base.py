@@ -39,7 +39,7 @@ class SpectralModel(SemilinearModel):
     nonlinearities, 1/2 for cubic ones. `forces` are source terms by field. `units` are those of the fields; with
     `dimensionless` lengths and times are numbers, not metres and seconds.
 
-    Example:
+    Examples:
         >>> class Diffusion(sj.SpectralModel):
         ...     "Diffusion: du/dt = D lap(u)."
         ...

@@ -30,7 +30,7 @@ class Burgers(SpectralModel):
     u also is carried along the diagonal of the box. The mean is conserved; its transforms per stage are one inverse,
     one forward. 2/3 dealiased. Whitham (1974), Linear and Nonlinear Waves, chapter 4.
 
-    Example:
+    Examples:
         >>> model = sj.ViscousBurgers(sj.Domain(sj.Grid((64,))))
     """
 
@@ -60,7 +60,7 @@ class KortewegDeVries(SpectralModel):
     truncated equation conserves all three, so that only the time steps change them. One inverse and one forward
     transform per stage, 2/3 dealiased. Zabusky and Kruskal (1965), Phys. Rev. Lett. 15, 240.
 
-    Example:
+    Examples:
         >>> wave = sj.configure(
         ...     sj.KortewegDeVries, grid={"shape": [128], "lower": [-10.0], "upper": [10.0]},
         ...     initial={"u": "2/cosh(x)**2"}, time={"end": 0.1, "output_every": 0.1, "dt": 0.001},
@@ -118,7 +118,7 @@ class KuramotoSivashinsky(SpectralModel):
     One inverse transform per stage, or one per axis in integral form, and one forward; 2/3 dealiased.
     Kuramoto and Tsuzuki (1976), Prog. Theor. Phys. 55, 356; Sivashinsky (1977), Acta Astronaut. 4, 1177.
 
-    Example:
+    Examples:
         >>> front = sj.KuramotoSivashinsky(sj.Domain(sj.Grid((32, 32))), integral=True)
     """
 

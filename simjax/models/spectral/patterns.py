@@ -26,7 +26,7 @@ class SwiftHohenberg(SpectralModel):
     ((q^2 + lap) u)^2 / 2 - r u^2 / 2 - g u^3 / 3 + u^4 / 4. One inverse and one forward transform per stage.
     Swift and Hohenberg (1977), Phys. Rev. A 15, 319; Cross and Hohenberg (1993), Rev. Mod. Phys. 65, 851.
 
-    Example:
+    Examples:
         >>> model = sj.SwiftHohenberg(sj.Domain(sj.Grid((32, 32), upper=(20.0, 20.0))))
     """
 
@@ -67,7 +67,7 @@ class GrayScott(SpectralModel):
     `feed` and K `kill` rates (s-1). Spots that divide, worms, spirals and Turing patterns, by F and K. Two inverse
     transforms per stage and one forward, of u v^2. Pearson (1993), Science 261, 189.
 
-    Example:
+    Examples:
         >>> sj.GrayScott(sj.Domain(sj.Grid((32, 32)))).fields
         ('u', 'v')
     """

@@ -54,7 +54,7 @@ class AllenCahn(_PhaseField):
     tanh(x / (sqrt(2) epsilon)), a curved one moves at M epsilon^2 times its curvature, so the area inside a circle
     shrinks at 2 pi M epsilon^2. Allen and Cahn (1979), Acta Metall. 27, 1085.
 
-    Example:
+    Examples:
         >>> model = sj.AllenCahn(sj.Domain(sj.Grid((32, 32))))
     """
 
@@ -77,7 +77,7 @@ class CahnHilliard(_PhaseField):
     u concentration, -1 and 1 in the pure phases; its mean is conserved to the last bit. M mobility (m2 s-1), epsilon
     (m) about the thickness of an interface. Cahn and Hilliard (1958), J. Chem. Phys. 28, 258.
 
-    Example:
+    Examples:
         >>> model = sj.CahnHilliard(sj.Domain(sj.Grid((32, 32))))
     """
 

@@ -48,7 +48,7 @@ class Schroedinger(SpectralModel):
     One inverse and one forward complex transform per stage; the nonlinearity is cubic, hence 1/2 of the wavenumbers
     are kept. Pitaevskii (1961), Sov. Phys. JETP 13, 451; Gross (1961), Nuovo Cimento 20, 454.
 
-    Example:
+    Examples:
         >>> soliton = sj.configure(
         ...     sj.Schroedinger, grid={"shape": [128], "lower": [-10.0], "upper": [10.0]},
         ...     physics={"interaction": -1.0},

@@ -71,7 +71,7 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
     not; "none": there are none. transport: particles are carried by the flow and, for a uniform distribution, down the
     gradient of their number; for flows without free surfaces. Adami, Hu and Adams (2013), J. Comput. Phys. 241, 292.
 
-    Example:
+    Examples:
         >>> sj.load("dam_break").config.model
         'sph'
     """

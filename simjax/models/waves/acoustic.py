@@ -89,7 +89,7 @@ class Acoustic(SplitModel):
     Levander 1988, Geophysics 53, 1425). Sides: periodic, rigid (SlipWall), FreeSurface, or AbsorbingSide behind a CPML
     of `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
 
-    Example:
+    Examples:
         >>> string = sj.configure(
         ...     sj.Acoustic, grid={"shape": [64]}, coefficients={"speed": "1", "density": "1"},
         ...     initial={"pressure": "exp(-200*(x - 0.5)**2)"}, boundaries={"x": "rigid"},

@@ -134,7 +134,7 @@ class Maxwell(SplitModel):
     arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
     (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`.
 
-    Example:
+    Examples:
         >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
         >>> sj.Maxwell(sj.Domain(sj.Grid((16, 16))), sides, polarisation="tm").component_layouts().keys()
         dict_keys(['electric', 'magnetic'])

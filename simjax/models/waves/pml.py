@@ -42,7 +42,7 @@ class OpenFace(Boundary):
 class FreeSurface(Side):
     """A surface without pressure: p = 0 on it; the normal velocity there is an unknown of its own.
 
-    Example:
+    Examples:
         >>> sea = sj.Acoustic(sj.Domain(sj.Grid((64,))), [(sj.AbsorbingSide(), sj.FreeSurface())])
     """
 
@@ -57,7 +57,7 @@ class FreeSurface(Side):
 class AbsorbingSide(SlipWall):
     """A rigid wall (or conductor) behind a layer of the grid that absorbs waves at every angle.
 
-    Example:
+    Examples:
         >>> sides = [(sj.AbsorbingSide(), sj.AbsorbingSide())]
         >>> line = sj.Acoustic(sj.Domain(sj.Grid((64,))), sides, layer_cells=12)
     """

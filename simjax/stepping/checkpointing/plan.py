@@ -21,7 +21,7 @@ class Binomial:
 
     host: whether they live in host memory, where the device has its own.
 
-    Example:
+    Examples:
         >>> run = sj.load("dye", ["grid.shape=[16,16]"]).differentiable(variables=[], checkpoint=sj.Binomial(5))
     """
 
@@ -42,7 +42,7 @@ class Budget:
 
     host: whether they live in host memory, where the device has its own; `bytes` are bytes there.
 
-    Example:
+    Examples:
         >>> run = sj.load("dye", ["grid.shape=[16,16]"]).differentiable(variables=[], checkpoint=sj.Budget(2**20))
     """
 
