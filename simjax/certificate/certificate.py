@@ -91,7 +91,7 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The verdict as one sentence."""
         failed = [check.name for check in self.checks if check.passed is False]
         untested = [check.name for check in self.checks if check.passed is None]
         if failed:

@@ -71,7 +71,7 @@ def taylor_remainder(
     noise, value = computational_noise(loss, start, direction), loss(start)
 
     def remainder(k: int) -> tuple[float, float]:
-        """And the change of the value. To both sides: one slope of the two at a kink may be that which was returned."""
+        """Remainder and change of the value, to both sides: at a kink the returned slope may be that of one of them."""
         changes = [(h, loss(moved(start, direction, h)) - value) for h in (2.0**-k, -(2.0**-k))]
         return max(abs(change - h * slope) for h, change in changes), max(abs(change) for _, change in changes)
 

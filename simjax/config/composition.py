@@ -37,7 +37,7 @@ _OPEN_SECTIONS = (
 
 @dataclass(frozen=True)
 class Spelling:
-    """The form in which Hydra comes to the same as simjax: paths deleted before, and the sign; None: left out."""
+    """An override as Hydra needs it to compose the same: paths to delete first, and its sign; None leaves it out."""
 
     deletions: tuple[str, ...]
     sign: str | None
@@ -130,7 +130,7 @@ def known_keys() -> list[str]:
 
 
 def _complete(plain: dict[str, Any]) -> dict[str, Any]:
-    """Put in what references refer to; a null name is no name."""
+    """Replace references by the values that they refer to; a null name counts as none."""
     if plain.get("experiment_name", "") is None:
         del plain["experiment_name"]
     return resolve_references(plain)
@@ -163,7 +163,7 @@ def _apply_all(plain: dict[str, Any], overrides: Sequence[Override]) -> dict[str
 
 
 def _replaced_part(plain: Mapping[str, Any], override: Override) -> str | None:
-    """The key at which the base has a part of a model that an override replaces, as it names another one or its keys.
+    """Return the key of a part in the base that an override replaces by naming another part, or keys of one.
 
     `physics.potential={yukawa: {strength: 3}}` and `physics.potential.yukawa.strength=3` replace `lennard_jones`.
     """

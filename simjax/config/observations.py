@@ -125,7 +125,7 @@ def _check_radii(where: str, keys: Mapping[str, Any], box: BoxConfig | None, pro
 
 
 def _check_errors(where: str, kind: str, keys: Mapping[str, Any], problems: ConfigErrors) -> None:
-    """The size of the errors is given once; a file of sensors may tell it itself."""
+    """Check that the size of the errors is given once; a file of sensors may hold it."""
     if keys["deviation"] is not None and keys["fraction"] is not None:
         problems.say(
             where,
@@ -158,7 +158,7 @@ def _check_places(
     grid: GridConfig | None,
     context: Context,
 ) -> None:
-    """Points lie in the grid's box; segments and boxes have a beginning and an end that fit."""
+    """Check that points lie in the grid's box, and that both ends of segments and boxes fit."""
     names = PLACES[kind]
     if grid is not None and grid.lower is not None and grid.upper is not None:
         box = list(zip(context.axes, grid.lower, grid.upper, strict=True))

@@ -110,7 +110,7 @@ def _cut(text: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Paths need no quotes of their own, whatever their names hold; a comma still means a sweep."""
+    """Quote a path whose name holds what Hydra would read otherwise; a comma still means a sweep."""
     path = value[1:]
     if re.fullmatch(r"[\w./\-]*|null|['\"\[{].*", path) or "," in path:
         return value
@@ -126,7 +126,7 @@ def _not_an_override(override: str, folders: Sequence[Path]) -> str:
 
 
 def _check_choices(group: str, value: str, folders: Sequence[Path]) -> None:
-    """Each of the comma-separated choices exists, once, among the files of the group."""
+    """Check that each of the comma-separated choices exists among the files of the group, and none stands twice."""
     known = sorted({file.stem for folder in folders for file in (folder / group).glob("*.yaml")})
     if re.fullmatch(r"(glob|choice)\(.*\)", value):
         return

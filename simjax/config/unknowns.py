@@ -232,7 +232,7 @@ def _read_guess(path: str, value: Any, candidate: Candidate, context: Context) -
 def _check_start(
     path: str, keys: UnknownKeys, guess: tuple[Formula, ...] | None, candidate: Candidate, problems: ConfigErrors
 ) -> None:
-    """The search starts inside of what is allowed: strictly, since the latent number of a bound is infinite."""
+    """Check that the search starts strictly inside of what is allowed: the latent number of a bound is infinite."""
     if keys.positive:
         lower, upper, inside = 0.0, math.inf, "a number > 0, as positive=true says"
     elif keys.bounds is not None:
@@ -251,7 +251,7 @@ def _check_start(
 
 
 def _list_transforms(keys: UnknownKeys) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """In the order in which they are applied to the latent array."""
+    """List the transforms in the order in which they are applied to the latent array."""
     transforms: list[tuple[str, tuple[float, ...]]] = []
     if keys.scale is not None:
         transforms.append(("scaled", (keys.scale, 0.0)))

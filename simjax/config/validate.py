@@ -142,7 +142,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: ConfigErrors) -> dict[str, 
 
 
 def _tell_unknown(key: Any, model: Any, problems: ConfigErrors) -> None:
-    """A key at the top that belongs into a section, such as `viscosity` or `end`, is told where."""
+    """Tell where a key at the top belongs, such as `viscosity` or `end`."""
     sections = {f.name: f.metadata["kind"].section for f in dataclasses.fields(Keys) if _is_nested(f)}
     if model in MODELS:
         own = {"physics": MODELS[model].physics, "particles": MODELS[model].particles}

@@ -52,7 +52,7 @@ def check_run(config: Config, programs: CompiledRun, dataset: xarray.Dataset, st
 
 
 def _of_particles(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> list[Check]:
-    """None is lost; what the model keeps steady stays as it is."""
+    """Check that no particle is lost, and that what the model keeps steady stays so."""
     fewest, count = float(dataset["particles"].min()), dataset.sizes["particle"]
     checks = [Check("Particles", f"{fewest:.0f}", f"{count}, none lost", fewest == count)]
     steady = config.schema.steady(config)
@@ -75,7 +75,7 @@ def _drift(dataset: xarray.Dataset, kinetic: float) -> Check:
 
 
 def _momentum(programs: CompiledRun, dataset: xarray.Dataset, kinetic: float) -> Check:
-    """Each step rounds forces, those through the periodic sides on one side of a pair alone: at random over steps."""
+    """Check that momentum stays constant: steps round forces through periodic sides at random, on one end of a pair."""
     names = [name for name in dataset.data_vars if str(name).startswith("momentum_")]
     change = max(float(np.nanmax(np.abs(dataset[name] - dataset[name].isel(time=0)))) for name in names)
     mass = float(dataset["mass"].sum())
@@ -87,8 +87,11 @@ def _momentum(programs: CompiledRun, dataset: xarray.Dataset, kinetic: float) ->
 
 
 def _divergence(programs: CompiledFieldRun, dataset: xarray.Dataset) -> Check:
-    """Divergence is a difference of velocities over the spacing: rounding of the projection's transforms allows
-    some tens of units in the last place of the largest velocity, over the smallest spacing."""
+    """Check that the divergence vanishes to rounding.
+
+    It is a difference of velocities over the spacing: the projection's transforms leave some tens of units in the last
+    place of the largest velocity, over the smallest spacing.
+    """
     speed = float(np.sqrt(2 * dataset["kinetic_energy"].max())) + 1e-30
     rounding = float(np.finfo(programs.dtype).eps) * speed / min(programs.grid.spacing)
     largest = float(dataset["max_divergence"].max())

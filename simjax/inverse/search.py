@@ -371,7 +371,7 @@ class _Search:
             self.kept[number] = {path: jax.tree.map(np.asarray, fields[path]) for path in problem.fields}
 
     def _health(self) -> GradientCheck:
-        """That of the whole problem's gradient at the guess; a note where the run goes beyond the predictable."""
+        """Check the whole problem's gradient at the guess; note where the run goes beyond the predictable."""
         problem = self.stages.whole
         windows = min(WINDOWS, max(experiment.rollout.frames for experiment in problem.experiments))
         found = gradient_health(

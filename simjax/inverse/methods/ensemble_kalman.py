@@ -71,7 +71,7 @@ class EnsembleKalman(Solver):
 
 
 def _departures(u: Array) -> Array:
-    """From the members' mean."""
+    """Return the departures from the members' mean."""
     return u - jnp.mean(u, 0, keepdims=True)
 
 
