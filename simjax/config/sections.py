@@ -1,4 +1,4 @@
-"""Sections that depend on the model, the grid and the parameters: walls, initial fields, variations."""
+"""Sections that depend on the model, the grid and the parameters: walls, initial fields, terms."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from simjax.errors import ConfigurationError
-from simjax.schema.config import AxisBoundary, Boundaries, FieldSource, FileSource, SideSpec, Variation
+from simjax.schema.config import AxisBoundary, Boundaries, FieldSource, FileSource, SideSpec
 from simjax.schema.errors import ConfigErrors, closest, join, unended
 from simjax.schema.formula import RESERVED, Formula
 from simjax.schema.kinds import Integer, ListOf, Real, Text
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.schema.numbers import leads_to_some
 from simjax.schema.sides import sides_of
 
-DISTRIBUTIONS = ("uniform", "log_uniform", "linspace", "values")
 FILE_KEYS = ("file", "variable", "time", "member", "order")
 
 
@@ -318,40 +316,3 @@ def read_exact(value: Mapping[str, Any], context: Context) -> dict[str, Formula]
         if formula is not None:
             exact[key] = formula
     return exact
-
-
-def read_variations(
-    value: Mapping[str, Any], size: int, ranges: Mapping[str, Real], problems: ConfigErrors
-) -> tuple[Variation, ...]:
-    """`ensemble.vary`, nested or dotted: a leaf is one distribution. `ranges` are the keys that may vary."""
-    variations = []
-    for path, leaf in _leaves("", value, ranges):
-        where = join("ensemble.vary", path)
-        if path not in ranges:
-            problems.unknown("ensemble.vary", path, ranges)
-            continue
-        if not isinstance(leaf, Mapping) or len(leaf) != 1 or next(iter(leaf)) not in DISTRIBUTIONS:
-            problems.add(where, leaf, f"one of {', '.join(DISTRIBUTIONS)}, such as {{uniform: [1.0, 2.0]}}")
-            continue
-        kind, numbers = next(iter(leaf.items()))
-        count = size if kind == "values" else 2
-        noun = "values, one per member" if kind == "values" else "numbers, first and last"
-        before = len(problems)
-        read = ListOf(ranges[path], count, count, noun=noun).read(f"{where}.{kind}", numbers, problems)
-        if read is not None and kind == "log_uniform" and min(read) <= 0.0:
-            problems.add(f"{where}.{kind}", numbers, "numbers > 0, since their logarithm is uniform")
-        if read is not None and kind in ("uniform", "log_uniform") and read[0] > read[1]:
-            problems.add(f"{where}.{kind}", numbers, "the lower number first")
-        if read is not None and len(problems) == before:
-            variations.append(Variation(path, kind, read))
-    return tuple(variations)
-
-
-def _leaves(path: str, value: Mapping[str, Any], known: Collection[str]) -> list[tuple[str, Any]]:
-    leaves = []
-    for key, item in value.items():
-        below = join(path, str(key))
-        is_branch = isinstance(item, Mapping) and item and not any(name in DISTRIBUTIONS for name in item)
-        goes_on = below in ("physics", "parameters", "particles") or leads_to_some(below, known)
-        leaves += _leaves(below, item, known) if is_branch and goes_on else [(below, item)]
-    return leaves

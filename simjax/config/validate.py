@@ -19,12 +19,12 @@ from simjax.config.sections import (
     read_fields,
     read_forcing,
     read_parameters,
-    read_variations,
 )
+from simjax.config.variations import read_ensemble
 from simjax.models.registry import MODELS
-from simjax.schema.config import DEFAULT_COURANT, Boundaries, Config, EnsembleConfig, GridConfig, Keys, TimeConfig
+from simjax.schema.config import DEFAULT_COURANT, Boundaries, Config, GridConfig, Keys, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest
-from simjax.schema.kinds import Choice, ListOf, Nested, Real, read_section, tell_missing
+from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
 from simjax.schema.locate import input_folders, locate_run_folder
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
@@ -72,7 +72,7 @@ def validate(
     if time is not None:
         time = _check_time(time, schema, problems)
     if schema is not None and keys["ensemble"] is not None:
-        ensemble = _read_ensemble({**keys, "physics": physics or schema.physics}, parameters, problems)
+        ensemble = read_ensemble({**keys, "physics": physics or schema.physics}, parameters, folders, problems)
     found = {**keys, "physics": physics, "parameters": parameters, "grid": grid, "time": time, "ensemble": ensemble}
     if schema is not None and ndim is not None:
         names = (*(number.name for number in numbers_of(physics or schema.physics, ndim)), *parameters)
@@ -335,22 +335,3 @@ def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: ConfigErrors) -> No
                 f"grid.shape[{axis}]={n} is not divisible by mesh.{name}={devices}; "
                 f"use {' or '.join(map(str, sizes))} cells, or mesh.{name}={fewer}",
             )
-
-
-def _read_ensemble(given: Mapping[str, Any], parameters: Mapping[str, float], problems: ConfigErrors) -> EnsembleConfig:
-    keys, mesh, particles = given["ensemble"], given["mesh"], given["model"].particles
-    ranges: dict[str, Real] = {f"physics.{n.path}": n.kind for n in numbers_of(given["physics"]) if n.open}
-    ranges |= {f"parameters.{name}": Real(formula=True) for name in parameters}
-    if particles is not None:
-        ranges |= {f"particles.{n.path}": n.kind for n in numbers_of(particles) if n.open}
-    vary = read_variations(keys.vary or {}, keys.size, ranges, problems)
-    if keys.batch is not None and keys.batch > keys.size:
-        problems.add("ensemble.batch", keys.batch, f"at most ensemble.size={keys.size}")
-    if mesh is not None and keys.size % mesh.ensemble:
-        more = keys.size - keys.size % mesh.ensemble + mesh.ensemble
-        problems.say(
-            "mesh.ensemble",
-            f"ensemble.size={keys.size} is not divisible by mesh.ensemble={mesh.ensemble}; "
-            f"use ensemble.size={more} or another mesh.ensemble",
-        )
-    return EnsembleConfig(keys.size, keys.batch, keys.noise, vary)

@@ -218,9 +218,15 @@ def component_count(source: FieldSource) -> int:
     return len(source if isinstance(source, tuple) else source.variables)
 
 
+DRAWN = ("uniform", "log_uniform", "normal")
+DISTRIBUTIONS = (*DRAWN, "linspace", "values")
+DESIGNS = ("random", "sobol", "latin_hypercube")
+"""Ways in which members are spread over what is drawn."""
+
+
 @dataclass(frozen=True)
 class Variation:
-    """Variation of one parameter between members: `kind` is uniform, log_uniform, linspace or values."""
+    """Variation of one parameter between members: `kind` is uniform, log_uniform, normal, linspace or values."""
 
     path: str
     kind: str
@@ -244,11 +250,12 @@ class EnsembleConfig:
     batch: int | None = None
     noise: str = "per_member"
     vary: tuple[Variation, ...] = ()
+    design: str = "random"
 
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         vary = {variation.path: {variation.kind: list(variation.numbers)} for variation in self.vary}
-        return {"size": self.size, "batch": self.batch, "noise": self.noise, "vary": vary}
+        return {"size": self.size, "batch": self.batch, "noise": self.noise, "design": self.design, "vary": vary}
 
 
 @dataclass(frozen=True)
@@ -349,6 +356,12 @@ class EnsembleKeys:
     )
     vary: Mapping[str, Any] = key(
         Table("keys such as physics.viscosity: {uniform: [1, 2]}"), None, about="numbers that differ between members"
+    )
+    design: str = key(Choice(DESIGNS), "random", about="how members are spread over what is drawn")
+    members: str | None = key(
+        Text(optional=True, described="a CSV file"),
+        None,
+        about="table with a column for each number, a line for each member",
     )
 
 

@@ -4,25 +4,56 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from simjax.schema.config import Config, Variation
+from simjax.schema.config import DRAWN, Config, Variation
 
 if TYPE_CHECKING:
     import numpy as np
 
+LEAST = 2.0**-54
+"""Distance of fractions from 0 and 1, where a normal distribution is infinite."""
+
 
 def sample_members(config: Config) -> dict[str, np.ndarray]:
-    """Key path -> float64 values of shape (ensemble.size,), for everything that varies.
+    """Key path -> float64 values of shape (ensemble.size,), for everything that varies."""
+    ensemble = config.ensemble
+    return values_of_members(ensemble.vary, ensemble.size, ensemble.design, config.seed)
 
-    A random value is drawn from a Philox stream (Salmon et al. 2011) seeded by seed, key path and member:
-    member 17 is the same alone and among 1024. `linspace` and `values` depend on the size.
+
+def values_of_members(vary: Sequence[Variation], size: int, design: str, seed: int) -> dict[str, np.ndarray]:
+    """Key path -> float64 values of shape (size,).
+
+    design: how the members are spread over what is drawn. "random": from a Philox stream (Salmon et al. 2011) seeded by
+    seed, key path and member, so member 17 is the same alone and among 1024, whatever else varies. "sobol": a scrambled
+    Sobol sequence (Owen 1998) over all that is drawn, so member 17 is the same among 32 and among 1024.
+    "latin_hypercube" (McKay et al. 1979): one member in each of `size` equal shares of each number; it depends on the
+    size, as `linspace` and `values` do.
     """
-    size = config.ensemble.size
-    return {variation.path: _values(variation, config.seed, size) for variation in config.ensemble.vary}
+    drawn = sorted(variation.path for variation in vary if variation.kind in DRAWN)
+    fractions = _fractions(drawn, size, design, seed)
+    return {variation.path: _values(variation, fractions, size) for variation in vary}
 
 
-def _values(variation: Variation, seed: int, size: int) -> np.ndarray:
+def _fractions(paths: Sequence[str], size: int, design: str, seed: int) -> dict[str, np.ndarray]:
+    """Numbers in [0, 1) of shape (size,) by path."""
+    import numpy as np
+
+    if design == "random" or not paths:
+        return {path: np.array([_fraction(seed, path, member) for member in range(size)]) for path in paths}
+    from scipy.stats import qmc
+
+    generator = np.random.default_rng(seed)
+    if design == "sobol":
+        # Sequences are balanced at powers of two; the first points of a longer one are those of a shorter one.
+        points = qmc.Sobol(len(paths), rng=generator).random_base2(math.ceil(math.log2(size)))[:size]
+    else:
+        points = qmc.LatinHypercube(len(paths), rng=generator).random(size)
+    return {path: points[:, axis] for axis, path in enumerate(paths)}
+
+
+def _values(variation: Variation, fractions: Mapping[str, np.ndarray], size: int) -> np.ndarray:
     import numpy as np
 
     numbers = variation.numbers
@@ -31,11 +62,15 @@ def _values(variation: Variation, seed: int, size: int) -> np.ndarray:
     first, last = numbers
     if variation.kind == "linspace":
         return np.linspace(first, last, size)
-    fractions = np.array([_fraction(seed, variation.path, member) for member in range(size)])
+    share = fractions[variation.path]
     if variation.kind == "log_uniform":
         low, high = math.log(first), math.log(last)
-        return np.clip(np.exp(low + (high - low) * fractions), first, last)
-    return first + (last - first) * fractions
+        return np.clip(np.exp(low + (high - low) * share), first, last)
+    if variation.kind == "normal":
+        from scipy.special import ndtri
+
+        return first + last * ndtri(np.clip(share, LEAST, 1 - LEAST))
+    return first + (last - first) * share
 
 
 def _fraction(seed: int, path: str, member: int) -> float:

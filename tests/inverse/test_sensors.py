@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from simjax.errors import ConfigurationError, InputOutputError
-from simjax.inverse.methods.sensors import LARGEST_FILE, read_sensors
+from simjax.inverse.methods.sensors import read_sensors
+from simjax.schema.tables import LARGEST_FILE
 
 
 def written(folder, text):

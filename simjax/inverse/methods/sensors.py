@@ -1,20 +1,17 @@
 """Readings of sensors from a table in a CSV file."""
 
-import csv
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from simjax.errors import ConfigurationError, InputOutputError
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-
-LARGEST_FILE = 2**28
-"""Bytes; some five million readings, which take forty times as much memory while they are sorted into tables."""
+from simjax.schema.tables import csv_lines
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def read_sensors(path: str | Path, grid_axes: int) -> Sensors:
             finite; a deviation is not positive; two lines are of the same variable, time and position; no readings.
     """
     path = Path(path)
-    lines = _lines(path)
+    lines = csv_lines(path, "a table of sensors", "leave out readings, or write fields to a NetCDF file")
     number, columns = next(lines, (1, []))
     if not columns:
         raise ConfigurationError(
@@ -102,28 +99,6 @@ def read_sensors(path: str | Path, grid_axes: int) -> Sensors:
         by_variable.setdefault(row.variable, []).append(row)
     given = "deviation" in columns
     return Sensors(path.name, {variable: _tabulate(some, given) for variable, some in by_variable.items()})
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of every line that is neither empty nor a comment."""
-    try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE:
-            raise ConfigurationError(
-                f"{path.name} has {size / 2**20:.0f} MiB; a table of sensors has at most {LARGEST_FILE // 2**20} MiB: "
-                "leave out readings, or write fields to a NetCDF file."
-            )
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputOutputError(f"{path} cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path.name} is not text in UTF-8; save it as CSV in UTF-8.") from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            try:
-                yield number, [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
-            except csv.Error as error:
-                raise ConfigurationError(f"{path.name} line {number} is no line of a CSV file ({error}).") from None
 
 
 def _required(grid_axes: int) -> tuple[str, ...]:
