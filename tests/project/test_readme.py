@@ -35,7 +35,7 @@ def pages():
     return ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 
 
-MADE = ("my_pde", "dye.nc")  # files that a block of the page writes; test_pages.py tries their commands
+MADE = ("my_pde", "dye.nc", "atoms.npz")  # files that a block of the page writes; test_pages.py tries their commands
 LINES = {
     (page, line): None
     for page in pages()
