@@ -12,6 +12,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "tutorials"
 TIMEOUT = 600  # seconds that a cell may take
+_XARRAY = "xr-text-repr-fallback"
 _RICH = ("text/html", "image/svg+xml", "image/png", "text/plain")
 
 
@@ -60,7 +61,9 @@ def _output(output) -> str:
         return (
             f'<div class="output"><pre>{_escaped(output.text.rstrip())}</pre></div>' if output.name == "stdout" else ""
         )
-    data = output.get("data", {})
+    data = dict(output.get("data", {}))
+    if _XARRAY in "".join(data.get("text/html", "")):  # whose table of a Dataset leans on styles that a page drops
+        del data["text/html"]
     kind = next((kind for kind in _RICH if kind in data), None)
     if kind is None:
         return ""
