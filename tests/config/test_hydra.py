@@ -187,6 +187,7 @@ def test_without_a_folder_the_runs_stay_where_single_ones_go(capfd, configs, tmp
     assert len(rows(folder)) == 2 and {config.output.root for config in configs} == {"outputs"}
 
 
+@pytest.mark.slow
 def test_launchers_run_at_once_and_tell_their_exit_codes(capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -199,6 +200,7 @@ def test_launchers_run_at_once_and_tell_their_exit_codes(capfd, tmp_path, monkey
     assert Path(finished["folder"]).parent == tmp_path / "both" / "viscous_burgers"
 
 
+@pytest.mark.slow
 def test_submitit_runs_in_processes_of_its_own(capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -37,6 +37,7 @@ def settings(tmp_path):
 FLOW = {"physics": {"viscosity": np.float64(0.01)}, "boundaries": {"x": "periodic", "y": "slip"}}
 
 
+@pytest.mark.slow
 def test_an_array_is_the_start_that_its_formula_is(settings, tmp_path):
     """Also on two devices, in an ensemble and after a restart, which reads the array from beside the runs."""
     several = {
@@ -102,6 +103,7 @@ def test_mistakes_are_sentences_before_anything_is_written(settings, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_a_run_of_python_goes_on_from_the_command_line(tmp_path, monkeypatch):
     """With its arrays, of a model of simjax and of one in a file of the user's."""
     (tmp_path / "my_dye.py").write_text("import simjax as sj\n\n\nclass Mine(sj.PassiveScalar):\n    '''Dye.'''\n")

@@ -96,6 +96,7 @@ def test_what_it_cannot_take_is_refused(run):
         sj.load("lennard_jones", FEW).differentiable(fields=["initial.force"])
 
 
+@pytest.mark.slow
 def test_a_run_of_particles_is_a_function_too(tmp_path):
     run = sj.load("lennard_jones", FEW).differentiable(fields=["initial.position"], variables=["position"])
     quiet = ["output.animation=false", "output.report=false", f"output.root={tmp_path}"]

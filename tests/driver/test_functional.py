@@ -38,6 +38,7 @@ def test_the_functional_run_is_the_run(simulation):
         np.testing.assert_allclose(value, ds[name], err_msg=name, **ROUNDING)
 
 
+@pytest.mark.slow
 def test_particles_come_apart_too(tmp_path):
     few = ["box.upper=[4.8,4.8]", "particles.placement=square", "particles.count=16", "physics.cutoff=1.7"]
     times = ["time.end=0.02", "time.output_every=0.01", "time.dt=0.005"]

@@ -93,6 +93,7 @@ def test_killed_runs_go_on_bitwise(uninterrupted, kills):
     assert [json.loads(line)["step"] for line in lines] == whole["step"].values.tolist()
 
 
+@pytest.mark.slow
 def test_sigterm_stops_resumably_and_goes_on_bitwise(uninterrupted):
     tmp_path, whole = uninterrupted
     process = run_command(tmp_path, *FLOW, *folder_overrides(tmp_path, "stopped"))

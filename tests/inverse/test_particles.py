@@ -60,6 +60,7 @@ def test_making_a_problem_runs_nothing(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_what_is_seen(problem):
     position, radial, energy = problem.instruments
     assert [i.measured.shape for i in (position, radial, energy)] == [(2, 2, 16), (2, 3), (2,)]
@@ -72,6 +73,7 @@ def test_what_is_seen(problem):
     np.testing.assert_allclose(guess[0], 0.1 * np.sin(x), rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_differences(problem):
     least_squares, start = problem.least_squares(), problem.start()
     loss = jax.jit(lambda latent: least_squares.loss(latent)[0])

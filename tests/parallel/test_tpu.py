@@ -116,7 +116,7 @@ def test_stored_states_live_in_host_memory():
     ("model", "overlap", "permutes"),
     [
         # One exchange per step, two messages for each of two axes, two steps in the body.
-        ("advection_diffusion", "plain", 8),
+        pytest.param("advection_diffusion", "plain", 8, marks=pytest.mark.slow),
         ("advection_diffusion", "overlap", 8),
         # Three exchanges per step. XLA may drop messages that would fill corners that no stencil reads.
         pytest.param("incompressible", "plain", 24, marks=pytest.mark.slow),

@@ -76,6 +76,7 @@ def test_free_particles_fly_to_and_fro(sizes):
     np.testing.assert_array_equal(now[1], velocity[1])
 
 
+@pytest.mark.slow
 def test_the_derivative_changes_its_sign_at_every_bounce():
     position, velocity = thrown()
     box = Box(Free(), VelocityVerlet(), 400, 0.01)
@@ -127,6 +128,7 @@ def test_no_one_leaves_under_random_forces(dynamics):
     assert int(Box(Free(), dynamics, 400, 0.0005, reflecting=False).run(*start)[-1]) & ESCAPED
 
 
+@pytest.mark.slow
 def test_without_walls_what_leaves_is_told():
     *_, status = Box(Free(), VelocityVerlet(), 400, 0.01, reflecting=False).run(*map(jnp.asarray, thrown()))
     assert int(status) & ESCAPED

@@ -57,7 +57,10 @@ def screened(position):
     return np.sum(pairs, where=r < 1.7)
 
 
-@pytest.mark.parametrize("mesh", [[], ["mesh.x=2", "mesh.y=2"]], ids=["one device", "2x2"])
+@pytest.mark.parametrize(
+    "mesh",
+    [pytest.param([], id="one device"), pytest.param(["mesh.x=2", "mesh.y=2"], id="2x2", marks=pytest.mark.slow)],
+)
 def test_a_potential_of_a_file_is_that_of_simjax(folder, mesh):
     """The screened charges of a user's file move as simjax's own, also where they are decomposed."""
     named = {"own": "my_forces.Screened", "yukawa": "yukawa"}
@@ -75,6 +78,7 @@ def test_a_potential_of_a_file_is_that_of_simjax(folder, mesh):
     np.testing.assert_allclose(ends["own"].energy, ends["yukawa"].energy, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_page(folder, monkeypatch):
     names = {}
     exec(SCRIPT, names)
