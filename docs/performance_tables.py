@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
-# Versions that benchmarks/README.md installs; jax_md and lammps stand for programs of particles.
+# Versions that benchmarks/README.md installs.
 PEERS = {
     "jax_cfd": "jax-cfd 0.2.1",
     "jax_cfd_van_leer": "jax-cfd 0.2.1, default scheme",
@@ -19,6 +19,7 @@ PEERS = {
     "c_two_threads": "C, two threads",
 }
 SCHEMES = {"linear": "this scheme", "van_leer": "its default"}
+STEPS = {"diffusion": "advection-diffusion", "wave": "acoustics"}
 DEAREST = 10
 
 
@@ -44,18 +45,13 @@ def _shape(shape: Sequence[int]) -> str:
     return f"{shape[0]}^{len(shape)}" if len(shape) == 3 and len(set(shape)) == 1 else " x ".join(map(str, shape))
 
 
-STEPS = {"diffusion": "advection-diffusion", "wave": "acoustics"}
-
-
 def speed() -> str:
     """Steps beside those of other codes, taken in turns in one run: a column for each version of jax."""
     columns: dict[str, None] = {}
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for what, jax, own, peer, its in _pairs():
         columns[jax] = None
-        rows.setdefault((what, PEERS[peer.partition(":")[0]] + peer.partition(":")[2]), {})[jax] = (
-            f"{_digits(own)}; {_digits(its)}; **{_digits(its / own)}**"
-        )
+        rows.setdefault((what, peer), {})[jax] = f"{_digits(own)}; {_digits(its)}; **{_digits(its / own)}**"
     head = " | ".join(["step", "beside it", *(f"jax {jax}" for jax in columns)])
     return _table(head, [[*row, *(found.get(jax, "") for jax in columns)] for row, found in rows.items()])
 
@@ -66,25 +62,25 @@ def _pairs() -> Iterator[tuple[str, str, float, str, float]]:
         for case in found["cases"]:
             what = f"Navier-Stokes, {case['integrator']}, {_shape(case['shape'])}"
             for scheme, peer in case.get("jax_cfd", {}).items():
-                yield what, jax, case["ms_per_step"], f"jax_cfd:, {SCHEMES[scheme]}", peer["ms_per_step"]
+                yield what, jax, case["ms_per_step"], f"{PEERS['jax_cfd']}, {SCHEMES[scheme]}", peer["ms_per_step"]
     for jax, found in _results("spectral"):
         for case in found["cases"]:
             what = f"spectral vorticity, {case['integrator']}, {_shape(case['shape'])}"
             for name in ("exponax", "jax_cfd"):
                 if name in case:
-                    yield what, jax, case["ms_per_step"], name, case[name]["ms_per_step"]
+                    yield what, jax, case["ms_per_step"], PEERS[name], case[name]["ms_per_step"]
     for jax, found in _results("cpu"):
         for case in found["steps"]:
             what = f"{STEPS[case['model']]}, {case['integrator']}, {_shape(case['shape'])}"
             times = {name: rate["ms_per_step"] for name, rate in case["rates"].items()}
             for name in ("c_one_thread", "c_two_threads"):
-                yield what, jax, times["simjax"], name, times[name]
+                yield what, jax, times["simjax"], PEERS[name], times[name]
     for jax, found in _results("particles"):
         for row in found["rows"]:
             rates = {**row["atom_steps_per_s"], "lammps_2": row["lammps_2"]["atom_steps_per_s"]}
             times = {name: 1e3 * row["particles"] / rate for name, rate in rates.items()}
             for name in ("jax_md", "lammps_2"):
-                yield f"Lennard-Jones, {row['particles']} particles", jax, times["simjax"], name, times[name]
+                yield f"Lennard-Jones, {row['particles']} particles", jax, times["simjax"], PEERS[name], times[name]
 
 
 def limits() -> str:
@@ -93,9 +89,9 @@ def limits() -> str:
     for benchmark, key in (("stencil", "cases"), ("transport", "explicit"), ("waves", "cases"), ("gas", "cases")):
         for jax, found in _results(benchmark):
             for case in found[key]:
-                names = (case.get("model", "advection-diffusion" if benchmark == "stencil" else benchmark),)
+                name = case.get("model", "advection-diffusion" if benchmark == "stencil" else benchmark)
                 order = f"order {case['order']}" if "order" in case else ""
-                what = ", ".join(filter(None, (*names, case.get("scheme", ""), order, case.get("sides", ""))))
+                what = ", ".join(filter(None, (name, case.get("scheme", ""), order, case.get("sides", ""))))
                 rate, share = case["cell_updates_per_s"] / 1e6, case["t_eff_of_copy"]
                 flops = f"{case['gflops_per_s']:.0f} GFlop/s" if "gflops_per_s" in case else ""
                 size = _shape(case["shape"])

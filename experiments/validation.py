@@ -18,12 +18,21 @@ import numpy as np
 from pictures import IMAGES, keep
 from scipy.special import iv
 
-import simjax as sj
-from simjax.report.sheet import ACCENT, INK, NORMAL, Sheet, legend_above, set_ticks
-from simjax.report.summary import write_rows
-from simjax.report.summary_rows import FULL_WIDTH, LABELLED_GAP, side_by_side
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+import published  # noqa: E402
+from exact_riemann import SOD  # noqa: E402
+
+import simjax as sj  # noqa: E402
+from simjax.report.sheet import ACCENT, INK, NORMAL, Sheet, legend_above, set_ticks  # noqa: E402
+from simjax.report.summary import write_rows  # noqa: E402
+from simjax.report.summary_rows import FULL_WIDTH, LABELLED_GAP, side_by_side  # noqa: E402
 
 QUIET = {"report": False, "animation": False}
+FEW = ["output.report=false", "output.animation=false"]
+
+
+MOST_POINTS = 200
+"""Points of simjax that are drawn on a line; of more, every second, third, ..."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Panel:
 
     names: tuple[str, str]
     found: tuple[np.ndarray, np.ndarray]
-    reference: tuple[np.ndarray, np.ndarray]
+    reference: tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
     told: str
     points: bool = False
     logarithmic: bool = False
@@ -61,10 +70,6 @@ class Panel:
         set_ticks(axes)
 
 
-MOST_POINTS = 200
-"""Points of simjax that are drawn on a line; of more, every second, third, ..."""
-
-
 class ComparisonRow:
     """Panels beside one another, each with its legend above."""
 
@@ -82,62 +87,32 @@ class ComparisonRow:
             panel.draw(axes)
 
 
-# The velocity along the middle lines of the cavity at Re 100, at the points of Ghia, Ghia and Shin (1982), J. Comput.
-# Phys. 48, 387: extrapolated from solutions on up to 512^2 cells.
-CAVITY_Y = [0.0625, 0.1016, 0.1719, 0.2813, 0.4531, 0.5, 0.6172, 0.7344, 0.8516, 0.9531]
-CAVITY_U = [-0.04198, -0.06441, -0.10173, -0.15765, -0.21398, -0.20915, -0.13881, 0.00415, 0.23644, 0.69118]
-CAVITY_X = [0.0625, 0.0938, 0.1563, 0.2266, 0.5, 0.8047, 0.8594, 0.9063, 0.9453, 0.9688]
-CAVITY_V = [0.09481, 0.12638, 0.16480, 0.17936, 0.05754, -0.25354, -0.23371, -0.17716, -0.10851, -0.06229]
-# Dissipation of the Taylor-Green vortex at Re 100 at t = 1, 2, ...: a spectral solution with 64^3 points, 1e-4.
-VORTEX_TIME = [0, 1, 2, 3, 4, 5, 6, 8, 10]
-VORTEX = [0.0075, 0.0077686, 0.0092658, 0.0112197, 0.0125755, 0.0129686, 0.0122987, 0.0087076, 0.0052848]
-
-
 def flow() -> tuple[str, list[Panel]]:
     """A lid-driven cavity and the dissipation of a Taylor-Green vortex, against converged solutions."""
-    few = ["output.report=false", "output.animation=false"]
-    last = sj.load("cavity", few).run().ds.isel(time=-1).simjax.centered()
+    last = sj.load("cavity", FEW).run().ds.isel(time=-1).simjax.centered()
     middle = last.velocity_x.sizes["x"] // 2
     u = last.velocity_x.isel(x=[middle - 1, middle]).mean("x")
     v = last.velocity_y.isel(y=[middle - 1, middle]).mean("y")
-    ds = sj.load("taylor_green_3d", few).run().ds
+    ds = sj.load("taylor_green_3d", FEW).run().ds
     dissipation = 2 * 0.01 * ds.enstrophy
-    told = "converged solution"
+    along, across = (published.CAVITY_Y, published.CAVITY_U), (published.CAVITY_X, published.CAVITY_V)
+    told, decay = "converged solution", (published.VORTEX_TIME, published.VORTEX_DISSIPATION)
     return "Lid-driven cavity at Re 100, Taylor-Green vortex at Re 100", [
-        Panel(("y at x = 0.5", "u"), (u.y.values, u.values), (np.array(CAVITY_Y), np.array(CAVITY_U)), told, True),
-        Panel(("x at y = 0.5", "v"), (v.x.values, v.values), (np.array(CAVITY_X), np.array(CAVITY_V)), told, True),
-        Panel(
-            ("t", "dissipation"), (ds.time.values, dissipation.values), (np.array(VORTEX_TIME), np.array(VORTEX)),
-            "spectral, 64³", True,
-        ),
-    ]  # fmt: skip
+        Panel(("y at x = 0.5", "u"), (u.y.values, u.values), along, told, True),
+        Panel(("x at y = 0.5", "v"), (v.x.values, v.values), across, told, True),
+        Panel(("t", "dissipation"), (ds.time.values, dissipation.values), decay, "spectral, 64³", True),
+    ]
 
 
 def gas() -> tuple[str, list[Panel]]:
     """Sod's shock tube against the exact solution (Toro 2009, Riemann Solvers, sec. 4.3.3)."""
-    ds = sj.load("sod", ["output.report=false", "output.animation=false", "grid.shape=[200]"]).run().ds.isel(time=-1)
+    ds = sj.load("sod", [*FEW, "grid.shape=[200]"]).run().ds.isel(time=-1)
     x = np.linspace(0, 1, 2001)
-    density, speed = sod(x, 0.2)
-    velocity = ds.velocity if "velocity" in ds else ds.velocity_x
-    told = "exact"
+    density, velocity, _ = SOD.sample(x, 0.2)
     return "Sod's shock tube at t = 0.2, 200 cells, WENO5-Z and HLLC", [
-        Panel(("x", "density"), (ds.x.values, ds.density.values), (x, density), told),
-        Panel(("x", "velocity"), (ds.x.values, velocity.values), (x, speed), told),
+        Panel(("x", "density"), (ds.x.values, ds.density.values), (x, density), "exact"),
+        Panel(("x", "velocity"), (ds.x.values, ds.velocity_x.values), (x, velocity), "exact"),
     ]
-
-
-def sod(x: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
-    """Density and velocity of Sod's problem; the state between the waves is Toro's table 4.3."""
-    gamma, star_u, star_left, star_right, shock = 1.4, 0.92745262, 0.42631943, 0.26557371, 1.75215573
-    sound = math.sqrt(gamma)
-    speed = (x - 0.5) / t
-    fan_u = 2 / (gamma + 1) * (sound + speed)
-    fan_density = (1 - (gamma - 1) / 2 * fan_u / sound) ** (2 / (gamma - 1))
-    tail = -0.07027281
-    regions = [speed < -sound, speed < tail, speed < star_u, speed < shock]
-    return np.select(regions, [1.0, fan_density, star_left, star_right], 0.125), np.select(
-        regions, [0.0, fan_u, star_u, star_u], 0.0
-    )
 
 
 def transport() -> tuple[str, list[Panel]]:
@@ -190,7 +165,7 @@ def waves() -> tuple[str, list[Panel]]:
 
 def patterns() -> tuple[str, list[Panel]]:
     """Two solitons before, in and after their meeting, against the exact solution (Hirota 1971, PRL 27, 1192)."""
-    ds = sj.load("solitons", ["output.report=false", "output.animation=false"]).run().ds
+    ds = sj.load("solitons", FEW).run().ds
     panels = []
     for frame in (0, 50, 100):
         x, t = ds.x.values, float(ds.time[frame])
@@ -201,21 +176,11 @@ def patterns() -> tuple[str, list[Panel]]:
     return "Two solitons of the Korteweg-de Vries equation, 768 points", panels
 
 
-# kT, density, energy per particle and pressure of the Lennard-Jones fluid: NIST's Standard Reference Simulation Website
-# (SRD 173), Monte Carlo with a cutoff at 3 and corrections for the rest.
-NIST = [
-    (0.85, 0.776, -5.5121, 6.7714e-3),
-    (0.85, 0.82, -5.7947, 0.55355),
-    (0.90, 0.82, -5.7456, 0.82386),
-    (0.90, 0.86, -5.9753, 1.5781),
-]
-
-
 def molecular() -> tuple[str, list[Panel]]:
     """Energy and pressure of four states against NIST's reference simulations; bars are two standard errors."""
-    found = []
+    found, liquid = [], {state: known for state, known in published.LENNARD_JONES.items() if state[1] > 0.1}
     third = 3.0**-3
-    for temperature, density, *_ in NIST:
+    for temperature, density in liquid:
         ds = sj.configure(
             "molecular_dynamics", box={"upper": [(500 / density) ** (1 / 3)] * 3}, output={**QUIET, "fields": []},
             particles={"placement": "fcc", "count": 500, "temperature": 1.0},
@@ -229,18 +194,17 @@ def molecular() -> tuple[str, list[Panel]]:
         pressure = ds.pressure.values + 16 / 3 * np.pi * density**2 * (2 / 3 * third**3 - third)
         blocks = np.stack([energy, pressure]).reshape(2, 10, -1).mean(axis=-1)
         found.append(np.concatenate([blocks.mean(axis=1), 2 * blocks.std(axis=1, ddof=1) / math.sqrt(10)]))
-    found, known = np.array(found), np.array(NIST)
-    places = known[:, 1]
+    found, known, places = np.array(found), np.array([*liquid.values()]), np.array([*liquid])[:, 1]
     names = ("energy per particle", "pressure")
     return "Lennard-Jones liquid at kT = 0.85 and 0.90, 500 particles", [
-        Panel(("density", name), (places, found[:, k]), (places, known[:, 2 + k]), "NIST", True, False, found[:, 2 + k])
+        Panel(("density", name), (places, found[:, k]), (places, known[:, k]), "NIST", True, False, found[:, 2 + k])
         for k, name in enumerate(names)
     ]
 
 
 def gravity() -> tuple[str, list[Panel]]:
     """Zel'dovich's wave before it crosses itself: displacements grow like the scale factor (1970, A&A 5, 84)."""
-    ds = sj.load("zeldovich", ["output.report=false", "output.animation=false"]).run().ds
+    ds = sj.load("zeldovich", FEW).run().ds
     amplitude, first = 0.1 / np.pi, 0.05
     panels = []
     for wanted in (0.1, 0.2):
@@ -264,8 +228,7 @@ def gravity() -> tuple[str, list[Panel]]:
 
 def plasma() -> tuple[str, list[Panel]]:
     """Landau damping at k = 0.5 against the root of the dispersion relation (Landau 1946, J. Phys. USSR 10, 25)."""
-    few = ["output.report=false", "output.animation=false"]
-    landau = sj.load("landau_damping", few).run().ds
+    landau = sj.load("landau_damping", FEW).run().ds
     t, energy = landau.time.values, landau.field_energy.values
     rate = 0.15335947
     peaks = [i for i in range(1, 60) if energy[i] > energy[i - 1] and energy[i] >= energy[i + 1]][:5]
@@ -278,22 +241,16 @@ def plasma() -> tuple[str, list[Panel]]:
     ]  # fmt: skip
 
 
-# A column twice as high as wide: T = t (2 g / a)^(1/2) when the front is at Z = z / a. Martin and Moyce (1952), Phil.
-# Trans. R. Soc. Lond. A 244, 312, table 2.
-FRONT_TIME = [1.63, 1.83, 1.98, 2.20, 2.32, 2.51, 2.65, 2.83, 2.98, 3.11, 3.33]
-FRONT = [1.89, 2.11, 2.33, 2.56, 2.78, 3.00, 3.22, 3.44, 3.67, 3.89, 4.11]
-
-
 def sph() -> tuple[str, list[Panel]]:
     """The front of a dam break against Martin and Moyce's measurement, its clock started by their first reading."""
-    ds = sj.load("dam_break", ["output.report=false", "output.animation=false", "time.end=2.2"]).run().ds
+    ds = sj.load("dam_break", [*FEW, "time.end=2.2"]).run().ds
     time, front = math.sqrt(2) * ds.time.values, ds.front_x.values
-    began = FRONT_TIME[0] - float(np.interp(FRONT[0], front, time))
+    began = published.FRONT_TIME[0] - float(np.interp(published.FRONT[0], front, time))
     there = (front > 1.5) & (front < 3.95)
     return "A dam break, 1250 particles of fluid", [
         Panel(
             ("T = t (2 g / a)^½", "front Z = z / a"), ((time + began)[there], front[there]),
-            (np.array(FRONT_TIME), np.array(FRONT)), "Martin and Moyce (1952)", True,
+            (published.FRONT_TIME, published.FRONT), "Martin and Moyce (1952)", True,
         )
     ]  # fmt: skip
 

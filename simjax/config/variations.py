@@ -144,7 +144,7 @@ def _read_table(
             problems.say(where, f"{where}: {name} has several columns {path}; leave one")
     for number, cells in rows:
         if len(cells) != len(header):
-            problems.say(where, f"{where}: line {number} of {name} has {len(cells)} cells, expected {len(header)}")
+            problems.say(where, f"{where}: line {number} of {name} has {len(cells)} cell(s), expected {len(header)}")
     if len(problems) > before:
         return {}
     table: dict[str, list[float]] = {path: [] for path in header}

@@ -256,7 +256,9 @@ class DifferentiableRun:
         assert time.courant is not None
         longest = time.courant * self.stable_dt()
         if any(guess):
-            longest = min(longest, max(time.courant * self.stable_dt(*guess), longest / SHORTER_GUESS))
+            # Where nothing limits the configuration's own steps, a frame is one of them.
+            own = min(longest, time.output_every)
+            longest = min(longest, max(time.courant * self.stable_dt(*guess), own / SHORTER_GUESS))
         every = min(time.output_every, time.end)
         return math.ceil(COURANT_ROOM * every / longest) + 2 if math.isfinite(longest) else 2
 

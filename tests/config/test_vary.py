@@ -139,7 +139,7 @@ def test_members_come_from_a_table(tmp_path):
         ("parameters.a\n", {}, "has no members"),
         ("parameters.c\n1\n", {}, r"parameters.c: unknown key; did you mean .*parameters.[ab]"),
         ("parameters.a,parameters.a\n1,2\n", {}, "several columns parameters.a"),
-        ("parameters.a,parameters.b\n1,2\n3\n", {}, "line 3 of members.csv has 1 cells, expected 2"),
+        ("parameters.a,parameters.b\n1,2\n3\n", {}, r"line 3 of members.csv has 1 cell\(s\), expected 2"),
         ("parameters.a\n1\nx\n", {}, r"line 3 of members.csv, parameters.a = 'x'"),
         ("physics.viscosity\n0.1\n-1\n", {}, r"line 3 of members.csv, physics.viscosity = -1"),
         ("parameters.a\n1\n2\n", {"size": 3}, "expected 2, the members of members.csv; leave it out"),

@@ -254,6 +254,9 @@ def test_a_guess_may_need_more_steps_than_the_truth():
     assert steps[0.1] == steps[0.5]  # that of the truth is the shorter step
     assert 9 < (steps[5.0] - 2) / (steps[0.5] - 2) < 11
     assert steps[5e5] < 110 * steps[0.5]
+    still = {**courant, "physics": {"diffusivity": 0.0, "velocity": [0.0, 0.0]}}
+    wanted = {"physics.diffusivity": {"guess": 0.5, "positive": True}}
+    assert InverseProblem(config(wanted, [SENSORS], **still)).rollout.schedule.max_steps == steps[0.5]
 
 
 def test_parts_that_do_not_go_together_are_refused():

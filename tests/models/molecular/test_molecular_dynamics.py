@@ -9,6 +9,7 @@ import pytest
 from case import OPTIMISED
 from ensembles import EACH, Experiment, Free, ShiftedForce, Spring, at_rest, lattice, square_lattice
 from jax.sharding import PartitionSpec
+from published import LENNARD_JONES
 
 from simjax.models.molecular.barostat import PressureParams, StochasticCellRescaling
 from simjax.models.molecular.langevin import BathParams, Brownian, Langevin, normal_by_id
@@ -424,22 +425,12 @@ def state_point(model, state, params):
     return {"potential": found["potential_energy"], "virial": model.domain.sum(jnp.trace(virial))}
 
 
-# kT, density -> U / N and p of the full potential, from NIST's Standard Reference Simulation Website (SRD 173):
-# Monte Carlo with a cutoff at 3 and corrections for the rest.
-PUBLISHED = {
-    (0.85, 0.009): (-9.3973e-2, 7.1641e-3),
-    (0.85, 0.776): (-5.5121, 6.7714e-3),
-    (0.85, 0.82): (-5.7947, 0.55355),
-    (0.90, 0.009): (-8.9936e-2, 7.6363e-3),
-    (0.90, 0.82): (-5.7456, 0.82386),
-    (0.90, 0.86): (-5.9753, 1.5781),
-}
 # Errors of both below which a run is worth something.
 SHARPNESS = {"vapour": (0.01, 1e-4), "liquid": (0.01, 0.05)}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("temperature", "density"), PUBLISHED)
+@pytest.mark.parametrize(("temperature", "density"), LENNARD_JONES)
 def test_lennard_jones_fluid_has_the_published_states(temperature, density):
     count, vapour = 500, density < 0.1
     position, length = lattice(5, density)
@@ -456,7 +447,7 @@ def test_lennard_jones_fluid_has_the_published_states(temperature, density):
     pressure = density * temperature + found["virial"] / (3 * length**3)
     pressure += 16 / 3 * np.pi * density**2 * (2 / 3 * third**3 - third)
     sharpness = SHARPNESS["vapour" if vapour else "liquid"]
-    for values, expected, sharp in zip((energy, pressure), PUBLISHED[temperature, density], sharpness, strict=True):
+    for values, expected, sharp in zip((energy, pressure), LENNARD_JONES[temperature, density], sharpness, strict=True):
         # Eight time units of melting are left out; ten blocks of eight, long against the correlation of about one.
         blocks = values[40:].reshape(10, -1).mean(axis=1)
         error = blocks.std(ddof=1) / np.sqrt(len(blocks))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from case import QUICK
 from jax.sharding import PartitionSpec
+from published import CAVITY_U, CAVITY_V, CAVITY_X, CAVITY_Y, FRONT, FRONT_TIME
 
 from simjax.errors import ConfigurationError
 from simjax.models.sph.initial_conditions import lid_driven, tank, taylor_green
@@ -295,12 +296,6 @@ def test_a_taylor_green_vortex_decays_as_it_must():
     assert abs(rate / (8 * np.pi**2 * viscosity) - 1) < 0.02
 
 
-# A column twice as high as wide (n^2 = 2, a = 2.25 inches): T = t (2 g / a)^(1/2) when the front is at Z = z / a.
-# Martin and Moyce (1952), Phil. Trans. R. Soc. Lond. A 244, 312, table 2, from Z = 1.89 on.
-FRONT_TIME = [1.63, 1.83, 1.98, 2.20, 2.32, 2.51, 2.65, 2.83, 2.98, 3.11, 3.33]
-FRONT = [1.89, 2.11, 2.33, 2.56, 2.78, 3.00, 3.22, 3.44, 3.67, 3.89, 4.11]
-
-
 @pytest.mark.long
 def test_the_front_of_a_dam_break_is_as_fast_as_measured():
     spacing, sound_speed, gravity = 1 / 16, 20.0, (0.0, -1.0)
@@ -332,14 +327,6 @@ def test_the_front_of_a_dam_break_is_as_fast_as_measured():
     assert np.max(np.abs(positions / np.asarray(FRONT) - 1)) < 0.05, positions
 
 
-# The velocity along the middle lines at Re = 100, from converged second-order solutions on up to 512^2 cells, in
-# agreement with Ghia, Ghia and Shin (1982), J. Comput. Phys. 48, 387, at their points.
-PLACE = [0.0625, 0.1016, 0.1719, 0.2813, 0.4531, 0.5, 0.6172, 0.7344, 0.8516, 0.9531]
-ALONG_LID = [-0.04198, -0.06441, -0.10173, -0.15765, -0.21398, -0.20915, -0.13881, 0.00415, 0.23644, 0.69118]
-ACROSS_PLACE = [0.0625, 0.0938, 0.1563, 0.2266, 0.5, 0.8047, 0.8594, 0.9063, 0.9453, 0.9688]
-ACROSS = [0.09481, 0.12638, 0.16480, 0.17936, 0.05754, -0.25354, -0.23371, -0.17716, -0.10851, -0.06229]
-
-
 def fitted(place, velocity, point, width):
     """A velocity at a point, by a linear fit weighted towards it."""
     apart = place - np.asarray(point)[:, None]
@@ -361,7 +348,7 @@ def test_a_lid_driven_cavity_turns_as_it_must():
     assert int(end.clock.status) == 0
     inside = np.asarray((end.state.species == FLUID) & (end.state.ids >= 0))
     place, velocity = (np.asarray(u)[:, inside] for u in (model.cells.absolute(end.state.position), end.state.velocity))
-    u = [fitted(place, velocity, (0.5, y), 2.5 * spacing)[0] for y in PLACE]
-    v = [fitted(place, velocity, (x, 0.5), 2.5 * spacing)[1] for x in ACROSS_PLACE]
-    errors = np.max(np.abs(np.subtract(u, ALONG_LID))), np.max(np.abs(np.subtract(v, ACROSS)))
+    u = [fitted(place, velocity, (0.5, y), 2.5 * spacing)[0] for y in CAVITY_Y]
+    v = [fitted(place, velocity, (x, 0.5), 2.5 * spacing)[1] for x in CAVITY_X]
+    errors = np.max(np.abs(np.subtract(u, CAVITY_U))), np.max(np.abs(np.subtract(v, CAVITY_V)))
     assert max(errors) < 0.04
