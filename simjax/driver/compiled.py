@@ -28,6 +28,7 @@ from simjax.parallel import ENSEMBLE, distribute, make_mesh, prepend_axis, shard
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
+from simjax.schema.statistics import Statistics
 from simjax.stepping.simulate import Clock, Schedule, advance, take_step
 
 # In states of one member, read from compiled programs (float32, 256^2 and 64^3): temporaries of a step, 4.0 with
@@ -70,6 +71,7 @@ class CompiledRun(abc.ABC):
         self.members = config.ensemble.size if ensemble else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
+        self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
         self._advance: dict[tuple[Schedule, int, int], Callable] = {}
         several = config.steps_per_exchange
@@ -154,7 +156,8 @@ class CompiledRun(abc.ABC):
         """The same, but `observe` returns, and the writer takes, every variable of the model."""
         everything = copy.copy(self)
         output = dataclasses.replace(self.config.output, fields=None)
-        everything.config = dataclasses.replace(self.config, output=output)
+        ensemble = dataclasses.replace(self.config.ensemble, statistics=Statistics())
+        everything.config = dataclasses.replace(self.config, output=output, ensemble=ensemble)
         everything._observe = None
         everything.choose_variables()
         return everything
@@ -220,7 +223,7 @@ class CompiledRun(abc.ABC):
         return self._place(self.host_values(), self._one)
 
     def _place_members(self):
-        members = np.arange(self.members or 1, dtype=np.int32)
+        members = np.asarray(self.config.ensemble.members, np.int32)
         return self._place(members if self.members is not None else members[0], self._one)
 
     def _vectorise(self, fn: Callable, in_axes: tuple) -> Callable:

@@ -34,7 +34,10 @@ def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Pla
     those that are kept.
     """
     fields, diagnostics, _ = programs.observed_shapes()
-    frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fields)) + 8 * len(diagnostics)
+    frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fields))
+    if wanted := config.ensemble.statistics:
+        frame *= (config.output.fields != ()) + (len(wanted.names) + len(wanted.quantiles)) / (programs.members or 1)
+    frame = int(frame) + 8 * len(diagnostics) * (programs.members or 1)
     whole = frame * (plan.total + 1)
     mesh = config.mesh
     state = programs.state_bytes() * mesh.x * mesh.y * mesh.z * (programs.members or 1)
@@ -77,7 +80,10 @@ def open_writer(
     assert isinstance(programs, CompiledFieldRun)
     return GridWriter(
         folder, programs.grid, programs.outputs, periodic=[axis.periodic for axis in config.boundaries],
-        time_units=config.schema.time_units, length_units=config.schema.length_units, **options,
+        time_units=config.schema.time_units, length_units=config.schema.length_units,
+        member_numbers=config.ensemble.members, statistics=programs.config.ensemble.statistics,
+        reduced=programs.observed,
+        **options,
     )  # fmt: skip
 
 

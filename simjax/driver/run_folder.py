@@ -29,6 +29,7 @@ from simjax.driver.frame_files import dataset_of, on_host, open_writer
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
+from simjax.driver.statistics import Statistics, as_written, reduced
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
@@ -55,6 +56,7 @@ class _Frame:
     step: int
     fields: dict[str, jax.Array]
     diagnostics: dict[str, jax.Array]
+    statistics: Statistics
     clock: Clock
 
 
@@ -188,10 +190,11 @@ class RunFolder:
 
     def add(self, time: float, step: int, observed, clock, pace: CallLength) -> None:
         """Take a frame that was just dispatched; write and show those before it, which are done by now."""
-        for leaf in jax.tree.leaves(observed):
-            leaf.copy_to_host_async()
         fields, diagnostics = observed
-        self._pending.append(_Frame(time, step, fields, diagnostics, clock))
+        fields, statistics = reduced(self.programs, fields, clock)
+        for leaf in jax.tree.leaves((fields, diagnostics, statistics)):
+            leaf.copy_to_host_async()
+        self._pending.append(_Frame(time, step, fields, diagnostics, statistics, clock))
         while len(self._pending) > 1:
             self._settle(pace)
 
@@ -210,6 +213,7 @@ class RunFolder:
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
         fields, diagnostics = on_host(self.programs, frame.fields, frame.diagnostics)
+        fields |= as_written(self.programs, frame.statistics)
         self.writer.write([frame.step], [frame.time], fields, diagnostics)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)

@@ -80,12 +80,13 @@ def diagnostic_variables(
     return [Variable(n, (*leading, "time"), np.dtype("f8"), {**described[n], **common}) for n in names]
 
 
-def member_coordinate(members: int | None) -> list[Variable]:
-    """The members of an ensemble, if it is one."""
+def member_coordinate(members: int | None, numbers: Sequence[int] | None = None) -> list[Variable]:
+    """The members of an ensemble, if it is one. numbers: of the members, by default from 0 on."""
     if members is None:
         return []
     attributes = {"standard_name": "realization", "long_name": "ensemble member", "units": "1"}
-    return [Variable("member", ("member",), np.dtype("i4"), attributes, np.arange(members, dtype="i4"))]
+    counted = np.arange(members) if numbers is None else np.asarray(numbers)
+    return [Variable("member", ("member",), np.dtype("i4"), attributes, counted.astype("i4"))]
 
 
 def parameter_variable(name: str, value, members: int | None, about: Mapping[str, str] | None = None) -> Variable:
