@@ -67,12 +67,12 @@ class CompiledRun(abc.ABC):
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         self.parameters = named_values(config)
-        ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
-        self.members = config.ensemble.size if ensemble else None
+        self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
         self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
+        self._limits: Callable | None = None
         self._advance: dict[tuple[Schedule, int, int], Callable] = {}
         several = config.steps_per_exchange
         self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
@@ -128,7 +128,7 @@ class CompiledRun(abc.ABC):
     def bare(self) -> Self:
         """The same without arrays, to be kept with a program that outlives this run."""
         bare = copy.copy(self)
-        bare.files, bare.values, bare._observe, bare._advance = None, None, None, {}
+        bare.files, bare.values, bare._observe, bare._limits, bare._advance = None, None, None, None, {}
         return bare
 
     @property
@@ -151,6 +151,16 @@ class CompiledRun(abc.ABC):
     @abc.abstractmethod
     def choose_variables(self) -> None:
         """Take the variables that the section `output` asks for, of which `observe` returns the values."""
+
+    def of_members(self, config: Config) -> Self:
+        """The same programs for the members of `config`, which differs from their own in the members alone."""
+        self.observe(), self.starter()  # compiled once for all
+        other = copy.copy(self)
+        other.config, other.parameters, other.notes = config, named_values(config), []
+        other.members = config.ensemble.size
+        other.values = other._place_values()
+        other.counted_from = np.zeros(config.ensemble.size, np.int32)
+        return other
 
     def of_all_variables(self) -> "CompiledRun":
         """The same, but `observe` returns, and the writer takes, every variable of the model."""
@@ -318,8 +328,10 @@ class CompiledRun(abc.ABC):
             model, params = self.build(values, files)
             return model.domain.min(self.step_limit(model, state, vary_like(params, state)))
 
-        program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
-        return np.asarray(program(self.values, self.files, state), np.float64)
+        if self._limits is None:
+            specs = self._one, self._file_specs, self.state_specs
+            self._limits = self._compile(limit, (0, None, 0), specs, self._one)
+        return np.asarray(self._limits(self.values, self.files, state), np.float64)
 
     def checked_step(self, state) -> float:
         """The smallest stable step at Courant number one, for an initial state.
@@ -348,7 +360,7 @@ class CompiledRun(abc.ABC):
         """A member by its number and by what varies, such as `member 3 (physics.viscosity=0.1)`."""
         varied = {path: numbers[member] for path, numbers in sample_members(self.config).items()}
         values = ", ".join(f"{path}={number:.6g}" for path, number in varied.items())
-        return f"member {member}" + (f" ({values})" if values else "")
+        return f"member {self.config.ensemble.members[member]}" + (f" ({values})" if values else "")
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated unless it regrows."""

@@ -19,16 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.config.folders import config_yaml, default_yaml
 from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
-from simjax.driver.checks import check_run
+from simjax.driver.closing import units_of, write_reports
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
-from simjax.driver.environment import command_line, device_name, versions
 from simjax.driver.frame_files import dataset_of, on_host, open_writer
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
-from simjax.driver.scene import scene_of
 from simjax.driver.statistics import Statistics, as_written, reduced
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
@@ -250,7 +247,7 @@ class RunFolder:
                 self._told.add(int(member))
                 step = int(np.atleast_1d(np.asarray(frame.clock.step))[member])
                 self.tell(
-                    f"member {member} is frozen at step {step}, before t={frame.time:g}: "
+                    f"{self.programs.member_named(int(member))} is frozen at step {step}, before t={frame.time:g}: "
                     f"{reasons(int(self.statuses[member]))}. The others go on."
                 )
 
@@ -337,46 +334,14 @@ class RunFolder:
             self._metrics.close()
 
     def _write_report(self, outcome: str, pace: CallLength, elapsed: float) -> None:
-        """Check what the run must have kept, tell what it did not, and write the report and the animation."""
-        from simjax.io.read import open_run
-        from simjax.report.run_report import RunReport, write_report
-        from simjax.report.scene import NOWHERE
-
-        draws = self.config.output.report or self.config.output.animation
-        if self.display is not None and draws:
+        """Check the run, and write the report and the animation."""
+        if self.display is not None and (self.config.output.report or self.config.output.animation):
             self.display.message("drawing the summary, the animation and the report")
-        title = self.config.title or self.config.experiment_name
-        scene = scene_of(self.programs) if draws else NOWHERE
-        with open_run(self.folder) as dataset:
-            checks = check_run(self.config, self.programs, dataset, self.statuses)
-            self.failed_checks = tuple(
-                f"{verdict.name}: {verdict.value}; expected: {verdict.expected}."
-                for verdict in checks
-                if not verdict.passed
-            )
-            for sentence in self.failed_checks:
-                self.tell(f"check failed: {sentence}")
-            if self.config.output.animation:
-                from simjax.report.animation import write_animation
-
-                write_animation(dataset, self.folder / "animation.webp", title=title, scene=scene)
-            if self.config.output.report:
-                from simjax.report.summary import write_summary
-
-                write_summary(
-                    dataset, self.folder / "summary.png", title=title, scene=scene,
-                    formats=("png", *(form for form in self.config.output.pictures if form != "png")),
-                )  # fmt: skip
-                report = RunReport(
-                    title=title, description=self.config.description,
-                    checks=checks,
-                    config_yaml=config_yaml(self.config), defaults_yaml=default_yaml(), command=command_line(),
-                    resume_command=self._resume_command(), versions=versions(), device=device_name(),
-                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
-                    units=units_of(self.programs),
-                    steps=self.steps, run_id=self.run.id, started=self._part.started, outcome=outcome, notes=self.notes,
-                )  # fmt: skip
-                write_report(self.folder, dataset, report)
+        self.failed_checks = write_reports(
+            self.folder, self.config, self.programs, self.statuses, self.tell, resume_command=self._resume_command(),
+            wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate, steps=self.steps,
+            run_id=self.run.id, started=self._part.started, outcome=outcome, notes=self.notes,
+        )  # fmt: skip
 
     def _resume_command(self) -> str:
         return f"python -m simjax.run resume={shlex.quote(str(self.folder))}"
@@ -399,8 +364,3 @@ class RunFolder:
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome
-
-
-def units_of(programs: CompiledRun) -> tuple[str, str]:
-    """Names of what a run consists of, and of its speed."""
-    return ("particles", programs.family.units) if isinstance(programs, CompiledParticleRun) else ("cells", "cells/s")

@@ -19,7 +19,7 @@ from simjax.core.model import Model
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
-from simjax.driver.compiled_run import CompiledRun, compiled_run
+from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.environment import StopSignals, set_up_jax
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
@@ -156,8 +156,10 @@ class Simulation:
         folder = find_resumable(config)
         planned = planned_folder(config) if folder is None else folder
         set_up_jax(config)
-        programs = compiled_run(config)
-        run = _Run(config, programs, signals, progress, launched)
+        from simjax.driver.groups import GroupedRun, first_programs
+
+        programs, grouped = first_programs(config, folder)
+        run = (GroupedRun if grouped else SingleRun)(config, programs, signals, progress, launched)
         if folder is not None:
             with FolderLock(folder):
                 return run.go_on(folder)
@@ -168,7 +170,7 @@ class Simulation:
             return run.begin(folder)
 
 
-class _Run:
+class SingleRun:
     """One execution of the host loop.
 
     While the device computes a piece, the host fetches and writes what the piece before it left; the state is
@@ -182,6 +184,7 @@ class _Run:
         self.state: Any = None
         self.clock: Any = None
         self.pace = CallLength(config, programs)
+        self.limit: float | None = None  # the stable step for which calls are sized, where it is given
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -197,7 +200,7 @@ class _Run:
         self.notes = list(self.programs.notes)
         if self.config.inverse is not None:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
-        self.pace.measure_step(self.programs.checked_step(self.state))
+        self.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         if not self.plan.total:
             return
@@ -207,6 +210,11 @@ class _Run:
         until = jnp.ones((), jnp.int32)
         program = self.programs.advance(schedule, steps)
         program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
+
+    def measure_step(self, limit: float) -> None:
+        """Size the calls for the stable step `limit`, unless one is given."""
+        self.limit = limit if self.limit is None else self.limit
+        self.pace.measure_step(self.limit)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -225,7 +233,7 @@ class _Run:
         self.state, self.clock = restored.tree
         self.halvings = self.halvings_before = restored.meta["halvings"]
         self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
-        self.pace.measure_step(self.programs.stable_dt(self.state))
+        self.measure_step(self.programs.stable_dt(self.state))
         frame = self._plan_from(restored.meta)
         if frame >= self.plan.total and (last_outcome(folder) or "").startswith(COMPLETED):
             message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."

@@ -117,7 +117,7 @@ def write_plain(
 ) -> None:
     """Writes a file that holds its own values; a piece is (first frame, frames, name -> values)."""
     with new_hdf5(path) as file:
-        _write_common(file, layout, attributes, steps, times)
+        write_common(file, layout, attributes, steps, times)
         datasets = {}
         for variable in layout.framed:
             shape = layout.shape(variable, len(steps))
@@ -125,7 +125,7 @@ def write_plain(
             datasets[variable.name] = file.create_dataset(
                 variable.name, shape, variable.dtype, track_order=True, **storage
             )
-            _describe(file, datasets[variable.name], variable)
+            describe(file, datasets[variable.name], variable)
         fill(datasets, layout, pieces)
 
 
@@ -147,10 +147,10 @@ def write_virtual(
 ) -> None:
     """Writes a master whose framed variables lie in segments, of which it records sizes and checksums."""
     with new_hdf5(path) as file:
-        _write_common(file, layout, attributes, steps, times)
+        write_common(file, layout, attributes, steps, times)
         write_table(file, sources)
         for variable in layout.framed:
-            _describe(file, over_segments(file, variable.name, layout, variable, len(steps), sources), variable)
+            describe(file, over_segments(file, variable.name, layout, variable, len(steps), sources), variable)
 
 
 def over_segments(
@@ -175,7 +175,8 @@ def over_segments(
     return parent.create_virtual_dataset(name, virtual, fillvalue=missing)
 
 
-def _write_common(file: h5py.File, layout: FrameLayout, attributes, steps, times) -> None:
+def write_common(file: h5py.File, layout: FrameLayout, attributes, steps, times) -> None:
+    """Writes what every file of frames has: times, steps and the variables that are known beforehand."""
     time_attributes = {"standard_name": "time", "long_name": "time", "axis": "T", "units": layout.time_units}
     step_attributes = {"long_name": "time steps since the start", "units": "1"}
     variables = (
@@ -210,10 +211,11 @@ def write_variables(file: h5py.File, attributes: Mapping[str, object], variables
         )
         if variable.dims == (variable.name,):
             dataset.make_scale(variable.name)
-        _describe(file, dataset, variable)
+        describe(file, dataset, variable)
 
 
-def _describe(file: h5py.File, dataset: h5py.Dataset, variable: Variable) -> None:
+def describe(file: h5py.File, dataset: h5py.Dataset, variable: Variable) -> None:
+    """Attaches attributes and dimensions to a dataset."""
     for name, value in variable.attributes.items():
         dataset.attrs[name] = value
     if variable.dims != (variable.name,):

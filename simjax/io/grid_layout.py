@@ -19,7 +19,7 @@ from simjax.io.frame_layout import (
     parameter_variable,
 )
 from simjax.io.statistic_variables import members_counted, quantile_coordinate, statistic_fields
-from simjax.schema.statistics import Statistics
+from simjax.schema.statistics import NO_STATISTICS, Statistics
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
@@ -42,7 +42,7 @@ def build_layout(
     periodic: Sequence[bool] | None = None,
     about: Mapping[str, Mapping[str, str]] | None = None,
     member_numbers: Sequence[int] | None = None,
-    statistics: Statistics = Statistics(),
+    statistics: Statistics = NO_STATISTICS,
     reduced: Sequence[Output] = (),
 ) -> FrameLayout:
     """Describes the files of a run; fields are (member, time, z, y, x), diagnostics (member, time).

@@ -14,7 +14,7 @@ from simjax.io.formats import output_format
 from simjax.io.frame_layout import CONVENTIONS, SGRID
 from simjax.io.frame_output import FrameWriter, root_attributes
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
-from simjax.schema.statistics import Statistics
+from simjax.schema.statistics import NO_STATISTICS, Statistics
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
@@ -56,7 +56,7 @@ class GridWriter(FrameWriter):
         keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
         member_numbers: Sequence[int] | None = None,
-        statistics: Statistics = Statistics(),
+        statistics: Statistics = NO_STATISTICS,
         reduced: Sequence[Output] = (),
     ):
         self.grid, self.outputs = grid, tuple(outputs)

@@ -31,6 +31,12 @@ def statistic_name(variable: str, statistic: str) -> str:
     return f"{variable}_{_SAID[statistic][0]}"
 
 
+def statistic_in_name(name: str) -> tuple[str, str]:
+    """The variable and the end of a statistic's name: `velocity_x` and `mean` of `velocity_x_mean`."""
+    variable, _, end = name.rpartition("_")
+    return variable, end
+
+
 def statistics_in(statistics: Statistics) -> tuple[str, ...]:
     """Names of the statistics that have a variable each: the quantiles share one."""
     return (*statistics.names, *([QUANTILES] if statistics.quantiles else []))

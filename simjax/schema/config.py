@@ -262,6 +262,11 @@ class EnsembleConfig:
         """The numbers of the members, on which their noise depends."""
         return tuple(range(self.size)) if self.numbers is None else self.numbers
 
+    @property
+    def several(self) -> bool:
+        """Tell whether the run has an axis of members, be there one alone."""
+        return self.size > 1 or bool(self.vary) or self.numbers is not None
+
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         return {

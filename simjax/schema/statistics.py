@@ -29,6 +29,9 @@ class Statistics:
         return [*self.names, *quantiles] or None
 
 
+NO_STATISTICS = Statistics()
+
+
 @dataclass(frozen=True)
 class StatisticsKind:
     """A list of statistics: names, and at most one mapping `{quantiles: [0.05, 0.5, 0.95]}`; null is none."""
