@@ -36,7 +36,7 @@ NEVER = np.iinfo(np.int32).max
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Members that run together, by their place in the whole ensemble; `own` of them, and the last one again to fill up.
+    """Members that run together, by their place in the whole ensemble: `own` of them, then the last one to fill up.
 
     halvings: how often their time step is halved. counted_from: the frame from which each counts in statistics.
     """
@@ -325,7 +325,9 @@ class GroupedRun:
         )  # fmt: skip
         message = outcome if stopped else f"{outcome} in {elapsed:.1f} s ({self.compile_seconds:.1f} s compiling)"
         if stopped is None and lost == len(statuses):
-            message = f"all {lost} members failed: {reasons(int(statuses[0]))}; {self.folder / 'run.log'} says of each why."
+            message = (
+                f"all {lost} members failed: {reasons(int(statuses[0]))}; {self.folder / 'run.log'} says of each why."
+            )
             self.part.end(f"failed: {message}")
             raise NumericalError(message)
         self.tell(message)

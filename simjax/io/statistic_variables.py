@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -45,12 +46,21 @@ def statistics_in(statistics: Statistics) -> tuple[str, ...]:
 def statistic_output(output: Output, statistic: str) -> Output:
     """A statistic of a variable, as a variable; those of a vector's components are components, the variance alone."""
     end, _, said = _SAID[statistic]
-    squared = statistic == "variance" and output.units != "1"
     return replace(
         output, name=statistic_name(output.name, statistic), long_name=f"{said} {output.long_name or output.name}",
-        units=f"({output.units})2" if squared else output.units, standard_name="",
+        units=_squared(output.units) if statistic == "variance" else output.units, standard_name="",
         vector=f"{output.vector}_{end}" if output.vector and statistic == "mean" else "",
     )  # fmt: skip
+
+
+def _squared(units: str) -> str:
+    """The square of units such as `m s-1`."""
+    if units == "1":
+        return units
+    parts = [re.fullmatch(r"([A-Za-z]+)(-?\d*)", part) for part in units.split()]
+    if not all(parts):
+        return f"({units})2"
+    return " ".join(f"{part[1]}{2 * int(part[2] or 1)}" for part in parts if part)
 
 
 def statistic_fields(
