@@ -22,7 +22,7 @@ RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
-    "mesh", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
+    "mesh", "distributed", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
     "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective",
 )  # fmt: skip
 
@@ -160,10 +160,10 @@ def find_resumable(config: Config) -> Path | None:
         require_checkpoints(folder.resolve())
         return folder.resolve()
     parent = Path(config.output.root).expanduser().resolve() / config.experiment_name
-    runs = [path for path in parent.glob("*") if (path / PROVENANCE_NAME).is_file() or has_checkpoints(path)]
+    runs = [path for path in parent.glob("*") if (path / PROVENANCE_NAME).is_file() or _has_checkpoints(path)]
     found = sorted(((_recorded_start(path), path) for path in runs), reverse=True)
     for _, folder in found:
-        if has_checkpoints(folder) or not (folder / "checkpoints").is_dir():
+        if _has_checkpoints(folder) or not (folder / "checkpoints").is_dir():
             require_checkpoints(folder)
             return folder
     return None
@@ -179,15 +179,14 @@ def require_checkpoints(folder: Path) -> None:
             f"resume={folder}: {checkpoints} is missing, which every run has; bring it back from a copy, or run again "
             "in another folder."
         )
-    if not has_checkpoints(folder):
+    if not _has_checkpoints(folder):
         raise CheckpointError(
             f"resume={folder}: {checkpoints} holds no checkpoint; bring them back from a copy, or, if the run ended "
             "before its first one, run again in another folder."
         )
 
 
-def has_checkpoints(folder: Path) -> bool:
-    """Tell whether there is something to go on from, if it is whole."""
+def _has_checkpoints(folder: Path) -> bool:
     return (folder / GROUPS_NAME).is_file() or any(path.name.isdecimal() for path in (folder / "checkpoints").glob("*"))
 
 

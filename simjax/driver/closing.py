@@ -12,12 +12,13 @@ from simjax.config.folders import config_yaml, default_yaml
 from simjax.driver.checks import check_run
 from simjax.driver.compiled_run import CompiledParticleRun, CompiledRun
 from simjax.driver.environment import command_line, device_name, versions
-from simjax.driver.scene import scene_of
+from simjax.report.scene import Scene
 from simjax.schema.config import Config
 
 
 def write_reports(
-    folder: Path, config: Config, programs: CompiledRun, statuses: np.ndarray, tell: Callable[[str], None], **about: Any
+    folder: Path, config: Config, programs: CompiledRun, scene: Scene, statuses: np.ndarray,
+    tell: Callable[[str], None], **about: Any,
 ) -> tuple[str, ...]:  # fmt: skip
     """Check what the run must have kept, tell what it did not, and write the report and the animation.
 
@@ -25,11 +26,8 @@ def write_reports(
     """
     from simjax.io.read import open_run
     from simjax.report.run_report import RunReport, write_report
-    from simjax.report.scene import NOWHERE
 
-    draws = config.output.report or config.output.animation
     title = config.title or config.experiment_name
-    scene = scene_of(programs) if draws else NOWHERE
     with open_run(folder) as dataset:
         checks = check_run(config, programs, dataset, statuses)
         failed = tuple(f"{one.name}: {one.value}; expected: {one.expected}." for one in checks if not one.passed)

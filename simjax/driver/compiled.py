@@ -22,13 +22,14 @@ from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.integrators.table import INTEGRATORS
+from simjax.io.segments import Ranges
 from simjax.jaxpr.varying import vary_like
 from simjax.models.measures import by_component
-from simjax.parallel import ENSEMBLE, distribute, make_mesh, prepend_axis, shardings
+from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis, shardings, whole
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
-from simjax.schema.statistics import Statistics
+from simjax.schema.statistics import NO_STATISTICS
 from simjax.stepping.simulate import Clock, Schedule, advance, take_step
 
 # In states of one member, read from compiled programs (float32, 256^2 and 64^3): temporaries of a step, 4.0 with
@@ -140,9 +141,19 @@ class CompiledRun(abc.ABC):
     def structure(self) -> Hashable:
         """The key of `begin` and `build`: programs of equal keys serve each other's numbers and arrays."""
 
-    def assemble(self, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The variables as they are written, from the arrays that `observe` returned, each without a time axis."""
-        return fields
+    @abc.abstractmethod
+    def assemble(self, fields: Mapping[str, Array], ranges: Ranges) -> dict[str, np.ndarray]:
+        """A part of the variables as they are written, from what `observe` returned, without a time axis."""
+
+    @property
+    @abc.abstractmethod
+    def cut_shape(self) -> tuple[tuple[int, ...], PartitionSpec]:
+        """Shape of what is cut over devices and written, members first, and how it is cut."""
+
+    @abc.abstractmethod
+    def ranges_of(self, bounds: Sequence[tuple[int, int]], share: int, shares: int) -> Ranges:
+        """What is written of the block of `cut_shape` within `bounds`, by the process `share` of the `shares` that
+        hold it."""
 
     @abc.abstractmethod
     def starter(self) -> Callable:
@@ -166,7 +177,7 @@ class CompiledRun(abc.ABC):
         """The same, but `observe` returns, and the writer takes, every variable of the model."""
         everything = copy.copy(self)
         output = dataclasses.replace(self.config.output, fields=None)
-        ensemble = dataclasses.replace(self.config.ensemble, statistics=Statistics())
+        ensemble = dataclasses.replace(self.config.ensemble, statistics=NO_STATISTICS)
         everything.config = dataclasses.replace(self.config, output=output, ensemble=ensemble)
         everything._observe = None
         everything.choose_variables()
@@ -223,7 +234,7 @@ class CompiledRun(abc.ABC):
         """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
         if isinstance(specs, PartitionSpec):
             specs = jax.tree.map(lambda _: specs, tree)
-        return jax.tree.map(jax.device_put, tree, shardings(self.mesh, specs))
+        return jax.tree.map(place, tree, shardings(self.mesh, specs))
 
     def host_values(self) -> dict[str, np.ndarray]:
         """Every number by name, in the run's precision."""
@@ -331,7 +342,7 @@ class CompiledRun(abc.ABC):
         if self._limits is None:
             specs = self._one, self._file_specs, self.state_specs
             self._limits = self._compile(limit, (0, None, 0), specs, self._one)
-        return np.asarray(self._limits(self.values, self.files, state), np.float64)
+        return whole(self._limits(self.values, self.files, state)).astype(np.float64)
 
     def checked_step(self, state) -> float:
         """The smallest stable step at Courant number one, for an initial state.

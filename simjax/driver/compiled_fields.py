@@ -27,7 +27,7 @@ from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER, Grid
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
-from simjax.parallel import decompose, distribute
+from simjax.parallel import decompose, distribute, region
 from simjax.schema.config import Config, Given, component_count
 from simjax.schema.statistics import QUANTILES
 from simjax.status import OK
@@ -258,6 +258,10 @@ class CompiledFieldRun(CompiledRun):
             self._statistics = distribute(reduce, self.mesh, in_specs=given, out_specs=(results, PartitionSpec()))
         return self._statistics
 
+    def reduced(self, fields, clock) -> tuple[dict[str, dict[str, Any]], Any]:
+        """What `statistics` returns, of the members that count."""
+        return self.statistics()(fields, clock, self._place(self.counted_from, self._one))
+
     def _walled(self) -> dict[str, tuple[int, ...]]:
         """Axes along which a written variable lies on faces, the upper wall's among them."""
         return {o.name: faces.walled_faces(o, self._layouts[o.name]) for o in self.observed if o.name in self._layouts}
@@ -279,20 +283,40 @@ class CompiledFieldRun(CompiledRun):
                 result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
         return result
 
-    def assemble(self, fields):
-        result = {output.name: fields[output.name] for output in self.observed if output.name in fields}
+    @property
+    def cut_shape(self):
+        lead = () if self.members is None else (self.members,)
+        return (*lead, *self.grid.shape), self._member_specs(self.domain.spec())
+
+    def ranges_of(self, bounds, share, shares):
+        names = ("member", *AXES) if self.members is not None else AXES
+        found = {}
+        for name, (first, last), size in zip(names, bounds, self.cut_shape[0], strict=False):
+            if (first, last) != (0, size):
+                found[name] = first, last
+                beyond = name in AXES and not self.config.boundaries[AXES.index(name)].periodic and last == size
+                found |= {f"{name}_face": (first, last + beyond)} if name in AXES else {}
+        return found
+
+    def assemble(self, fields, ranges, ahead=None):
+        """The same; ahead: names and sizes of the axes before those of space, by default that of the members."""
+        members = () if self.members is None else (("member", self.members),)
+        axes_of = [*(members if ahead is None else ahead), *zip(AXES, self.grid.shape, strict=False)]
+        cells = [ranges.get(name, (0, size)) for name, size in axes_of]
+        first = len(axes_of) - self.grid.ndim
+        result = {o.name: region(fields[o.name], cells) for o in self.observed if o.name in fields}
         for name, axes in self._walled().items():
-            if axes and name in result:
+            above = tuple(axis for axis in axes if cells[first + axis][1] == self.grid.shape[axis])
+            above = above if name in result else ()
+            if above:
                 u = result[name]
-                first = u.ndim - self.grid.ndim
-                whole = np.empty([n + (k - first in axes) for k, n in enumerate(u.shape)], u.dtype)
+                whole = np.empty([n + (k - first in above) for k, n in enumerate(u.shape)], u.dtype)
                 whole[tuple(slice(n) for n in u.shape)] = u
-                for beyond, piece in ((b, fields[_beyond(name, b)]) for b in faces.subsets(axes)):
-                    at = [slice(n) for n in u.shape]
-                    last = [slice(None)] * u.ndim
-                    for axis in beyond:
-                        at[first + axis] = last[first + axis] = slice(-1, None)
-                    whole[tuple(at)] = piece[tuple(last)]
+                for beyond in faces.subsets(above):
+                    piece, at, of = fields[_beyond(name, beyond)], [slice(n) for n in u.shape], list(cells)
+                    for axis in (first + axis for axis in beyond):
+                        at[axis], of[axis] = slice(-1, None), (piece.shape[axis] - 1, piece.shape[axis])
+                    whole[tuple(at)] = region(piece, of)
                 result[name] = whole
         return result
 

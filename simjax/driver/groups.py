@@ -22,11 +22,14 @@ from simjax.driver.environment import StopSignals
 from simjax.driver.frame_files import open_writer
 from simjax.driver.provenance import COMPLETED, Part, Run, new_run
 from simjax.driver.result import Result
+from simjax.driver.scene import scene_of
 from simjax.driver.simulation import SingleRun
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
 from simjax.io.group_output import GroupFile, with_members, write_over_groups
+from simjax.processes import processes
+from simjax.report.scene import NOWHERE
 from simjax.schema.config import Config, Variation
 from simjax.schema.ensemble import sample_members
 from simjax.status import OK, reasons
@@ -75,13 +78,23 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
     if folder is not None and recorded is None:
         return compiled_run(config), False
     length = recorded["group"] if recorded is not None else min(config.ensemble.group or size, size)
+    if processes().count > 1 and (length < size or config.ensemble.retry):
+        raise ConfigurationError(
+            "ensemble.group and ensemble.retry: expected null and false where several processes carry out a run; "
+            "write mesh.ensemble to spread the members over them."
+        )
     while True:
         grouped = length < size or config.ensemble.retry
         try:
             return compiled_run(of_group(config, groups_of(config, length)[0]) if grouped else config), grouped
         except ResourceError:
             smaller = -(-length // 2 // least) * least
-            if smaller >= length or config.ensemble.group is not None or config.ensemble.statistics.quantiles:
+            if (
+                smaller >= length
+                or processes().count > 1
+                or config.ensemble.group is not None
+                or config.ensemble.statistics.quantiles
+            ):
                 raise
             length = smaller
 
@@ -317,8 +330,10 @@ class GroupedRun:
         lost = int(np.sum(statuses != OK))
         outcome = f"{COMPLETED}, with {lost} of {len(statuses)} members frozen on the way" if lost else COMPLETED
         outcome = stopped or outcome
+        draws = self.config.output.report or self.config.output.animation
+        scene = scene_of(programs) if draws else NOWHERE
         failed = write_reports(
-            self.folder, self.config, programs, statuses, self.tell, wall_seconds=elapsed, outcome=outcome,
+            self.folder, self.config, programs, scene, statuses, self.tell, wall_seconds=elapsed, outcome=outcome,
             compile_seconds=self.compile_seconds, run_id=self.run.id, started=self.part.started,
             notes=[f"{len(self.groups)} groups of {self.length} members, one after another."],
             resume_command=f"python -m simjax.run resume={self.folder}",

@@ -26,11 +26,14 @@ from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, Co
 from simjax.driver.frame_files import dataset_of, on_host, open_writer
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
-from simjax.driver.statistics import Statistics, as_written, reduced
+from simjax.driver.scene import scene_of
+from simjax.driver.statistics import Statistics, reduced
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
 from simjax.models.measures import in_order
+from simjax.parallel import whole
+from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
 from simjax.stepping.clock import Schedule
@@ -39,6 +42,7 @@ from simjax.stepping.simulate import Clock
 
 if TYPE_CHECKING:
     import xarray
+
 
 LOG = logging.getLogger("simjax")
 # A Courant-limited step that has become so much shorter than the first one is told, and each time it does so again.
@@ -68,6 +72,7 @@ class RunFolder:
         *, run: Run, keep_until_step: int | None, frames: int | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
+        self.group = processes()
         self.notes = [*config.notes, *notes]
         self.last_time = 0.0
         self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
@@ -108,7 +113,7 @@ class RunFolder:
 
         A resumed run does so when its first frame is computed: until then a failure leaves the folder as it was.
         """
-        if self._log is not None:
+        if self._log is not None or not self.group.first:
             return
         (self.folder / "checkpoints").mkdir(exist_ok=True)  # a run without it has lost its checkpoints
         self._part.begin(self._kept_metrics())
@@ -138,7 +143,7 @@ class RunFolder:
         fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
         return dataset_of(
             lambda folder: open_writer(folder, programs, self.config, self.plan, self.run.id),
-            step, time, *on_host(programs, fields, diagnostics),
+            step, time, on_host(programs, fields, diagnostics)[0],
         )  # fmt: skip
 
     def _kept_metrics(self) -> dict[Path, str]:
@@ -163,6 +168,8 @@ class RunFolder:
 
     def _write_log(self, text: str) -> None:
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
+        if not self.group.first:
+            return
         if self._log is None:
             self._unlogged.append(line)
         else:
@@ -190,7 +197,8 @@ class RunFolder:
         fields, diagnostics = observed
         fields, statistics = reduced(self.programs, fields, clock)
         for leaf in jax.tree.leaves((fields, diagnostics, statistics)):
-            leaf.copy_to_host_async()
+            if leaf.is_fully_addressable or leaf.is_fully_replicated:
+                leaf.copy_to_host_async()
         self._pending.append(_Frame(time, step, fields, diagnostics, statistics, clock))
         while len(self._pending) > 1:
             self._settle(pace)
@@ -202,16 +210,17 @@ class RunFolder:
 
     def _settle(self, pace: CallLength) -> None:
         frame = self._pending.popleft()
-        self.statuses = np.atleast_1d(np.asarray(frame.clock.status))
+        self.statuses = np.atleast_1d(whole(frame.clock.status))
         pace.completed(frame.step)
         if np.all(self.statuses != OK):
             return  # nobody got as far as this frame
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        fields, diagnostics = on_host(self.programs, frame.fields, frame.diagnostics)
-        fields |= as_written(self.programs, frame.statistics)
-        self.writer.write([frame.step], [frame.time], fields, diagnostics)
+        parts, diagnostics = on_host(
+            self.programs, frame.fields, frame.diagnostics, self.writer.own_parts, frame.statistics
+        )
+        self.writer.write_parts([frame.step], [frame.time], parts)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)
         if self.display is not None:
@@ -236,7 +245,8 @@ class RunFolder:
         for name, values in sorted(self.latest.items()):
             numbers = [float(v) if math.isfinite(v) else None for v in values]
             line[name] = numbers if self.programs.members is not None else numbers[0]
-        assert self._metrics is not None
+        if self._metrics is None:  # another process has it
+            return
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
 
@@ -245,7 +255,7 @@ class RunFolder:
         for member in np.flatnonzero(self.statuses != OK):
             if member not in self._told:
                 self._told.add(int(member))
-                step = int(np.atleast_1d(np.asarray(frame.clock.step))[member])
+                step = int(np.atleast_1d(whole(frame.clock.step))[member])
                 self.tell(
                     f"{self.programs.member_named(int(member))} is frozen at step {step}, before t={frame.time:g}: "
                     f"{reasons(int(self.statuses[member]))}. The others go on."
@@ -281,7 +291,7 @@ class RunFolder:
         self.settle_all(pace)
         self._begin()
         self.writer.commit()
-        step = int(np.max(np.asarray(state_and_clock[1].step)))
+        step = int(np.max(whole(state_and_clock[1].step)))
         known = {"frames": self.writer.frames, "run": self._description}
         self.checkpoints.save(step, state_and_clock, {**meta, **known})
         self._last_checkpoint = wall.monotonic()
@@ -322,7 +332,7 @@ class RunFolder:
         if self.display is not None:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
-        for close in (self.writer.abandon, self.checkpoints.close, *files):
+        for close in (self.writer.abandon, self.checkpoints.abandon, *files):
             with contextlib.suppress(Exception):
                 close()
 
@@ -334,14 +344,21 @@ class RunFolder:
             self._metrics.close()
 
     def _write_report(self, outcome: str, pace: CallLength, elapsed: float) -> None:
-        """Check the run, and write the report and the animation."""
-        if self.display is not None and (self.config.output.report or self.config.output.animation):
+        """Check what the run must have kept, tell what it did not, and write the report and the animation."""
+        from simjax.report.scene import NOWHERE
+
+        draws = self.config.output.report or self.config.output.animation
+        if self.display is not None and draws:
             self.display.message("drawing the summary, the animation and the report")
-        self.failed_checks = write_reports(
-            self.folder, self.config, self.programs, self.statuses, self.tell, resume_command=self._resume_command(),
-            wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate, steps=self.steps,
-            run_id=self.run.id, started=self._part.started, outcome=outcome, notes=self.notes,
-        )  # fmt: skip
+        scene = scene_of(self.programs) if draws else NOWHERE
+        if self.group.first:
+            self.failed_checks = write_reports(
+                self.folder, self.config, self.programs, scene, self.statuses, self.tell, outcome=outcome,
+                wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
+                steps=self.steps, run_id=self.run.id, started=self._part.started, notes=self.notes,
+                resume_command=self._resume_command(),
+            )  # fmt: skip
+        self.failed_checks = tuple(self.group.gather(self.failed_checks)[0])
 
     def _resume_command(self) -> str:
         return f"python -m simjax.run resume={shlex.quote(str(self.folder))}"
@@ -351,7 +368,8 @@ class RunFolder:
         self._write_log(outcome)
         if self._log is not None:
             self._log.close()
-        self._part.end(outcome)
+        if self.group.first:
+            self._part.end(outcome)
         if self.display is not None:
             lines = [shown or outcome]
             if self.config.output.report:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
-from simjax.io.statistic_variables import COUNTED, statistic_name
+from simjax.io.statistic_variables import COUNTED, QUANTILE, statistic_name
+from simjax.parallel import whole
+from simjax.schema.statistics import QUANTILES
 from simjax.stepping.simulate import Clock
 
 Statistics = tuple[dict[str, dict[str, jax.Array]], jax.Array] | tuple[()]
@@ -20,16 +23,20 @@ def reduced(programs: CompiledRun, fields: dict[str, Any], clock: Clock) -> tupl
     if not programs.config.ensemble.statistics:
         return fields, ()
     assert isinstance(programs, CompiledFieldRun)
-    statistics = programs.statistics()(fields, clock, programs.counted_from)
-    return fields if programs.outputs else {}, statistics
+    return fields if programs.outputs else {}, programs.reduced(fields, clock)
 
 
-def as_written(programs: CompiledRun, statistics: Statistics) -> dict[str, np.ndarray]:
-    """Statistics of one time by the names of their variables, as the writer takes them."""
+def as_written(
+    programs: CompiledRun, statistics: Statistics, ranges: Mapping[str, tuple[int, int]]
+) -> dict[str, np.ndarray]:
+    """Statistics of one time by the names of their variables, as the writer takes them, of the part within `ranges`."""
     if not statistics:
         return {}
-    found = {COUNTED: np.asarray(statistics[1])[None]}
+    assert isinstance(programs, CompiledFieldRun)
+    found = {COUNTED: whole(statistics[1])[None]}
     for statistic, arrays in statistics[0].items():
-        whole = programs.assemble({name: np.asarray(u) for name, u in arrays.items()})
-        found |= {statistic_name(name, statistic): u[None] for name, u in whole.items()}
+        count = len(programs.config.ensemble.statistics.quantiles)
+        ahead = ((QUANTILE, count),) if statistic == QUANTILES else ()
+        own = programs.assemble(arrays, ranges, ahead)
+        found |= {statistic_name(name, statistic): u[None] for name, u in own.items()}
     return found

@@ -14,6 +14,7 @@ from simjax.io.formats import output_format
 from simjax.io.frame_layout import CONVENTIONS, SGRID
 from simjax.io.frame_output import FrameWriter, root_attributes
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
+from simjax.io.segments import WHOLE, Part
 from simjax.schema.statistics import NO_STATISTICS, Statistics
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class GridWriter(FrameWriter):
 
     periodic: per axis, by default all; along others a field on faces has one value more than there are cells. about:
     attributes of parameters and diagnostics by name, such as units. member_numbers: by default 0, 1, 2, ... statistics:
-    those over members of the `reduced` variables, written as `statistic_variables` says.
+    those over members of the `reduced` variables, as `io.statistic_variables` names them.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class GridWriter(FrameWriter):
         rounding_bits: int | None = None,
         keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
+        parts: Sequence[Part] = (WHOLE,),
         member_numbers: Sequence[int] | None = None,
         statistics: Statistics = NO_STATISTICS,
         reduced: Sequence[Output] = (),
@@ -81,11 +83,18 @@ class GridWriter(FrameWriter):
         if any("cf_role" in variable.attributes for variable in layout.fixed):
             root["Conventions"] = f"{CONVENTIONS} {SGRID}"
         super().__init__(
-            folder, FIELDS_NAME, "fields", layout, root, keep_until_step=keep_until_step, segment_bytes=segment_bytes
+            folder,
+            FIELDS_NAME,
+            "fields",
+            layout,
+            root,
+            keep_until_step=keep_until_step,
+            segment_bytes=segment_bytes,
+            parts=parts,
         )
 
-    def to_file(self, variable, given, frames):
-        shape = self._layout.shape(variable, frames)
+    def to_file(self, layout, variable, given, frames):
+        shape = layout.shape(variable, frames)
         lead = variable.dims.index("time") + 1
         expected = shape[:lead][::-1] + shape[lead:][::-1]
         if given is None or given.shape != expected:
