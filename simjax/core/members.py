@@ -40,7 +40,7 @@ class Members:
 
     def variance(self, u: Array) -> Array:
         """The mean square of the distance from the mean."""
-        return self.mean((u - self.mean(u)) ** 2)
+        return self.mean((u - self.mean(u)[None]) ** 2)
 
     def min(self, u: Array) -> Array:
         """The smallest value."""

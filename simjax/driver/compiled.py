@@ -165,7 +165,8 @@ class CompiledRun(abc.ABC):
 
     def of_members(self, config: Config) -> Self:
         """The same programs for the members of `config`, which differs from their own in the members alone."""
-        self.observe(), self.starter()  # compiled once for all
+        self.observe()  # compiled once for all
+        self.starter()
         other = copy.copy(self)
         other.config, other.parameters, other.notes = config, named_values(config), []
         other.members = config.ensemble.size

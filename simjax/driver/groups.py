@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import shutil
 import tempfile
 import time as wall
@@ -19,6 +20,7 @@ from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import write_reports
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun, compiled_run
 from simjax.driver.environment import StopSignals
+from simjax.driver.first_fault import failing_steps
 from simjax.driver.frame_files import open_writer
 from simjax.driver.provenance import COMPLETED, Part, Run, new_run
 from simjax.driver.result import Result
@@ -250,7 +252,7 @@ class GroupedRun:
         )
         self.finished = [one for one in self.finished if one.name != group.name] + [done]
         write_text(self.folder / GROUPS_NAME, self._record())
-        self._tell_of(group, done, run.programs)
+        self._tell_of(group, done, run)
         self._write_files(complete=False)
         return None
 
@@ -277,12 +279,18 @@ class GroupedRun:
             groups.append(_group(f"retry{len(groups):04d}", places, self.length, 1, counted))
         return groups
 
-    def _tell_of(self, group: Group, done: Finished, programs: CompiledRun) -> None:
+    def _tell_of(self, group: Group, done: Finished, run: SingleRun) -> None:
+        """Tell how a group went: of members that failed what varies, why, and at which step."""
         lost = [(row, status) for row, status in enumerate(done.statuses) if status != OK]
         step = f", with the time step halved {group.halvings} time" if group.halvings else ""
         self.tell(f"group {group.name}: {group.own} members{step}, {len(lost)} of them failed")
+        schedule = run.plan.schedule_of(min((done.frames[row] for row, _ in lost), default=0))
+        steps = failing_steps(run.programs, run.state, run.clock, schedule, run.pace.longest_call, dict(lost))
         for row, status in lost:
-            self.tell(f"{programs.member_named(row)} failed after frame {done.frames[row]}: {reasons(status)}")
+            where = f"at step {steps[row]}, " if row in steps else ""
+            self.tell(
+                f"{run.programs.member_named(row)} failed {where}after frame {done.frames[row]}: {reasons(status)}"
+            )
 
     def tell(self, text: str) -> None:
         """A line in the log of the whole run."""
@@ -322,33 +330,32 @@ class GroupedRun:
         return programs
 
     def _end(self, stopped: str | None) -> Result:
-        elapsed = wall.monotonic() - self.started
+        """Write the files of the whole and the report; NumericalError where no member went well."""
+        elapsed, statuses = wall.monotonic() - self.started, self._statuses()
         if not self.finished:
-            self.part.end(stopped or "")
-            return Result(self.folder, Stopped.exit_code, stopped or "")
-        programs, statuses = self._write_files(complete=stopped is None), self._statuses()
+            assert stopped is not None
+            self.part.end(stopped)
+            return Result(self.folder, Stopped.exit_code, stopped)
+        programs = self._write_files(complete=stopped is None)
         lost = int(np.sum(statuses != OK))
+        if stopped is None and lost == len(statuses):
+            why, log = reasons(int(statuses[0])), self.folder / "run.log"
+            message = f"all {lost} members failed, the first because {why}; {log} says why of each."
+            self.part.end(f"failed: {message}")
+            raise NumericalError(message)
         outcome = f"{COMPLETED}, with {lost} of {len(statuses)} members frozen on the way" if lost else COMPLETED
         outcome = stopped or outcome
         draws = self.config.output.report or self.config.output.animation
-        scene = scene_of(programs) if draws else NOWHERE
         failed = write_reports(
-            self.folder, self.config, programs, scene, statuses, self.tell, wall_seconds=elapsed, outcome=outcome,
-            compile_seconds=self.compile_seconds, run_id=self.run.id, started=self.part.started,
+            self.folder, self.config, programs, scene_of(programs) if draws else NOWHERE, statuses, self.tell,
+            wall_seconds=elapsed, outcome=outcome, compile_seconds=self.compile_seconds, run_id=self.run.id,
+            started=self.part.started, resume_command=f"python -m simjax.run resume={shlex.quote(str(self.folder))}",
             notes=[f"{len(self.groups)} groups of {self.length} members, one after another."],
-            resume_command=f"python -m simjax.run resume={self.folder}",
         )  # fmt: skip
         message = outcome if stopped else f"{outcome} in {elapsed:.1f} s ({self.compile_seconds:.1f} s compiling)"
-        if stopped is None and lost == len(statuses):
-            message = (
-                f"all {lost} members failed: {reasons(int(statuses[0]))}; {self.folder / 'run.log'} says of each why."
-            )
-            self.part.end(f"failed: {message}")
-            raise NumericalError(message)
         self.tell(message)
         self.part.end(message)
-        code = Stopped.exit_code if stopped else 0
-        return Result(self.folder, code, message, statuses, failed_checks=failed)
+        return Result(self.folder, Stopped.exit_code if stopped else 0, message, statuses, failed_checks=failed)
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
@@ -367,5 +374,5 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
         raise CheckpointError(f"{path} is damaged ({error}); bring it back from a copy.") from None
 
 
-def _frozen(value):
+def _frozen(value) -> Any:
     return tuple(value) if isinstance(value, list) else value
