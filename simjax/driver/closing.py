@@ -1,4 +1,4 @@
-"""What a run ends with: the checks of what it must have kept, the report, the summary and the animation."""
+"""The end of a run: the checks of what it must have kept, the report, the summary and the animation."""
 
 from __future__ import annotations
 

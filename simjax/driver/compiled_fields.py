@@ -259,7 +259,7 @@ class CompiledFieldRun(CompiledRun):
         return self._statistics
 
     def reduced(self, fields, clock) -> tuple[dict[str, dict[str, Any]], Any]:
-        """What `statistics` returns, of the members that count."""
+        """Statistics over the members that count, as `statistics` returns them."""
         return self.statistics()(fields, clock, self._place(self.counted_from, self._one))
 
     def _walled(self) -> dict[str, tuple[int, ...]]:

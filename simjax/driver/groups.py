@@ -8,7 +8,7 @@ import shlex
 import shutil
 import tempfile
 import time as wall
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,11 @@ from simjax.config.folders import GROUPS_FOLDER, GROUPS_NAME, clear_run_folder, 
 from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import write_reports
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun, compiled_run
-from simjax.driver.environment import StopSignals
 from simjax.driver.first_fault import failing_steps
 from simjax.driver.frame_files import open_writer
 from simjax.driver.provenance import COMPLETED, Part, Run, new_run
 from simjax.driver.result import Result
 from simjax.driver.scene import scene_of
-from simjax.driver.simulation import SingleRun
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
@@ -35,6 +33,9 @@ from simjax.report.scene import NOWHERE
 from simjax.schema.config import Config, Variation
 from simjax.schema.ensemble import sample_members
 from simjax.status import OK, reasons
+
+Single = Callable[[Config, CompiledRun], Any]
+"""A maker of the run of one group, `driver.simulation.SingleRun`, from its configuration and programs."""
 
 NEVER = np.iinfo(np.int32).max
 
@@ -148,8 +149,8 @@ class GroupedRun:
     What is known of finished groups is in `groups.json`: they are not computed again when the run goes on.
     """
 
-    def __init__(self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float):
-        self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
+    def __init__(self, config: Config, programs: CompiledRun, single: Single, launched: float):
+        self.config, self.programs, self.single = config, programs, single
         self.started, self.length = launched, programs.config.ensemble.size
         self.groups = groups_of(config, self.length)
         self.limit: float | None = None
@@ -164,8 +165,8 @@ class GroupedRun:
         for group in self.groups:
             run = self._run_of(group, None)
             run.prepare()
-            assert run.limit is not None
-            limits.append(run.limit)
+            assert run.pace.limit is not None
+            limits.append(run.pace.limit)
         # Calls of all groups are of one length, so that one program serves them.
         self.limit = min(limits)
 
@@ -241,7 +242,8 @@ class GroupedRun:
             statuses = np.atleast_1d(np.asarray(run.clock.status))
         except NumericalError:  # all of its members failed: the others go on
             result, statuses = None, run.record.statuses
-        self.programs, self.limit = run.programs, run.limit
+        self.programs = run.programs
+        self.limit = self.limit if group.halvings else run.pace.limit
         self.compile_seconds += run.pace.compile_seconds
         if result is not None and result.exit_code == Stopped.exit_code:
             return result.message
@@ -256,12 +258,12 @@ class GroupedRun:
         self._write_files(complete=False)
         return None
 
-    def _run_of(self, group: Group, limit: float | None) -> SingleRun:
+    def _run_of(self, group: Group, limit: float | None) -> Any:
         config = of_group(self.config, group)
         programs = self.programs.of_members(config)
         programs.counted_from = np.asarray(group.counted_from, np.int32)
-        run = SingleRun(config, programs, self.signals, self.progress, self.started)
-        run.limit = None if group.halvings else limit
+        run = self.single(config, programs)
+        run.pace.limit = None if group.halvings else limit
         return run
 
     def _second_attempts(self) -> list[Group]:
@@ -279,7 +281,7 @@ class GroupedRun:
             groups.append(_group(f"retry{len(groups):04d}", places, self.length, 1, counted))
         return groups
 
-    def _tell_of(self, group: Group, done: Finished, run: SingleRun) -> None:
+    def _tell_of(self, group: Group, done: Finished, run: Any) -> None:
         """Tell how a group went: of members that failed what varies, why, and at which step."""
         lost = [(row, status) for row, status in enumerate(done.statuses) if status != OK]
         step = f", with the time step halved {group.halvings} time" if group.halvings else ""
@@ -326,7 +328,8 @@ class GroupedRun:
                 halvings[list(one.places)] = one.halvings
             about = "times that the time step was halved, in the attempt that is shown"
             layout = with_members(layout, {"step_halvings": (halvings, about)})
-        write_over_groups(writer, self.folder, layout, files, complete)
+        content = "particles" if self.config.schema.of_particles else "fields"
+        write_over_groups(writer, self.folder, layout, files, content=content, complete=complete)
         return programs
 
     def _end(self, stopped: str | None) -> Result:
@@ -359,7 +362,7 @@ class GroupedRun:
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
-    """What is recorded of the groups of a run; None where it does not run in groups.
+    """The record of the groups of a run; None where it does not run in groups.
 
     Raises:
         CheckpointError: the record is damaged.

@@ -26,6 +26,7 @@ from simjax.driver.environment import StopSignals, join_processes, set_up_jax
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
+from simjax.driver.groups import GroupedRun, first_programs
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder
@@ -156,17 +157,17 @@ class Simulation:
 
     def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> Result:
         config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
-        from simjax.driver.groups import GroupedRun, first_programs
-
         group = join_processes(config)
         with group.ending_together():
             earlier, planned = group.decide(lambda: _folders(config))
             with group.together():
                 config = set_up_jax(config)
                 programs, grouped = first_programs(config, None if earlier is None else Path(earlier))
-                run = (GroupedRun if grouped else SingleRun)(
-                    config, programs, signals, progress and group.first, launched
-                )
+
+                def single(config: Config, programs: CompiledRun) -> SingleRun:
+                    return SingleRun(config, programs, signals, progress and group.first, launched)
+
+                run = GroupedRun(config, programs, single, launched) if grouped else single(config, programs)
             if earlier is not None:
                 with _locked(Path(earlier), group):
                     return run.go_on(Path(earlier))
@@ -209,7 +210,6 @@ class SingleRun:
         self.state: Any = None
         self.clock: Any = None
         self.pace = CallLength(config, programs)
-        self.limit: float | None = None  # the stable step for which calls are sized, where it is given
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -225,7 +225,7 @@ class SingleRun:
         self.notes = list(self.programs.notes)
         if self.config.inverse is not None:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
-        self._size_calls(self.programs.checked_step(self.state))
+        self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         if not self.plan.total:
             return
@@ -235,11 +235,6 @@ class SingleRun:
         until = jnp.ones((), jnp.int32)
         program = self.programs.advance(schedule, steps)
         program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
-
-    def _size_calls(self, limit: float) -> None:
-        """Size the calls for the stable step `limit`, unless one is given."""
-        self.limit = limit if self.limit is None else self.limit
-        self.pace.measure_step(self.limit)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -259,7 +254,7 @@ class SingleRun:
         self.state, self.clock = restored.tree
         self.halvings = self.halvings_before = restored.meta["halvings"]
         self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
-        self._size_calls(self.programs.stable_dt(self.state))
+        self.pace.measure_step(self.programs.stable_dt(self.state))
         frame = self._plan_from(restored.meta)
         completed = self.group.decide(lambda: (last_outcome(folder) or "").startswith(COMPLETED))
         if frame >= self.plan.total and completed:

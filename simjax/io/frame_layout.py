@@ -65,6 +65,14 @@ class FrameLayout:
         return sum(int(np.prod(self.shape(v, 1), dtype=np.int64)) * v.dtype.itemsize for v in self.framed)
 
 
+def without_fields(layout: FrameLayout) -> FrameLayout:
+    """The layout of the same run without fields and without space."""
+    spaceless = {"member", "time"}
+    fixed = tuple(v for v in layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes)
+    framed = tuple(v for v in layout.framed if spaceless.issuperset(v.dims))
+    return replace(layout, fixed=fixed, framed=framed)
+
+
 def frame_layout(
     fixed: Sequence[Variable], framed: Sequence[Variable], time_units: str, rounding_bits: int | None = None
 ) -> FrameLayout:

@@ -26,6 +26,7 @@ from simjax.io.frame_layout import (
     cf_attributes,
     frame_selection,
     part_selection,
+    without_fields,
     write_plain,
     write_virtual,
 )
@@ -143,11 +144,6 @@ class FrameWriter(abc.ABC):
     def layout(self) -> FrameLayout:
         """The variables of the files."""
         return self._layout
-
-    @property
-    def stem(self) -> str:
-        """Beginning of the names of segments: what the frames are of."""
-        return self._stem
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -492,14 +488,6 @@ class FrameWriter(abc.ABC):
 
 def _ranges(told: Mapping[str, Sequence[int]]) -> Ranges:
     return {dim: (first, last) for dim, (first, last) in told.items()}
-
-
-def without_fields(layout: FrameLayout) -> FrameLayout:
-    """The layout of the same run without fields and without space."""
-    spaceless = {"member", "time"}
-    fixed = tuple(v for v in layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes)
-    framed = tuple(v for v in layout.framed if spaceless.issuperset(v.dims))
-    return replace(layout, fixed=fixed, framed=framed)
 
 
 def root_attributes(attributes: Mapping[str, Any], title: str, dtype: np.dtype, layout: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.formats import formats_at_end
-from simjax.io.frame_layout import FrameLayout, Variable, checked_storage, describe, write_common
-from simjax.io.frame_output import DIAGNOSTICS_NAME, FrameWriter, without_fields
+from simjax.io.frame_layout import FrameLayout, Variable, checked_storage, describe, without_fields, write_common
+from simjax.io.frame_output import DIAGNOSTICS_NAME, FrameWriter
 from simjax.io.statistic_variables import COUNTED, statistic_in_name
 
 
@@ -28,13 +28,14 @@ class GroupFile:
 
 
 def write_over_groups(
-    writer: FrameWriter, folder: Path, layout: FrameLayout, groups: Sequence[GroupFile], complete: bool
+    writer: FrameWriter, folder: Path, layout: FrameLayout, groups: Sequence[GroupFile], *, content: str, complete: bool
 ) -> None:
     """Write the master, the diagnostics and what other programs open, over the files of `groups`.
 
     Args:
         writer: of the whole ensemble, which has written no frames of its own, anywhere.
         layout: the variables of the whole ensemble, with the members' statuses.
+        content: "fields" or "particles".
     """
     times, steps = _frames(folder, groups)
     attributes = {**writer.attributes, "simjax_segments": 0, "simjax_complete": int(complete)}
@@ -49,7 +50,7 @@ def write_over_groups(
                 describe(file, dataset, variable)
     writer.show(folder, steps, times, layout)
     if times:
-        for form in formats_at_end(writer.stem):
+        for form in formats_at_end(content):
             assert form.write is not None
             form.write(writer)
 
