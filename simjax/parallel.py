@@ -150,7 +150,7 @@ def region(array, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
 
 
 def first_true(flags) -> tuple[int, list[int]] | None:
-    """How many of an array of flags are set on this process's devices, and the index of the first of them."""
+    """Count the flags that are set on this process's devices, and find the index of the first of them."""
     found = [(np.argwhere(np.asarray(own)), start) for start, own in _own_blocks(flags)]
     firsts = [(places[0] + start).tolist() for places, start in found if len(places)]
     return (sum(len(places) for places, _ in found), min(firsts)) if firsts else None

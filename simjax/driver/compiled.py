@@ -152,8 +152,8 @@ class CompiledRun(abc.ABC):
 
     @abc.abstractmethod
     def ranges_of(self, bounds: Sequence[tuple[int, int]], share: int, shares: int) -> Ranges:
-        """What is written of the block of `cut_shape` within `bounds`, by the process `share` of the `shares` that
-        hold it."""
+        """The ranges that are written of the block of `cut_shape` within `bounds`, by the process number `share` of
+        the `shares` that hold it."""
 
     @abc.abstractmethod
     def starter(self) -> Callable:

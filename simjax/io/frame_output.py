@@ -315,7 +315,7 @@ class FrameWriter(abc.ABC):
         return sorted(known.values(), key=lambda segment: (segment.chunk, segment.part))
 
     def _write_masters_alone(self) -> None:
-        """The master, and nothing else that was left by what came after the step that is resumed from."""
+        """Write the master, and remove what was left of frames after the step that is resumed from."""
         self._write_masters()
         for form in formats_at_end(self._stem):
             for path in form.files(self.folder):
