@@ -180,7 +180,8 @@ def test_where_all_fail_the_run_is_a_failure_with_groups(tmp_path):
 
 
 SWEEP = [
-    "experiment=fluid", "grid.shape=[16,16]", "time.end=0.2", "time.output_every=0.02", "precision=float64", *QUIET,
+    "experiment=fluid", "grid.shape=[16,16]", "time.end=0.08", "time.output_every=0.02", "precision=float64", *QUIET,
+    "time.dt=0.005", "time.courant=null",
     "ensemble.size=48", "ensemble.group=12", "+ensemble.vary.physics.viscosity={log_uniform:[1e-4,1e-2]}",
     "checkpoint.every_frames=1",
 ]  # fmt: skip
