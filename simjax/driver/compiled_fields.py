@@ -35,6 +35,7 @@ class CompiledFieldRun(CompiledRun):
     """Everything compiled for a model of fields. outputs: what is written."""
 
     seconds = (1e-8, 1e-10)
+    smaller = "a coarser grid.shape"
 
     def __init__(self, config: Config, given: Sequence[str] = ()):
         super().__init__(config)
@@ -47,7 +48,7 @@ class CompiledFieldRun(CompiledRun):
         check_sides(config, self.domain)
         self.choose_variables()
         self._member = jax.eval_shape(self._member_state)
-        self._check_memory("a coarser grid.shape")
+        self.require_least_memory()
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
         self.values = self._place_values()
         files, self.notes = read_files(config, self.grid)

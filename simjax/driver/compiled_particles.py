@@ -35,6 +35,7 @@ class CompiledParticleRun(CompiledRun):
     """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
 
     regrows = True
+    smaller = "fewer particles"
 
     def __init__(self, config: Config, given: Sequence[str] = ()):
         super().__init__(config)
@@ -62,7 +63,7 @@ class CompiledParticleRun(CompiledRun):
             self.notes.append(
                 f"A cell starts with more than {slots} particles and can hold {self._capacities.cell_capacity} now."
             )
-        self._check_memory("fewer particles")
+        self.require_least_memory()
         self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
 

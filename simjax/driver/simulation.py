@@ -185,6 +185,7 @@ class _Run:
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
+        self.exchanges_chosen = False  # where config.steps_per_exchange=auto
         self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
 
     # ------------------------------------------------------------------ beginnings
@@ -199,14 +200,27 @@ class _Run:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
-        if not self.plan.total:
+        # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
+        self._require_memory(0)
+
+    def _require_memory(self, frame: int) -> None:
+        """Refuse a run from `frame` on that needs more memory than there is, else note what it needs.
+
+        Where steps between exchanges are still to be measured, its program is traced only.
+        """
+        if frame >= self.plan.total:
             return
-        # Traced now, and used when it is called: what cannot be a kernel or be blocked is refused here.
-        schedule = self.plan.schedule_of(0)
-        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule))
-        until = jnp.ones((), jnp.int32)
+        schedule, until = self.plan.schedule_of(frame), jnp.asarray(frame + 1, jnp.int32)
+        done = int(np.max(np.asarray(self.clock.substep)))
+        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule, done))
         program = self.programs.advance(schedule, steps)
-        program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
+        if self.config.steps_per_exchange == AUTO and not self.exchanges_chosen:
+            program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
+            return
+        with self.pace.timed(program):
+            found = self.programs.require_memory(program, self.state, self.clock, until)
+        if found is not None:
+            self.notes.append(found.sentence(self.programs.available_memory))
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -233,6 +247,7 @@ class _Run:
                 print(message)
             return Result(folder, 0, message)
         require_space(folder, self.config, self.programs, self.plan, resumed=True)
+        self._require_memory(frame)
         self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -298,8 +313,10 @@ class _Run:
         if count is None:
             schedule = self.plan.schedule_of(first_frame)
             count, said = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
-        self.programs.steps_per_exchange = count
-        self.record.tell(said)
+        self.programs.steps_per_exchange, self.exchanges_chosen = count, True
+        self._require_memory(first_frame)
+        for text in (said, self.notes[-1]):
+            self.record.tell(text)
 
     def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""
