@@ -384,6 +384,12 @@ class CompiledRun(abc.ABC):
         donate = () if self.regrows else (2,)
         return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=donate)
 
+    def traced_step(self, schedule: Schedule) -> Any:
+        """The jaxpr of one step on a device; nothing is compiled."""
+        until = jax.ShapeDtypeStruct((), jnp.int32)
+        program: Any = self.advance_by(schedule, 1, 0)
+        return program.trace(self.values, self.files, *self.template(self.room()), until).jaxpr.jaxpr
+
     def observed_shapes(self):
         """Shapes and dtypes of what `observe` returns."""
         time = jax.ShapeDtypeStruct((), self.dtype)

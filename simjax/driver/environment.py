@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from simjax.errors import ResourceError
-from simjax.schema.config import Config
+from simjax.schema.config import AutoMesh, Config
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
 # Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
@@ -43,7 +43,7 @@ def set_up_jax(config: Config) -> None:
     needed = config.mesh.devices
     keep_loops_threaded()
     silence_absent_tpus()
-    if needed > 1:
+    if needed > 1 or isinstance(config.mesh, AutoMesh):
         _add_flag(ONE_ORDER)
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # Where jax has started already, in a program that uses simjax as a library, its devices stand.
@@ -55,7 +55,7 @@ def set_up_jax(config: Config) -> None:
         more = f", or set JAX_NUM_CPU_DEVICES={needed} before Python starts" if kind == "cpu" else ""
         raise ResourceError(
             f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed} devices are asked for, {present} are present "
-            f"({kind}); choose sizes whose product is at most {present}{more}."
+            f"({kind}); choose sizes whose product is at most {present}, or mesh=auto{more}."
         )
 
 

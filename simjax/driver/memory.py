@@ -144,7 +144,9 @@ def compiled_memory(programs: CompiledRun, program: Any, state: Any, clock: Any,
     step, look = memory_of(program, *given, until), memory_of(programs.observe(), *given, programs.zero_time())
     if step is None or look is None:
         return None
-    return RunMemory(step.arguments, max(step.added, look.working + look.code), FRAMES * look.results)
+    # A CPU's devices share the memory of the host, which puts together what they hold in parts.
+    copies = 2 if programs.mesh is not None and jax.default_backend() == "cpu" else 1
+    return RunMemory(step.arguments, max(step.added, look.working + look.code), copies * FRAMES * look.results)
 
 
 # ---------------------------------------------------------------------- members

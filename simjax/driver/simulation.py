@@ -21,10 +21,11 @@ from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
 from simjax.driver.compiled_run import CompiledRun, compiled_run
 from simjax.driver.differentiable import RunFunction
-from simjax.driver.environment import StopSignals, set_up_jax
+from simjax.driver.environment import StopSignals
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
+from simjax.driver.mesh_choice import with_devices
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder
@@ -155,7 +156,7 @@ class Simulation:
         config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
         folder = find_resumable(config)
         planned = planned_folder(config) if folder is None else folder
-        set_up_jax(config)
+        config = with_devices(config)
         programs = compiled_run(config)
         run = _Run(config, programs, signals, progress, launched)
         if folder is not None:

@@ -15,7 +15,8 @@ import yaml
 
 from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder, resume_differences
 from simjax.driver.build import named_values
-from simjax.driver.environment import StopSignals, set_up_jax
+from simjax.driver.environment import StopSignals
+from simjax.driver.mesh_choice import with_devices
 from simjax.driver.progress import IterationProgress
 from simjax.driver.provenance import COMPLETED, Part, description, last_outcome, new_run, restore
 from simjax.driver.simulation import Simulation
@@ -158,7 +159,7 @@ class Search:
         resumed = folder is not None
         if folder is None:
             planned_folder(config)
-        set_up_jax(config)
+        config = with_devices(config)
         stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
         if folder is None:
             stages.check()

@@ -12,7 +12,20 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import InverseConfig, value_name
-from simjax.schema.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, key, write
+from simjax.schema.kinds import (
+    Choice,
+    Flag,
+    Integer,
+    IntegerOr,
+    ListOf,
+    Nested,
+    NestedOr,
+    Real,
+    Table,
+    Text,
+    key,
+    write,
+)
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 
@@ -84,6 +97,15 @@ class MeshConfig:
     @property
     def devices(self) -> int:
         return self.x * self.y * self.z * self.ensemble
+
+
+@dataclass(frozen=True)
+class AutoMesh(MeshConfig):
+    """`mesh: auto`: sizes of one until `driver.mesh_choice` knows the devices and puts a `MeshConfig` in its place."""
+
+    def write(self) -> str:
+        """The plain YAML value."""
+        return AUTO
 
 
 @dataclass(frozen=True)
@@ -416,7 +438,9 @@ class Keys:
         Table("variables with formulas", optional=True), None, about="solutions with which a run is compared"
     )
     time: TimeConfig = key(Nested(TimeConfig), about="time steps and frames")
-    mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig(), about="devices along each axis")
+    mesh: MeshConfig = key(
+        NestedOr(MeshConfig, word=AUTO, meaning=AutoMesh()), MeshConfig(), about="devices along each axis; auto: chosen"
+    )
     ensemble: EnsembleKeys = key(Nested(EnsembleKeys), EnsembleKeys(), about="members that run together")
     checkpoint: CheckpointConfig = key(
         Nested(CheckpointConfig), CheckpointConfig(), about="how often the state is saved"

@@ -395,6 +395,21 @@ class Nested(Plain):
 
 
 @dataclass(frozen=True)
+class NestedOr(Nested):
+    """A section of its own dataclass, or a word in the place of all its keys, which is read as its `meaning`."""
+
+    word: str = ""
+    meaning: Any = None
+
+    @property
+    def allowed(self) -> str:
+        return f"{super().allowed}, or {self.word}"
+
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
+        return self.meaning if value == self.word else super().read(path, value, problems)
+
+
+@dataclass(frozen=True)
 class OneOf:
     """One of a few `words`, or one key of `options` with what stands there: as a pair of name and value (or None)."""
 
