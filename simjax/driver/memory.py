@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
 
 from simjax.driver.environment import available_memory
 from simjax.errors import ResourceError
+from simjax.processes import processes
 from simjax.stepping.checkpointing.plan import readable_bytes
 
 if TYPE_CHECKING:
@@ -73,17 +73,12 @@ def memory_of(program: Any, *arguments: Any) -> ProgramMemory | None:
 
 
 def usable_memory(config: Config) -> int | None:
-    """Bytes that a run may use on each device, the same for all processes; None where nobody says."""
+    """Bytes that a run may use on each device, the least of what processes find; None where nobody says."""
     if config.limits.memory is not None:
         return int(config.limits.memory * 2**30)
-    found = available_memory()
-    if jax.process_count() == 1:
-        return found
-    from jax.experimental.multihost_utils import process_allgather
-
-    # Programs depend on it, so all processes take the least.
-    least = int(np.min(process_allgather(np.asarray(-1 if found is None else found, np.int64))))
-    return None if least < 0 else least
+    found = processes().gather(available_memory())
+    known = [memory for memory in found if memory is not None]
+    return min(known) if known else None
 
 
 # ---------------------------------------------------------------------- a run

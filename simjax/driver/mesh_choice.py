@@ -17,6 +17,7 @@ from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.jaxpr.sent_bytes import sent_bytes
 from simjax.parallel import ENSEMBLE
+from simjax.processes import processes
 from simjax.schema.config import AutoMesh, Config, MeshConfig
 from simjax.stepping.checkpointing.plan import readable_bytes
 
@@ -37,7 +38,7 @@ def with_devices(config: Config) -> Config:
         ResourceError: the mesh needs more devices than there are.
         ConfigurationError: several processes, whose devices cannot all be used.
     """
-    set_up_jax(config)
+    config = set_up_jax(config)
     if not isinstance(config.mesh, AutoMesh):
         return config
     mesh, sentence = choose_mesh(config, jax.device_count())
@@ -74,9 +75,9 @@ def choose_mesh(config: Config, present: int) -> tuple[MeshConfig, str]:
         if cuts:
             best = min(cuts, key=lambda cut: (not cut.fits, cut.sent, cut.messages))
             return _mesh(best.sizes), _sentence(best, len(cuts), used, present, refusals)
-        if jax.process_count() > 1:
+        if processes().count > 1:
             raise ConfigurationError(
-                f"mesh=auto: expected to use all {present} devices of {jax.process_count()} processes, but "
+                f"mesh=auto: expected to use all {present} devices of {processes().count} processes, but "
                 f"{_first(refusals)}; start processes for fewer devices, or for a number that divides an axis."
             )
     raise ConfigurationError(f"mesh=auto: {_first(refusals)}.")

@@ -109,6 +109,17 @@ class AutoMesh(MeshConfig):
 
 
 @dataclass(frozen=True)
+class DistributedConfig:
+    """The section `distributed`: the processes that carry out a run together, as each of them is told."""
+
+    coordinator: str = key(
+        Text(pattern=r"\S+:\d+", described="HOST:PORT"), about="where process 0 can be reached by all"
+    )
+    processes: int = key(Integer(1), about="how many there are")
+    process: int = key(Integer(0), about="number of this one, from 0 on")
+
+
+@dataclass(frozen=True)
 class OutputConfig:
     """The section `output`: where a run writes, and what."""
 
@@ -308,6 +319,7 @@ class Config:
     exact: Mapping[str, Formula]
     time: TimeConfig
     mesh: MeshConfig
+    distributed: DistributedConfig | str | None
     ensemble: EnsembleConfig
     output: OutputConfig
     checkpoint: CheckpointConfig
@@ -440,6 +452,11 @@ class Keys:
     time: TimeConfig = key(Nested(TimeConfig), about="time steps and frames")
     mesh: MeshConfig = key(
         NestedOr(MeshConfig, word=AUTO, meaning=AutoMesh()), MeshConfig(), about="devices along each axis; auto: chosen"
+    )
+    distributed: DistributedConfig | str | None = key(
+        NestedOr(DistributedConfig, optional=True, word=AUTO),
+        None,
+        about="processes that carry out a run together; auto: as SLURM, a TPU pod, Kubernetes or Open MPI started them",
     )
     ensemble: EnsembleKeys = key(Nested(EnsembleKeys), EnsembleKeys(), about="members that run together")
     checkpoint: CheckpointConfig = key(

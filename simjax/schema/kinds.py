@@ -396,17 +396,20 @@ class Nested(Plain):
 
 @dataclass(frozen=True)
 class NestedOr(Nested):
-    """A section of its own dataclass, or a word in the place of all its keys, which is read as its `meaning`."""
+    """A section of its own dataclass, or a word, which is read as its `meaning` where it has one."""
 
     word: str = ""
     meaning: Any = None
 
     @property
     def allowed(self) -> str:
-        return f"{super().allowed}, or {self.word}"
+        return f"{self.word}, {super().allowed}"
 
     def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
-        return self.meaning if value == self.word else super().read(path, value, problems)
+        if isinstance(value, str):
+            word = Choice((self.word,)).read(path, value, problems)
+            return word if word is None or self.meaning is None else self.meaning
+        return super().read(path, value, problems)
 
 
 @dataclass(frozen=True)
