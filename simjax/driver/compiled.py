@@ -17,7 +17,16 @@ from simjax.core.domain import Domain
 from simjax.core.model import Model
 from simjax.core.tendency import call_own
 from simjax.driver.build import named_values
-from simjax.driver.memory import FILLED, FRAMES, MemberProgram, RunMemory, compiled_memory, least_memory, usable_memory
+from simjax.driver.memory import (
+    FILLED,
+    FRAMES,
+    MemberProgram,
+    RunMemory,
+    least_memory,
+    memory_of,
+    run_memory,
+    usable_memory,
+)
 from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -45,7 +54,7 @@ class CompiledRun(abc.ABC):
 
     seconds: tuple[float, float]
     smaller: str
-    """What a user writes to make a member's state smaller."""
+    """Advice that makes a member's state smaller."""
     regrows = False
     """Whether a run can need more room than it was given; its calls keep the state that goes in."""
 
@@ -284,7 +293,8 @@ class CompiledRun(abc.ABC):
 
     def require_least_memory(self) -> None:
         """Raises ResourceError where not even the state fits, before anything is compiled or put on a device."""
-        least_memory(self).require(self.available_memory, self._memory_advice)
+        least = least_memory(self.state_bytes(), self.local_members, donated=not self.regrows)
+        least.require(self.available_memory, self._memory_advice)
 
     def require_memory(self, program: Callable, state, clock, until) -> RunMemory | None:
         """The memory that the run needs, of which `program` is what advances the state; both are compiled here.
@@ -292,14 +302,17 @@ class CompiledRun(abc.ABC):
         Raises:
             ResourceError: it is more than there is.
         """
-        found = compiled_memory(self, program, state, clock, until)
+        given = self.values, self.files, state, clock
+        look = memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
+        step = memory_of(program, *given, until)
+        found = run_memory(step, look, cut=self.mesh is not None)
         if found is not None:
             found.require(self.available_memory, self._memory_advice)
         return found
 
     @property
     def _memory_advice(self) -> str:
-        """What to write where memory is short."""
+        """Advice where memory is short."""
         members = "a smaller ensemble.size, " if self.members is not None else ""
         precision = "precision=float32, " if self.config.precision == "float64" else ""
         axes = "mesh.x, mesh.y" if self.config.ndim > 1 else "mesh.x"
@@ -372,10 +385,6 @@ class CompiledRun(abc.ABC):
         varied = {path: numbers[member] for path, numbers in sample_members(self.config).items()}
         values = ", ".join(f"{path}={number:.6g}" for path, number in varied.items())
         return f"member {member}" + (f" ({values})" if values else "")
-
-    def zero_time(self) -> Array:
-        """The time at the start."""
-        return jnp.zeros((), self.dtype)
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated unless it regrows."""

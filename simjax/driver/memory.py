@@ -6,18 +6,15 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from simjax.driver.environment import available_memory
 from simjax.errors import ResourceError
 from simjax.processes import processes
+from simjax.schema.config import Config
 from simjax.stepping.checkpointing.plan import readable_bytes
-
-if TYPE_CHECKING:
-    from simjax.driver.compiled import CompiledRun
-    from simjax.schema.config import Config
 
 LOG = logging.getLogger("simjax")
 # Share of the memory that batches of members fill: runs took up to 1.16 times what was told (docs/performance.md).
@@ -105,7 +102,7 @@ class RunMemory:
         return ", ".join([*parts, f"observed frames {readable_bytes(self.frames)}"])
 
     def sentence(self, available: int | None) -> str:
-        """What is needed, of what is `available` where somebody says."""
+        """Tell what is needed, of what is `available` where that is known."""
         of = "" if available is None else f" of {readable_bytes(available)}"
         return f"Memory on each device: {readable_bytes(self.needed)}{of} ({self})."
 
@@ -118,29 +115,26 @@ class RunMemory:
             )
 
 
-def least_memory(programs: CompiledRun) -> RunMemory:
-    """What a run needs at least, from shapes alone: before anything is compiled or put on a device.
+def least_memory(state: int, members: int, *, donated: bool) -> RunMemory:
+    """Memory that a run needs at least, from shapes alone: before anything is compiled or put on a device.
 
-    A state that is not donated is there twice; one member's step needs another state to put its result into.
+    Args:
+        state: bytes of a member's state on one device.
+        members: on one device.
+        donated: whether a step may put a state in the place of the one before: one member's step needs another then.
     """
-    state, members = programs.state_bytes(), programs.local_members
-    return RunMemory(members * state * (2 if programs.regrows else 1), 0 if programs.regrows else state, 0)
+    return RunMemory(members * state, state if donated else members * state, 0)
 
 
-def compiled_memory(programs: CompiledRun, program: Any, state: Any, clock: Any, until: Any) -> RunMemory | None:
-    """What a run needs, from the compiled `program` that advances its state and from the one that observes it.
+def run_memory(step: ProgramMemory | None, look: ProgramMemory | None, *, cut: bool) -> RunMemory | None:
+    """Memory of a run from its programs: `step` advances its state, `look` observes it; None where one is unknown.
 
-    None where the compiler does not tell.
-
-    Raises:
-        ResourceError: the compiler finds no room for one of them.
+    cut: whether its fields are in parts on several devices.
     """
-    given = programs.values, programs.files, state, clock
-    step, look = memory_of(program, *given, until), memory_of(programs.observe(), *given, programs.zero_time())
     if step is None or look is None:
         return None
     # A CPU's devices share the memory of the host, which puts together what they hold in parts.
-    copies = 2 if programs.mesh is not None and jax.default_backend() == "cpu" else 1
+    copies = 2 if cut and jax.default_backend() == "cpu" else 1
     return RunMemory(step.arguments, max(step.added, look.working + look.code), copies * FRAMES * look.results)
 
 

@@ -156,7 +156,7 @@ def _on(config: Config, sizes: dict[str, int]) -> Config:
 
 
 def _traced(config: Config, sizes: dict[str, int], start: Any, refusals: list[str]) -> _Cut | None:
-    """What a step on this mesh sends; None, and the reason among the `refusals`, where the model cannot be cut so."""
+    """The cut with what a step sends; None, and the reason among the `refusals`, where the model cannot be cut so."""
     cut = _on(config, sizes)
     try:
         for _, sentence in cut.schema.check(cut):

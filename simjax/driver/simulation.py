@@ -209,7 +209,6 @@ class _Run:
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
-        self.exchanges_chosen = False  # where config.steps_per_exchange=auto
         self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
 
     # ------------------------------------------------------------------ beginnings
@@ -225,26 +224,7 @@ class _Run:
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
-        self._require_memory(0)
-
-    def _require_memory(self, frame: int) -> None:
-        """Refuse a run from `frame` on that needs more memory than there is, else note what it needs.
-
-        Where steps between exchanges are still to be measured, its program is traced only.
-        """
-        if frame >= self.plan.total:
-            return
-        schedule, until = self.plan.schedule_of(frame), jnp.asarray(frame + 1, jnp.int32)
-        done = int(np.max(whole(self.clock.substep)))
-        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule, done))
-        program = self.programs.advance(schedule, steps)
-        if self.config.steps_per_exchange == AUTO and not self.exchanges_chosen:
-            program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
-            return
-        with self.pace.timed(program):
-            found = self.programs.require_memory(program, self.state, self.clock, until)
-        if found is not None:
-            self.notes.append(found.sentence(self.programs.available_memory))
+        self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -274,7 +254,7 @@ class _Run:
             return Result(folder, 0, message)
         with self.group.together():
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
-            self._require_memory(frame)
+            self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
         self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -342,11 +322,10 @@ class _Run:
             schedule = self.plan.schedule_of(first_frame)
             chosen = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
             count, said = self.group.gather(chosen)[0]
-        self.programs.steps_per_exchange, self.exchanges_chosen = count, True
-        told = len(self.notes)
+        self.programs.steps_per_exchange = count
         with self.group.together():
-            self._require_memory(first_frame)
-        for text in (said, *self.notes[told:]):
+            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, measured=True)
+        for text in (said, *notes):
             self.record.tell(text)
 
     def _loop(self, first_frame: int) -> str | None:
