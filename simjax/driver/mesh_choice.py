@@ -47,14 +47,13 @@ def with_devices(config: Config) -> Config:
 
 @dataclass(frozen=True)
 class _Cut:
-    """One way to use the devices: bytes that each sends in a step and in how many messages, and whether it has room."""
+    """One way to use the devices: bytes that each sends in a step, in how many messages, and the memory it lacks."""
 
     sizes: dict[str, int]
     sent: int
     messages: int
     members: int
-    state: int
-    fits: bool
+    lacking: int
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={size}" for name, size in self.sizes.items()) or "one device"
@@ -73,8 +72,8 @@ def choose_mesh(config: Config, present: int) -> tuple[MeshConfig, str]:
     for used in range(present, 0, -1):
         cuts = _cuts(config, used, start, refusals)
         if cuts:
-            best = min(cuts, key=lambda cut: (not cut.fits, cut.sent, cut.messages))
-            return _mesh(best.sizes), _sentence(best, len(cuts), used, present, refusals)
+            best = min(cuts, key=lambda cut: (cut.lacking, cut.sent, cut.messages))
+            return _mesh(best.sizes), _sentence(best, cuts, used, present, refusals)
         if processes().count > 1:
             raise ConfigurationError(
                 f"mesh=auto: expected to use all {present} devices of {processes().count} processes, but "
@@ -83,12 +82,15 @@ def choose_mesh(config: Config, present: int) -> tuple[MeshConfig, str]:
     raise ConfigurationError(f"mesh=auto: {_first(refusals)}.")
 
 
-def _sentence(best: _Cut, tried: int, used: int, present: int, refusals: Sequence[str]) -> str:
+def _sentence(best: _Cut, cuts: Sequence[_Cut], used: int, present: int, refusals: Sequence[str]) -> str:
     if set(best.sizes) == {ENSEMBLE}:
         why = f"{best.members} members on each of {used} devices send nothing to each other"
     elif used > 1:
         why = f"each device sends {readable_bytes(best.sent)} in a step"
-        why += f", the least of {tried} ways to use {used} devices" if tried > 1 else ""
+        # The more groups of devices, the fewer devices has a member.
+        alike = [cut for cut in cuts if cut.sizes.get(ENSEMBLE) == best.sizes.get(ENSEMBLE)]
+        why += f", the least of {len(alike)} ways to cut it among {used} devices" if len(alike) > 1 else ""
+        why += "; a member on fewer devices lacks room" if len(alike) < len(cuts) else ""
     else:
         why = "it cannot be cut"
     fewer = f"; {present} devices are present, but {_first(refusals)}" if used < present else ""
@@ -109,7 +111,7 @@ def _cuts(config: Config, used: int, start: Any, refusals: list[str]) -> list[_C
             sizes = {ENSEMBLE: groups, **dict(zip(AXES, blocks, strict=False))}
             cut = _traced(config, {name: size for name, size in sizes.items() if size > 1}, start, refusals)
             found += [] if cut is None else [cut]
-        if any(cut.fits for cut in found):
+        if any(not cut.lacking for cut in found):
             break
     return found
 
@@ -172,5 +174,5 @@ def _traced(config: Config, sizes: dict[str, int], start: Any, refusals: list[st
         return None
     sent, messages = sent_bytes(step, sizes)
     members, state, room = programs.local_members, programs.state_bytes(), programs.available_memory
-    fits = room is None or (2 * members + STEP_STATES) * state <= room
-    return _Cut(sizes, sent, messages, members, state, fits)
+    lacking = 0 if room is None else max(0, (2 * members + STEP_STATES) * state - room)
+    return _Cut(sizes, sent, messages, members, lacking)

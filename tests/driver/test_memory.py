@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -64,7 +65,9 @@ def test_the_program_that_is_measured_is_the_one_that_runs(tmp_path, compiled, m
 
 def test_a_run_that_does_not_fit_is_refused_with_what_it_needs(tmp_path, compiled):
     state = 64 * 64 * 4
-    with pytest.raises(sj.ResourceError, match=r"needed and .*: state .*, working memory .*, observed frames ") as error:
+    with pytest.raises(
+        sj.ResourceError, match=r"needed and .*: state .*, working memory .*, observed frames "
+    ) as error:
         run(tmp_path / "root", *DYE, f"limits.memory={4 * state / 2**30}")
     assert error.value.exit_code == 5 and "grid.shape" in str(error.value)
     assert "forward" in compiled and not (tmp_path / "root").exists()
@@ -148,16 +151,22 @@ def test_an_ensemble_in_batches_gives_the_same_bits(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "few", "many"),
-    [("flow", 64, 2048), ("flow, four devices", 64, 2048), ("gas", 64, 1024), ("Lennard-Jones liquid", 10, 40)],
+    [
+        ("flow", 64, 2048),
+        pytest.param("flow, four devices", 64, 2048, marks=pytest.mark.long),
+        pytest.param("gas", 64, 1024, marks=pytest.mark.long),
+        ("Lennard-Jones liquid", 10, 50),
+    ],
 )
 def test_what_is_told_is_what_a_process_takes(what, few, many):
     def measured(size):
         command = [sys.executable, str(BENCHMARK), "--case", what, "--size", str(size)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+        # As users run it: the flags of the tests cost memory.
+        own = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300, env=own)
         return json.loads(done.stdout.splitlines()[-1])
 
     small, large = measured(few), measured(many)
     ratio = (large["peak"] - small["peak"]) / (large["needed"] - small["needed"])
-    # 1.00 to 1.16 with four times the cells; an allocator's and a compiler's slack weighs more here. The neighbour
-    # lists of the liquid alone are half of it.
+    # 1.00 to 1.16 in the kept results, with more cells; what the compiler takes for a while weighs more here.
     assert 0.8 < ratio < 1.3
