@@ -34,12 +34,14 @@ class CallLength:
         self.longest_call = 0
         self.courant_steps = 1
         self.steps_per_frame = 1
+        self.limit: float | None = None  # the stable step for which calls are sized, the first measured unless given
         self._called: set[int] = set()
         self._since: tuple[float, int] | None = None
         self._rate = math.nan
 
     def measure_step(self, limit: float) -> None:
-        """Size the calls of a Courant-limited run from the stable step `limit` of its present state."""
+        """Size the calls of a Courant-limited run from the stable step `limit` of its state, unless one is given."""
+        limit = self.limit = limit if self.limit is None else self.limit
         time = self.config.time
         every = min(time.output_every, time.end) if time.end > 0 else time.output_every
         step = time.dt if time.dt is not None else (time.courant or 1.0) * limit

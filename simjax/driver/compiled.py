@@ -38,6 +38,7 @@ from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
+from simjax.schema.statistics import NO_STATISTICS
 from simjax.stepping.simulate import Clock, Schedule, advance, take_step
 
 SECTIONS = ("initial", "coefficients")
@@ -73,12 +74,13 @@ class CompiledRun(abc.ABC):
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         self.parameters = named_values(config)
-        ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
-        self.members = config.ensemble.size if ensemble else None
+        self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
         self.available_memory = usable_memory(config)
+        self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
+        self._limits: Callable | None = None
         self._advance: dict[tuple[Schedule, int, int], Callable] = {}
         several = config.steps_per_exchange
         self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
@@ -134,7 +136,7 @@ class CompiledRun(abc.ABC):
     def bare(self) -> Self:
         """The same without arrays, to be kept with a program that outlives this run."""
         bare = copy.copy(self)
-        bare.files, bare.values, bare._observe, bare._advance = None, None, None, {}
+        bare.files, bare.values, bare._observe, bare._limits, bare._advance = None, None, None, None, {}
         return bare
 
     @property
@@ -168,11 +170,23 @@ class CompiledRun(abc.ABC):
     def choose_variables(self) -> None:
         """Take the variables that the section `output` asks for, of which `observe` returns the values."""
 
+    def of_members(self, config: Config) -> Self:
+        """The same programs for the members of `config`, which differs from their own in the members alone."""
+        self.observe()  # compiled once for all
+        self.starter()
+        other = copy.copy(self)
+        other.config, other.parameters, other.notes = config, named_values(config), []
+        other.members = config.ensemble.size
+        other.values = other._place_values()
+        other.counted_from = np.zeros(config.ensemble.size, np.int32)
+        return other
+
     def of_all_variables(self) -> "CompiledRun":
         """The same, but `observe` returns, and the writer takes, every variable of the model."""
         everything = copy.copy(self)
         output = dataclasses.replace(self.config.output, fields=None)
-        everything.config = dataclasses.replace(self.config, output=output)
+        ensemble = dataclasses.replace(self.config.ensemble, statistics=NO_STATISTICS)
+        everything.config = dataclasses.replace(self.config, output=output, ensemble=ensemble)
         everything._observe = None
         everything.choose_variables()
         return everything
@@ -238,7 +252,7 @@ class CompiledRun(abc.ABC):
         return self._place(self.host_values(), self._one)
 
     def _place_members(self):
-        members = np.arange(self.members or 1, dtype=np.int32)
+        members = np.asarray(self.config.ensemble.members, np.int32)
         return self._place(members if self.members is not None else members[0], self._one)
 
     def _vectorise(self, fn: Callable, in_axes: tuple, batch: int) -> Callable:
@@ -313,7 +327,7 @@ class CompiledRun(abc.ABC):
     @property
     def _memory_advice(self) -> str:
         """Advice where memory is short."""
-        members = "a smaller ensemble.size, " if self.members is not None else ""
+        members = "a smaller ensemble.group or ensemble.size, " if self.members is not None else ""
         precision = "precision=float32, " if self.config.precision == "float64" else ""
         axes = "mesh.x, mesh.y" if self.config.ndim > 1 else "mesh.x"
         return f"{self.smaller}, {precision}{members}or more devices ({axes})"
@@ -354,8 +368,10 @@ class CompiledRun(abc.ABC):
             model, params = self.build(values, files)
             return model.domain.min(self.step_limit(model, state, vary_like(params, state)))
 
-        program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
-        return whole(program(self.values, self.files, state)).astype(np.float64)
+        if self._limits is None:
+            specs = self._one, self._file_specs, self.state_specs
+            self._limits = self._compile(limit, (0, None, 0), specs, self._one)
+        return whole(self._limits(self.values, self.files, state)).astype(np.float64)
 
     def checked_step(self, state) -> float:
         """The smallest stable step at Courant number one, for an initial state.
@@ -384,7 +400,7 @@ class CompiledRun(abc.ABC):
         """A member by its number and by what varies, such as `member 3 (physics.viscosity=0.1)`."""
         varied = {path: numbers[member] for path, numbers in sample_members(self.config).items()}
         values = ", ".join(f"{path}={number:.6g}" for path, number in varied.items())
-        return f"member {member}" + (f" ({values})" if values else "")
+        return f"member {self.config.ensemble.members[member]}" + (f" ({values})" if values else "")
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated unless it regrows."""

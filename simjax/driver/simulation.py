@@ -19,12 +19,13 @@ from simjax.core.model import Model
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
-from simjax.driver.compiled_run import CompiledRun, compiled_run
+from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.environment import StopSignals, join_processes
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
+from simjax.driver.groups import GroupedRun, first_programs
 from simjax.driver.mesh_choice import with_devices
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
@@ -162,8 +163,12 @@ class Simulation:
             earlier, planned = group.decide(lambda: run_folders(config))
             with group.together():
                 config = with_devices(config)
-                programs = compiled_run(config)
-                run = _Run(config, programs, signals, progress and group.first, launched)
+                programs, grouped = first_programs(config, None if earlier is None else Path(earlier))
+
+                def single(config: Config, programs: CompiledRun) -> SingleRun:
+                    return SingleRun(config, programs, signals, progress and group.first, launched)
+
+                run = GroupedRun(config, programs, single, launched) if grouped else single(config, programs)
             if earlier is not None:
                 with locked(Path(earlier), group):
                     return run.go_on(Path(earlier))
@@ -175,7 +180,7 @@ class Simulation:
                 return run.begin(folder)
 
 
-class _Run:
+class SingleRun:
     """One execution of the host loop.
 
     While the device computes a piece, the host fetches and writes what the piece before it left; the state is
