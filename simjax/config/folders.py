@@ -21,7 +21,7 @@ RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
-    "mesh", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations",
+    "mesh", "distributed", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations",
     "inverse.solver.tolerance", "inverse.checkpoint", "objective",
 )  # fmt: skip
 
@@ -164,6 +164,12 @@ def find_resumable(config: Config) -> Path | None:
             require_checkpoints(folder)
             return folder
     return None
+
+
+def run_folders(config: Config) -> tuple[str | None, str]:
+    """The folder of the run to go on with, if any, and the one that a run will write."""
+    earlier = find_resumable(config)
+    return (None, str(planned_folder(config))) if earlier is None else (str(earlier), str(earlier))
 
 
 def require_checkpoints(folder: Path) -> None:

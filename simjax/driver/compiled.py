@@ -22,9 +22,10 @@ from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.integrators.table import INTEGRATORS
+from simjax.io.segments import Ranges
 from simjax.jaxpr.varying import vary_like
 from simjax.models.measures import by_component
-from simjax.parallel import ENSEMBLE, distribute, make_mesh, prepend_axis, shardings
+from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis, shardings, whole
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
@@ -138,9 +139,19 @@ class CompiledRun(abc.ABC):
     def structure(self) -> Hashable:
         """The key of `begin` and `build`: programs of equal keys serve each other's numbers and arrays."""
 
-    def assemble(self, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The variables as they are written, from the arrays that `observe` returned, each without a time axis."""
-        return fields
+    @abc.abstractmethod
+    def assemble(self, fields: Mapping[str, Array], ranges: Ranges) -> dict[str, np.ndarray]:
+        """A part of the variables as they are written, from what `observe` returned, without a time axis."""
+
+    @property
+    @abc.abstractmethod
+    def cut_shape(self) -> tuple[tuple[int, ...], PartitionSpec]:
+        """Shape of what is cut over devices and written, members first, and how it is cut."""
+
+    @abc.abstractmethod
+    def ranges_of(self, bounds: Sequence[tuple[int, int]], share: int, shares: int) -> Ranges:
+        """The ranges that are written of the block of `cut_shape` within `bounds`, by the process number `share` of
+        the `shares` that hold it."""
 
     @abc.abstractmethod
     def starter(self) -> Callable:
@@ -210,7 +221,7 @@ class CompiledRun(abc.ABC):
         """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
         if isinstance(specs, PartitionSpec):
             specs = jax.tree.map(lambda _: specs, tree)
-        return jax.tree.map(jax.device_put, tree, shardings(self.mesh, specs))
+        return jax.tree.map(place, tree, shardings(self.mesh, specs))
 
     def host_values(self) -> dict[str, np.ndarray]:
         """Every number by name, in the run's precision."""
@@ -316,7 +327,7 @@ class CompiledRun(abc.ABC):
             return model.domain.min(self.step_limit(model, state, vary_like(params, state)))
 
         program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
-        return np.asarray(program(self.values, self.files, state), np.float64)
+        return whole(program(self.values, self.files, state)).astype(np.float64)
 
     def checked_step(self, state) -> float:
         """The smallest stable step at Courant number one, for an initial state.

@@ -15,7 +15,7 @@ ROOT = Path(simjax.__file__).parent
 # siblings that do not know each other.
 LAYERS = (
     ("errors", "status", "jaxpr"),
-    ("notebook",),
+    ("notebook", "processes"),
     ("arguments", "grid", "schema"),
     ("models.registry",),
     ("schema.config",),
