@@ -45,6 +45,9 @@ class CompiledRun(abc.ABC):
     `values` are the named numbers and `files` the arrays that are given, placed on the devices; `notes` say what was
     done to those; `state_specs` is the partition of the state; `size` counts one member's cells or particles, and
     `seconds` is a first guess of what a step of one takes: on a CPU, and elsewhere.
+
+    absent: devices that are not there, for which programs can be compiled but not run: `values` and `files` are shapes,
+    and no memory is asked for.
     """
 
     seconds: tuple[float, float]
@@ -60,10 +63,11 @@ class CompiledRun(abc.ABC):
     _member: Any
     _file_specs: Any
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, absent: Sequence[jax.Device] = ()):
         self.config = config
         self.dtype = jnp.dtype(config.precision)
-        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
+        self._absent = tuple(absent)
+        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         self.parameters = named_values(config)
         ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
@@ -210,7 +214,11 @@ class CompiledRun(abc.ABC):
         """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
         if isinstance(specs, PartitionSpec):
             specs = jax.tree.map(lambda _: specs, tree)
-        return jax.tree.map(jax.device_put, tree, shardings(self.mesh, specs))
+        put = _shape_on if self._absent else jax.device_put
+        return jax.tree.map(put, tree, self._shardings(specs))
+
+    def _shardings(self, specs):
+        return shardings(self.mesh, specs, self._absent[0] if self._absent else None)
 
     def host_values(self) -> dict[str, np.ndarray]:
         """Every number by name, in the run's precision."""
@@ -258,6 +266,8 @@ class CompiledRun(abc.ABC):
 
     def _memory(self) -> int | None:
         limit = self.config.limits.memory
+        if self._absent:
+            return None
         return int(limit * 2**30) if limit is not None else available_memory()
 
     def _fitting_batch(self, local: int) -> int:
@@ -385,7 +395,7 @@ class CompiledRun(abc.ABC):
         return jax.tree.map(
             lambda leaf, sharding: jax.ShapeDtypeStruct(lead + leaf.shape, leaf.dtype, sharding=sharding),
             (self._member, clock),
-            shardings(self.mesh, specs),
+            self._shardings(specs),
         )
 
     def single_step(self, schedule: Schedule) -> Callable:
@@ -397,6 +407,10 @@ class CompiledRun(abc.ABC):
 
         specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
         return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one))
+
+
+def _shape_on(leaf, sharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype, sharding=sharding)
 
 
 def not_a_field(path: str, known: Sequence[str]) -> ConfigurationError:

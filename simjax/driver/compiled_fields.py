@@ -36,8 +36,8 @@ class CompiledFieldRun(CompiledRun):
 
     seconds = (1e-8, 1e-10)
 
-    def __init__(self, config: Config, given: Sequence[str] = ()):
-        super().__init__(config)
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence[jax.Device] = ()):
+        super().__init__(config, absent)
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells

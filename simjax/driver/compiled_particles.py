@@ -36,8 +36,8 @@ class CompiledParticleRun(CompiledRun):
 
     regrows = True
 
-    def __init__(self, config: Config, given: Sequence[str] = ()):
-        super().__init__(config)
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence[jax.Device] = ()):
+        super().__init__(config, absent)
         self.family = family_of(config)
         for path in given:
             known = [f"initial.{name}" for name in config.schema.given_at_start]
