@@ -23,14 +23,15 @@ from simjax.inspect.work import COLLECTIVES, Work, work_of
 class Exchange:
     """A collective of the program.
 
-    count: how often it runs; bytes: sent by one device each time; is_asynchronous: other work can run meanwhile.
-    seconds: that it takes by itself; beside: seconds of work that stand between its start and its end; exposed: seconds
-    for which the chip waits for it; from_source: the line of the program, as jax names it.
+    count: how often it runs; bytes: of the values that a device gives to it each time; padded: the same as they lie in
+    memory; is_asynchronous: other work can run meanwhile. seconds: that it takes by itself; beside: seconds of work that
+    stand between its start and its end; exposed: seconds for which the chip waits for it.
     """
 
     kind: str
     count: float
     bytes: int
+    padded: int
     is_asynchronous: bool
     route: Route
     participants: int
@@ -142,14 +143,14 @@ class Estimator:
         size, padded = sum(shape.bytes for shape in sent), sum(shape.padded_bytes for shape in sent)
         route, participants = self._route(kind, one)
         if self.chip is None:
-            return Exchange(kind, 1, size, is_asynchronous, route, participants)
+            return Exchange(kind, 1, size, padded, is_asynchronous, route, participants)
         through = padded / participants if kind in ("all-to-all", "reduce-scatter") else padded
         if kind == "all-reduce":  # scattered sums, then gathered: around the ring twice
             through, load, hops = 2 * padded * (participants - 1) / max(participants, 1), 1, 2 * route.hops
         else:
             load, hops = route.load, route.hops
         seconds = load * through / self.chip.link_bandwidth + hops * self.chip.latency if route.hops else 0.0
-        return Exchange(kind, 1, size, is_asynchronous, route, participants, seconds)
+        return Exchange(kind, 1, size, padded, is_asynchronous, route, participants, seconds)
 
     def _route(self, kind: str, one: Instruction) -> tuple[Route, int]:
         if kind == "collective-permute":

@@ -99,6 +99,7 @@ class Inspection:
         return {
             "devices": self.target.count, "mesh": self.mesh, "shape": list(self.shape),
             "seconds": self.seconds, "exposed_s": 0.0 if self.step is None else self.step.exposed,
+            "by_limit_s": {} if self.step is None else dict(self.step.by_limit),
             "efficiency": alone / self.seconds, "compile_cpu_s": round(self.compile_seconds, 2),
         }  # fmt: skip
 
@@ -107,7 +108,7 @@ def gathered(exchanges: Iterable[Exchange]) -> tuple[Exchange, ...]:
     """Exchanges that differ in nothing but their place in the program as one, with the mean of their times."""
     found: dict[tuple, list[Exchange]] = {}
     for one in exchanges:
-        found.setdefault((one.kind, one.bytes, one.is_asynchronous, one.route), []).append(one)
+        found.setdefault((one.kind, one.bytes, one.padded, one.is_asynchronous, one.route), []).append(one)
     return tuple(map(_together, found.values()))
 
 
@@ -125,7 +126,7 @@ def _tally(tally: Tally | None, of: Inspection) -> dict[str, Any] | None:
     chip = of.target.chip
     exchanges = [
         {
-            "kind": one.kind, "count": one.count, "bytes": one.bytes, "asynchronous": one.is_asynchronous,
+            "kind": one.kind, "count": one.count, "bytes": one.bytes, "padded_bytes": one.padded, "asynchronous": one.is_asynchronous,
             "participants": one.participants, "links": list(one.route.directions), "hops": one.route.hops,
             "messages_on_a_link": one.route.load, "seconds": one.seconds, "beside_s": one.beside,
             "exposed_s": one.exposed,
