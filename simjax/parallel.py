@@ -1,7 +1,8 @@
-"""Device meshes and the only `shard_map`: one function, one device or many."""
+"""Device meshes, the only `shard_map`, and arrays between the host and devices, which may belong to other processes."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -132,9 +133,72 @@ def prepend_axis(specs, name: str | None):
     return jax.tree.map(lambda s: PartitionSpec(name, *s), specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
 
 
-def shardings(mesh: Mesh | None, specs, device: jax.Device | None = None):
+def shardings(mesh: Mesh | None, specs, device: Any = None):
     """`NamedSharding`s of a tree of specs, or placement on `device`, by default the first, without a mesh."""
     if mesh is None:
-        device = jax.sharding.SingleDeviceSharding(device or jax.devices()[0])
+        device = jax.sharding.SingleDeviceSharding(device or jax.local_devices()[0])
         return jax.tree.map(lambda _: device, specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
     return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
+
+
+def place(values, sharding: jax.sharding.Sharding) -> jax.Array:
+    """An array of the host, the same on every process, or one that is on devices, put where `sharding` says."""
+    if sharding.is_fully_addressable or isinstance(values, jax.Array) and not values.is_fully_addressable:
+        return jax.device_put(values, sharding)
+    values = np.asarray(values)
+    return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+
+
+def whole(array) -> np.ndarray:
+    """All values of an array on the host. Of one that is spread over processes all of them call this together."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array)
+    from jax.experimental.multihost_utils import process_allgather
+
+    return np.asarray(process_allgather(array, tiled=True))
+
+
+def on_first_device(array) -> jax.Array:
+    """All values of an array on a device of this process; as `whole`."""
+    return jax.device_put(whole(array), jax.local_devices()[0])
+
+
+def region(array, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
+    """The values between `bounds`, first and one past the last along each axis, which are on this process's devices."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable:
+        return np.asarray(array)[tuple(slice(*one) for one in bounds)]
+    result = np.empty([last - first for first, last in bounds], array.dtype)
+    for shard in array.addressable_shards:
+        there = [part.indices(size)[:2] for part, size in zip(shard.index, array.shape, strict=True)]
+        common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(bounds, there, strict=True)]
+        if all(first < last for first, last in common):
+            to = tuple(slice(a - o, b - o) for (a, b), (o, _) in zip(common, bounds, strict=True))
+            of = tuple(slice(a - o, b - o) for (a, b), (o, _) in zip(common, there, strict=True))
+            result[to] = np.asarray(shard.data[of])
+    return result
+
+
+def first_true(flags) -> tuple[int, list[int]] | None:
+    """How many of an array of flags are set on this process's devices, and the index of the first of them."""
+    found = [(np.argwhere(np.asarray(own)), start) for start, own in _own_blocks(flags)]
+    firsts = [(places[0] + start).tolist() for places, start in found if len(places)]
+    return (sum(len(places) for places, _ in found), min(firsts)) if firsts else None
+
+
+def largest(array) -> tuple[float, list[int]]:
+    """The largest absolute value of an array on this process's devices, and its index."""
+    found = []
+    for start, own in _own_blocks(array):
+        size = np.abs(np.asarray(own))
+        at = np.unravel_index(np.argmax(size), size.shape)
+        found.append((float(size[at]), (np.asarray(at, int) + start).tolist()))
+    return max(found)
+
+
+def _own_blocks(array) -> list[tuple[np.ndarray, Any]]:
+    """The blocks of an array on this process's devices, each once, with the index at which it begins."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable:
+        return [(np.zeros(np.ndim(array), int), array)]
+    blocks = {tuple(part.indices(n)[0] for part, n in zip(s.index, array.shape, strict=True)): s.data
+              for s in array.addressable_shards}  # fmt: skip
+    return [(np.asarray(start, int), own) for start, own in blocks.items()]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from simjax.config import config_folders, list_experiments
 from simjax.errors import ConfigurationError, SimjaxError
+from simjax.processes import exit_without_shutdown, is_of_another
 from simjax.schema.locate import CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _main(_parse(sys.argv[1:] if argv is None else argv))
     except SimjaxError as error:
-        print(f"simjax: {error}", file=sys.stderr)
+        if not is_of_another(error):
+            print(f"simjax: {error}", file=sys.stderr)
+        exit_without_shutdown(error.exit_code)
         return error.exit_code
     except KeyboardInterrupt:
         print("simjax: interrupted.", file=sys.stderr)

@@ -21,7 +21,7 @@ RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
-    "mesh", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations",
+    "mesh", "distributed", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations",
     "inverse.solver.tolerance", "inverse.checkpoint", "objective",
 )  # fmt: skip
 

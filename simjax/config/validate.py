@@ -22,7 +22,15 @@ from simjax.config.sections import (
 )
 from simjax.config.variations import read_ensemble
 from simjax.models.registry import MODELS
-from simjax.schema.config import DEFAULT_COURANT, Boundaries, Config, GridConfig, Keys, TimeConfig
+from simjax.schema.config import (
+    DEFAULT_COURANT,
+    Boundaries,
+    Config,
+    DistributedConfig,
+    GridConfig,
+    Keys,
+    TimeConfig,
+)
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
 from simjax.schema.locate import input_folders, locate_run_folder
@@ -85,6 +93,9 @@ def validate(
         _check_output_fields(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:
         _check_mesh(grid.shape, keys["mesh"], problems)
+    told = keys["distributed"]
+    if isinstance(told, DistributedConfig) and told.process >= told.processes:
+        problems.add("distributed.process", told.process, f"0 to {told.processes - 1}, as there are {told.processes}")
     output = keys["output"]
     if output is not None and output.folder and locate_run_folder(output.root, output.folder) is None:
         problems.add("output.folder", output.folder, f"a folder below output.root={output.root}")

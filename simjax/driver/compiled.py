@@ -22,9 +22,10 @@ from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.integrators.table import INTEGRATORS
+from simjax.io.segments import Ranges
 from simjax.jaxpr.varying import vary_like
 from simjax.models.measures import by_component
-from simjax.parallel import ENSEMBLE, distribute, make_mesh, prepend_axis, shardings
+from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis, shardings, whole
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
@@ -63,7 +64,7 @@ class CompiledRun(abc.ABC):
     _member: Any
     _file_specs: Any
 
-    def __init__(self, config: Config, absent: Sequence[jax.Device] = ()):
+    def __init__(self, config: Config, absent: Sequence = ()):
         self.config = config
         self.dtype = jnp.dtype(config.precision)
         self._absent = tuple(absent)
@@ -142,9 +143,19 @@ class CompiledRun(abc.ABC):
     def structure(self) -> Hashable:
         """The key of `begin` and `build`: programs of equal keys serve each other's numbers and arrays."""
 
-    def assemble(self, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The variables as they are written, from the arrays that `observe` returned, each without a time axis."""
-        return fields
+    @abc.abstractmethod
+    def assemble(self, fields: Mapping[str, Array], ranges: Ranges) -> dict[str, np.ndarray]:
+        """A part of the variables as they are written, from what `observe` returned, without a time axis."""
+
+    @property
+    @abc.abstractmethod
+    def cut_shape(self) -> tuple[tuple[int, ...], PartitionSpec]:
+        """Shape of what is cut over devices and written, members first, and how it is cut."""
+
+    @abc.abstractmethod
+    def ranges_of(self, bounds: Sequence[tuple[int, int]], share: int, shares: int) -> Ranges:
+        """What is written of the block of `cut_shape` within `bounds`, by the process `share` of the `shares` that
+        hold it."""
 
     @abc.abstractmethod
     def starter(self) -> Callable:
@@ -214,7 +225,7 @@ class CompiledRun(abc.ABC):
         """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
         if isinstance(specs, PartitionSpec):
             specs = jax.tree.map(lambda _: specs, tree)
-        put = _shape_on if self._absent else jax.device_put
+        put = _shape_on if self._absent else place
         return jax.tree.map(put, tree, self._shardings(specs))
 
     def _shardings(self, specs):
@@ -326,7 +337,7 @@ class CompiledRun(abc.ABC):
             return model.domain.min(self.step_limit(model, state, vary_like(params, state)))
 
         program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
-        return np.asarray(program(self.values, self.files, state), np.float64)
+        return whole(program(self.values, self.files, state)).astype(np.float64)
 
     def checked_step(self, state) -> float:
         """The smallest stable step at Courant number one, for an initial state.

@@ -26,7 +26,7 @@ from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER, Grid
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
-from simjax.parallel import decompose, distribute
+from simjax.parallel import decompose, distribute, region
 from simjax.schema.config import Config, Given, component_count
 from simjax.status import OK
 
@@ -36,7 +36,7 @@ class CompiledFieldRun(CompiledRun):
 
     seconds = (1e-8, 1e-10)
 
-    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence[jax.Device] = ()):
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         super().__init__(config, absent)
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
@@ -244,20 +244,38 @@ class CompiledFieldRun(CompiledRun):
                 result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
         return result
 
-    def assemble(self, fields):
-        result = {output.name: fields[output.name] for output in self.outputs}
+    @property
+    def cut_shape(self):
+        lead = () if self.members is None else (self.members,)
+        return (*lead, *self.grid.shape), self._member_specs(self.domain.spec())
+
+    def ranges_of(self, bounds, share, shares):
+        names = ("member", *AXES) if self.members is not None else AXES
+        found = {}
+        for name, (first, last), size in zip(names, bounds, self.cut_shape[0], strict=False):
+            if (first, last) != (0, size):
+                found[name] = first, last
+                beyond = name in AXES and not self.config.boundaries[AXES.index(name)].periodic and last == size
+                found |= {f"{name}_face": (first, last + beyond)} if name in AXES else {}
+        return found
+
+    def assemble(self, fields, ranges):
+        names = ("member", *AXES) if self.members is not None else AXES
+        shape = self.cut_shape[0]
+        cells = [ranges.get(name, (0, size)) for name, size in zip(names, shape, strict=False)]
+        first = len(shape) - self.grid.ndim
+        result = {output.name: region(fields[output.name], cells) for output in self.outputs}
         for name, axes in self._walled().items():
-            if axes:
+            above = tuple(axis for axis in axes if cells[first + axis][1] == shape[first + axis])
+            if above:
                 u = result[name]
-                first = u.ndim - self.grid.ndim
-                whole = np.empty([n + (k - first in axes) for k, n in enumerate(u.shape)], u.dtype)
+                whole = np.empty([n + (k - first in above) for k, n in enumerate(u.shape)], u.dtype)
                 whole[tuple(slice(n) for n in u.shape)] = u
-                for beyond, piece in ((b, fields[_beyond(name, b)]) for b in faces.subsets(axes)):
-                    at = [slice(n) for n in u.shape]
-                    last = [slice(None)] * u.ndim
-                    for axis in beyond:
-                        at[first + axis] = last[first + axis] = slice(-1, None)
-                    whole[tuple(at)] = piece[tuple(last)]
+                for beyond in faces.subsets(above):
+                    piece, at, of = fields[_beyond(name, beyond)], [slice(n) for n in u.shape], list(cells)
+                    for axis in (first + axis for axis in beyond):
+                        at[axis], of[axis] = slice(-1, None), (piece.shape[axis] - 1, piece.shape[axis])
+                    whole[tuple(at)] = region(piece, of)
                 result[name] = whole
         return result
 

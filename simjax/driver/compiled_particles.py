@@ -21,7 +21,7 @@ from simjax.io.checkpoint import require_meta
 from simjax.jaxpr.varying import vary_like
 from simjax.models.capacities import Capacities, divisor, multiple
 from simjax.models.particle_model import evaluated, family_of
-from simjax.parallel import decompose, distribute, shardings
+from simjax.parallel import decompose, distribute, place, region, shardings, whole
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
 from simjax.schema.renames import CAPACITIES
@@ -36,7 +36,7 @@ class CompiledParticleRun(CompiledRun):
 
     regrows = True
 
-    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence[jax.Device] = ()):
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         super().__init__(config, absent)
         self.family = family_of(config)
         for path in given:
@@ -74,14 +74,11 @@ class CompiledParticleRun(CompiledRun):
 
     def start_fields(self, formulas=None):
         found, values = {}, jax.tree.map(jnp.asarray, self.host_values())
-        place = jnp.asarray(self.start_of.position, self.dtype)
+        at = jnp.asarray(self.start_of.position, self.dtype)
         for name in self._given:
             own = (formulas or {}).get(f"initial.{name}")
-            if own is not None:
-                u = evaluated(own, values, place)
-            else:
-                u = place if name == "position" else self._start_velocity()
-            found[name] = tuple(jax.device_put(tuple(u), shardings(self.mesh, (PartitionSpec(),) * len(u))))
+            u = evaluated(own, values, at) if own is not None else at if name == "position" else self._start_velocity()
+            found[name] = tuple(place(part, shardings(self.mesh, PartitionSpec())) for part in u)
         return {"initial": found, "coefficients": {}, "particles": self.files}
 
     def _start_velocity(self) -> Array:
@@ -177,11 +174,11 @@ class CompiledParticleRun(CompiledRun):
     def start(self):
         while True:
             state, lost, fault = self.starter()(self.values, self.files, self._place_members())
-            lost, clock = int(np.max(np.asarray(lost))), self._zero_clock()
-            bits = CELL_FULL if lost else self.missing_room(fault)
+            lost, clock = int(np.max(whole(lost))), self._zero_clock()
+            bits = CELL_FULL if lost else self.missing_room(whole(fault))
             if not bits:
                 status = self.observe()(self.values, self.files, state, clock, jnp.zeros((), self.dtype))[2]
-                bits = self.missing_room(status)
+                bits = self.missing_room(whole(status))
             if not bits:
                 break
             self.notes.append(self.grow(bits))
@@ -232,6 +229,20 @@ class CompiledParticleRun(CompiledRun):
         image = state.image + round_.astype(jnp.int32)
         arrays = {"position": position, "image": image, **self.family.arrays(model, state, params)}
         return {name: unpack(self.cells, state.ids, u, self.size) for name, u in arrays.items()}
+
+    @property
+    def cut_shape(self):
+        return () if self.members is None else (self.members,), self._one
+
+    def ranges_of(self, bounds, share, shares):
+        # All particles are seen on every device: processes that hold the same members write equal shares of them.
+        found = {} if shares == 1 else {"particle": (self.size * share // shares, self.size * (share + 1) // shares)}
+        return found | ({} if bounds in ((), ((0, self.members),)) else {"member": bounds[0]})
+
+    def assemble(self, fields, ranges):
+        lead = () if self.members is None else (ranges.get("member", (0, self.members)),)
+        own = ranges.get("particle", (0, self.size))
+        return {name: region(u, [*lead, *((0, n) for n in u.shape[len(lead) : -1]), own]) for name, u in fields.items()}
 
     # ------------------------------------------------------------------ room
 
@@ -292,7 +303,7 @@ class CompiledParticleRun(CompiledRun):
         ndim, capacity, slots = self.cells.ndim, self._capacities.cell_capacity, self.slots(state)
 
         def more(path, leaf):
-            values = np.asarray(leaf)
+            values = whole(leaf)
             if not slots(values):
                 return values
             empty = EMPTY if jax.tree_util.keystr(path).endswith(".ids") else 0

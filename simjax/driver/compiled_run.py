@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import jax
-
 from simjax.driver.compiled import CompiledRun
 from simjax.driver.compiled_fields import CompiledFieldRun
 from simjax.driver.compiled_particles import CompiledParticleRun
@@ -12,7 +10,7 @@ from simjax.schema.config import Config
 __all__ = ["CompiledFieldRun", "CompiledParticleRun", "CompiledRun", "compiled_run"]
 
 
-def compiled_run(config: Config, given: Sequence[str] = (), absent: Sequence[jax.Device] = ()) -> CompiledRun:
+def compiled_run(config: Config, given: Sequence[str] = (), absent: Sequence = ()) -> CompiledRun:
     """The programs of a configuration.
 
     given: paths such as "initial.velocity" of fields that are arguments of a run, in the place of formulas.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import platform
 import signal
@@ -14,7 +15,8 @@ from pathlib import Path
 from types import FrameType
 
 from simjax.errors import ResourceError
-from simjax.schema.config import Config
+from simjax.processes import Processes, join, processes
+from simjax.schema.config import AUTO, Config, DistributedConfig
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
 # Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
@@ -30,17 +32,19 @@ GOOGLE = "0x1ae0"
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
 
 
-def set_up_jax(config: Config) -> None:
-    """Set the precision before the first array; on a CPU, present as many virtual devices as the mesh asks for.
+def set_up_jax(config: Config) -> Config:
+    """Set the precision before the first array, join the processes of the run, and on a CPU present as many virtual
+    devices as the mesh asks for; return the configuration without what only this process is told.
 
     Raises:
-        ResourceError: the mesh needs more devices than there are.
+        ResourceError: the mesh needs more devices than there are, or other processes do not come.
     """
     import jax
 
     if config.precision == "float64":
         jax.config.update("jax_enable_x64", True)
     needed = config.mesh.devices
+    group = join_processes(config)
     keep_loops_threaded()
     silence_absent_tpus()
     if needed > 1:
@@ -48,7 +52,7 @@ def set_up_jax(config: Config) -> None:
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # Where jax has started already, in a program that uses simjax as a library, its devices stand.
         with contextlib.suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", needed)
+            jax.config.update("jax_num_cpu_devices", -(-needed // group.count))
     present = jax.device_count()
     if needed > present:
         kind = jax.devices()[0].device_kind
@@ -57,6 +61,22 @@ def set_up_jax(config: Config) -> None:
             f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed} devices are asked for, {present} are present "
             f"({kind}); choose sizes whose product is at most {present}{more}."
         )
+    if group.count > 1 and needed != present:
+        raise ResourceError(
+            f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed}: expected {present}, all devices of the "
+            f"{group.count} processes, so that each has a part; write sizes whose product is {present}."
+        )
+    return dataclasses.replace(config, distributed=None)
+
+
+def join_processes(config: Config) -> Processes:
+    """The processes of the run, joined as `distributed` says; of this one alone where it says nothing."""
+    told = config.distributed
+    if told is None:
+        return processes()
+    if told == AUTO or not isinstance(told, DistributedConfig):
+        return join(None, None, None)
+    return join(told.coordinator, told.processes, told.process)
 
 
 def keep_loops_threaded() -> None:

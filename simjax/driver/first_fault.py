@@ -10,6 +10,8 @@ from simjax.driver.build import build_model
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.parallel import first_true, largest, on_first_device, whole
+from simjax.processes import processes
 from simjax.status import ESCAPED, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.stepping.faults import limits_told, times_on_host
 from simjax.stepping.simulate import Clock, Schedule, time_of
@@ -58,12 +60,13 @@ def _first_of_fields(programs: CompiledFieldRun, state, clock: Clock, schedule: 
             return unbalanced
         fault = _wrong_cell(programs, state)
         if fault is not None:
-            return f"{fault[0]} at index {fault[1]}, step {int(np.max(np.asarray(clock.step)))}"
-        if np.any(np.asarray(clock.status) & (STEP_COLLAPSED | STEP_SHRUNK)):
-            time, step = float(np.min(times_on_host(clock, schedule))), int(np.max(np.asarray(clock.step)))
-            shrunk = np.any(np.asarray(clock.status) & STEP_SHRUNK)
+            return f"{fault[0]} at index {fault[1]}, step {int(np.max(whole(clock.step)))}"
+        if np.any(whole(clock.status) & (STEP_COLLAPSED | STEP_SHRUNK)):
+            told = jax.tree.map(whole, clock)
+            time, step = float(np.min(times_on_host(told, schedule))), int(np.max(told.step))
+            shrunk = np.any(told.status & STEP_SHRUNK)
             further = "; resume with limits.step_shrink=null to go on nevertheless" if shrunk else ""
-            return f"{limits_told(clock)}, step {step}, t={time:.6g}; {_largest(state)}{further}"
+            return f"{limits_told(told)}, step {step}, t={time:.6g}; {_largest(state)}{further}"
     return "a field that the steps one by one did not reproduce"
 
 
@@ -72,21 +75,24 @@ def _wrong_cell(programs: CompiledFieldRun, state) -> tuple[str, tuple[int, ...]
     infinite, unphysical = programs.wrong_cells(state)
     leaves = jax.tree_util.tree_leaves_with_path(infinite)
     named = {f"{_field_name(path)} is not finite": cells for path, cells in leaves}
-    for what, cells in (named | unphysical).items():
-        where = np.argwhere(np.asarray(cells))
-        if len(where):
-            return what, tuple(int(i) for i in where[0]), len(where)
+    found = {what: first_true(cells) for what, cells in (named | unphysical).items()}
+    told = processes().gather(found)
+    for what in found:
+        wrong = [own[what] for own in told if own[what]]
+        if wrong:
+            return what, tuple(min(tuple(index) for _, index in wrong)), sum(count for count, _ in wrong)
     return None
 
 
 def _imbalance(programs: CompiledFieldRun, clock: Clock, schedule: Schedule) -> str:
     """Describe the imbalance of the first member's prescribed velocities at the end of a step, and its time."""
-    first = jax.tree.map(lambda leaf: np.atleast_1d(np.asarray(leaf))[0], clock)
+    first = jax.tree.map(lambda leaf: np.atleast_1d(whole(leaf))[0], clock)
     if not first.status & UNBALANCED:
         return ""
     numbers = programs.parameters.items()
     values = {name: jnp.asarray(np.atleast_1d(value)[0], programs.dtype) for name, value in numbers}
-    model, params = build_model(programs.config, programs.domain.unsplit(), values, programs.files)
+    files = jax.tree.map(on_first_device, programs.files)
+    model, params = build_model(programs.config, programs.domain.unsplit(), values, files)
     time = time_of(jax.tree.map(jnp.asarray, first), schedule)
     return f"{model.explain(time, params)}, at t={float(time):.6g}, step {int(first.step)}"
 
@@ -95,9 +101,8 @@ def _largest(state) -> str:
     """Say where every field is largest in absolute value; what limits a step is usually the huge one."""
     told = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        size = np.abs(np.asarray(leaf))
-        index = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
-        told.append(f"{_field_name(path)} {size[index]:.3g} at index {index}")
+        size, index = max(processes().gather(largest(leaf)))
+        told.append(f"{_field_name(path)} {size:.3g} at index {tuple(index)}")
     return f"largest absolute values: {', '.join(told)}"
 
 
@@ -116,8 +121,8 @@ def _first_of_particles(programs: CompiledParticleRun, state, clock: Clock, sche
     for _ in range(steps):
         before = state
         state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))
-        step = int(np.max(np.asarray(clock.step)))
-        if np.any(np.asarray(clock.status) & ESCAPED):
+        step = int(np.max(whole(clock.step)))
+        if np.any(whole(clock.status) & ESCAPED):
             return f"{_escaped(programs, before, state)}, step {step - 1}"
         found = _not_finite(programs, state)
         if found:
@@ -130,9 +135,9 @@ def _first_of_particles(programs: CompiledParticleRun, state, clock: Clock, sche
 
 def _not_finite(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
     """The first particle of which something is not finite, and what."""
-    ids, slots, ndim = np.asarray(state.ids), programs.slots(state), programs.cells.ndim
+    ids, slots, ndim = whole(state.ids), programs.slots(state), programs.cells.ndim
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        wrong = ~np.isfinite(np.asarray(leaf))
+        wrong = ~np.isfinite(whole(leaf))
         if slots(wrong) and wrong.any():
             where = tuple(np.argwhere(wrong)[0][-(ndim + 1) :])
             return int(ids.reshape(-1, *ids.shape[-ndim - 1 :])[0][where]), path[-1].name
@@ -141,8 +146,8 @@ def _not_finite(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
 
 def _unphysical(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
     """The first particle whose state means nothing, and what is wrong with it."""
-    model, params = programs.build(programs.values, programs.files)
-    host = jax.tree.map(np.asarray, state)
+    model, params = programs.build(*jax.tree.map(on_first_device, (programs.values, programs.files)))
+    host = jax.tree.map(whole, state)
     for what, where in model.unphysical(host, params).items():
         numbers = np.asarray(host.ids)[np.asarray(where)]
         if numbers.size:
@@ -152,11 +157,11 @@ def _unphysical(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
 
 def _escaped(programs: CompiledParticleRun, before, state) -> str:
     """The first particle that left the box, and its place before."""
-    ids, left, ndim, grid = np.asarray(before.ids), np.asarray(state.ids), programs.cells.ndim, programs.domain.grid
+    ids, left, ndim, grid = whole(before.ids), whole(state.ids), programs.cells.ndim, programs.domain.grid
     number = int(np.setdiff1d(ids[ids >= 0], left[left >= 0])[0])
     i = np.argwhere(ids == number)[0]
     cell = i[-ndim:]
-    within = np.asarray(before.position)[(..., *i[-ndim - 1 :])].reshape(-1, ndim)[0]
+    within = whole(before.position)[(..., *i[-ndim - 1 :])].reshape(-1, ndim)[0]
     place = np.asarray(grid.lower) + (cell + 0.5) * np.asarray(grid.spacing) + within
     where = ", ".join(f"{axis}={x:.6g}" for axis, x in zip(AXES, place, strict=False))
     return f"particle {number} at {where}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from simjax.config.folders import config_yaml
 from simjax.driver.build import Plan
@@ -19,7 +21,10 @@ from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.io.grid_output import GridWriter
 from simjax.io.particle_output import ParticleWriter
+from simjax.io.segments import WHOLE, Part
 from simjax.models.measures import PARTICLES, measure_of
+from simjax.parallel import whole
+from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.schema.numbers import number_attributes
 
@@ -65,6 +70,7 @@ def open_writer(
         "diagnostics": sorted(programs.observed_shapes()[1]), "attributes": attributes,
         "title": config.title or config.experiment_name, "keep_until_step": keep_until_step,
         "rounding_bits": config.output.rounding_bits, "about": describe_numbers(programs),
+        "parts": own_parts(programs),
     }  # fmt: skip
     if isinstance(programs, CompiledParticleRun):
         family, start = programs.family, programs.start_of
@@ -101,22 +107,58 @@ def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
 
 
 def dataset_of(
-    writer_in: Callable[[Path], FrameWriter], step: int, time: float, fields: dict[str, np.ndarray],
-    diagnostics: dict[str, np.ndarray],
-) -> xarray.Dataset:  # fmt: skip
+    writer_in: Callable[[Path], FrameWriter], step: int, time: float, parts: Sequence[dict[str, np.ndarray]]
+) -> xarray.Dataset:
     """One frame, as the dataset that would be read from its file."""
     from simjax.io.read import open_run
 
     with tempfile.TemporaryDirectory() as folder:
         writer = writer_in(Path(folder))
-        writer.write([step], [time], fields, diagnostics)
+        writer.write_parts([step], [time], parts)
         writer.close(complete=True)
         with open_run(Path(folder)) as dataset:
             return dataset.load()
 
 
-def on_host(programs: CompiledRun, fields, diagnostics) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Fields and diagnostics of one time, as the writer takes them."""
-    whole = programs.assemble({name: np.asarray(u) for name, u in fields.items()})
-    written = {name: u[None] for name, u in whole.items()}
-    return written, {name: np.asarray(d, np.float64)[None] for name, d in diagnostics.items()}
+def on_host(
+    programs: CompiledRun, fields, diagnostics, parts: Sequence[Part] = (WHOLE,)
+) -> tuple[list[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Variables and numbers of one time by part, as the writer takes them, and the numbers of all members."""
+    numbers = {name: np.asarray(whole(d), np.float64)[None] for name, d in diagnostics.items()}
+    written = []
+    for part in parts:
+        members = slice(*part.ranges.get("member", (None,)))
+        own = {name: u[None] for name, u in programs.assemble(fields, part.ranges).items()}
+        written.append(own | {name: d[:, members] if d.ndim > 1 else d for name, d in numbers.items()})
+    return written, numbers
+
+
+def own_parts(programs: CompiledRun) -> list[Part]:
+    """The parts of the variables that this process writes: where all its devices hold one block together, one part."""
+    group, mesh = processes(), programs.mesh
+    if group.count == 1 or mesh is None:
+        return [WHOLE]
+    shape, spec = programs.cut_shape
+    blocks: list[list[Bounds]] = [[] for _ in range(group.count)]
+    for device, index in NamedSharding(mesh, spec).devices_indices_map(shape).items():
+        bounds = tuple(part.indices(size)[:2] for part, size in zip(index, shape, strict=True))
+        blocks[device.process_index].append(bounds)
+    found: list[tuple[int, Bounds]] = []
+    for who, own in enumerate(blocks):
+        found += [(who, bounds) for bounds in _joined(own)]
+    shared = [[who for who, other in found if other == bounds] for _, bounds in found]
+    parts = [programs.ranges_of(bounds, own.index(who), len(own))
+             for (who, bounds), own in zip(found, shared, strict=True)]  # fmt: skip
+    return [Part(number, ranges) for number, ((who, _), ranges) in enumerate(zip(found, parts, strict=True))
+            if who == group.index]  # fmt: skip
+
+
+Bounds = tuple[tuple[int, int], ...]
+
+
+def _joined(blocks: Sequence[Bounds]) -> list[Bounds]:
+    """Blocks as one, if they fill one without gaps; else each by itself, once."""
+    different = list(dict.fromkeys(blocks))
+    around = tuple((min(a for a, _ in axis), max(b for _, b in axis)) for axis in zip(*different, strict=True))
+    cells = sum(math.prod(b - a for a, b in block) for block in different)
+    return [around] if cells == math.prod(b - a for a, b in around) else different

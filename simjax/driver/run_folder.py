@@ -33,6 +33,8 @@ from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
 from simjax.models.measures import in_order
+from simjax.parallel import whole
+from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
 from simjax.stepping.clock import Schedule
@@ -41,6 +43,8 @@ from simjax.stepping.simulate import Clock
 
 if TYPE_CHECKING:
     import xarray
+
+    from simjax.report.scene import Scene
 
 LOG = logging.getLogger("simjax")
 # A Courant-limited step that has become so much shorter than the first one is told, and each time it does so again.
@@ -69,6 +73,7 @@ class RunFolder:
         *, run: Run, keep_until_step: int | None, frames: int | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
+        self.group = processes()
         self.notes = [*config.notes, *notes]
         self.last_time = 0.0
         self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
@@ -109,7 +114,7 @@ class RunFolder:
 
         A resumed run does so when its first frame is computed: until then a failure leaves the folder as it was.
         """
-        if self._log is not None:
+        if self._log is not None or not self.group.first:
             return
         (self.folder / "checkpoints").mkdir(exist_ok=True)  # a run without it has lost its checkpoints
         self._part.begin(self._kept_metrics())
@@ -139,7 +144,7 @@ class RunFolder:
         fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
         return dataset_of(
             lambda folder: open_writer(folder, programs, self.config, self.plan, self.run.id),
-            step, time, *on_host(programs, fields, diagnostics),
+            step, time, on_host(programs, fields, diagnostics)[0],
         )  # fmt: skip
 
     def _kept_metrics(self) -> dict[Path, str]:
@@ -164,6 +169,8 @@ class RunFolder:
 
     def _write_log(self, text: str) -> None:
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
+        if not self.group.first:
+            return
         if self._log is None:
             self._unlogged.append(line)
         else:
@@ -189,7 +196,8 @@ class RunFolder:
     def add(self, time: float, step: int, observed, clock, pace: CallLength) -> None:
         """Take a frame that was just dispatched; write and show those before it, which are done by now."""
         for leaf in jax.tree.leaves(observed):
-            leaf.copy_to_host_async()
+            if leaf.is_fully_addressable or leaf.is_fully_replicated:
+                leaf.copy_to_host_async()
         fields, diagnostics = observed
         self._pending.append(_Frame(time, step, fields, diagnostics, clock))
         while len(self._pending) > 1:
@@ -202,15 +210,15 @@ class RunFolder:
 
     def _settle(self, pace: CallLength) -> None:
         frame = self._pending.popleft()
-        self.statuses = np.atleast_1d(np.asarray(frame.clock.status))
+        self.statuses = np.atleast_1d(whole(frame.clock.status))
         pace.completed(frame.step)
         if np.all(self.statuses != OK):
             return  # nobody got as far as this frame
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        fields, diagnostics = on_host(self.programs, frame.fields, frame.diagnostics)
-        self.writer.write([frame.step], [frame.time], fields, diagnostics)
+        parts, diagnostics = on_host(self.programs, frame.fields, frame.diagnostics, self.writer.own_parts)
+        self.writer.write_parts([frame.step], [frame.time], parts)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)
         if self.display is not None:
@@ -235,7 +243,8 @@ class RunFolder:
         for name, values in sorted(self.latest.items()):
             numbers = [float(v) if math.isfinite(v) else None for v in values]
             line[name] = numbers if self.programs.members is not None else numbers[0]
-        assert self._metrics is not None
+        if self._metrics is None:  # another process has it
+            return
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
 
@@ -244,7 +253,7 @@ class RunFolder:
         for member in np.flatnonzero(self.statuses != OK):
             if member not in self._told:
                 self._told.add(int(member))
-                step = int(np.atleast_1d(np.asarray(frame.clock.step))[member])
+                step = int(np.atleast_1d(whole(frame.clock.step))[member])
                 self.tell(
                     f"member {member} is frozen at step {step}, before t={frame.time:g}: "
                     f"{reasons(int(self.statuses[member]))}. The others go on."
@@ -280,7 +289,7 @@ class RunFolder:
         self.settle_all(pace)
         self._begin()
         self.writer.commit()
-        step = int(np.max(np.asarray(state_and_clock[1].step)))
+        step = int(np.max(whole(state_and_clock[1].step)))
         known = {"frames": self.writer.frames, "run": self._description}
         self.checkpoints.save(step, state_and_clock, {**meta, **known})
         self._last_checkpoint = wall.monotonic()
@@ -321,7 +330,7 @@ class RunFolder:
         if self.display is not None:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
-        for close in (self.writer.abandon, self.checkpoints.close, *files):
+        for close in (self.writer.abandon, self.checkpoints.abandon, *files):
             with contextlib.suppress(Exception):
                 close()
 
@@ -334,8 +343,6 @@ class RunFolder:
 
     def _write_report(self, outcome: str, pace: CallLength, elapsed: float) -> None:
         """Check what the run must have kept, tell what it did not, and write the report and the animation."""
-        from simjax.io.read import open_run
-        from simjax.report.run_report import RunReport, write_report
         from simjax.report.scene import NOWHERE
 
         draws = self.config.output.report or self.config.output.animation
@@ -343,6 +350,14 @@ class RunFolder:
             self.display.message("drawing the summary, the animation and the report")
         title = self.config.title or self.config.experiment_name
         scene = scene_of(self.programs) if draws else NOWHERE
+        if self.group.first:
+            self._check_and_draw(outcome, title, scene, pace, elapsed)
+        self.failed_checks = tuple(self.group.gather(self.failed_checks)[0])
+
+    def _check_and_draw(self, outcome: str, title: str, scene: Scene, pace: CallLength, elapsed: float) -> None:
+        from simjax.io.read import open_run
+        from simjax.report.run_report import RunReport, write_report
+
         with open_run(self.folder) as dataset:
             checks = check_run(self.config, self.programs, dataset, self.statuses)
             self.failed_checks = tuple(
@@ -382,7 +397,8 @@ class RunFolder:
         self._write_log(outcome)
         if self._log is not None:
             self._log.close()
-        self._part.end(outcome)
+        if self.group.first:
+            self._part.end(outcome)
         if self.display is not None:
             lines = [shown or outcome]
             if self.config.output.report:

@@ -12,6 +12,7 @@ import numpy as np
 from simjax.driver.build import build_model, coefficient_fields, exact_solution
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.grid import AXES
+from simjax.parallel import on_first_device
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
 from simjax.schema.sides import sides_of
@@ -53,7 +54,7 @@ def _inside(
     config, domain = programs.config, programs.domain.unsplit()
     values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
     files = {
-        section: {name: tuple(jnp.asarray(np.asarray(u)) for u in parts) for name, parts in own.items()}
+        section: {name: tuple(on_first_device(u) for u in parts) for name, parts in own.items()}
         for section, own in programs.files.items()
     }
     found = coefficient_fields(config, domain, values, files["coefficients"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -21,7 +22,7 @@ from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
 from simjax.driver.compiled_run import CompiledRun, compiled_run
 from simjax.driver.differentiable import RunFunction
-from simjax.driver.environment import StopSignals, set_up_jax
+from simjax.driver.environment import StopSignals, join_processes, set_up_jax
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
@@ -33,6 +34,8 @@ from simjax.grid import Grid
 from simjax.integrators.integrator import Integrator
 from simjax.io.lock import FolderLock
 from simjax.notebook import box_picture, card, in_notebook
+from simjax.parallel import whole
+from simjax.processes import Processes, processes
 from simjax.schema.config import AUTO, Config
 from simjax.schema.errors import closest
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
@@ -153,19 +156,38 @@ class Simulation:
 
     def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> Result:
         config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
-        folder = find_resumable(config)
-        planned = planned_folder(config) if folder is None else folder
-        set_up_jax(config)
-        programs = compiled_run(config)
-        run = _Run(config, programs, signals, progress, launched)
-        if folder is not None:
-            with FolderLock(folder):
-                return run.go_on(folder)
-        require_space(planned, config, programs, plan_frames(config, 1))
-        run.prepare()
-        folder = new_run_folder(config)
-        with FolderLock(folder):
-            return run.begin(folder)
+        group = join_processes(config)
+        with group.ending_together():
+            earlier, planned = group.decide(lambda: _folders(config))
+            with group.together():
+                config = set_up_jax(config)
+                programs = compiled_run(config)
+                run = _Run(config, programs, signals, progress and group.first, launched)
+            if earlier is not None:
+                with _locked(Path(earlier), group):
+                    return run.go_on(Path(earlier))
+            with group.together():
+                require_space(Path(planned), config, programs, plan_frames(config, 1))
+                run.prepare()
+            folder = Path(group.decide(lambda: str(new_run_folder(config))))
+            with _locked(folder, group):
+                return run.begin(folder)
+
+
+def _folders(config: Config) -> tuple[str | None, str]:
+    """The folder of the run to go on with, if any, and the one that a new run would write."""
+    earlier = find_resumable(config)
+    return (None, str(planned_folder(config))) if earlier is None else (str(earlier), str(earlier))
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, group: Processes) -> Iterator[None]:
+    """Within it the folder belongs to this run: process 0 holds the lock for all."""
+    with contextlib.ExitStack() as stack:
+        with group.together():
+            if group.first:
+                stack.enter_context(FolderLock(folder))
+        yield
 
 
 class _Run:
@@ -177,6 +199,7 @@ class _Run:
 
     def __init__(self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float):
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
+        self.group = processes()
         self.started = launched
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
@@ -210,9 +233,10 @@ class _Run:
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
-        if self.config.output.overwrite:
-            clear_run_folder(folder)
-        self._open_record(folder, new_run(folder), None)
+        with self.group.together():
+            if self.config.output.overwrite and self.group.first:
+                clear_run_folder(folder)
+        self._open_record(folder, Run(*self.group.decide(lambda: dataclasses.astuple(new_run(folder)))), None)
         return self._carry_out(first_frame=0)
 
     def go_on(self, folder: Path) -> Result:
@@ -227,25 +251,28 @@ class _Run:
         self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
         self.pace.measure_step(self.programs.stable_dt(self.state))
         frame = self._plan_from(restored.meta)
-        if frame >= self.plan.total and (last_outcome(folder) or "").startswith(COMPLETED):
+        completed = self.group.decide(lambda: (last_outcome(folder) or "").startswith(COMPLETED))
+        if frame >= self.plan.total and completed:
             message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
             if self.progress:
                 print(message)
             return Result(folder, 0, message)
-        require_space(folder, self.config, self.programs, self.plan, resumed=True)
+        with self.group.together():
+            require_space(folder, self.config, self.programs, self.plan, resumed=True)
         self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
 
     def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
-        self.record = RunFolder(
-            folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step,
-            frames=frames,
-        )  # fmt: skip
+        with self.group.together():
+            self.record = RunFolder(
+                folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step,
+                frames=frames,
+            )  # fmt: skip
 
     def _plan_from(self, meta: dict[str, Any]) -> int:
         """Go on with the output times of the checkpoint, or count new ones from it; the frames that are complete."""
-        frame = int(np.min(np.asarray(self.clock.frame)))
+        frame = int(np.min(whole(self.clock.frame)))
         origin = Origin(meta["origin_time"], meta["origin_frame"])
         self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
         interval = self.plan.schedule.interval
@@ -285,9 +312,9 @@ class _Run:
 
     def _last_frame(self) -> Callable | None:
         """Return a maker of the last frame's dataset, if no fields are written: the state stays on the devices."""
-        if self.config.output.fields != ():
+        if self.config.output.fields != () or self.group.count > 1:
             return None
-        time = self.plan.time_after(int(np.max(np.asarray(self.clock.frame))))
+        time = self.plan.time_after(int(np.max(whole(self.clock.frame))))
         return functools.partial(self.record.in_memory, self.state, self.clock, time, self.step)
 
     def _choose_exchanges(self, first_frame: int) -> None:
@@ -297,65 +324,71 @@ class _Run:
         count, said = self.chosen_before, f"steps_per_exchange=auto is {self.chosen_before}, as before."
         if count is None:
             schedule = self.plan.schedule_of(first_frame)
-            count, said = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
+            chosen = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
+            count, said = self.group.gather(chosen)[0]
         self.programs.steps_per_exchange = count
         self.record.tell(said)
 
     def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""
 
-        def reason() -> str | None:
-            return self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
-
         frame = first_frame
         while True:
             while frame < self.plan.total:
-                if not self._advance_frame(frame, reason):
-                    return reason()
+                reason = self._advance_frame(frame)
+                if reason:
+                    return reason
                 frame += 1
                 self._observe(frame)
                 if np.all(self.record.statuses != OK):
                     break
-                if frame < self.plan.total and self.record.checkpoint_is_due(frame):
+                if frame < self.plan.total and self.group.gather(self.record.checkpoint_is_due(frame))[0]:
                     if not self._is_good():
                         break
                     self._checkpoint()
             if self._is_good():
                 return None
             self._take_back()
-            frame = int(np.max(np.asarray(self.clock.frame)))
+            frame = int(np.max(whole(self.clock.frame)))
 
-    def _advance_frame(self, frame: int, reason: Callable[[], str | None]) -> bool:
-        """Advance by a frame; tell whether it was completed rather than cut short by a reason to stop."""
+    def _reason_to_stop(self) -> str | None:
+        """A signal to one of the processes, or the wall-clock limit as the first of them measures it."""
+        own = self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
+        told = self.group.gather(own)
+        who = next((number for number, reason in enumerate(told) if reason), None)
+        return None if who is None else f"{told[who]} at process {who}" if self.group.count > 1 else told[who]
+
+    def _advance_frame(self, frame: int) -> str | None:
+        """Advance by a frame; the reason why it was cut short, if it was."""
         schedule = self.plan.schedule_of(frame)
         until = jnp.asarray(frame + 1, jnp.int32)
         if schedule.dt is not None:
             while self.substeps < schedule.steps:
                 for steps in self.pace.pieces(schedule, self.substeps):
-                    if reason():
-                        return False
+                    if reason := self._reason_to_stop():
+                        return reason
                     if not self._call(schedule, steps, until):  # there is more room now, and pieces may be others
                         break
                     self.substeps += steps
             self.step += schedule.steps
             self.substeps = 0
-            return True
+            return None
         while True:
-            if reason():
-                return False
+            if reason := self._reason_to_stop():
+                return reason
             self._call(schedule, self.pace.courant_steps, until)
-            self.record.watch_step(self.clock, schedule)
-            waiting = (np.asarray(self.clock.frame) > frame) | (np.asarray(self.clock.status) != OK)
-            if np.all(waiting):
-                self.step = int(np.max(np.asarray(self.clock.step)))
-                return True
+            clock = jax.tree.map(whole, self.clock)
+            self.record.watch_step(clock, schedule)
+            if np.all((clock.frame > frame) | (clock.status != OK)):
+                self.step = int(np.max(clock.step))
+                return None
 
     def _call(self, schedule: Schedule, steps: int, until) -> bool:
         """Call the device; tell whether the steps were dispatched, rather than found to need more room."""
         program = self.programs.advance(schedule, steps)
         with self.pace.timed(program):
             state, clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
-        if self._regrown(clock.status):
+        if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
         self.state, self.clock = state, clock
         self.pace.dispatched(steps)
@@ -383,14 +416,15 @@ class _Run:
             program = self.programs.observe()
             with self.pace.timed(program):
                 *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
-            if not self._regrown(status):
+            if not (self.programs.regrows and self._regrown(whole(status))):
                 break
         self.record.add(time, self.step, observed, self.clock, self.pace)
 
     def _checkpoint(self) -> None:
-        frame = int(np.min(np.asarray(self.clock.frame)))
+        clock = jax.tree.map(whole, self.clock)
+        frame = int(np.min(clock.frame))
         begun = self.plan.time_after(frame)
-        dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(self.clock)))
+        dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(clock)))
         meta = {
             "time": begun + (elapsed if dt is None else self.substeps * dt),
             "frame_time": begun,
@@ -406,14 +440,14 @@ class _Run:
     def _is_good(self) -> bool:
         """Tell whether any member is well after all that was dispatched."""
         self.record.settle_all(self.pace)
-        return bool(np.any(np.asarray(self.clock.status) == OK))
+        return bool(np.any(whole(self.clock.status) == OK))
 
     def _take_back(self) -> None:
         """After a failure: go on from the last good state with half the step, a few times; then give up.
 
         `advance` has returned the last good state and its clock, and left them alone since.
         """
-        status = int(np.atleast_1d(np.asarray(self.clock.status))[0])
+        status = int(np.atleast_1d(whole(self.clock.status))[0])
         self.clock = eqx.tree_at(lambda c: c.status, self.clock, jax.tree.map(jnp.zeros_like, self.clock.status))
         self._place_clock()
         hopeless = status & HOPELESS or self.halvings >= self.halvings_before + RETRIES
@@ -431,14 +465,14 @@ class _Run:
 
     def _place_clock(self) -> None:
         """The host's step counters from the clock."""
-        self.substeps = int(np.max(np.asarray(self.clock.substep)))
-        self.step = int(np.max(np.asarray(self.clock.step))) - self.substeps
-        self.record.statuses = np.atleast_1d(np.asarray(self.clock.status))
+        self.substeps = int(np.max(whole(self.clock.substep)))
+        self.step = int(np.max(whole(self.clock.step))) - self.substeps
+        self.record.statuses = np.atleast_1d(whole(self.clock.status))
 
     def _give_up(self, status: int) -> NoReturn:
         """Save the last good state; name the field, the place and the step in the error."""
         self._checkpoint()
-        frame = int(np.min(np.asarray(self.clock.frame)))
+        frame = int(np.min(whole(self.clock.frame)))
         schedule = self.plan.schedule_of(frame)
         where = first_fault(self.programs, self.state, self.clock, schedule, self.pace.longest_call)
         advice = "Write velocities that balance at all times." if status & UNBALANCED else advice_for(self.programs)

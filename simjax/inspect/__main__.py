@@ -34,7 +34,7 @@ options:
   --config-dir DIR     a folder with your own experiment/NAME.yaml
   -h, --help           this text
 
-exit codes: 0 compiled, 2 configuration, 5 no room in the devices' memory, or nothing installed that compiles for them"""
+exit codes: 0 compiled, 2 configuration, 5 no room in the devices' memory, or what compiles for them is not installed"""
 
 
 class _ArgumentParser(argparse.ArgumentParser):

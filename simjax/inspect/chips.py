@@ -77,8 +77,8 @@ class Target:
         known = (*CHIPS, "cpu")
         if name not in known or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", size):
             raise ConfigurationError(
-                f"target={text}: expected one of {', '.join(known)}, a colon and the number of devices along each axis; "
-                "write target=v5e:16x16, target=v5p:4x4x8, target=h100:8 or target=cpu:8."
+                f"target={text}: expected one of {', '.join(known)}, a colon and the number of devices along each "
+                "axis; write target=v5e:16x16, target=v5p:4x4x8, target=h100:8 or target=cpu:8."
             )
         shape = tuple(int(n) for n in size.split("x"))
         axes = (1,) if name in ("h100", "cpu") else (2,) if name in ("v5e", "v6e") else (3,)

@@ -9,6 +9,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +93,7 @@ def set_up_for(config: Config, target: Target) -> None:
     set_up_jax(dataclasses.replace(config, mesh=MeshConfig()))
 
 
-def devices_of(target: Target) -> list[jax.Device]:
+def devices_of(target: Target) -> list[Any]:
     """The devices of a target, of which all but those of this machine's processor are not there.
 
     Raises:
@@ -116,7 +117,7 @@ def devices_of(target: Target) -> list[jax.Device]:
             "Linux with an x86-64 processor."
         )
     third = (1,) * (3 - len(target.shape))
-    options = {"wrap": (*target.wraps, *(False for _ in third))}
+    options: dict[str, Any] = {"wrap": (*target.wraps, *(False for _ in third))}
     if math.prod(target.shape) == 1:
         options["chips_per_host_bounds"] = (1, 1, 1)
     try:
@@ -134,10 +135,7 @@ def compile_for(config: Config, target: Target) -> CompiledProgram:
     """
     devices = devices_of(target)
     run = compiled_run(config, absent=devices)
-    if run.steps_together > 1:
-        steps = STEPS * run.steps_together
-    else:
-        steps = STEPS * max(1, run.steps_per_exchange)
+    steps = STEPS * max(1, run.steps_together, run.steps_per_exchange)
     schedule = plan_frames(config, steps).schedule_of(0)
     until = jax.ShapeDtypeStruct((), jnp.int32)
     lowered = run.advance(schedule, steps).lower(run.values, run.files, *run.template(run.room()), until)

@@ -1,9 +1,9 @@
 """The time of a step, estimated from the scheduled program: work on the chip, and exchanges that nothing hides.
 
 Instructions run one after the other. Each takes the longest of its bytes over the memory's bandwidth and its operations
-over the rate of the unit that does them. An exchange begins when its links are free and takes the bytes that the busiest
-link carries over that link's bandwidth, and the latency of its longest way. A synchronous one stops the chip. Of an
-asynchronous one only what is left is waited for, when its result is asked for.
+over the rate of the unit that does them. An exchange begins when its links are free and takes the bytes that the
+busiest link carries over that link's bandwidth, and the latency of its longest way. A synchronous one stops the chip.
+Of an asynchronous one only what is left is waited for, when its result is asked for.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Exchange:
     """A collective of the program.
 
     count: how often it runs; bytes: of the values that a device gives to it each time; padded: the same as they lie in
-    memory; is_asynchronous: other work can run meanwhile. seconds: that it takes by itself; beside: seconds of work that
-    stand between its start and its end; exposed: seconds for which the chip waits for it.
+    memory; is_asynchronous: other work can run meanwhile. seconds: that it takes by itself; beside: seconds of work
+    that stand between its start and its end; exposed: seconds for which the chip waits for it.
     """
 
     kind: str
@@ -64,9 +64,7 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         limits = {name: self.by_limit.get(name, 0.0) + other.by_limit.get(name, 0.0) for name in LIMITS}
-        return Tally(
-            self.work + other.work, self.seconds + other.seconds, limits, (*self.exchanges, *other.exchanges)
-        )
+        return Tally(self.work + other.work, self.seconds + other.seconds, limits, (*self.exchanges, *other.exchanges))
 
     def __mul__(self, times: float) -> Tally:
         return Tally(

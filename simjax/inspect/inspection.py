@@ -126,19 +126,25 @@ def _tally(tally: Tally | None, of: Inspection) -> dict[str, Any] | None:
     chip = of.target.chip
     exchanges = [
         {
-            "kind": one.kind, "count": one.count, "bytes": one.bytes, "padded_bytes": one.padded, "asynchronous": one.is_asynchronous,
-            "participants": one.participants, "links": list(one.route.directions), "hops": one.route.hops,
-            "messages_on_a_link": one.route.load, "seconds": one.seconds, "beside_s": one.beside,
-            "exposed_s": one.exposed,
+            "kind": one.kind, "count": one.count, "bytes": one.bytes, "padded_bytes": one.padded,
+            "asynchronous": one.is_asynchronous, "participants": one.participants,
+            "links": list(one.route.directions), "hops": one.route.hops, "messages_on_a_link": one.route.load,
+            **({} if chip is None else {"seconds": one.seconds, "beside_s": one.beside, "exposed_s": one.exposed}),
         }
         for one in gathered(tally.exchanges)
     ]  # fmt: skip
-    return {
-        "seconds": tally.seconds + tally.exposed, "chip_s": tally.seconds, "exposed_s": tally.exposed,
-        "by_limit_s": dict(tally.by_limit), "limit": tally.limit if chip else None, "bytes": tally.work.bytes,
-        "operations": tally.work.vector, "matrix_operations": tally.work.matrix,
-        "compiler_estimate_s": tally.work.cycles / chip.clock if chip else None, "exchanges": exchanges,
+    found = {
+        "bytes": tally.work.bytes, "operations": tally.work.vector, "matrix_operations": tally.work.matrix,
+        "exchanges": exchanges,
     }  # fmt: skip
+    if chip is None:
+        return found
+    times = {
+        "seconds": tally.seconds + tally.exposed, "chip_s": tally.seconds, "exposed_s": tally.exposed,
+        "by_limit_s": dict(tally.by_limit), "limit": tally.limit,
+        "compiler_estimate_s": tally.work.cycles / chip.clock,
+    }  # fmt: skip
+    return {**times, **found}
 
 
 def versions() -> dict[str, str]:

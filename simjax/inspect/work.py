@@ -11,16 +11,21 @@ from dataclasses import dataclass
 
 from simjax.inspect.hlo import Computation, Instruction, Program, Shape
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # No work of its own: names, views, and what only calls others.
-FREE = frozenset(
+FREE = _names(
     "parameter constant tuple get-tuple-element bitcast after-all while conditional call partition-id replica-id "
-    "opt-barrier async-start async-done async-update".split()
+    "opt-barrier async-start async-done async-update"
 )
 # Element by element, one operation for each element of the result.
-ELEMENTWISE = frozenset(
+ELEMENTWISE = _names(
     "add subtract multiply divide maximum minimum negate abs power sqrt rsqrt cbrt exponential exponential-minus-one "
     "log log-plus-one tanh sine cosine tan atan2 logistic erf sign floor ceil round-nearest-even round-nearest-afz "
-    "remainder compare select clamp and or xor not shift-left shift-right-logical shift-right-arithmetic".split()
+    "remainder compare select clamp and or xor not shift-left shift-right-logical shift-right-arithmetic"
 )
 # Passes of a matrix unit that multiplies bfloat16, for factors of float32.
 PASSES = {"highest": 6, "high": 3}
@@ -62,8 +67,8 @@ def is_collective(op: str) -> bool:
     return op.removesuffix("-start").removesuffix("-done") in COLLECTIVES
 
 
-COLLECTIVES = frozenset(
-    "collective-permute all-to-all ragged-all-to-all all-gather all-reduce reduce-scatter collective-broadcast".split()
+COLLECTIVES = _names(
+    "collective-permute all-to-all ragged-all-to-all all-gather all-reduce reduce-scatter collective-broadcast"
 )
 
 
@@ -73,7 +78,7 @@ COLLECTIVES = frozenset(
 def _bytes(program: Program, within: Computation, one: Instruction) -> int:
     if one.op.endswith("-done"):
         return 0
-    if one.op.endswith("-start"):  # a copy between main memory and the chip's own: (to, from, mark), of a slice the first
+    if one.op.endswith("-start"):  # between main memory and the chip's own: (to, from, mark), of a slice all of `to`
         return one.shapes[0].padded_bytes
     if 'custom_call_target="AllocateBuffer"' in one.attributes:
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -20,6 +21,7 @@ import jax
 
 from simjax.errors import CheckpointError, InputOutputError
 from simjax.io.files import fingerprint, require_free_space, synchronise, write_text
+from simjax.processes import processes
 
 if TYPE_CHECKING:
     import orbax.checkpoint as ocp
@@ -49,7 +51,8 @@ class Checkpoints:
     after that. So a folder named by a step was once whole, and `latest` finds out whether it still is.
 
     The leaves of `tree` must not be donated while a save is under way; `meta` is anything JSON holds. The
-    caller sees to it that a non-finite state is never saved.
+    caller sees to it that a non-finite state is never saved. Of several processes each writes its own shards; they save,
+    wait and restore together, and process 0 does what is done with whole checkpoints.
     """
 
     def __init__(self, folder: Path, keep: int = 2):
@@ -57,6 +60,7 @@ class Checkpoints:
             raise CheckpointError(f"checkpoint.keep={keep}: expected at least 1.")
         self.folder = Path(folder).absolute()
         self.keep = keep
+        self._group = processes()
         self._damaged: set[Path] = set()
         self._saving: Future | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="simjax-checkpoint")
@@ -76,8 +80,10 @@ class Checkpoints:
         json.dumps(manifest)  # a meta that JSON does not hold fails here, not in the background
         try:
             if self._manager is None:
-                shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
-                self.folder.mkdir(parents=True, exist_ok=True)
+                if self._group.first:
+                    shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                self._group.gather(None)
                 self._manager = _manager(self.folder / SAVING_FOLDER)
                 self._keep_threads_quiet()
             require_free_space(self.folder, sum(leaf.nbytes for leaf in leaves.values()), resumed=True)
@@ -92,7 +98,17 @@ class Checkpoints:
         """Returns when the last save is in its place; raises InputOutputError where it failed."""
         if self._saving is not None:
             saving, self._saving = self._saving, None
-            saving.result()
+            with self._group.together():
+                saving.result()
+            if self._manager is not None:
+                self._manager.reload()
+
+    def abandon(self) -> None:
+        """Ends after an error, without the other processes, which may be gone."""
+        if self._group.count == 1:
+            self.close()
+        else:
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
         """Waits for the last save and gives back the threads."""
@@ -104,7 +120,8 @@ class Checkpoints:
                 self._manager.close()
                 self._manager = None
             self._let_threads_speak()
-            shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
+            if self._group.first:
+                shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
 
     def latest(self, template) -> Restored | None:
         """The newest whole checkpoint, on the shardings of `template`: a pytree of jax.ShapeDtypeStruct.
@@ -114,17 +131,22 @@ class Checkpoints:
         """
         self.wait()
         skipped: list[str] = []
-        for path in reversed(list_checkpoints(self.folder)):
-            problem = verify_checkpoint(path)
+        for name in self._group.decide(lambda: [path.name for path in reversed(list_checkpoints(self.folder))]):
+            path = self.folder / name
+            problem = self._group.decide(functools.partial(verify_checkpoint, path))
             if problem is None:
                 manifest = json.loads((path / MANIFEST_NAME).read_text())
                 wanted = template(manifest["meta"]) if callable(template) else template
                 problem = _mismatch(manifest["leaves"], wanted)
             if problem is None:
+                tree = None
                 try:
-                    return Restored(manifest["step"], self._restore(path, wanted), manifest["meta"], skipped)
+                    tree = self._restore(path, wanted)
                 except Exception as error:  # whatever orbax makes of a folder it cannot read
                     problem = f"orbax cannot read it ({type(error).__name__}: {error})"
+                problem = next(filter(None, self._group.gather(problem)), None)
+                if problem is None:
+                    return Restored(manifest["step"], tree, manifest["meta"], skipped)
             skipped.append(f"checkpoint {path.name} is skipped: {problem}")
             self._damaged.add(path)
         if skipped:
@@ -168,6 +190,8 @@ class Checkpoints:
         try:
             assert self._manager is not None
             self._manager.wait_until_finished()
+            if not self._group.first:
+                return
             files = sorted(p for p in source.rglob("*") if p.is_file())
             manifest["files"] = {p.relative_to(source).as_posix(): _fingerprint(p) for p in files}
             text = json.dumps(manifest, indent=1)
@@ -182,7 +206,6 @@ class Checkpoints:
             synchronise(self.folder)
             for path in (self.folder / SAVING_FOLDER).glob("abandoned-*"):
                 shutil.rmtree(path)
-            self._manager.reload()
             self._prune()
         except Exception as error:
             raise self._abandoned(step, error) from error
@@ -200,7 +223,8 @@ class Checkpoints:
             with contextlib.suppress(Exception):  # it raises its save's error again
                 self._manager.close()
             self._manager = None
-        shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
+        if self._group.first:
+            shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
         return InputOutputError(
             f"{self.folder}: the checkpoint of step {step} could not be written ({error}); earlier ones are "
             "kept: free space or mend the permissions of the folder, then resume."

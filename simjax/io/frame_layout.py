@@ -7,7 +7,7 @@ and the virtual master (all frames, kept in the segments). Every one of them is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from simjax.errors import ConfigurationError
 from simjax.io.files import new_hdf5
-from simjax.io.segments import Segment, write_table
+from simjax.io.segments import Ranges, Segment, chunks_of, write_table
 
 CONVENTIONS, SGRID = "CF-1.11", "SGRID-0.3"
 CHUNK_BYTES = 16 << 20
@@ -47,6 +47,18 @@ class FrameLayout:
 
     def shape(self, variable: Variable, frames: int) -> tuple[int, ...]:
         return tuple(frames if dim == "time" else self.sizes[dim] for dim in variable.dims)
+
+    def within(self, ranges: Ranges) -> FrameLayout:
+        """The layout of a part, with its own coordinates."""
+
+        def cut(variable: Variable) -> Variable:
+            if variable.values is None or not ranges.keys() & {*variable.dims}:
+                return variable
+            own = tuple(slice(*ranges.get(dim, (None,))) for dim in variable.dims)
+            return replace(variable, values=variable.values[own])
+
+        sizes = {dim: ranges[dim][1] - ranges[dim][0] if dim in ranges else n for dim, n in self.sizes.items()}
+        return replace(self, sizes=sizes, fixed=tuple(map(cut, self.fixed)))
 
     def frame_bytes(self) -> int:
         """Bytes that one output time adds to the files."""
@@ -162,13 +174,17 @@ def over_segments(
 ) -> h5py.Dataset:
     """`parent[name]`: all `total` frames of a variable that lies in segments."""
     virtual = h5py.VirtualLayout(layout.shape(variable, total), variable.dtype)
-    start = 0
-    for source in sources:
-        frames = source.frames
-        whole = h5py.VirtualSource(source.name, variable.name, layout.shape(variable, frames))
-        # Selected explicitly: "all" would mean all that the file holds once it has grown.
-        virtual[frame_selection(variable, start, frames)] = whole[frame_selection(variable, 0, frames)]
-        start += frames
+    for start, frames, segments in chunks_of(sources):
+        # Numbers of the run lie in every part; one of them is enough.
+        own = {tuple(segment.ranges.get(dim) for dim in variable.dims): segment for segment in reversed(segments)}
+        for segment in own.values():
+            part = h5py.VirtualSource(
+                segment.name, variable.name, layout.within(segment.ranges).shape(variable, frames)
+            )
+            # Selected explicitly: "all" would mean all that the file holds once it has grown.
+            virtual[part_selection(variable, segment.ranges, start, frames)] = part[
+                frame_selection(variable, 0, frames)
+            ]
     # NaN is what a missing segment reads as; open_run refuses such a folder before anyone reads it.
     missing = np.nan if variable.dtype.kind == "f" else 0
     return parent.create_virtual_dataset(name, virtual, fillvalue=missing)
@@ -223,6 +239,12 @@ def _describe(file: h5py.File, dataset: h5py.Dataset, variable: Variable) -> Non
 def frame_selection(variable: Variable, start: int, frames: int) -> tuple[slice, ...]:
     """The index that selects `frames` frames from `start` on in a variable with a time axis."""
     return (*(slice(None),) * variable.dims.index("time"), slice(start, start + frames))
+
+
+def part_selection(variable: Variable, ranges: Ranges, start: int, frames: int) -> tuple[slice, ...]:
+    """The index that selects some frames of a part in a variable of all."""
+    at = {**ranges, "time": (start, start + frames)}
+    return tuple(slice(*at.get(dim, (None,))) for dim in variable.dims)
 
 
 def checked_storage(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +20,24 @@ from simjax.errors import InputOutputError
 from simjax.io.containment import require_contained
 from simjax.io.files import fingerprint, remove_temporaries, replaced
 from simjax.io.formats import formats_at_end
-from simjax.io.frame_layout import FrameLayout, Variable, cf_attributes, frame_selection, write_plain, write_virtual
+from simjax.io.frame_layout import (
+    FrameLayout,
+    Variable,
+    cf_attributes,
+    frame_selection,
+    part_selection,
+    write_plain,
+    write_virtual,
+)
 from simjax.io.segments import (
     ADVICE,
     RUN_ID,
     SEGMENT_FOLDER,
+    WHOLE,
+    Part,
+    Ranges,
     Segment,
+    chunks_of,
     is_plain,
     kept_segments,
     pieces_of,
@@ -32,6 +46,7 @@ from simjax.io.segments import (
     segment_name,
     unreadable,
 )
+from simjax.processes import processes
 
 DIAGNOSTICS_NAME = "diagnostics.h5"
 CONSOLIDATE_BYTES = 2_000_000_000
@@ -49,6 +64,9 @@ class FrameWriter(abc.ABC):
     same frames. The master file and `diagnostics.h5` refer to the segments by relative paths and are replaced the
     same way, after the segments they name. So at any instant the files on disk are whole and agree.
 
+    Of several processes each writes the parts of the variables that it holds, and process 0 the files over them:
+    `commit` and `close` are called by all of them together.
+
     `keep_until_step` resumes in a folder that holds frames: those after that step are dropped (-1 drops all). What is
     there is checked at once, against the sizes and checksums that the master records, and changed with the first
     frame or commit: a run that cannot go on leaves the folder as it was.
@@ -61,19 +79,25 @@ class FrameWriter(abc.ABC):
         stem: what names of segments begin with: "fields" or "particles", as formats name what they show.
         layout: the variables.
         attributes: of the root of every file.
+        parts: those that this process writes.
     """
 
     def __init__(
         self, folder: Path, master_name: str, stem: str, layout: FrameLayout, attributes: Mapping[str, Any],
-        *, keep_until_step: int | None, segment_bytes: int = 64 << 20,
+        *, keep_until_step: int | None, segment_bytes: int = 64 << 20, parts: Sequence[Part] = (WHOLE,),
     ):  # fmt: skip
         self.folder = Path(folder)
         self.master_name, self._stem = master_name, stem
         self._layout, self._attributes = layout, attributes
         self._segment_bytes = segment_bytes
+        self._group = processes()
+        self.own_parts = tuple(parts)
+        self._layouts = [layout.within(part.ranges) for part in parts]
         self._sealed: list[Segment] = []  # the full ones
-        self._tail: list[dict[str, np.ndarray]] = []  # frames of the segment being filled
-        self._tail_file: Segment | None = None  # its file, which may lack the newest frames
+        self._tail: list[list[dict[str, np.ndarray]]] = []  # frames of the segments being filled, by part
+        self._tail_files: list[Segment] = []  # their files, which may lack the newest frames
+        self._chunk = 0  # number of the segments being filled
+        self._of_others: list[Segment] = []  # by other processes, at the last commit
         self._keep_until_step = keep_until_step
         self._resuming = keep_until_step is not None  # and nothing has been written yet
         self.frames_kept = 0
@@ -82,10 +106,10 @@ class FrameWriter(abc.ABC):
         self._pending: deque[Future] = deque()
         self._failure: BaseException | None = None
         try:
-            if keep_until_step is None:
-                self._begin_folder()
-            else:
+            if keep_until_step is not None:
                 self.frames_kept = self._read_folder(keep_until_step)
+            elif self._group.first:
+                self._begin_folder()
         except OSError as error:
             if isinstance(error, InputOutputError):
                 raise
@@ -97,8 +121,11 @@ class FrameWriter(abc.ABC):
     # -- what fields and particles do in their own way
 
     @abc.abstractmethod
-    def to_file(self, variable: Variable, given: np.ndarray | None, frames: int) -> np.ndarray:
-        """An array as it is given, in the order and precision of the file; InputOutputError where it does not fit."""
+    def to_file(self, layout: FrameLayout, variable: Variable, given: np.ndarray | None, frames: int) -> np.ndarray:
+        """An array as it is given, in the order and precision of the file; InputOutputError where it does not fit.
+
+        layout: that of the part which it is of.
+        """
 
     def write_whole(self, path: Path, attributes: Mapping, steps, times, pieces: Iterable) -> None:
         """A master that holds its own values; a piece is (first frame, frames, name -> values)."""
@@ -134,32 +161,40 @@ class FrameWriter(abc.ABC):
 
     def write(self, step, time, fields: Mapping, diagnostics: Mapping) -> None:
         """Enqueues frames; waits while two earlier calls are still being written."""
-        for array in (*fields.values(), *diagnostics.values()):
+        self.write_parts(step, time, [{**fields, **diagnostics}])
+
+    def write_parts(self, step, time, parts: Sequence[Mapping]) -> None:
+        """Enqueues frames, of which each of `own_parts` is given by name; waits as `write`."""
+        for array in itertools.chain(*(part.values() for part in parts)):
             if hasattr(array, "copy_to_host_async"):
                 array.copy_to_host_async()
+        self._take_over()
         self._wait(PENDING_WRITES - 1)
-        self._submit(self._append, step, time, dict(fields), dict(diagnostics))
+        self._submit(self._append, step, time, [dict(part) for part in parts])
 
     def commit(self) -> None:
         """Returns when every frame written so far is in a closed segment and in the master."""
-        self._submit(self._flush)
-        self._wait(0)
+        self._take_over()
+        self._commit(self._write_masters)
 
     def close(self, complete: bool, statuses=None) -> None:
         """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.
 
-        A complete run below 2 GB becomes one plain master. Formats that show it are written in any case.
+        A complete run below 2 GB by one process becomes one plain master. Formats that show it are written in any case.
         """
         try:
-            self._submit(self._finish, complete, statuses)
-            self._wait(0)
+            self._take_over()
+            self._commit(lambda: self._finish(complete, statuses))
         finally:
             self._thread.shutdown()
 
     def abandon(self) -> None:
-        """Ends after an error: what was written stays, and a folder in which nothing was written is left as it is."""
-        if self._resuming and not self._pending:
-            self._thread.shutdown()
+        """Ends after an error: what was written stays, and a folder in which nothing was written is left as it is.
+
+        Where there are other processes they may be gone: frames after the last commit are given up.
+        """
+        if self._group.count > 1 or self._resuming:
+            self._thread.shutdown(cancel_futures=True)
         else:
             self.close(complete=False)
 
@@ -172,6 +207,32 @@ class FrameWriter(abc.ABC):
         while len(self._pending) > pending or (self._pending and self._pending[0].done()):
             self._pending.popleft().result()
 
+    def _commit(self, finish: Callable[[], None]) -> None:
+        """Write the last segments of all processes, then by the first of them what lies over them."""
+        with self._group.together():
+            self._submit(self._write_tail)
+            self._wait(0)
+        told = self._group.gather([dataclasses.asdict(segment) for segment in self._own])
+        others = itertools.chain(*(own for who, own in enumerate(told) if who != self._group.index))
+        self._of_others = [Segment(**{**one, "ranges": _ranges(one["ranges"])}) for one in others]
+        with self._group.together():
+            if self._group.first:
+                self._submit(finish)
+                self._wait(0)
+
+    def _take_over(self) -> None:
+        """Drops the frames after the step that is resumed from; the first change of the folder."""
+        if not self._resuming:
+            return
+        assert self._keep_until_step is not None
+        self._resuming = False
+        with self._group.together():
+            if self._group.first:
+                self._submit(self._remove_temporaries)
+                self._wait(0)
+        self._submit(self._unfold)
+        self._commit(self._write_masters_alone)
+
     # -- the writer's thread
 
     def _attempt(self, task: Callable, *arguments) -> None:
@@ -179,66 +240,80 @@ class FrameWriter(abc.ABC):
         if self._failure is not None:
             raise self._failure
         try:
-            if self._resuming:
-                self._take_over()
             task(*arguments)
         except BaseException as error:
             self._failure = error
             raise
 
-    def _append(self, step, time, fields: Mapping, diagnostics: Mapping) -> None:
+    def _append(self, step, time, parts: Sequence[Mapping]) -> None:
         steps, times = np.atleast_1d(np.asarray(step)), np.atleast_1d(np.asarray(time))
-        given = {**fields, **diagnostics}
-        arrays = {}
-        for variable in self._layout.framed:
-            values = given.get(variable.name)
-            arrays[variable.name] = self.to_file(variable, None if values is None else np.asarray(values), len(steps))
-        sealed = len(self._sealed)
+        arrays: list[dict[str, np.ndarray]] = []
+        for layout, given in zip(self._layouts, parts, strict=True):
+            arrays.append({})
+            for variable in layout.framed:
+                values = given.get(variable.name)
+                values = None if values is None else np.asarray(values)
+                arrays[-1][variable.name] = self.to_file(layout, variable, values, len(steps))
+        chunk = self._chunk
         for index, (frame_step, frame_time) in enumerate(zip(steps, times, strict=True)):
-            self._append_frame(int(frame_step), float(frame_time), self._frame(arrays, index))
-        if len(self._sealed) > sealed:
-            self._write_masters(complete=False)
+            self._append_frame(int(frame_step), float(frame_time), [self._frame(part, index) for part in arrays])
+        if self._chunk > chunk and self._group.count == 1:
+            self._write_masters()
 
     def _frame(self, arrays: Mapping, index: int) -> dict[str, np.ndarray]:
         return {v.name: arrays[v.name][frame_selection(v, index, 1)] for v in self._layout.framed}
 
-    def _append_frame(self, step: int, time: float, frame: dict[str, np.ndarray]) -> None:
+    def _append_frame(self, step: int, time: float, frame: list[dict[str, np.ndarray]]) -> None:
         self._steps.append(step)
         self._times.append(time)
         self._tail.append(frame)
-        limit = max(self._segment_bytes, self.frame_bytes * len(self._steps) // MANY_SEGMENTS)
-        if self.frame_bytes * len(self._tail) >= limit:
+        # As long for all processes, each of which holds such a share.
+        share = self.frame_bytes / self._group.count
+        if share * len(self._tail) >= max(self._segment_bytes, share * len(self._steps) // MANY_SEGMENTS):
             self._write_tail()
-            assert self._tail_file is not None
-            self._sealed.append(self._tail_file)
-            self._tail, self._tail_file = [], None
+            self._sealed += self._tail_files
+            self._tail, self._tail_files = [], []
+            self._chunk += 1
 
-    def _flush(self) -> None:
-        if self._write_tail():
-            self._write_masters(complete=False)
-
-    def _write_tail(self) -> bool:
-        """Writes the gathered frames as the last segment, unless its file begins with just them."""
+    def _write_tail(self) -> None:
+        """Writes the gathered frames as the last segments, unless their files begin with just them."""
         count = len(self._tail)
-        if count == (0 if self._tail_file is None else self._tail_file.frames):
-            return False
-        first = len(self._steps) - count
-        name = segment_name(len(self._sealed), self._stem)
-        with replaced(self.folder / name) as path:
-            pieces = ((i, 1, frame) for i, frame in enumerate(self._tail))
-            write_plain(path, self._layout, self._attributes, self._steps[first:], self._times[first:], pieces)
-            written = fingerprint(path)
-        self._tail_file = Segment(name, count, *written)
-        return True
+        if count == (self._tail_files[0].frames if self._tail_files else 0):
+            return
+        first, written = len(self._steps) - count, []
+        for number, (part, layout) in enumerate(zip(self.own_parts, self._layouts, strict=True)):
+            name = segment_name(self._chunk, self._stem, part.number)
+            with replaced(self.folder / name) as path:
+                pieces = ((i, 1, frame[number]) for i, frame in enumerate(self._tail))
+                write_plain(path, layout, self._attributes, self._steps[first:], self._times[first:], pieces)
+                file = fingerprint(path)
+            written.append(Segment(name, count, *file, self._chunk, part.number, part.ranges))
+        self._tail_files = written
+
+    @property
+    def _own(self) -> list[Segment]:
+        return [*self._sealed, *self._tail_files]
 
     @property
     def _segments(self) -> list[Segment]:
-        return self._sealed if self._tail_file is None else [*self._sealed, self._tail_file]
+        known = {segment.name: segment for segment in (*self._of_others, *self._own)}
+        return sorted(known.values(), key=lambda segment: (segment.chunk, segment.part))
 
-    def _write_masters(self, complete: bool) -> None:
+    def _write_masters_alone(self) -> None:
+        """The master, and nothing else that was left by what came after the step that is resumed from."""
+        self._write_masters()
+        for form in formats_at_end(self._stem):
+            for path in form.files(self.folder):
+                path.unlink()
+        chunks = {segment.chunk for segment in self._segments}
+        for chunk, path in reversed(self._found()):  # the last first: what remains is always a beginning of the run
+            if chunk not in chunks:
+                path.unlink()
+
+    def _write_masters(self, complete: bool = False) -> None:
         segments = self._segments
         attributes = {**self._attributes, "simjax_segments": len(segments), "simjax_complete": int(complete)}
-        count = sum(segment.frames for segment in segments)
+        count = sum(frames for _, frames, _ in chunks_of(segments))
         steps, times = self._steps[:count], self._times[:count]  # without those gathered since
         with replaced(self.folder / self.master_name) as path:
             if segments:
@@ -261,9 +336,8 @@ class FrameWriter(abc.ABC):
     def _finish(self, complete: bool, statuses) -> None:
         if statuses is not None:
             self._layout = replace(self._layout, fixed=(*self._layout.fixed, self._status(statuses)))
-        self._flush()
         small = self.frame_bytes * len(self._steps) < CONSOLIDATE_BYTES
-        if complete and small:
+        if complete and small and not any(segment.ranges for segment in self._segments):
             self._consolidate()
         else:
             self._write_masters(complete)
@@ -299,22 +373,22 @@ class FrameWriter(abc.ABC):
 
     def _begin_folder(self) -> None:
         """A new run's, in a folder without frames."""
-        (self.folder / SEGMENT_FOLDER).mkdir(parents=True, exist_ok=True)
         if self._found() or (self.folder / self.master_name).exists():
             raise InputOutputError(
                 f"{self.folder} already holds the frames of a run; expected an empty folder: set "
                 f"output.folder to another one, or go on with that run by resume={self.folder}."
             )
         self._remove_temporaries()
-        self._write_masters(complete=False)
+        self._write_masters()
 
     def _remove_temporaries(self) -> None:
+        (self.folder / SEGMENT_FOLDER).mkdir(parents=True, exist_ok=True)
         for folder in (self.folder, self.folder / SEGMENT_FOLDER):
             remove_temporaries(folder)
 
     def _found(self) -> list[tuple[int, Path]]:
-        """Number and path of every segment in the folder, in their order."""
-        segment = re.compile(rf"{self._stem}\.p00000\.s(\d{{6,}})\.h5")
+        """Chunk and path of every segment in the folder, in their order."""
+        segment = re.compile(rf"{self._stem}\.p\d{{5,}}\.s(\d{{6,}})\.h5")
         data = self.folder / SEGMENT_FOLDER
         paths = data.iterdir() if data.is_dir() else ()
         return sorted((int(m[1]), p) for p in paths if (m := segment.fullmatch(p.name)))
@@ -341,61 +415,71 @@ class FrameWriter(abc.ABC):
         return len(self._steps)
 
     def _keep_segments(self, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int) -> None:
-        """Takes full segments as they are; loads the last that has a frame to keep, to fill it further."""
+        """Takes the segments that have a frame to keep as they are: those after it are not shown."""
         kept = kept_segments(self.folder, table, steps, keep_until_step, self._attributes.get(RUN_ID))
-        for segment, own in kept[:-1]:
-            with h5py.File(self.folder / segment.name, "r") as file:
-                self._times += np.asarray(file["time"])[: segment.frames].tolist()
-            self._steps += own.tolist()
-            self._sealed.append(segment)
-        for segment, _ in kept[-1:]:
-            path = self.folder / segment.name
-            for step, time, frame in self._read_frames(path, keep_until_step, segment.frames):
-                self._steps.append(step)
-                self._times.append(time)
-                self._tail.append(frame)
-            # Its file is replaced before the master is, so from now on the master does not say what it must be.
-            self._tail_file = Segment(segment.name, len(self._tail))
+        for _, _, segments in chunks_of(segment for segment, _ in kept):
+            path = self.folder / segments[0].name
+            with h5py.File(path, "r") as file:
+                own, times = np.asarray(file["step"]), np.asarray(file["time"])
+                self._datasets(file, path, self._layout.within(segments[0].ranges), len(own))
+            frames = int(np.count_nonzero(own[: segments[0].frames] <= keep_until_step))
+            self._steps += own[:frames].tolist()
+            self._times += times[:frames].tolist()
+            self._sealed += [self._as_it_is(segment, frames) for segment in segments]
+        self._chunk = 1 + max((segment.chunk for segment in self._sealed), default=-1)
 
-    def _take_over(self) -> None:
-        """Drops the frames after the step that is resumed from; the first change of the folder."""
+    def _as_it_is(self, segment: Segment, frames: int) -> Segment:
+        """A segment with the size and checksum of its file, which may have grown since the master was written."""
+        path = self.folder / segment.name
+        if path.stat().st_size == segment.size:
+            return replace(segment, frames=frames)
+        size, digest = fingerprint(path)
+        return replace(segment, frames=frames, size=size, sha256=digest)
+
+    def _unfold(self) -> None:
+        """Takes the frames of a plain master that are kept, to write them as segments.
+
+        Segments beside a plain file are left from a consolidation, or a resume, that was cut short.
+        """
         assert self._keep_until_step is not None
-        self._resuming = False
-        (self.folder / SEGMENT_FOLDER).mkdir(parents=True, exist_ok=True)
-        self._remove_temporaries()
-        found, master = self._found(), self.folder / self.master_name
-        if not self._segments and is_plain(master):
-            # Segments beside a plain file are left from a consolidation, or a resume, that was cut short.
-            for frame in self._read_frames(master, self._keep_until_step):
-                self._append_frame(*frame)
-            self._write_tail()
-        self._write_masters(complete=False)
-        for form in formats_at_end(self._stem):
-            for path in form.files(self.folder):
-                path.unlink()
-        for index, path in reversed(found):  # the last first: what remains is always a beginning of the run
-            if index >= len(self._segments):
-                path.unlink()
+        master = self.folder / self.master_name
+        if self._sealed or not is_plain(master):
+            return
+        for frame in self._read_frames(master, self._keep_until_step):
+            self._append_frame(*frame)
 
     def _read_frames(
-        self, path: Path, keep_until_step: int, most: int | None = None
-    ) -> Iterator[tuple[int, float, dict[str, np.ndarray]]]:
-        """(step, time, variables) of the frames up to a step, `most` of them."""
+        self, path: Path, keep_until_step: int
+    ) -> Iterator[tuple[int, float, list[dict[str, np.ndarray]]]]:
+        """(step, time, variables by part) of the frames up to a step."""
         with h5py.File(path, "r") as file:
             steps, times = (np.asarray(file[self.within(file, name)]) for name in ("step", "time"))
-            datasets = {}
-            for variable in self._layout.framed:
-                expected = (self._layout.shape(variable, len(steps)), variable.dtype)
-                dataset = file.get(self.within(file, variable.name))
-                found = (dataset.shape, dataset.dtype) if isinstance(dataset, h5py.Dataset) else "missing"
-                if found != expected:
-                    raise InputOutputError(
-                        f"{path}: {variable.name!r} is {found} where this run writes {expected}; resume with "
-                        "the grid, ensemble, precision and output of before, or write to another folder."
-                    )
-                datasets[variable.name] = dataset
-            for index in range(int(np.count_nonzero(steps[:most] <= keep_until_step))):
-                yield int(steps[index]), float(times[index]), self._frame(datasets, index)
+            datasets = self._datasets(file, path, self._layout, len(steps))
+            for index in range(int(np.count_nonzero(steps <= keep_until_step))):
+                frame = [
+                    {v.name: datasets[v.name][part_selection(v, part.ranges, index, 1)] for v in self._layout.framed}
+                    for part in self.own_parts
+                ]
+                yield int(steps[index]), float(times[index]), frame
+
+    def _datasets(self, file: h5py.File, path: Path, layout: FrameLayout, frames: int) -> dict[str, h5py.Dataset]:
+        """The framed variables of a file; InputOutputError where one is not as this run writes it."""
+        datasets = {}
+        for variable in layout.framed:
+            expected = (layout.shape(variable, frames), variable.dtype)
+            dataset = file.get(self.within(file, variable.name))
+            found = (dataset.shape, dataset.dtype) if isinstance(dataset, h5py.Dataset) else "missing"
+            if not isinstance(dataset, h5py.Dataset) or found != expected:
+                raise InputOutputError(
+                    f"{path}: {variable.name!r} is {found} where this run writes {expected}; resume with "
+                    "the grid, ensemble, precision and output of before, or write to another folder."
+                )
+            datasets[variable.name] = dataset
+        return datasets
+
+
+def _ranges(told: Mapping[str, Sequence[int]]) -> Ranges:
+    return {dim: (first, last) for dim, (first, last) in told.items()}
 
 
 def root_attributes(attributes: Mapping[str, Any], title: str, dtype: np.dtype, layout: str) -> dict[str, Any]:

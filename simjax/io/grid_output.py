@@ -14,6 +14,7 @@ from simjax.io.formats import output_format
 from simjax.io.frame_layout import CONVENTIONS, SGRID
 from simjax.io.frame_output import FrameWriter, root_attributes
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
+from simjax.io.segments import WHOLE, Part
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
@@ -53,6 +54,7 @@ class GridWriter(FrameWriter):
         rounding_bits: int | None = None,
         keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
+        parts: Sequence[Part] = (WHOLE,),
     ):
         self.grid, self.outputs = grid, tuple(outputs)
         layout = build_layout(
@@ -72,11 +74,18 @@ class GridWriter(FrameWriter):
         if any("cf_role" in variable.attributes for variable in layout.fixed):
             root["Conventions"] = f"{CONVENTIONS} {SGRID}"
         super().__init__(
-            folder, FIELDS_NAME, "fields", layout, root, keep_until_step=keep_until_step, segment_bytes=segment_bytes
+            folder,
+            FIELDS_NAME,
+            "fields",
+            layout,
+            root,
+            keep_until_step=keep_until_step,
+            segment_bytes=segment_bytes,
+            parts=parts,
         )
 
-    def to_file(self, variable, given, frames):
-        shape = self._layout.shape(variable, frames)
+    def to_file(self, layout, variable, given, frames):
+        shape = layout.shape(variable, frames)
         lead = variable.dims.index("time") + 1
         expected = shape[:lead][::-1] + shape[lead:][::-1]
         if given is None or given.shape != expected:

@@ -24,6 +24,7 @@ from simjax.io.frame_layout import (
     write_virtual,
 )
 from simjax.io.frame_output import FrameWriter, root_attributes
+from simjax.io.segments import WHOLE, Part
 
 LAYOUT = "simjax particles/1"
 MASTER_NAME, ENSEMBLE_NAME, TOPOLOGY_NAME = "particles.h5md", "ensemble.h5", "topology.xyz"
@@ -52,7 +53,7 @@ class ParticleWriter(FrameWriter):
         species_names: Sequence[str] = (), about: Mapping[str, Mapping[str, str]] | None = None,
         diagnostics: Sequence[str], attributes: Mapping[str, str | int], title: str,
         dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None, keep_until_step: int | None = None,
-        segment_bytes: int = 64 << 20,
+        segment_bytes: int = 64 << 20, parts: Sequence[Part] = (WHOLE,),
     ):  # fmt: skip
         missing = h5md.AXES - len(lower)  # a plane is a box without thickness
         self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
@@ -66,11 +67,18 @@ class ParticleWriter(FrameWriter):
         root |= {"simjax_box_lower": np.asarray(lower), "simjax_box_upper": np.asarray(upper)}
         master = MASTER_NAME if members is None else ENSEMBLE_NAME
         super().__init__(
-            folder, master, "particles", layout, root, keep_until_step=keep_until_step, segment_bytes=segment_bytes
+            folder,
+            master,
+            "particles",
+            layout,
+            root,
+            keep_until_step=keep_until_step,
+            segment_bytes=segment_bytes,
+            parts=parts,
         )
 
-    def to_file(self, variable, given, frames):
-        shape = self._layout.shape(variable, frames)
+    def to_file(self, layout, variable, given, frames):
+        shape = layout.shape(variable, frames)
         of_vectors = h5md.per_particle(variable) and "space" in variable.dims
         if not of_vectors:
             expected = (frames, *(size for size, dim in zip(shape, variable.dims, strict=True) if dim != "time"))

@@ -19,7 +19,7 @@ from simjax.io.frame_output import DIAGNOSTICS_NAME
 from simjax.io.grid_output import FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
-from simjax.io.segments import read_master, segment_problem, unreadable
+from simjax.io.segments import chunks_of, read_master, segment_problem, unreadable
 from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
 from simjax.io.stored import open_stored
 
@@ -192,9 +192,9 @@ def _segment_problems(master: Path, thorough: bool) -> list[str]:
     if thorough and not table:
         problem = unreadable(master)
         return [problem] if problem else []
-    start, problems = 0, []
-    for segment in table:
-        expected, last = steps[start : start + segment.frames], segment is table[-1]
-        start += segment.frames
-        problems.append(segment_problem(master.parent, segment, expected, owner, last=last, thorough=thorough))
+    chunks, problems = chunks_of(table), []
+    for number, (start, frames, segments) in enumerate(chunks):
+        expected, last = steps[start : start + frames], number == len(chunks) - 1
+        for segment in segments:
+            problems.append(segment_problem(master.parent, segment, expected, owner, last=last, thorough=thorough))
     return [problem for problem in problems if problem]

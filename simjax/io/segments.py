@@ -2,12 +2,15 @@
 
 The file over all frames has a group `segments`: of each segment the frames that are shown, the bytes of its file and
 their SHA-256. Every dataset of a segment has Fletcher's checksum besides, so that HDF5 refuses to read a flipped bit.
+Where several processes write, a chunk of frames is several segments, each with a part of every variable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import h5py
@@ -23,22 +26,48 @@ RUN_ID = "simjax_run_id"
 ADVICE = "bring it back from a copy, or run again in another folder"
 
 
-def segment_name(index: int, stem: str = "fields") -> str:
+Ranges = Mapping[str, tuple[int, int]]
+"""First index and one past the last along each dimension that is cut; whole along the others."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of every variable that goes into segments of its own. number: its own among those of all processes."""
+
+    number: int
+    ranges: Ranges
+
+
+WHOLE = Part(0, {})
+
+
+def segment_name(chunk: int, stem: str = "fields", part: int = 0) -> str:
     """The path of a segment, relative to the run's folder."""
-    return f"{SEGMENT_FOLDER}/{stem}.p00000.s{index:06d}.h5"
+    return f"{SEGMENT_FOLDER}/{stem}.p{part:05d}.s{chunk:06d}.h5"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """name: relative to the run's folder. frames: those that are shown, the first ones in it.
-
-    size, sha256: of the file; 0 and "" while a resumed run is about to write it anew.
-    """
+    """A file with some frames of a part. name: relative to the run's folder. frames: those that are shown, the first
+    ones in it. chunk: the number of the stretch of frames. size, sha256: of the file."""
 
     name: str
     frames: int
-    size: int = 0
-    sha256: str = ""
+    size: int
+    sha256: str
+    chunk: int
+    part: int = 0
+    ranges: Ranges = field(default_factory=dict)
+
+
+def chunks_of(segments: Iterable[Segment]) -> list[tuple[int, int, list[Segment]]]:
+    """Stretches of frames in their order: the first frame, how many, and their segments by part."""
+    found, start = [], 0
+    for _, group in itertools.groupby(sorted(segments, key=lambda s: (s.chunk, s.part)), lambda s: s.chunk):
+        own = list(group)
+        found.append((start, own[0].frames, own))
+        start += own[0].frames
+    return found
 
 
 def write_table(file: h5py.File, segments: Sequence[Segment]) -> None:
@@ -54,6 +83,10 @@ def write_table(file: h5py.File, segments: Sequence[Segment]) -> None:
         "size": np.asarray([s.size for s in segments], "i8"),
         "sha256": np.asarray(digests, "u1").reshape(len(segments), 32),
     }
+    if any(s.ranges for s in segments):
+        columns |= {name: np.asarray([getattr(s, name) for s in segments], "i4") for name in ("chunk", "part")}
+        # As text, since segments of a run that went on with other processes are cut along other dimensions.
+        group.attrs["ranges"] = json.dumps([s.ranges for s in segments])
     for name, values in columns.items():
         dataset = group.create_dataset(name, data=values)
         for axis, along in enumerate((scale, byte)[: values.ndim]):
@@ -66,12 +99,20 @@ def read_table(file: h5py.File, stem: str) -> list[Segment]:
     if not isinstance(group, h5py.Group):
         return []
     frames, sizes, digests = (np.asarray(group[name]) for name in ("frames", "size", "sha256"))
+    count = len(frames)
+    chunks, parts, ranges = np.arange(count), np.zeros(count, int), [{}] * count
+    if "ranges" in group.attrs:
+        chunks, parts = np.asarray(group["chunk"]), np.asarray(group["part"])
+        ranges = [
+            {dim: (int(a), int(b)) for dim, (a, b) in own.items()} for own in json.loads(_plain(group.attrs["ranges"]))
+        ]
     return [
-        Segment(segment_name(index, stem), int(frames[index]), int(sizes[index]), bytes(digests[index]).hex())
-        if sizes[index]
-        else Segment(segment_name(index, stem), int(frames[index]))
-        for index in range(len(frames))
-    ]
+        Segment(
+            segment_name(int(chunks[i]), stem, int(parts[i])), int(frames[i]), int(sizes[i]), bytes(digests[i]).hex(),
+            int(chunks[i]), int(parts[i]), ranges[i],
+        )
+        for i in range(count)
+    ]  # fmt: skip
 
 
 def is_plain(master: Path) -> bool:
@@ -97,7 +138,7 @@ def read_master(
             steps = np.asarray(file[step_path(file)])
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise InputOutputError(f"{master} is damaged ({_first_line(error)}); {ADVICE}.") from error
-    if len(table) != count or (count and sum(segment.frames for segment in table) != len(steps)):
+    if len(table) != count or (count and sum(frames for _, frames, _ in chunks_of(table)) != len(steps)):
         raise InputOutputError(
             f"{master} records {len(table)} segments where {count} with {len(steps)} frames were written; {ADVICE}."
         )
@@ -109,12 +150,12 @@ def require_intact(
 ) -> None:
     """Raises InputOutputError, with all that is wrong with segments that begin with `steps`.
 
-    grows: whether the last one is the last of the run.
+    grows: whether the last ones are the last of the run.
     """
     problems = []
     for index, segment in enumerate(segments):
         own = steps[index] if steps else np.zeros(0, "i8")
-        last = grows and index == len(segments) - 1
+        last = grows and segment.chunk == segments[-1].chunk
         problems.append(segment_problem(folder, segment, own, owner, last=last, thorough=True))
     if any(problems):
         raise InputOutputError("; ".join(problem for problem in problems if problem) + ".")
@@ -127,13 +168,12 @@ def kept_segments(
 
     Raises InputOutputError, with all that is wrong with them.
     """
-    start, kept = 0, []
-    for segment in table:
-        own = steps[start : start + segment.frames]
-        start += segment.frames
+    kept = []
+    for start, frames, segments in chunks_of(table):
+        own = steps[start : start + frames]
         if own[0] > keep_until_step:
             break
-        kept.append((segment, own))
+        kept += [(segment, own) for segment in segments]
     grows = len(kept) == len(table)
     require_intact(folder, [segment for segment, _ in kept], owner, [own for _, own in kept], grows=grows)
     return kept
@@ -176,7 +216,7 @@ def segment_problem(
         return f"{path} belongs to another run, {owner}; expected a segment of {run_id}: {ADVICE}"
     if not np.array_equal(found[: len(steps)], steps):
         return f"{path} does not hold the {len(steps)} frames that were written to it; {ADVICE}"
-    replaced = segment.size == 0 or (last and len(found) > segment.frames)
+    replaced = last and len(found) > segment.frames
     size = path.stat().st_size
     if not replaced and size != segment.size:
         return f"{path} has {size} bytes where {segment.size} were written; {ADVICE}"

@@ -65,7 +65,8 @@ class TimeRow:
         scale, unit = _scale(max(one["seconds"] for one in self.sizes))
         places, bottom = range(len(self.sizes)), [0.0] * len(self.sizes)
         for name, colour in PARTS.items():
-            bottom = self._part(axes, name, [one["by_limit_s"].get(name, 0.0) / scale for one in self.sizes], bottom, colour)
+            heights = [one["by_limit_s"].get(name, 0.0) / scale for one in self.sizes]
+            bottom = self._part(axes, name, heights, bottom, colour)
         self._part(axes, "waiting", [one["exposed_s"] / scale for one in self.sizes], bottom, WAITING)
         axes.set_xticks([*places], [str(one["devices"]) for one in self.sizes])
         axes.set_xlabel("devices", fontsize=NORMAL, color=INK)
@@ -134,9 +135,13 @@ def _named(one: Content) -> str:
     """An exchange: how often, what, how much, over which links."""
     links = " ".join(one["links"])
     how = "" if one["asynchronous"] else ", synchronous"
-    return f"{one['count']:g} × {one['kind']}, {one['bytes'] / 2**10:.4g} KiB, {links}{how}"
+    size = one["bytes"]
+    power = next(power for power in (3, 2, 1, 0) if size >= 2 ** (10 * power) or not power)
+    amount = f"{number(size / 2 ** (10 * power))} {('B', 'KiB', 'MiB', 'GiB')[power]}"
+    return f"{one['count']:g} × {one['kind']}, {amount}, {links}{how}"
 
 
 def _scale(largest: float) -> tuple[float, str]:
     """A power of a thousand seconds, and its unit, for times up to `largest`."""
-    return next((factor, unit) for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if largest >= factor or unit == "µs")
+    fitting = [(factor, unit) for factor, unit in ((1.0, "s"), (1e-3, "ms")) if largest >= factor]
+    return fitting[0] if fitting else (1e-6, "µs")

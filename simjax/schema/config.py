@@ -12,7 +12,20 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import InverseConfig, value_name
-from simjax.schema.kinds import Choice, Flag, Integer, IntegerOr, ListOf, Nested, Real, Table, Text, key, write
+from simjax.schema.kinds import (
+    Choice,
+    Flag,
+    Integer,
+    IntegerOr,
+    ListOf,
+    Nested,
+    NestedOr,
+    Real,
+    Table,
+    Text,
+    key,
+    write,
+)
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 
@@ -84,6 +97,17 @@ class MeshConfig:
     @property
     def devices(self) -> int:
         return self.x * self.y * self.z * self.ensemble
+
+
+@dataclass(frozen=True)
+class DistributedConfig:
+    """The section `distributed`: the processes that carry out a run together, as each of them is told."""
+
+    coordinator: str = key(
+        Text(pattern=r"\S+:\d+", described="HOST:PORT"), about="where process 0 can be reached by all"
+    )
+    processes: int = key(Integer(1), about="how many there are")
+    process: int = key(Integer(0), about="number of this one, from 0 on")
 
 
 @dataclass(frozen=True)
@@ -286,6 +310,7 @@ class Config:
     exact: Mapping[str, Formula]
     time: TimeConfig
     mesh: MeshConfig
+    distributed: DistributedConfig | str | None
     ensemble: EnsembleConfig
     output: OutputConfig
     checkpoint: CheckpointConfig
@@ -417,6 +442,11 @@ class Keys:
     )
     time: TimeConfig = key(Nested(TimeConfig), about="time steps and frames")
     mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig(), about="devices along each axis")
+    distributed: DistributedConfig | str | None = key(
+        NestedOr(DistributedConfig, optional=True, word=AUTO),
+        None,
+        about="processes that carry out a run together; auto: as SLURM, a TPU pod, Kubernetes or Open MPI started them",
+    )
     ensemble: EnsembleKeys = key(Nested(EnsembleKeys), EnsembleKeys(), about="members that run together")
     checkpoint: CheckpointConfig = key(
         Nested(CheckpointConfig), CheckpointConfig(), about="how often the state is saved"

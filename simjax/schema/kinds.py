@@ -395,6 +395,22 @@ class Nested(Plain):
 
 
 @dataclass(frozen=True)
+class NestedOr(Nested):
+    """A section of its own dataclass, or a word."""
+
+    word: str = ""
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.word}, {super().allowed}"
+
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
+        if isinstance(value, str):
+            return Choice((self.word,)).read(path, value, problems)
+        return super().read(path, value, problems)
+
+
+@dataclass(frozen=True)
 class OneOf:
     """One of a few `words`, or one key of `options` with what stands there: as a pair of name and value (or None)."""
 

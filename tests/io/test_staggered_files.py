@@ -53,7 +53,7 @@ def observed(mapping, t=0.0, fields=None, **sections):
     programs = compiled_run(validate({**mapping, **sections, "output": {"fields": fields}}))
     state, clock = programs.start()
     found, *_ = programs.observe()(programs.values, programs.files, state, clock, jnp.asarray(t))
-    return {name: np.asarray(u) for name, u in programs.assemble(jax.tree.map(np.asarray, found)).items()}
+    return {name: np.asarray(u) for name, u in programs.assemble(found, {}).items()}
 
 
 MESHES = [{}, pytest.param({"x": 2, "y": 2}, marks=pytest.mark.slow)]

@@ -15,7 +15,7 @@ ROOT = Path(simjax.__file__).parent
 # siblings that do not know each other.
 LAYERS = (
     ("errors", "status", "jaxpr"),
-    ("notebook",),
+    ("notebook", "processes"),
     ("arguments", "grid", "schema"),
     ("models.registry",),
     ("schema.config",),
@@ -30,7 +30,7 @@ LAYERS = (
     ("config",),
     ("driver",),
     ("inverse",),
-    ("certificate", "application"),
+    ("certificate", "inspect", "application"),
     ("run",),
     ("__main__",),
 )
@@ -69,7 +69,7 @@ PACKAGES = {
     "matplotlib": ("report",),
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
-    "rich": ("driver.progress",),
+    "rich": ("driver.progress", "inspect.table"),
 }
 # Files are cut by meaning: an equation and its declaration stay together, and few need more than 400 lines.
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
