@@ -10,7 +10,7 @@ from pathlib import Path
 
 from simjax.config import config_folders, list_experiments
 from simjax.errors import ConfigurationError, ResourceError, SimjaxError
-from simjax.inspect.inspection import inspect_program
+from simjax.inspect.inspect_program import inspect_program
 
 USAGE = "python -m simjax.inspect experiment=NAME target=TARGET [key=value ...] [--json FILE] [--picture FILE.png]"
 HELP = f"""\

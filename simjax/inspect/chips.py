@@ -1,4 +1,4 @@
-"""What is known of the chips for which programs are compiled, and of the links between them.
+"""Figures of the chips for which programs are compiled, and of the links between them.
 
 Sources. Memory, its bandwidth and bfloat16 products of TPUs: the table that jax itself keeps for its kernels
 (`jax/_src/pallas/mosaic/tpu_info.py`, from Google Cloud's pages of each TPU). Links: J. Austin et al., "How to Scale
@@ -97,7 +97,7 @@ class Target:
 
     @property
     def chip(self) -> Chip | None:
-        """What is known of the device; None for the processor of this machine."""
+        """Figures of the device; None for the processor of this machine."""
         return CHIPS.get(self.name)
 
     def halved(self) -> Target:

@@ -23,7 +23,7 @@ from simjax.grid import AXES
 from simjax.inspect.chips import Target
 from simjax.inspect.estimate import Estimator
 from simjax.inspect.hlo import parse
-from simjax.inspect.inspection import Inspection
+from simjax.inspect.inspection import Inspection, Memory
 from simjax.inspect.links import Switch, Torus
 from simjax.schema.config import Config, MeshConfig
 
@@ -31,20 +31,6 @@ from simjax.schema.config import Config, MeshConfig
 STEPS = 16
 GPU_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 SPECIFICATIONS = Path(__file__).parent / "targets"
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes on each device: of what goes into a call of the program, of temporaries and results, of results that take
-    the place of arguments; peak: the most at one time. refusal: why the compiler found no room; None: there is.
-    """
-
-    arguments: int = 0
-    temporaries: int = 0
-    results: int = 0
-    aliased: int = 0
-    peak: int = 0
-    refusal: str | None = None
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Tally:
-    """What a part of a program does. seconds: of work on the chip; by_limit: the same by what bounds it."""
+    """Work and exchanges of a part of a program. seconds: of work on the chip; by_limit: the same by what bounds it."""
 
     work: Work = Work()
     seconds: float = 0.0
@@ -59,7 +59,7 @@ class Tally:
 
     @property
     def limit(self) -> str:
-        """What bounds the part of the step that takes longest: memory, vector unit, matrix unit or exchanges."""
+        """The bound of the part that takes longest: memory, vector unit, matrix unit or exchanges."""
         return max({**self.by_limit, "exchanges": self.exposed}.items(), key=lambda pair: pair[1])[0]
 
     def __add__(self, other: Tally) -> Tally:
@@ -100,7 +100,7 @@ class Estimator:
         return self.tally(self.program[loop.called("body") or ""]) * (self.program.trip_count(loop) or 1)
 
     def tally(self, part: Computation, without: Instruction | None = None) -> Tally:
-        """What a computation does from its first instruction to its last."""
+        """Work and exchanges of a computation from its first instruction to its last."""
         timeline = _Timeline()
         for one in part.instructions:
             kind = one.op.removesuffix("-start").removesuffix("-done")

@@ -176,7 +176,7 @@ class Program:
         return self.computations[name]
 
     def trip_count(self, loop: Instruction) -> int | None:
-        """How often a `while` runs its body: as the text says, or as it counts from 0 to a constant; None: unknown."""
+        """Number of runs of the body of a `while`: told in the text, or counted from 0 to a constant; None: unknown."""
         told = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', loop.attributes)
         if told:
             return int(told[1])
@@ -220,7 +220,7 @@ def _instruction(text: str, name: str, is_root: bool) -> Instruction:
 
 
 def _closing(text: str, begin: int) -> int:
-    """Where the parenthesis that opens at `begin` closes."""
+    """The place of the parenthesis that closes the one at `begin`."""
     depth = 0
     for place in range(begin, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)

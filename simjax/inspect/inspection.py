@@ -1,28 +1,32 @@
-"""What a compiled program says of a run on devices that may not be there: `simjax.inspect_program(problem, target)`."""
+"""Findings from a compiled program: memory of each device, exchanges, the time of a step, the weak scaling."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from simjax.errors import ConfigurationError
 from simjax.inspect.chips import Target
-from simjax.schema.config import Config
 
 if TYPE_CHECKING:
-    from simjax.inspect.compiled import Memory
     from simjax.inspect.estimate import Exchange, Tally
 
-# What compiles for absent devices looks for present ones first, at length. Read when jax starts.
-ABSENT = {
-    "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "CUDA_VISIBLE_DEVICES": "-1",
-    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-}  # fmt: skip
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on each device: of what goes into a call of the program, of temporaries and results, of results that take
+    the place of arguments; peak: the most at one time. refusal: why the compiler found no room; None: there is.
+    """
+
+    arguments: int = 0
+    temporaries: int = 0
+    results: int = 0
+    aliased: int = 0
+    peak: int = 0
+    refusal: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Inspection:
     def __str__(self) -> str:
         from simjax.inspect.table import as_text
 
-        return as_text(self)
+        return as_text(self.as_dict())
 
     @property
     def seconds(self) -> float:
@@ -148,7 +152,7 @@ def _tally(tally: Tally | None, of: Inspection) -> dict[str, Any] | None:
 
 
 def versions() -> dict[str, str]:
-    """Of jax and of what compiled, where they are installed."""
+    """Versions of jax and of the compilers that are installed."""
     found = {}
     for name in ("jax", "libtpu", "jax-cuda13-plugin"):
         try:
@@ -156,39 +160,3 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def inspect_program(problem: Any, target: str, *, scaling: bool = True) -> Inspection:
-    """Compile the steps of a run for devices that need not be there, and read the program.
-
-    Args:
-        problem: a `Simulation` or a `Config`. Its mesh has as many devices as the target; a mesh of one becomes as
-            square as can be.
-        target: `v5e:16x16`, a slice of TPUs (v4, v5e, v5p, v6e); `h100:8`, GPUs; `cpu:8`, processors of this machine.
-        scaling: also compile for fewer devices with the same block of the grid on each, for the weak scaling.
-
-    Returns:
-        An inspection: `print` shows it, `as_dict()` is for JSON.
-
-    Raises:
-        ConfigurationError: the target is unknown, or the run cannot be cut so.
-        ResourceError: what compiles for the target is not installed.
-
-    Examples:
-        >>> found = sj.inspect_program(sj.load("dye", ["mesh.x=2"]), "cpu:2")
-        >>> found.counts()
-        {'collective-permute': 8.0, 'all-reduce': 1.0}
-    """
-    config = getattr(problem, "config", problem)
-    if not isinstance(config, Config):
-        raise ConfigurationError(
-            f"inspect_program({type(problem).__name__}): expected a Simulation or a Config; write "
-            'simjax.inspect_program(simjax.load("fluid"), "v5e:4x4").'
-        )
-    wanted = Target.read(target)
-    if wanted.chip is not None:
-        for name, value in ABSENT.items():
-            os.environ.setdefault(name, value)
-    from simjax.inspect.compiled import inspected
-
-    return inspected(config, wanted, scaling=scaling)

@@ -1,4 +1,4 @@
-"""How messages between devices lie on the links: hops, and how many of them share one link."""
+"""Messages between devices on their links: hops, and the number of messages that share one link."""
 
 from __future__ import annotations
 

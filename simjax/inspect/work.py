@@ -1,4 +1,4 @@
-"""What an instruction of a compiled program moves and computes: bytes of main memory, arithmetic operations.
+"""Work of the instructions of a compiled program: bytes of main memory, arithmetic operations.
 
 All of it is counted from shapes, so it is the least that the instruction does: an operation per element whatever its
 kind, each byte once.
