@@ -46,8 +46,11 @@ class Torus:
     def _links(self, begin: Place, end: Place) -> Iterable[tuple[Place, str]]:
         place = list(begin)
         for axis, length in enumerate(self.shape):
-            ahead = (end[axis] - place[axis]) % length if self.wraps[axis] else end[axis] - place[axis]
-            step = 1 if (2 * ahead <= length if self.wraps[axis] else ahead > 0) else -1
+            ahead = end[axis] - place[axis]
+            if self.wraps[axis]:  # the shorter way; of those halfway around every second one takes either
+                twice = 2 * (ahead % length)
+                ahead = 1 if twice < length or (twice == length and place[axis] % 2 == 0) else -1
+            step = 1 if ahead > 0 else -1
             while place[axis] != end[axis]:
                 yield tuple(place), "xyz"[axis] + ("+" if step > 0 else "-")
                 place[axis] = (place[axis] + step) % length
