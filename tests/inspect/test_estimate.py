@@ -54,7 +54,8 @@ def test_a_message_around_the_end_of_a_line_goes_all_the_way_back():
 
 def test_what_a_loop_does_counts_as_often_as_it_runs():
     program = parse(
-        f"{HEAD}%body (u: f32[1000]) -> f32[1000] {{\n  %u = f32[1000] parameter(0)\n  {START}\n  {COPY}\n  {DONE}\n}}\n\n"
+        f"{HEAD}%body (u: f32[1000]) -> f32[1000] {{\n  %u = f32[1000] parameter(0)\n"
+        f"  {START}\n  {COPY}\n  {DONE}\n}}\n\n"
         "%condition (v: f32[1000]) -> pred[] {\n  %v = f32[1000] parameter(0)\n  %n = s32[] constant(6)\n"
         "  ROOT %lt = pred[] compare(%v, %n), direction=LT\n}\n\n"
         "ENTRY %main (w: f32[1000]) -> f32[1000] {\n  %w = f32[1000] parameter(0)\n"

@@ -113,7 +113,9 @@ def test_groups_of_devices_are_read(written, groups):
 def test_messages_of_a_permutation_are_read():
     one = _first("ROOT %c = f32[4] collective-permute(%p), channel_id=1, source_target_pairs={{0,1},{1,2},{2,0}}")
     assert one.pairs == ((0, 1), (1, 2), (2, 0)) and not one.is_synchronous
-    text = '(f32[4], f32[4]) collective-permute-start(%p), backend_config={"collective_backend_config":{"is_sync":true}}'
+    text = (
+        '(f32[4], f32[4]) collective-permute-start(%p), backend_config={"collective_backend_config":{"is_sync":true}}'
+    )
     assert _first(f"ROOT %c = {text}").is_synchronous
 
 
@@ -122,7 +124,10 @@ def test_messages_of_a_permutation_are_read():
     [
         # (64 x 32) (32 x 16); a batch of products as a TPU writes it, six passes for float32.
         ("f32[64,16] dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}", 2 * 64 * 16 * 32),
-        ("f32[64,16] convolution(%a, %b), dim_labels=bf_io->bf, operand_precision={highest,highest}", 12 * 64 * 16 * 32),
+        (
+            "f32[64,16] convolution(%a, %b), dim_labels=bf_io->bf, operand_precision={highest,highest}",
+            12 * 64 * 16 * 32,
+        ),
     ],
 )
 def test_products_of_matrices_are_counted(line, operations):

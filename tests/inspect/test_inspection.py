@@ -78,7 +78,10 @@ def test_the_command_line(tmp_path, capsys):
     [
         (["experiment=dye"], "expected target=TARGET, such as target=v5e:16x16"),
         (["target=cpu:2"], "expected experiment=NAME, one of allen_cahn, "),
-        (["experiment=dye", "target=cpu:2", "--picture", "a.jpg"], "--picture a.jpg: expected a name that ends in .png."),
+        (
+            ["experiment=dye", "target=cpu:2", "--picture", "a.jpg"],
+            "--picture a.jpg: expected a name that ends in .png.",
+        ),
         (["experiment=dye", "target=v5e:banana"], "target=v5e:banana: expected one of v4, v5e,"),
     ],
 )
