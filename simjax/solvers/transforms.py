@@ -1,9 +1,10 @@
 """Real trigonometric transforms that diagonalise the second difference, one per kind of boundary.
 
 Each maps n real numbers to n real numbers, so blocks keep their shape and can be redistributed between devices
-whatever the boundaries. Strang (1999), SIAM Review 41, 135, lists the eigenvectors.
+whatever the boundaries; only `factored` transforms have a few more. Strang (1999), SIAM Review 41, 135, lists the eigenvectors.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,11 +13,13 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
+from simjax.solvers import dft
+
 
 def fourier(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Real discrete Fourier transform, packed: real parts of wavenumbers 0..n/2, then imaginary parts of 1..(n-1)/2."""
     n = u.shape[axis]
-    spectrum = jnp.fft.rfft(u, axis=axis)
+    spectrum = dft.rfft(u, axis=axis)
     imaginary = lax.slice_in_dim(spectrum.imag, 1, (n + 1) // 2, axis=axis % u.ndim)
     return jnp.concatenate([spectrum.real, imaginary], axis=axis)
 
@@ -29,7 +32,7 @@ def inverse_fourier(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "
     ends = [(1, half - 1 - imaginary.shape[axis], 0) if k == axis else (0, 0, 0) for k in range(packed.ndim)]
     imaginary = lax.pad(imaginary, jnp.zeros((), packed.dtype), ends)
     spectrum = lax.complex(lax.slice_in_dim(packed, 0, half, axis=axis), imaginary)
-    return jnp.fft.irfft(spectrum, n, axis=axis)
+    return dft.irfft(spectrum, n, axis=axis)
 
 
 def _index(u: Array, axis: int) -> Array:
@@ -127,6 +130,8 @@ class Transform:
     inverse: Callable[[Array, int], Array]
     half_waves: Callable[[Array, int], Array]
     """(packed index, n) -> half-wavelengths m in the axis; the eigenvalue is -(2/h sin(pi m / 2n))^2."""
+    count: Callable[[int], int] = lambda n: n
+    """How many numbers the transform of n is."""
 
     def eigenvalues(self, index: Array, n: int, spacing: float) -> Array:
         """Eigenvalues of (u[i-1] - 2 u[i] + u[i+1]) / h^2 at packed positions `index`, an array of reals."""
@@ -140,6 +145,30 @@ def eigenvalue(half_waves: Array, n: int, spacing: float) -> Array:
 
 def _fourier_half_waves(index: Array, n: int) -> Array:
     return 2 * jnp.where(index <= n // 2, index, index - n // 2)
+
+
+@functools.cache
+def factored(n: int) -> Transform:
+    """Real discrete Fourier transform of n points as products with matrices leave it (`dft`): waves out of order."""
+    pair = dft.factors(n)
+    assert pair is not None
+    a, b = pair
+    half = a // 2 + 1
+
+    def forward(u: Array, axis: int) -> Array:
+        lines, back = dft.lines_along(u, axis)
+        return back(dft.real_factors(lines, a, b).reshape(lines.shape[0], 2 * b * half, -1))
+
+    def inverse(packed: Array, axis: int) -> Array:
+        lines, back = dft.lines_along(packed, axis)
+        return back(dft.inverse_real_factors(lines.reshape(lines.shape[0], 2, b, half, -1), a, b))
+
+    def half_waves(index: Array, n: int) -> Array:
+        place = index.astype(jnp.int32) % (b * half)
+        wave = a * (place // half) + place % half
+        return (2 * jnp.minimum(wave, n - wave)).astype(index.dtype)
+
+    return Transform(forward, inverse, half_waves, lambda n: 2 * b * half)
 
 
 FOURIER = Transform(fourier, inverse_fourier, _fourier_half_waves)

@@ -1,0 +1,1 @@
+def choose(domain, dtype): return "spectral"
