@@ -38,7 +38,7 @@ def inspect_program(problem: Any, target: str, *, scaling: bool = True) -> Inspe
     Examples:
         >>> found = sj.inspect_program(sj.load("dye", ["mesh.x=2"]), "cpu:2")
         >>> found.counts()
-        {'collective-permute': 8.0, 'all-reduce': 1.0}
+        {'collective-permute': 6.0}
     """
     config = getattr(problem, "config", problem)
     if not isinstance(config, Config):
