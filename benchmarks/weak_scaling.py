@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 
 TARGET = "v5e:16x16"
-# Blocks of each chip: 512 x 512 cells of a flow (whose step is one stage), 1024 x 1024 of a gas, 2048 x 2048 of waves,
+# Blocks of each chip: 512 x 512 cells of a flow (whose step is one stage), 256 x 256 of a gas, 2048 x 2048 of waves,
 # 128 x 128 of patterns.
 CASES = {
     "fluid": ["grid.shape=[8192,8192]", "time={dt: 1e-5, integrator: euler}"],
-    "shock_bubble": ["grid.shape=[16384,16384]", "mesh.x=16", "mesh.y=16"],
+    "shock_bubble": ["grid.shape=[4096,4096]", "mesh.x=16", "mesh.y=16"],
     "layered_medium": ["grid.shape=[32768,32768]"],
     "gray_scott": ["grid.shape=[2048,2048]"],
 }
