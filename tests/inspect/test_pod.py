@@ -129,5 +129,5 @@ def test_a_flow_on_a_pod(tmp_path, cells):
     assert all(len({link[0] for link in one["links"]}) == 1 for one in transposes), "inside a row of the torus"
     assert max(one["bytes"] for one in exchanges) <= 4 * block * block // 4
     assert content["memory"]["peak"] < 0.01 * content["chip"]["memory"]
-    # Part of the time is hidden, most of it behind messages in the other direction. Found: 0.84 and 0.64 are waited for.
+    # The rest of the time is hidden, most of it behind messages in the other direction. Found: 0.84 and 0.64.
     assert waited(content, "collective-permute") < {2048: 0.9, 16384: 0.75}[cells]
