@@ -87,10 +87,10 @@ def irfft(u: Array, n: int, axis: int = -1) -> Array:
 
 
 def real_factors(u: Array, a: int, b: int) -> Array:
-    """Transform of real `(lines, n, rest)`: `(lines, 2, b, a // 2 + 1, rest)`, parts of the waves k = a q + r at [q, r].
+    """Transform of real `(lines, n, rest)`: `(lines, 2, b, a // 2 + 1, rest)`.
 
-    So the products leave them; those with r > a / 2 are the conjugates of others. Where r is 0 or a / 2, waves and
-    their conjugates are both there.
+    Real and imaginary parts of the waves k = a q + r stand at [q, r], as the products leave them; those with r > a / 2
+    are the conjugates of others. Where r is 0 or a / 2, waves and their conjugates are both there.
     """
     u = u.reshape(u.shape[0], a, b, u.shape[-1])
     half = a // 2 + 1

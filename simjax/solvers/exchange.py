@@ -114,9 +114,7 @@ def _batches(u: Array, axis: int, outer: int, count: int = 1) -> list[Array]:
     if number == 1:
         return [u]
     apart = _reshaped(u, axis, (outer, number, lines // number))
-    return [
-        _reshaped(lax.index_in_dim(apart, k, axis + 1, keepdims=False), axis, (-1,), axes=2) for k in range(number)
-    ]
+    return [_reshaped(lax.index_in_dim(apart, k, axis + 1, keepdims=False), axis, (-1,), axes=2) for k in range(number)]
 
 
 def _reshaped(u: Array, axis: int, shape: Sequence[int], axes: int = 1) -> Array:

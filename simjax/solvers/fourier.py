@@ -37,8 +37,8 @@ class FourierBasis:
     order do not depend on the decomposition. Samples are taken where they are given, at cell centres: position 0 of
     the exponentials is the first one.
 
-    Cut axes are made whole by one exchange each and direction (`solvers.exchange`), as late as possible: a slab's one, a pencil's
-    two; the spectrum stays where it ends up.
+    Cut axes are made whole by one exchange each and direction (`solvers.exchange`), as late as possible: a slab's one,
+    a pencil's two; the spectrum stays where it ends up.
 
     Args:
         domain: periodic along every axis.
@@ -178,11 +178,8 @@ class FourierBasis:
         ndim = self.domain.grid.ndim
         for number, step in enumerate(self._steps):
             transform = functools.partial(self._forward_last, axis=step.axis)
-            if step.names:
-                u = exchange_then(transform, u, step.names, split=step.onto, concatenate=-1)
-            else:
-                u = transform(u)
-            u = jnp.moveaxis(u, -1, number - ndim)
+            exchanged = functools.partial(exchange_then, transform, names=step.names, split=step.onto, concatenate=-1)
+            u = jnp.moveaxis(exchanged(u) if step.names else transform(u), -1, number - ndim)
         return u
 
     def _forward_last(self, u: Array, axis: int) -> Array:
@@ -204,10 +201,8 @@ class FourierBasis:
         for number, step in reversed([*enumerate(self._steps)]):
             transform = functools.partial(self._inverse_last, axis=step.axis)
             u = jnp.moveaxis(u, number - ndim, -1)
-            if step.names:
-                u = then_exchange(transform, u, step.names, split=-1, concatenate=step.onto)
-            else:
-                u = transform(u)
+            exchanged = functools.partial(then_exchange, transform, names=step.names, split=-1, concatenate=step.onto)
+            u = exchanged(u) if step.names else transform(u)
         return u
 
     def _inverse_last(self, u: Array, axis: int) -> Array:
@@ -283,4 +278,3 @@ def _kept(n: int, cutoff: int, rank: int) -> Array:
 def _turned(u: Array, axis: int) -> Array:
     """Mode k in the place of mode -k along a whole axis."""
     return jnp.roll(jnp.flip(u, axis), 1, axis)
-

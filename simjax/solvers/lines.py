@@ -107,7 +107,7 @@ def _first_and_last(edges: Array, angle: Array, m: int, ends: str) -> tuple[Arra
     a, b = lower[None, None, :, 0], lower[None, None, :, -1]
     gap = jnp.expm1(-m * angle) * jnp.expm1(-angle) / (1 + jnp.exp(-(m + 1) * angle))  # 1 - a - b
     turn = (2 * np.pi / p.shape[0]) * jnp.arange(mean.shape[0]).astype(angle.dtype)[:, None, None]
-    cosine, sine, slow = jnp.cos(turn), jnp.sin(turn), 2 * jnp.sin(0.5 * turn) ** 2  # 1 - cos
+    sine, slow = jnp.sin(turn), 2 * jnp.sin(0.5 * turn) ** 2  # 1 - cos
     determinant = gap * (1 + a - b) + 2 * b * slow
     free = determinant == 0  # a constant that nothing fixes
     inverse = jnp.where(free, 0.0, 1 / jnp.where(free, 1.0, determinant)).astype(mean.dtype)

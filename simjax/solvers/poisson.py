@@ -1,5 +1,8 @@
 """Direct solution of the discrete Poisson equation with constant coefficients on a decomposed domain."""
 
+from collections.abc import Sequence
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
@@ -8,22 +11,22 @@ from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Peri
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
+from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import cast_varying, varying_axes
 from simjax.ops.difference import laplacian
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
-from simjax.solvers.multigrid import multigrid, solve_elliptic
-from simjax.solvers.predicted_time import choose
+from simjax.solvers.multigrid import GATHERED_CELLS, multigrid, solve_elliptic
+from simjax.solvers.predicted_time import multigrid_time, transform_time
 from simjax.solvers.spectral import SpectralBasis
 from simjax.solvers.transforms import COSINE, FOURIER, SINE, Transform
-
 
 METHODS = ("auto", "spectral", "tridiagonal", "multigrid")
 
 
 def solve_poisson(
-    domain: Domain, layout: FieldLayout, source: Float[Array, "*block"], method: str = "spectral"
+    domain: Domain, layout: FieldLayout, source: Float[Array, "*block"], method: str = "auto"
 ) -> Float[Array, "*block"]:
     """phi with lap(phi) = source, for the second-order Laplacian and homogeneous boundaries of `layout`.
 
@@ -32,8 +35,7 @@ def solve_poisson(
         layout: cell-centred; per axis both sides periodic, both Neumann, or both Dirichlet.
         source: this block's right-hand side, `(..., *block_shape)`.
         method: `spectral`: transforms along every axis; `tridiagonal`: along all but one that is cut, which is solved
-            in its blocks; `multigrid`: conjugate gradients with V-cycles; `auto`: the one `choose` predicts to be
-            fastest.
+            in its blocks; `multigrid`: conjugate gradients with V-cycles; `auto`: see `choose`.
 
     Returns:
         phi, like `source`. Where the operator is singular (no Dirichlet side) the mean of `source` is ignored
@@ -44,12 +46,12 @@ def solve_poisson(
     kinds = [_kind(*layout.boundaries[axis], axis) for axis in range(domain.grid.ndim)]
     if layout.offset != (CENTER,) * domain.grid.ndim:
         raise ConfigurationError(f"The Poisson solve is for cell-centred fields; got offset {layout.offset}.")
-    method = choose(domain, source.dtype) if method == "auto" else method
+    transforms = [transform for transform, _ in kinds]
+    method = choose(domain, transforms, source.dtype.itemsize) if method == "auto" else method
     if method == "multigrid":
         return _by_multigrid(domain, layout, source)
-    left = max((axis for axis, entry in enumerate(domain.split) if entry), default=None)
-    left = left if method == "tridiagonal" else None
-    basis = SpectralBasis(domain, [transform for transform, _ in kinds], left)
+    left = _last_cut(domain) if method == "tridiagonal" else None
+    basis = SpectralBasis(domain, transforms, left)
     singular = left is not None and all(ends != ODD for _, ends in kinds)
 
     def matvec(phi):
@@ -75,6 +77,27 @@ def solve_poisson(
     return symmetric_solve(matvec, source, solve)
 
 
+def choose(domain: Domain, transforms: Sequence[Transform], itemsize: int) -> str:
+    """The way of `METHODS` with the least predicted time on TPUs; transforms on one device and elsewhere."""
+    left = _last_cut(domain)
+    if left is None or platform() != "tpu":
+        return "spectral"
+    seconds = {"multigrid": multigrid_time(domain, itemsize, GATHERED_CELLS)}
+    for method, kept in (("spectral", None), ("tridiagonal", left)):
+        try:
+            basis = SpectralBasis(domain, transforms, kept)
+        except ConfigurationError:  # no axis takes over the blocks of another one
+            continue
+        sizes = dict(entry for entry in domain.split if entry is not None)
+        ghosts = () if kept is None else (tuple(sizes[name] for name in basis.placement[kept]),)
+        seconds[method] = transform_time(domain, itemsize, basis.exchanges + ghosts, kept)
+    return min(seconds, key=lambda method: seconds[method])
+
+
+def _last_cut(domain: Domain) -> int | None:
+    return max((axis for axis, entry in enumerate(domain.split) if entry is not None), default=None)
+
+
 def _without_mean(domain: Domain, u: Array) -> Array:
     """Each field less its mean over the whole grid."""
     sums = domain.total(jnp.sum(u, axis=tuple(range(-domain.grid.ndim, 0)), keepdims=True))
@@ -91,8 +114,9 @@ def _by_multigrid(domain: Domain, layout: FieldLayout, source: Array) -> Array:
     def solve(right: Array) -> Array:
         return solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance).solution
 
-    fields = source.reshape(-1, *domain.block_shape)
-    return jnp.stack([solve(field) for field in fields]).reshape(source.shape) if source.ndim > domain.grid.ndim else solve(source)
+    if source.ndim == domain.grid.ndim:
+        return solve(source)
+    return jax.vmap(solve)(source.reshape(-1, *domain.block_shape)).reshape(source.shape)
 
 
 def _divide(spectrum: Array, eigenvalues: tuple[Array, ...]) -> Array:

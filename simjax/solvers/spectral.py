@@ -112,6 +112,11 @@ class SpectralBasis:
             u = self._inverse(u, axis)
         return u
 
+    @property
+    def exchanges(self) -> tuple[tuple[int, ...], ...]:
+        """For each exchange of a field, the sizes of the mesh axes that are handed on."""
+        return tuple(tuple(self._sizes[name] for name in move.names) for move in self._moves)
+
     def _inverse(self, u: Array, axis: int) -> Array:
         return self.transforms[axis].inverse(u, axis - self.domain.grid.ndim)
 

@@ -1,7 +1,8 @@
 """Real trigonometric transforms that diagonalise the second difference, one per kind of boundary.
 
 Each maps n real numbers to n real numbers, so blocks keep their shape and can be redistributed between devices
-whatever the boundaries; only `factored` transforms have a few more. Strang (1999), SIAM Review 41, 135, lists the eigenvectors.
+whatever the boundaries; only `factored` transforms have a few more. Strang (1999), SIAM Review 41, 135, lists the
+eigenvectors.
 """
 
 import functools
@@ -14,6 +15,9 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.solvers import dft
+
+# Points up to which a cosine transform is a product with its matrix.
+LONGEST_PRODUCT = 1024
 
 
 def fourier(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
@@ -46,9 +50,12 @@ def cosine(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
 
     Folded at the middle, it is one dense product of half the size for even k and one for odd k. On two CPU
     cores these beat the transform by way of an FFT (Makhoul 1980) in a 2-D solve: 1.8x at 128 points, 1.4x at 256,
-    equal at 512; and matrix units like them. An odd number of points is not folded.
+    equal at 512; and matrix units like them. An odd number of points is not folded. Above `LONGEST_PRODUCT` points the
+    way is by a real Fourier transform, and the order is that of its packed parts.
     """
     n, axis = u.shape[axis], axis % u.ndim
+    if n > LONGEST_PRODUCT:
+        return _cosine_by_fourier(u, axis)
     if n % 2:
         return _product(_cosines(n, jnp.arange(n), n, u.dtype), u, axis)
     half = n // 2
@@ -67,6 +74,8 @@ def cosine(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
 def inverse_cosine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     """Inverse of `cosine`: u[j] = 2/n (U[0] / 2 + sum over k > 0 of U[k] cos(pi k (j + 1/2) / n))."""
     n, axis = packed.shape[axis], axis % packed.ndim
+    if n > LONGEST_PRODUCT:
+        return _inverse_cosine_by_fourier(packed, axis)
     index = _index(packed, axis)
     weighted = packed * jnp.where(index == 0, 1 / n, 2 / n).astype(packed.dtype)
     if n % 2:
@@ -79,6 +88,49 @@ def inverse_cosine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*
     )
     back = lax.rev(symmetric - antisymmetric, (axis,))
     return jnp.concatenate([symmetric + antisymmetric, back], axis=axis)
+
+
+def _cosine_by_fourier(u: Array, axis: int) -> Array:
+    """Of the even points followed by the odd ones backwards, turned by a quarter of a wave (Makhoul 1980)."""
+    n = u.shape[axis]
+    even = lax.slice_in_dim(u, 0, n, stride=2, axis=axis)
+    odd = lax.slice_in_dim(u, 1, n, stride=2, axis=axis)
+    real, imaginary = _parts(fourier(jnp.concatenate([even, lax.rev(odd, (axis,))], axis=axis), axis), axis)
+    c, s = _quarter_turns(real, n, axis)
+    rest = lax.slice_in_dim(s * real - c * imaginary, 1, (n + 1) // 2, axis=axis)
+    return jnp.concatenate([c * real + s * imaginary, rest], axis=axis)
+
+
+def _inverse_cosine_by_fourier(packed: Array, axis: int) -> Array:
+    n = packed.shape[axis]
+    real, mirrored = _parts(packed, axis)
+    c, s = _quarter_turns(real, n, axis)
+    ends = lax.slice_in_dim(c * real + s * mirrored, 0, n // 2 + 1, axis=axis)
+    if n % 2 == 0:  # the middle wave mirrors itself: it comes with both of its parts
+        last = lax.slice_in_dim(real, n // 2, n // 2 + 1, axis=axis) * np.sqrt(2)
+        ends = jnp.concatenate([lax.slice_in_dim(ends, 0, n // 2, axis=axis), last], axis=axis)
+    rest = lax.slice_in_dim(s * real - c * mirrored, 1, (n + 1) // 2, axis=axis)
+    u = inverse_fourier(jnp.concatenate([ends, rest], axis=axis), axis)
+    even = lax.slice_in_dim(u, 0, (n + 1) // 2, axis=axis)
+    odd = lax.rev(lax.slice_in_dim(u, (n + 1) // 2, n, axis=axis), (axis,))
+    odd = lax.pad(odd, jnp.zeros((), u.dtype), [(0, n % 2 if k == axis else 0, 0) for k in range(u.ndim)])
+    pairs = jnp.stack([even, odd], axis=axis + 1).reshape(*u.shape[:axis], -1, *u.shape[axis + 1 :])
+    return lax.slice_in_dim(pairs, 0, n, axis=axis)
+
+
+def _parts(packed: Array, axis: int) -> tuple[Array, Array]:
+    """The first n / 2 + 1 entries, and the others in the places of 1 .. (n - 1) / 2, with zeros around them."""
+    n = packed.shape[axis]
+    half = n // 2 + 1
+    rest = lax.slice_in_dim(packed, half, n, axis=axis)
+    ends = [(1, half - 1 - rest.shape[axis], 0) if k == axis else (0, 0, 0) for k in range(packed.ndim)]
+    return lax.slice_in_dim(packed, 0, half, axis=axis), lax.pad(rest, jnp.zeros((), packed.dtype), ends)
+
+
+def _quarter_turns(u: Array, n: int, axis: int) -> tuple[Array, Array]:
+    """cos(pi k / 2n) and sin(pi k / 2n), shaped to broadcast along `axis`."""
+    angle = np.pi / (2 * n) * _index(u, axis)
+    return jnp.cos(angle), jnp.sin(angle)
 
 
 def _cosines(n: int, waves: Array, points: int, dtype) -> Array:
@@ -105,7 +157,9 @@ def _alternate(u: Array, axis: int) -> Array:
 
 
 def _cosine_half_waves(index: Array, n: int) -> Array:
-    """Wave of each packed entry of `cosine`: even ones first."""
+    """Wave of each packed entry of `cosine`: even ones first, or those up to n / 2 and then from n - 1 down."""
+    if n > LONGEST_PRODUCT:
+        return jnp.where(index <= n // 2, index, n + n // 2 - index)
     if n % 2:
         return index
     return jnp.where(index < n // 2, 2 * index, 2 * index - n + 1)

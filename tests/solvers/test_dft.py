@@ -83,7 +83,9 @@ def test_gradients_are_those_of_the_fft(monkeypatch, n):
     u, weight = jnp.asarray(numbers((2, n))), jnp.asarray(numbers((2, n // 2 + 1), 1).astype(complex))
 
     def loss(u):
-        return jnp.sum(jnp.sin(dft.irfft(weight * dft.rfft(u), n))) + jnp.sum(jnp.abs(dft.fft(lax.complex(u, u))) ** 2 * 0.01)
+        return jnp.sum(jnp.sin(dft.irfft(weight * dft.rfft(u), n))) + jnp.sum(
+            jnp.abs(dft.fft(lax.complex(u, u))) ** 2 * 0.01
+        )
 
     plain, products = jax.jit(jax.grad(loss)), jax.jit(lambda u: jax.grad(loss)(u))
     plain = plain(u)
