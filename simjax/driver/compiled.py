@@ -51,6 +51,9 @@ class CompiledRun(abc.ABC):
     `values` are the named numbers and `files` the arrays that are given, placed on the devices; `notes` say what was
     done to those; `state_specs` is the partition of the state; `size` counts one member's cells or particles, and
     `seconds` is a first guess of what a step of one takes: on a CPU, and elsewhere.
+
+    absent: devices that are not there, for which programs can be compiled but not run: `values` and `files` are shapes,
+    and no memory is asked for.
     """
 
     seconds: tuple[float, float]
@@ -68,16 +71,17 @@ class CompiledRun(abc.ABC):
     _member: Any
     _file_specs: Any
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, absent: Sequence = ()):
         self.config = config
         self.dtype = jnp.dtype(config.precision)
-        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
+        self._absent = tuple(absent)
+        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         self.parameters = named_values(config)
         self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
-        self.available_memory = usable_memory(config)
+        self.available_memory = None if absent else usable_memory(config)  # nobody tells of devices that are absent
         self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
         self._limits: Callable | None = None
@@ -242,7 +246,11 @@ class CompiledRun(abc.ABC):
         """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
         if isinstance(specs, PartitionSpec):
             specs = jax.tree.map(lambda _: specs, tree)
-        return jax.tree.map(place, tree, shardings(self.mesh, specs))
+        put = _shape_on if self._absent else place
+        return jax.tree.map(put, tree, self._shardings(specs))
+
+    def _shardings(self, specs):
+        return shardings(self.mesh, specs, self._absent[0] if self._absent else None)
 
     def host_values(self) -> dict[str, np.ndarray]:
         """Every number by name, in the run's precision."""
@@ -446,7 +454,7 @@ class CompiledRun(abc.ABC):
         return jax.tree.map(
             lambda leaf, sharding: jax.ShapeDtypeStruct(lead + leaf.shape, leaf.dtype, sharding=sharding),
             (self._member, clock),
-            shardings(self.mesh, specs),
+            self._shardings(specs),
         )
 
     def single_step(self, schedule: Schedule) -> Callable:
@@ -458,6 +466,10 @@ class CompiledRun(abc.ABC):
 
         specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
         return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one))
+
+
+def _shape_on(leaf, sharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype, sharding=sharding)
 
 
 def not_a_field(path: str, known: Sequence[str]) -> ConfigurationError:

@@ -44,8 +44,10 @@ class CompiledFieldRun(CompiledRun):
     seconds = (1e-8, 1e-10)
     smaller = "a coarser grid.shape"
 
-    def __init__(self, config: Config, given: Sequence[str] = (), *, outline: bool = False):
-        super().__init__(config)
+    def __init__(
+        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, outline: bool = False
+    ):  # fmt: skip
+        super().__init__(config, absent)
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells

@@ -41,8 +41,10 @@ class CompiledParticleRun(CompiledRun):
     regrows = True
     smaller = "fewer particles"
 
-    def __init__(self, config: Config, given: Sequence[str] = (), *, start: Start | None = None):
-        super().__init__(config)
+    def __init__(
+        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None
+    ):  # fmt: skip
+        super().__init__(config, absent)
         self.family = family_of(config)
         for path in given:
             known = [f"initial.{name}" for name in config.schema.given_at_start]
