@@ -20,7 +20,9 @@ _FOLDED_KINDS = ("TPU v5 lite", "TPU v5e")
 
 
 def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh | None:
-    """A device mesh with the axes of `sizes` longer than one, in the order ensemble, x, y, z; None if there are none.
+    """A device mesh with the axes of `sizes` longer than one, in their order; None if there are none.
+
+    Neighbours along the last axis are on devices that follow each other: `{"y": 4, "x": 2}` puts those along x there.
 
     Raises:
         ResourceError: more devices are asked for than there are.
@@ -31,7 +33,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
         >>> sj.make_mesh({"x": 1}) is None
         True
     """
-    order = [name for name in (ENSEMBLE, *AXES) if sizes.get(name, 1) > 1]
+    order = [name for name, size in sizes.items() if size > 1]
     unknown = set(sizes) - {ENSEMBLE, *AXES}
     if unknown:
         raise ConfigurationError(f"mesh axis {sorted(unknown)[0]!r} is unknown; write ensemble, x, y or z.")

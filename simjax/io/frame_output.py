@@ -26,6 +26,7 @@ from simjax.io.frame_layout import (
     cf_attributes,
     frame_selection,
     part_selection,
+    without_fields,
     write_plain,
     write_virtual,
 )
@@ -143,6 +144,20 @@ class FrameWriter(abc.ABC):
     def layout(self) -> FrameLayout:
         """The variables of the files."""
         return self._layout
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Attributes of the root of every file."""
+        return self._attributes
+
+    def show(self, folder: Path, steps: Sequence[int], times: Sequence[float], layout: FrameLayout) -> None:
+        """Ends a writer that has written nothing, and takes frames of `folder` that others wrote."""
+        self.folder, self._steps, self._times, self._layout = folder, list(steps), list(times), layout
+        self._thread.shutdown()
+
+    def whole_layout(self, statuses) -> FrameLayout:
+        """The layout with the members' statuses."""
+        return replace(self._layout, fixed=(*self._layout.fixed, self._status(statuses)))
 
     @property
     def times(self) -> Sequence[float]:
@@ -322,20 +337,13 @@ class FrameWriter(abc.ABC):
                 self.write_whole(path, attributes, [], [], [])
         with replaced(self.folder / DIAGNOSTICS_NAME) as path:
             if segments:
-                write_virtual(path, self._diagnostics_layout(), attributes, steps, times, segments)
+                write_virtual(path, without_fields(self._layout), attributes, steps, times, segments)
             else:
-                write_plain(path, self._diagnostics_layout(), attributes, [], [], [])
-
-    def _diagnostics_layout(self) -> FrameLayout:
-        """The same run without fields and without space."""
-        spaceless = {"member", "time"}
-        fixed = tuple(v for v in self._layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes)
-        framed = tuple(v for v in self._layout.framed if spaceless.issuperset(v.dims))
-        return replace(self._layout, fixed=fixed, framed=framed)
+                write_plain(path, without_fields(self._layout), attributes, [], [], [])
 
     def _finish(self, complete: bool, statuses) -> None:
         if statuses is not None:
-            self._layout = replace(self._layout, fixed=(*self._layout.fixed, self._status(statuses)))
+            self._layout = self.whole_layout(statuses)
         small = self.frame_bytes * len(self._steps) < CONSOLIDATE_BYTES
         if complete and small and not any(segment.ranges for segment in self._segments):
             self._consolidate()
@@ -361,7 +369,7 @@ class FrameWriter(abc.ABC):
             self.write_whole(path, attributes, self._steps, self._times, pieces_of(segments))
         with replaced(self.folder / DIAGNOSTICS_NAME) as path:
             write_plain(
-                path, self._diagnostics_layout(), attributes, self._steps, self._times, pieces_of(segments)
+                path, without_fields(self._layout), attributes, self._steps, self._times, pieces_of(segments)
             )  # fmt: skip
         for segment, _ in reversed(segments):
             segment.unlink()

@@ -16,6 +16,7 @@ import pytest
 import xarray
 from paths import ROOT, SUPPORT
 from vtkmodules.util.numpy_support import vtk_to_numpy
+from vtkmodules.vtkCommonDataModel import vtkCompositeDataSet
 from vtkmodules.vtkIOHDF import vtkHDFReader
 from written_frames import GRID, MEMBERS, OUTPUTS, VISCOSITY, frames, make_writer, write_frames
 
@@ -320,10 +321,24 @@ def read_vtk(path, step):
     reader.UpdateInformation()
     reader.SetStep(step)
     reader.Update()
-    image = reader.GetOutput()
+    return reader, reader.GetOutputDataObject(0), cell_arrays(reader.GetOutputDataObject(0))
+
+
+def cell_arrays(image):
     cells = image.GetCellData()
-    arrays = {cells.GetArrayName(i): vtk_to_numpy(cells.GetArray(i)) for i in range(cells.GetNumberOfArrays())}
-    return reader, image, arrays
+    return {cells.GetArrayName(i): vtk_to_numpy(cells.GetArray(i)) for i in range(cells.GetNumberOfArrays())}
+
+
+def read_blocks(path, step):
+    """The blocks of an ensemble by name."""
+    reader = vtkHDFReader()
+    reader.SetFileName(str(path))
+    reader.UpdateInformation()
+    reader.SetStep(step)
+    reader.Update()
+    blocks = reader.GetOutputDataObject(0)
+    names = [blocks.GetMetaData(i).Get(vtkCompositeDataSet.NAME()) for i in range(blocks.GetNumberOfBlocks())]
+    return reader, {name: blocks.GetBlock(i) for i, name in enumerate(names)}
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -333,21 +348,23 @@ def test_vtk_reads_each_member_over_time_without_a_copy(tmp_path, complete):
     writer.close(complete)
     shutil.move(tmp_path / "run", tmp_path / "moved")
     _, _, fields, _ = frames([4])
-    for member in range(MEMBERS):
-        path = tmp_path / "moved" / f"fields.m{member:04d}.vtkhdf"
-        reader, image, arrays = read_vtk(path, 4)
+    path = tmp_path / "moved" / "fields.vtkhdf"
+    reader, blocks = read_blocks(path, 4)
+    assert [*blocks] == [f"member_{member:04d}" for member in range(MEMBERS)]
+    for member, (name, image) in enumerate(blocks.items()):
+        arrays = cell_arrays(image)
         assert reader.GetNumberOfSteps() == 5 and reader.GetTimeValue() == 0.1 * 4
         assert image.GetExtent() == (0, 6, 0, 4, 0, 1)
         assert image.GetBounds()[:4] == (-1.0, 2.0, 0.0, 1.0)
         # VTK's x runs fastest, as in the transposed array.
         np.testing.assert_array_equal(arrays["temperature"], np.asarray(fields["temperature"])[0, member].T.ravel())
-        for component, name in enumerate(("velocity_x", "velocity_y")):
+        for component, variable in enumerate(("velocity_x", "velocity_y")):
             np.testing.assert_array_equal(
-                arrays["velocity"][:, component], np.asarray(fields[name])[0, member].T.ravel()
+                arrays["velocity"][:, component], np.asarray(fields[variable])[0, member].T.ravel()
             )
         np.testing.assert_array_equal(arrays["velocity"][:, 2], 0.0)
         with h5py.File(path) as file:
-            assert all(array.is_virtual for array in file["VTKHDF/CellData"].values())
+            assert all(array.is_virtual for array in file[f"VTKHDF/{name}/CellData"].values())
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4, 5)])
