@@ -16,11 +16,12 @@ from simjax.config.inverse_section import InverseKeys
 from simjax.config.listing import written
 from simjax.config.observations import ObservationKeys
 from simjax.config.unknowns import UnknownKeys
+from simjax.inspect.chips import CHIPS
 from simjax.io.formats import output_formats
 from simjax.models.registry import HOMES, MODELS
 from simjax.schema.config import Keys
 from simjax.schema.inverse import PRIORS
-from simjax.schema.kinds import Nested
+from simjax.schema.kinds import Nested, NestedOr
 from simjax.schema.model_schema import ModelSchema
 from simjax.schema.parts import Part, PartOf, part_places, summary_of
 from simjax.schema.sides import HOMES as SIDES
@@ -28,7 +29,7 @@ from simjax.schema.sides import SideSchema, declared_sides, sides_of
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))
-from performance_tables import compile_cost, gradient_cost, limits, speed  # noqa: E402
+from performance_tables import compile_cost, gradient_cost, limits, memory_told, speed, weak_scaling  # noqa: E402
 
 MOLECULAR = MODELS["molecular_dynamics"]
 
@@ -169,6 +170,7 @@ def _table(rows: Sequence[tuple[str, Field]]) -> list[str]:
 def _row(path: str, field: Field) -> str:
     kind, units = field.metadata["kind"], field.metadata["units"]
     allowed = "a section" if isinstance(kind, Nested) else kind.allowed
+    allowed += f", or {kind.word}" if isinstance(kind, NestedOr) else ""
     if path == "model":  # tests and programs make their own known
         allowed = "one of those [below](#models), or MODULE.CLASS of [your own](own-models.md)"
     if isinstance(kind, PartOf):
@@ -196,9 +198,26 @@ def _part(place: str, name: str, part: type[Part]) -> str:
     return f"| `{place}` | `{name}` | {summary_of(part)} | {stated} |"
 
 
+def chips() -> str:
+    """The table of the figures on which estimates of a step's time rest, a column per chip."""
+    figures = {
+        "memory, GB": ("memory", 1e9), "its bandwidth, GB/s": ("bandwidth", 1e9),
+        "operations on single elements, 10^12/s": ("vector", 1e12), "products of matrices, 10^12/s": ("matrix", 1e12),
+        "a link in one direction, GB/s": ("link_bandwidth", 1e9), "latency, microseconds per hop": ("latency", 1e-6),
+    }  # fmt: skip
+    rows = [
+        "| of a device | " + " | ".join(chip.name for chip in CHIPS.values()) + " |",
+        "|---" * (1 + len(CHIPS)) + "|",
+    ]
+    for what, (name, unit) in figures.items():
+        rows.append(f"| {what} | " + " | ".join(f"{getattr(chip, name) / unit:.4g}" for chip in CHIPS.values()) + " |")
+    return "\n".join(rows)
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
     "inverse": inverse, "speed": speed, "limits": limits, "gradient_cost": gradient_cost, "compile_cost": compile_cost,
+    "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

@@ -136,3 +136,45 @@ def compile_cost() -> str:
     below = _digits(max(row["compile_cpu_s"] for row in content["rows"] if row["program"] == "forward"))
     told = f"The other {len(gradients) - DEAREST} take less, and forward programs at most {below} s."
     return _table("gradient of | StableHLO operations | CPU s | peak MiB", rows) + f"\n\n{told}"
+
+
+def memory_told() -> str:
+    """Memory that runs are told to need, beside what their processes took."""
+    rows = []
+    for _, found in _results("memory"):
+        for row in found["rows"]:
+            parts = [f"{row[name] / 2**20:.0f}" for name in ("state", "working_memory", "observed_frames", "needed")]
+            size = f"{4 * row['size'] ** 3:,}".replace(",", " ") if "liquid" in row["case"] else f"{row['size']}^2"
+            rows.append((row["case"], size, *parts, f"{row['taken'] / 2**20:.0f}", f"{row['taken_over_told']:.2f}"))
+    head = "run | cells or particles | state | working memory | observed frames | told | taken | taken over told"
+    return _table(head, rows)
+
+
+def weak_scaling() -> str:
+    """Predicted steps on pods that are not there, with the same block on each chip: waiting and efficiency by size."""
+    rows: list[Sequence[object]] = []
+    for path in sorted(RESULTS.glob("weak_scaling_*.json")):
+        for case in json.loads(path.read_text(encoding="utf-8"))["cases"]:
+            sizes = {row["devices"]: row for row in case["scaling"]}
+            alone, all_of_them = sizes[1], case["step"]
+            exchanges = [one for one in all_of_them["exchanges"] if one["kind"] != "all-reduce"]
+            total = sum(one["count"] for one in exchanges)
+            hidden = sum(one["count"] for one in exchanges if one["asynchronous"])
+            rows.append(
+                (
+                    f"`{case['experiment']}`", _shape(case["block"]), _milliseconds(alone["seconds"]),
+                    _milliseconds(all_of_them["seconds"]), _milliseconds(all_of_them["exposed_s"]),
+                    f"{hidden:g} of {total:g}",
+                    ", ".join(f"{100 * row['efficiency']:.0f}" for count, row in sizes.items() if count > 1),
+                    f"{case['compile_cpu_s']:.0f}",
+                )
+            )  # fmt: skip
+    head = (
+        "experiment | block | 1 chip, ms | 256 chips, ms | of it waiting | asynchronous exchanges | "
+        "efficiency of 4, 16, 64, 256 chips, % | CPU s to compile"
+    )
+    return _table(head, rows)
+
+
+def _milliseconds(seconds: float) -> str:
+    return _digits(1e3 * seconds) if seconds else "0"

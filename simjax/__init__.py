@@ -12,10 +12,11 @@ _NAMES = {
     "driver.differentiable": "RunFunction",
     "io.read": "open_run check_files",
     "io.universe": "open_universe",
-    # inverse problems, certificates
+    # inverse problems, certificates, programs
     "inverse.problem": "InverseProblem",
     "inverse.search": "Search",
     "certificate.certify": "certify",
+    "inspect.inspect_program": "inspect_program",
     # grids, sides, devices
     "grid": "Grid",
     "core.boundary": (
@@ -122,6 +123,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.errors import SimjaxError as SimjaxError
     from simjax.errors import Stopped as Stopped
     from simjax.grid import Grid as Grid
+    from simjax.inspect.inspect_program import inspect_program as inspect_program
     from simjax.integrators.integrator import Integrator as Integrator
     from simjax.integrators.table import INTEGRATORS as INTEGRATORS
     from simjax.inverse.problem import InverseProblem as InverseProblem

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from simjax.core.domain import Domain
@@ -15,12 +16,16 @@ from simjax.grid import AXES, Grid
 ENSEMBLE = "ensemble"
 
 # On these chips a periodic ring of eight or more compiles to synchronous permutes unless neighbours along the
-# ring are at most two links apart.
+# ring are at most two links apart: the line is folded.
 _FOLDED_KINDS = ("TPU v5 lite", "TPU v5e")
+# A whole pod of 16 x 16 closes its rings by links of its own.
+_WHOLE_POD = 256
 
 
 def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh | None:
-    """A device mesh with the axes of `sizes` longer than one, in the order ensemble, x, y, z; None if there are none.
+    """A device mesh with the axes of `sizes` longer than one, in their order; None if there are none.
+
+    Neighbours along the last axis are on devices that follow each other: `{"y": 4, "x": 2}` puts those along x there.
 
     Raises:
         ResourceError: more devices are asked for than there are.
@@ -31,7 +36,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
         >>> sj.make_mesh({"x": 1}) is None
         True
     """
-    order = [name for name in (ENSEMBLE, *AXES) if sizes.get(name, 1) > 1]
+    order = [name for name, size in sizes.items() if size > 1]
     unknown = set(sizes) - {ENSEMBLE, *AXES}
     if unknown:
         raise ConfigurationError(f"mesh axis {sorted(unknown)[0]!r} is unknown; write ensemble, x, y or z.")
@@ -44,11 +49,37 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
             f"mesh {dict(zip(order, shape, strict=True))} needs {math.prod(shape)} devices, {len(devices)} are "
             f"present; choose sizes whose product is at most {len(devices)}."
         )
-    grid = np.asarray(devices[: math.prod(shape)], dtype=object).reshape(shape)
-    for axis, (name, count) in enumerate(zip(order, shape, strict=True)):
-        if name in AXES and count >= 8 and devices[0].device_kind in _FOLDED_KINDS:
-            grid = np.take(grid, folded_ring(count), axis=axis)
+    grid = _arranged(devices[: math.prod(shape)], shape)
     return Mesh(grid, tuple(order), axis_types=(AxisType.Auto,) * len(order))
+
+
+def _arranged(devices: Sequence, shape: tuple[int, ...]) -> np.ndarray:
+    """Devices as an array of `shape`; on TPUs neighbours in it are neighbours on the torus, where that can be."""
+    if devices[0].platform != "tpu":
+        return np.asarray(devices, dtype=object).reshape(shape)
+    places = np.array([device.coords for device in devices])
+    extents = np.ptp(places, axis=0) + 1
+    if math.prod(extents) != len(devices):  # a part of a slice, or several devices on a chip
+        return np.asarray(devices, dtype=object).reshape(shape)
+    lengths = [int(n) for n in extents if n > 1]
+    if sorted(lengths) != sorted(shape):
+        return mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    grid = np.empty(len(devices), dtype=object)
+    grid[:] = [devices[number] for number in np.lexsort(places.T[::-1])]
+    grid = grid.reshape(lengths).transpose(_axes_of(lengths, shape))
+    if devices[0].device_kind in _FOLDED_KINDS and grid.size < _WHOLE_POD:
+        for axis, count in enumerate(shape):
+            grid = np.take(grid, folded_ring(count), axis=axis) if count >= 8 else grid
+    return grid
+
+
+def _axes_of(lengths: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """Axes of the torus, of these lengths, that become the axes of a mesh of `shape`, which has the same lengths."""
+    left, found = list(range(len(lengths))), []
+    for length in shape:
+        found.append(next(axis for axis in left if lengths[axis] == length))
+        left.remove(found[-1])
+    return found
 
 
 def folded_ring(count: int) -> list[int]:
@@ -104,10 +135,10 @@ def prepend_axis(specs, name: str | None):
     return jax.tree.map(lambda s: PartitionSpec(name, *s), specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
 
 
-def shardings(mesh: Mesh | None, specs):
-    """`NamedSharding`s of a tree of specs, or single-device placement without a mesh."""
+def shardings(mesh: Mesh | None, specs, device: Any = None):
+    """`NamedSharding`s of a tree of specs, or placement on `device`, by default the first, without a mesh."""
     if mesh is None:
-        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        device = jax.sharding.SingleDeviceSharding(device or jax.local_devices()[0])
         return jax.tree.map(lambda _: device, specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
     return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda s: isinstance(s, PartitionSpec))
 

@@ -268,6 +268,27 @@ MUTATIONS = [
         "max(0, math.ceil(share * size / 2) - 1)", "max(0, math.ceil(share * size / 2))",
         "tests/ops/test_spectrum.py::test_products_of_what_is_kept_have_no_aliases",
     ),
+    # compiled programs
+    Mutation(
+        "messages take the longer way around", "inspect/links.py",
+        "ahead = 1 if twice < length", "ahead = 1 if twice > length",
+        "tests/inspect/test_estimate.py::test_an_exchange_of_all_with_all_loads_each_link_of_a_ring_by_an_eighth_of_the_square",
+    ),
+    Mutation(
+        "an exchange is over when it begins", "inspect/estimate.py",
+        "exposed = max(0.0, finish - self._now)", "exposed = max(0.0, self._now - finish)",
+        "tests/inspect/test_estimate.py::test_work_after_the_end_hides_nothing",
+    ),
+    Mutation(
+        "links carry all messages at once", "inspect/estimate.py",
+        "begin = max([self._now, *(self._free.get(way, 0.0) for way in one.route.directions)])", "begin = self._now",
+        "tests/inspect/test_estimate.py::test_messages_over_the_same_links_wait_for_each_other",
+    ),
+    Mutation(
+        "a tile is as long as its first axis", "inspect/hlo.py",
+        "zip(order, reversed(self.tile), strict=False)", "zip(order, self.tile, strict=False)",
+        "tests/inspect/test_hlo.py::test_bytes_of_a_value_and_of_its_place_in_memory",
+    ),
 ]  # fmt: skip
 
 

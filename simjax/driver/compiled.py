@@ -17,9 +17,18 @@ from simjax.core.domain import Domain
 from simjax.core.model import Model
 from simjax.core.tendency import call_own
 from simjax.driver.build import named_values
-from simjax.driver.environment import available_memory
+from simjax.driver.memory import (
+    FILLED,
+    FRAMES,
+    MemberProgram,
+    RunMemory,
+    least_memory,
+    memory_of,
+    run_memory,
+    usable_memory,
+)
 from simjax.driver.used_names import used_names
-from simjax.errors import ConfigurationError, ResourceError
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.integrators.table import INTEGRATORS
 from simjax.io.segments import Ranges
@@ -32,11 +41,6 @@ from simjax.schema.formula import Formula
 from simjax.schema.statistics import NO_STATISTICS
 from simjax.stepping.simulate import Clock, Schedule, advance, take_step
 
-# In states of one member, read from compiled programs (float32, 256^2 and 64^3): temporaries of a step, 4.0 with
-# Euler to 9.8 with rk4, and observed fields on their way to the disk, 2 of each of two frames.
-WORKING_COPIES = 14
-
-
 SECTIONS = ("initial", "coefficients")
 """Sections of fields that may be arguments of a run."""
 
@@ -47,9 +51,14 @@ class CompiledRun(abc.ABC):
     `values` are the named numbers and `files` the arrays that are given, placed on the devices; `notes` say what was
     done to those; `state_specs` is the partition of the state; `size` counts one member's cells or particles, and
     `seconds` is a first guess of what a step of one takes: on a CPU, and elsewhere.
+
+    absent: devices that are not there, for which programs can be compiled but not run: `values` and `files` are shapes,
+    and no memory is asked for.
     """
 
     seconds: tuple[float, float]
+    smaller: str
+    """Advice that makes a member's state smaller."""
     regrows = False
     """Whether a run can need more room than it was given; its calls keep the state that goes in."""
 
@@ -62,15 +71,17 @@ class CompiledRun(abc.ABC):
     _member: Any
     _file_specs: Any
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, absent: Sequence = ()):
         self.config = config
         self.dtype = jnp.dtype(config.precision)
-        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)})
+        self._absent = tuple(absent)
+        self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         self.parameters = named_values(config)
         self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
+        self.available_memory = None if absent else usable_memory(config)  # nobody tells of devices that are absent
         self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
         self._limits: Callable | None = None
@@ -235,7 +246,11 @@ class CompiledRun(abc.ABC):
         """Host arrays put on the devices; `specs` is one spec for all or a tree of them."""
         if isinstance(specs, PartitionSpec):
             specs = jax.tree.map(lambda _: specs, tree)
-        return jax.tree.map(place, tree, shardings(self.mesh, specs))
+        put = _shape_on if self._absent else place
+        return jax.tree.map(put, tree, self._shardings(specs))
+
+    def _shardings(self, specs):
+        return shardings(self.mesh, specs, self._absent[0] if self._absent else None)
 
     def host_values(self) -> dict[str, np.ndarray]:
         """Every number by name, in the run's precision."""
@@ -248,14 +263,10 @@ class CompiledRun(abc.ABC):
         members = np.asarray(self.config.ensemble.members, np.int32)
         return self._place(members if self.members is not None else members[0], self._one)
 
-    def _vectorise(self, fn: Callable, in_axes: tuple) -> Callable:
-        """`fn` over this device's members, all at once or in batches that fit in memory."""
-        if self.members is None:
-            return fn
+    def _vectorise(self, fn: Callable, in_axes: tuple, batch: int) -> Callable:
+        """`fn` over this device's members, so many at once."""
         mapped = jax.vmap(fn, in_axes=in_axes)
-        local = self.members // (self.mesh.shape[ENSEMBLE] if self._axis and self.mesh is not None else 1)
-        batch = self.config.ensemble.batch or self._fitting_batch(local)
-        if batch >= local:
+        if batch >= self.local_members:
             return mapped
 
         def in_batches(*args):
@@ -271,38 +282,63 @@ class CompiledRun(abc.ABC):
         return in_batches
 
     def _compile(self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=()) -> Callable:
-        mapped = self._vectorise(fn, in_axes)
-        return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+        """The compiled program of `fn`, of one member, for this run's members."""
+
+        def make(batch: int):
+            mapped = fn if self.members is None else self._vectorise(fn, in_axes, batch)
+            return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+
+        batch = self.config.ensemble.batch
+        if self.members is None or batch is not None:
+            return make(batch or 1)
+        return MemberProgram(make, self.local_members, self._room_for_members)
 
     # ------------------------------------------------------------------ memory
+
+    @property
+    def local_members(self) -> int:
+        """Members on each device."""
+        return (self.members or 1) // self.config.mesh.ensemble
 
     def state_bytes(self) -> int:
         """Bytes of one member's state on one device."""
         devices = math.prod(dict(self.mesh.shape)[name] for name in self.domain.names) if self.mesh else 1
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._member)) // devices
 
-    def _memory(self) -> int | None:
-        limit = self.config.limits.memory
-        return int(limit * 2**30) if limit is not None else available_memory()
+    def _room_for_members(self) -> int | None:
+        """Bytes that a program over members may fill, beside frames on their way to the disk."""
+        if self.available_memory is None:
+            return None
+        parts = 1 if self.mesh is None else self.mesh.size
+        frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.observed_shapes()))
+        return int(FILLED * self.available_memory) - FRAMES * frame // parts
 
-    def _fitting_batch(self, local: int) -> int:
-        memory = self._memory()
-        if memory is None:
-            return local
-        room = memory // 2 - local * 2 * self.state_bytes()
-        return max(1, min(local, room // (WORKING_COPIES * self.state_bytes())))
+    def require_least_memory(self) -> None:
+        """Raises ResourceError where not even the state fits, before anything is compiled or put on a device."""
+        least = least_memory(self.state_bytes(), self.local_members, donated=not self.regrows)
+        least.require(self.available_memory, self._memory_advice)
 
-    def _check_memory(self, advice: str) -> None:
-        memory = self._memory()
-        members = 1 if self.members is None else self.members // self.config.mesh.ensemble
-        state = self.state_bytes()
-        needed = state * (2 * members + WORKING_COPIES)
-        if memory is not None and needed > memory:
-            raise ResourceError(
-                f"about {needed / 2**30:.1f} GiB per device are needed ({members} member(s) x 2 states of "
-                f"{state / 2**30:.2f} GiB and {WORKING_COPIES} working copies), {memory / 2**30:.1f} GiB are there; "
-                f"use {advice}, precision=float32, a smaller ensemble.size or more devices (mesh.x, mesh.y)."
-            )
+    def require_memory(self, program: Callable, state, clock, until) -> RunMemory | None:
+        """The memory that the run needs, of which `program` is what advances the state; both are compiled here.
+
+        Raises:
+            ResourceError: it is more than there is.
+        """
+        given = self.values, self.files, state, clock
+        look = memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
+        step = memory_of(program, *given, until)
+        found = run_memory(step, look, cut=self.mesh is not None)
+        if found is not None:
+            found.require(self.available_memory, self._memory_advice)
+        return found
+
+    @property
+    def _memory_advice(self) -> str:
+        """Advice where memory is short."""
+        members = "a smaller ensemble.group or ensemble.size, " if self.members is not None else ""
+        precision = "precision=float32, " if self.config.precision == "float64" else ""
+        axes = "mesh.x, mesh.y" if self.config.ndim > 1 else "mesh.x"
+        return f"{self.smaller}, {precision}{members}or more devices ({axes})"
 
     # ------------------------------------------------------------------ programs
 
@@ -392,10 +428,16 @@ class CompiledRun(abc.ABC):
         donate = () if self.regrows else (2,)
         return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=donate)
 
+    def traced_step(self, schedule: Schedule) -> Any:
+        """The jaxpr of one step on a device; nothing is compiled."""
+        until = jax.ShapeDtypeStruct((), jnp.int32)
+        program: Any = self.advance_by(schedule, 1, 0)
+        return program.trace(self.values, self.files, *self.template(self.room()), until).jaxpr.jaxpr
+
     def observed_shapes(self):
         """Shapes and dtypes of what `observe` returns."""
         time = jax.ShapeDtypeStruct((), self.dtype)
-        return jax.eval_shape(self.observe(), self.values, self.files, *self.template(self.room()), time)
+        return self.observe().eval_shape(self.values, self.files, *self.template(self.room()), time)
 
     def copy(self, state, clock):
         """A copy that outlives donation."""
@@ -412,7 +454,7 @@ class CompiledRun(abc.ABC):
         return jax.tree.map(
             lambda leaf, sharding: jax.ShapeDtypeStruct(lead + leaf.shape, leaf.dtype, sharding=sharding),
             (self._member, clock),
-            shardings(self.mesh, specs),
+            self._shardings(specs),
         )
 
     def single_step(self, schedule: Schedule) -> Callable:
@@ -424,6 +466,10 @@ class CompiledRun(abc.ABC):
 
         specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
         return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one))
+
+
+def _shape_on(leaf, sharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype, sharding=sharding)
 
 
 def not_a_field(path: str, known: Sequence[str]) -> ConfigurationError:

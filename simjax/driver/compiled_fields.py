@@ -37,13 +37,17 @@ class CompiledFieldRun(CompiledRun):
     """Everything compiled for a model of fields.
 
     outputs: what is written, of every member. observed: what `observe` returns: these, or all variables where
-    statistics over members alone are written.
+    statistics over members alone are written. With `outline`, no file is read and nothing put on devices: its programs
+    are only traced.
     """
 
     seconds = (1e-8, 1e-10)
+    smaller = "a coarser grid.shape"
 
-    def __init__(self, config: Config, given: Sequence[str] = ()):
-        super().__init__(config)
+    def __init__(
+        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, outline: bool = False
+    ):  # fmt: skip
+        super().__init__(config, absent)
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
         self.size = self.grid.cells
@@ -53,16 +57,20 @@ class CompiledFieldRun(CompiledRun):
         check_sides(config, self.domain)
         self.choose_variables()
         self._member = jax.eval_shape(self._member_state)
-        self._check_memory("a coarser grid.shape")
+        self.require_least_memory()
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
+        self._faults: Callable | None = None
+        self._starter: Callable | None = None
+        self._statistics: Callable | None = None
+        if outline:
+            self.values, self._file_specs = self.host_values(), self.field_specs()
+            self.files = jax.tree.map(lambda _: jax.ShapeDtypeStruct(self.grid.shape, self.dtype), self._file_specs)
+            return
         self.values = self._place_values()
         files, self.notes = read_files(config, self.grid)
         files = jax.tree.map(lambda u: u.astype(self.dtype), files)
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
         self.files = self._place(files, self._file_specs)
-        self._faults: Callable | None = None
-        self._starter: Callable | None = None
-        self._statistics: Callable | None = None
 
     def choose_variables(self):
         self._layouts = faces.output_layouts(self.model)

@@ -21,6 +21,7 @@ from simjax.io.checkpoint import require_meta
 from simjax.jaxpr.varying import vary_like
 from simjax.models.capacities import Capacities, divisor, multiple
 from simjax.models.particle_model import evaluated, family_of
+from simjax.models.placement import Start
 from simjax.parallel import decompose, distribute, place, region, shardings, whole
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
@@ -32,12 +33,18 @@ MOST_GROWTHS = 12
 
 
 class CompiledParticleRun(CompiledRun):
-    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
+    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones.
+
+    start: the particles as they start, where they are known; else they are placed as the configuration says.
+    """
 
     regrows = True
+    smaller = "fewer particles"
 
-    def __init__(self, config: Config, given: Sequence[str] = ()):
-        super().__init__(config)
+    def __init__(
+        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None
+    ):  # fmt: skip
+        super().__init__(config, absent)
         self.family = family_of(config)
         for path in given:
             known = [f"initial.{name}" for name in config.schema.given_at_start]
@@ -45,7 +52,7 @@ class CompiledParticleRun(CompiledRun):
                 raise not_a_field(path, known)
         self._given = tuple(path.split(".", 1)[1] for path in given)
         self.seconds = self.family.seconds
-        self.start_of = self.family.start()
+        self.start_of = self.family.start() if start is None else start
         self.size = self.start_of.count
         self.choose_variables()
         self._growths = 0
@@ -62,7 +69,7 @@ class CompiledParticleRun(CompiledRun):
             self.notes.append(
                 f"A cell starts with more than {slots} particles and can hold {self._capacities.cell_capacity} now."
             )
-        self._check_memory("fewer particles")
+        self.require_least_memory()
         self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
 

@@ -10,11 +10,12 @@ from simjax.schema.config import Config
 __all__ = ["CompiledFieldRun", "CompiledParticleRun", "CompiledRun", "compiled_run"]
 
 
-def compiled_run(config: Config, given: Sequence[str] = ()) -> CompiledRun:
+def compiled_run(config: Config, given: Sequence[str] = (), absent: Sequence = ()) -> CompiledRun:
     """The programs of a configuration.
 
     given: paths such as "initial.velocity" of fields that are arguments of a run, in the place of formulas.
+    absent: devices that are not there, to compile for.
 
     Raises ConfigurationError for a path that is no field.
     """
-    return (CompiledParticleRun if config.schema.of_particles else CompiledFieldRun)(config, given)
+    return (CompiledParticleRun if config.schema.of_particles else CompiledFieldRun)(config, given, absent)

@@ -21,11 +21,12 @@ from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.differentiable import RunFunction
-from simjax.driver.environment import StopSignals, join_processes, set_up_jax
+from simjax.driver.environment import StopSignals, join_processes
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
 from simjax.driver.groups import GroupedRun, first_programs
+from simjax.driver.mesh_choice import with_devices
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder
@@ -161,7 +162,7 @@ class Simulation:
         with group.ending_together():
             earlier, planned = group.decide(lambda: run_folders(config))
             with group.together():
-                config = set_up_jax(config)
+                config = with_devices(config)
                 programs, grouped = first_programs(config, None if earlier is None else Path(earlier))
 
                 def single(config: Config, programs: CompiledRun) -> SingleRun:
@@ -211,14 +212,8 @@ class SingleRun:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
-        if not self.plan.total:
-            return
-        # Traced now, and used when it is called: what cannot be a kernel or be blocked is refused here.
-        schedule = self.plan.schedule_of(0)
-        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule))
-        until = jnp.ones((), jnp.int32)
-        program = self.programs.advance(schedule, steps)
-        program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
+        # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
+        self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -248,6 +243,7 @@ class SingleRun:
             return Result(folder, 0, message)
         with self.group.together():
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
+            self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
         self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -316,7 +312,10 @@ class SingleRun:
             chosen = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
             count, said = self.group.gather(chosen)[0]
         self.programs.steps_per_exchange = count
-        self.record.tell(said)
+        with self.group.together():
+            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, measured=True)
+        for text in (said, *notes):
+            self.record.tell(text)
 
     def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""

@@ -101,6 +101,15 @@ class MeshConfig:
 
 
 @dataclass(frozen=True)
+class AutoMesh(MeshConfig):
+    """`mesh: auto`: sizes of one until `driver.mesh_choice` knows the devices and puts a `MeshConfig` in its place."""
+
+    def write(self) -> str:
+        """The plain YAML value."""
+        return AUTO
+
+
+@dataclass(frozen=True)
 class DistributedConfig:
     """The section `distributed`: the processes that carry out a run together, as each of them is told."""
 
@@ -474,7 +483,9 @@ class Keys:
         Table("variables with formulas", optional=True), None, about="solutions with which a run is compared"
     )
     time: TimeConfig = key(Nested(TimeConfig), about="time steps and frames")
-    mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig(), about="devices along each axis")
+    mesh: MeshConfig = key(
+        NestedOr(MeshConfig, word=AUTO, meaning=AutoMesh()), MeshConfig(), about="devices along each axis; auto: chosen"
+    )
     distributed: DistributedConfig | str | None = key(
         NestedOr(DistributedConfig, optional=True, word=AUTO),
         None,

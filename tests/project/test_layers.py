@@ -30,7 +30,7 @@ LAYERS = (
     ("config",),
     ("driver",),
     ("inverse",),
-    ("certificate", "application"),
+    ("certificate", "inspect", "application"),
     ("run",),
     ("__main__",),
 )
@@ -56,7 +56,7 @@ HOMES = {
     # In a kernel for GPUs, `axis_index` is that of a tile.
     "collectives": (
         COLLECTIVES,
-        ("core.domain", "core.members", "solvers.spectral", "solvers.fourier", "stencil.kernels.hopper"),
+        ("core.domain", "core.members", "solvers.exchange", "solvers.fourier", "stencil.kernels.hopper"),
     ),
     # Around an adaptive solver only the tendency is mapped, below `parallel`.
     "shard_map": (MAPS, ("parallel", "integrators.adaptive")),
@@ -72,7 +72,7 @@ PACKAGES = {
     "matplotlib": ("report",),
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
-    "rich": ("driver.progress",),
+    "rich": ("driver.progress", "inspect.table"),
 }
 # Files are cut by meaning: an equation and its declaration stay together, and few need more than 400 lines.
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
