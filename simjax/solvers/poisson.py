@@ -22,7 +22,6 @@ from simjax.solvers.predicted_time import multigrid_time, transform_time
 from simjax.solvers.spectral import SpectralBasis
 from simjax.solvers.transforms import COSINE, FOURIER, SINE, Transform
 
-# Eight to eleven suffice for constant coefficients.
 MOST_ITERATIONS = 50
 METHODS = ("auto", "spectral", "tridiagonal", "multigrid")
 
