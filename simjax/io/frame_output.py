@@ -100,14 +100,14 @@ class FrameWriter(abc.ABC):
         self._of_others: list[Segment] = []  # by other processes, at the last commit
         self._keep_until_step = keep_until_step
         self._resuming = keep_until_step is not None  # and nothing has been written yet
-        self.frames_kept = 0
+        self.frames_kept = self._given = 0
         self._steps: list[int] = []
         self._times: list[float] = []
         self._pending: deque[Future] = deque()
         self._failure: BaseException | None = None
         try:
             if keep_until_step is not None:
-                self.frames_kept = self._read_folder(keep_until_step)
+                self.frames_kept = self._given = self._read_folder(keep_until_step)
             elif self._group.first:
                 self._begin_folder()
         except OSError as error:
@@ -151,8 +151,8 @@ class FrameWriter(abc.ABC):
 
     @property
     def frames(self) -> int:
-        """The number of frames after a commit."""
-        return len(self._steps)
+        """The number of frames, with those that are yet to be written."""
+        return self._given
 
     @property
     def frame_bytes(self) -> int:
@@ -170,12 +170,27 @@ class FrameWriter(abc.ABC):
                 array.copy_to_host_async()
         self._take_over()
         self._wait(PENDING_WRITES - 1)
+        self._given += np.size(step)
         self._submit(self._append, step, time, [dict(part) for part in parts])
 
     def commit(self) -> None:
         """Returns when every frame written so far is in a closed segment and in the master."""
         self._take_over()
         self._commit(self._write_masters)
+
+    def begin_commit(self) -> Future:
+        """Does what `commit` does while the caller goes on; of several processes, which do it together, before.
+
+        The result is known when all is on disk, and raises what went wrong, as the next call does.
+        """
+        self._take_over()
+        if self._group.count == 1:
+            self._thread.submit(self._attempt, self._write_tail)
+            return self._thread.submit(self._attempt, self._write_masters)
+        self._commit(self._write_masters)
+        done: Future = Future()
+        done.set_result(None)
+        return done
 
     def close(self, complete: bool, statuses=None) -> None:
         """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.
