@@ -3,7 +3,8 @@
 #
 #     FIRST=node1 HOSTS=node1:4,node2:4 bash conf/launch/openmpi.sh
 #
-# Checked: by shellcheck; its command line by simjax; Not run: with GPUs.
+# Checked: by shellcheck; its command line by simjax; run at a small size by Open MPI 5.0.11 on one machine, two processes
+# with four virtual CPU devices each. Not run: with GPUs, on several hosts, with Open MPI 4.
 #
 # JAX knows Open MPI 4 by itself (distributed=auto), Open MPI 5 it does not: so each process is told its place, and sees
 # only the GPU that is its own. MPI starts the processes and nothing more; arrays travel by NCCL.

@@ -175,11 +175,10 @@ class FrameWriter(abc.ABC):
 
     def commit(self) -> None:
         """Returns when every frame written so far is in a closed segment and in the master."""
-        self._take_over()
-        self._commit(self._write_masters)
+        self.begin_commit().result()
 
     def begin_commit(self) -> Future:
-        """Does what `commit` does while the caller goes on; of several processes, which do it together, before.
+        """Starts what `commit` does; several processes do it together, and have done it on return.
 
         The result is known when all is on disk, and raises what went wrong, as the next call does.
         """

@@ -100,7 +100,8 @@ def test_an_older_checkpoint_costs_what_both_parts_did_since(tmp_path):
     log.end("stopped")
     # 40 + 3 + 8 s of the first part and its second checkpoint, 9 s of the second.
     assert seconds(tmp_path) == {
-        "startup": 7, "compile": 7, "simulate": 68, "output": 1, "checkpoint": 2, "lost": 40 + 3 + 8 + 2 + 9, "down": 200,
+        "startup": 7, "compile": 7, "simulate": 68, "output": 1, "checkpoint": 2, "down": 200,
+        "lost": 40 + 3 + 8 + 2 + 9,
     }  # fmt: skip
 
 

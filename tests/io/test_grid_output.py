@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -108,6 +109,23 @@ def test_a_run_is_readable_while_it_goes_on_and_after_it_moved(tmp_path):
     assert check_files(tmp_path / "moved") == []
     shutil.move(tmp_path / "moved", folder)
     writer.close(False)
+
+
+def test_a_commit_goes_on_while_frames_are_added(tmp_path, monkeypatch):
+    writer, disk = make_writer(tmp_path), threading.Event()
+    slow = writer._write_tail
+    monkeypatch.setattr(writer, "_write_tail", lambda: (disk.wait(60), slow()))
+    write_frames(writer, range(3))
+    done = writer.begin_commit()
+    write_frames(writer, range(3, 4))
+    assert not done.done() and writer.frames == 4
+    disk.set()
+    done.result()
+    with open_run(tmp_path) as dataset:
+        assert_holds(dataset, range(3))
+    writer.close(False)
+    with open_run(tmp_path) as dataset:
+        assert_holds(dataset, range(4))
 
 
 def test_a_master_older_than_its_last_segment_reads_the_same_frames(tmp_path):

@@ -25,7 +25,7 @@ GIVEN = {
 # Each does what its launcher does with the command that it is given: the words after the options, or one option.
 WORDS = 'while [ "$#" -gt 0 ] && [ "$1" != python ] && [ "$1" != sh ]; do shift; done\nexec "$@"\n'
 OPTION = 'for word in "$@"; do case "$word" in --command=*) exec sh -c "${word#--command=}";; esac; done\nexit 1\n'
-TOLD = f'exec {sys.executable} -c "import json, sys; open(\'told.json\', \'w\').write(json.dumps(sys.argv[1:]))" "$@"\n'
+TOLD = f"exec {sys.executable} -c \"import json, sys; open('told.json', 'w').write(json.dumps(sys.argv[1:]))\" \"$@\"\n"
 
 
 def stand_in(folder, **programs):
