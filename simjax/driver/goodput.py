@@ -113,7 +113,7 @@ class GoodputLog:
 
 @dataclass(frozen=True)
 class Goodput:
-    """What the time of a run was spent on, in s by activity; all of them together are `wall`."""
+    """Seconds of a run by activity; all of them together are `wall`."""
 
     seconds: Mapping[str, float]
 
@@ -129,7 +129,7 @@ class Goodput:
 
 
 def goodput(folder: str | Path) -> Goodput:
-    """What the wall-clock time of a run was spent on: simulating, compiling, writing, waiting, and restarts.
+    """Account of the wall-clock time of a run: simulating, compiling, writing, waiting, and restarts.
 
     A run under way can be asked as well; it is known up to its last line.
 
@@ -180,7 +180,7 @@ def _last_saved(spans: list[tuple[str, float, int | None]]) -> int | None:
 
 
 def _after_loss(spans: list[tuple[str, float, int | None]], step: int) -> list[tuple[str, float, int | None]]:
-    """What was done after `step` was last saved, as lost; starting up again and being down stay what they are."""
+    """All that was done after `step` was last saved becomes lost; starting up again and being down stay."""
     saved = [index for index, (activity, _, of) in enumerate(spans) if activity == CHECKPOINT and of == step]
     first = saved[-1] + 1 if saved else 0
     stays = (STARTUP, DOWN)

@@ -357,12 +357,10 @@ class _Run:
     def _reason_to_stop(self) -> str | None:
         """A signal to one of the processes, or the wall-clock limit as the first of them measures it."""
         own = self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
-        if self.group.count == 1:
-            return own
-        with self.goodput.during(WAITING):
+        with self.goodput.during(WAITING) if self.group.count > 1 else contextlib.nullcontext():
             told = self.group.gather(own)
         who = next((number for number, reason in enumerate(told) if reason), None)
-        return None if who is None else f"{told[who]} at process {who}"
+        return None if who is None else f"{told[who]} at process {who}" if self.group.count > 1 else told[who]
 
     def _advance_frame(self, frame: int) -> str | None:
         """Advance by a frame; the reason why it was cut short, if it was."""
@@ -441,7 +439,6 @@ class _Run:
             "room": self.programs.room(),
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
-        self.record.settle_all(self.pace)
         with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
             self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
 

@@ -183,13 +183,11 @@ class FrameWriter(abc.ABC):
         The result is known when all is on disk, and raises what went wrong, as the next call does.
         """
         self._take_over()
-        if self._group.count == 1:
-            self._thread.submit(self._attempt, self._write_tail)
-            return self._thread.submit(self._attempt, self._write_masters)
-        self._commit(self._write_masters)
-        done: Future = Future()
-        done.set_result(None)
-        return done
+        if self._group.count > 1:
+            self._commit(self._write_masters)
+            return self._thread.submit(lambda: None)
+        self._thread.submit(self._attempt, self._write_tail)
+        return self._thread.submit(self._attempt, self._write_masters)
 
     def close(self, complete: bool, statuses=None) -> None:
         """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import yaml
 from paths import ROOT
 
 import simjax as sj
+import simjax.run
 from simjax.config import compose
 
 LAUNCH = ROOT / "conf" / "launch"
@@ -81,6 +83,16 @@ def test_a_recipe_starts_a_run_that_simjax_takes(recipe, tmp_path):
     else:
         assert config.distributed == "auto"
     assert {*DEVICES} == {path.stem for path in LAUNCH.iterdir()}
+
+
+def test_the_settings_of_the_sweep_on_the_page_are_those_of_submitit(capfd):
+    page = (ROOT / "docs" / "launching.md").read_text().replace("\\\n", " ")
+    (line,) = [line for line in page.splitlines() if "submitit_slurm" in line]
+    words = [word.split(",")[0] for word in shlex.split(line)[3:] if word != "-m"]  # one of its runs
+    assert simjax.run.main([*words, "--cfg", "hydra", "-p", "hydra.launcher"]) == 0
+    shown = yaml.safe_load(capfd.readouterr().out)
+    assert shown["partition"] == "gpu" and shown["array_parallelism"] == 8
+    compose([word for word in words if not word.startswith("hydra")]).config()
 
 
 @pytest.mark.parametrize("recipe", [*SCRIPTS, JOBSET], ids=lambda path: path.stem)
