@@ -17,7 +17,7 @@ from simjax.io.files import open_in_run
 GOODPUT_NAME = "goodput.jsonl"
 SIMULATE, STARTUP, COMPILE, OUTPUT, CHECKPOINT = "simulate", "startup", "compile", "output", "checkpoint"
 WAITING, LOST, DOWN, ENDED = "waiting", "lost", "down", "ended"
-ACTIVITIES = (SIMULATE, STARTUP, COMPILE, OUTPUT, CHECKPOINT, WAITING, LOST, DOWN)
+ACTIVITIES: tuple[str, ...] = (SIMULATE, STARTUP, COMPILE, OUTPUT, CHECKPOINT, WAITING, LOST, DOWN)
 """In the order in which they are shown. `lost` and `down` are not in the file: they follow from a restart."""
 
 
@@ -169,7 +169,7 @@ def account(lines: Iterable[Mapping[str, Any]]) -> Goodput:
                 activity = DOWN
             spans.append((DOWN if activity == ENDED else activity, seconds, before.get("step")))
         before = line
-    total = dict.fromkeys(ACTIVITIES, 0.0)
+    total: dict[str, float] = {activity: 0.0 for activity in ACTIVITIES}
     for activity, seconds, _ in spans:
         total[activity] += seconds
     return Goodput(total)
