@@ -1,4 +1,4 @@
-"""The processes that carry out one run together, on one host or on many: they decide together, and name one that is lost.
+"""The processes that carry out one run together, on one host or many: they decide together, and name one that is lost.
 
 JAX joins them (`jax.distributed`) and moves arrays between their devices. What the host decides, such as when to stop,
 goes through the key-value store of the same service. A process of its own is a group of one, for which all of this is
@@ -19,8 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from simjax import errors
-from simjax.errors import ConfigurationError, ResourceError, SimjaxError
+from simjax.errors import (
+    CheckpointError,
+    ConfigurationError,
+    InputOutputError,
+    NumericalError,
+    ResourceError,
+    SimjaxError,
+)
 
 T = TypeVar("T")
 
@@ -37,6 +43,7 @@ PARTING_SECONDS = 60.0
 START_SECONDS = 300
 TOLD = "(told to the other processes of the run)"
 OF_ANOTHER = "(told by another process of the run)"
+KINDS = (CheckpointError, ConfigurationError, InputOutputError, NumericalError, ResourceError)
 ADVICE = "go on from the last checkpoint by resume=auto."
 
 
@@ -65,6 +72,14 @@ class Processes:
         with self.together():
             made = make() if self.first else None
         return self.gather(made)[0]  # pyright: ignore[reportReturnType]
+
+    def first_reason(self, own: str | None) -> str | None:
+        """The reason to stop of the first process that has one, with its number where there are several."""
+        told = self.gather(own)
+        who = next((number for number, reason in enumerate(told) if reason), None)
+        if who is None:
+            return None
+        return f"{told[who]} at process {who}" if self.count > 1 else told[who]
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -201,7 +216,7 @@ class _Watch(threading.Thread):
         self._client, self._index, self._count = client, index, count
         self.lost: str | None = None
         self._noticed = threading.Event()
-        self._heard = dict.fromkeys(range(count), ("", time.monotonic()))
+        self._heard: dict[int, tuple[str, float]] = dict.fromkeys(range(count), ("", time.monotonic()))
 
     def run(self) -> None:
         beat = 0
@@ -266,9 +281,8 @@ class _Watch(threading.Thread):
 
 def _of_another(kind: str, text: str) -> SimjaxError:
     """The error that another process told, which that one shows."""
-    known = getattr(errors, kind, None)
-    usable = isinstance(known, type) and issubclass(known, SimjaxError) and known is not errors.Stopped
-    error = known(text) if usable else SimjaxError(f"{kind}: {text}")
+    known = {error.__name__: error for error in KINDS}.get(kind)
+    error = SimjaxError(f"{kind}: {text}") if known is None else known(text)
     error.add_note(OF_ANOTHER)
     return error
 
@@ -327,9 +341,11 @@ def join(coordinator: str | None, count: int | None, index: int | None) -> Proce
 
     if jax.distributed.is_initialized():
         return processes()
-    by_hand = {} if coordinator is None else {"cluster_detection_method": "deactivate"}
+    detection = None if coordinator is None else "deactivate"
     try:
-        jax.distributed.initialize(coordinator, count, index, initialization_timeout=START_SECONDS, **by_hand)
+        jax.distributed.initialize(
+            coordinator, count, index, initialization_timeout=START_SECONDS, cluster_detection_method=detection
+        )
     except ValueError as error:
         raise ConfigurationError(
             f"distributed=auto: no cluster is known here (SLURM, TPU, Kubernetes and Open MPI are; {error}); write "

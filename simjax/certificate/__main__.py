@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from simjax.certificate.certify import STEPS, certify
 from simjax.config import config_folders, list_experiments
 from simjax.errors import ConfigurationError, NumericalError, SimjaxError
+from simjax.processes import exit_without_shutdown, is_of_another
 
 USAGE = "python -m simjax.certificate experiment=NAME [key=value ...] [--steps N] [--devices N] [--config-dir DIR]"
 HELP = f"""\
@@ -39,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _main(_parse(sys.argv[1:] if argv is None else argv))
     except SimjaxError as error:
-        print(f"simjax: {error}", file=sys.stderr)
+        if not is_of_another(error):
+            print(f"simjax: {error}", file=sys.stderr)
+        exit_without_shutdown(error.exit_code)
         return error.exit_code
 
 
@@ -58,13 +61,18 @@ def _main(options: argparse.Namespace) -> int:
         print(HELP)
         return 0
     from simjax.config import compose
+    from simjax.driver.environment import join_processes
 
     composition = compose(options.overrides, config_dir=options.config_dir)
     if composition.experiment is None and not any(text.startswith("model=") for text in options.overrides):
         names = ", ".join(experiment.name for experiment in list_experiments(config_folders(options.config_dir)))
         raise ConfigurationError(f"expected experiment=NAME, one of {names}; usage: {USAGE}")
-    certificate = certify(composition.config(), steps=options.steps, devices=options.devices)
-    print(certificate)
+    config = composition.config()
+    group = join_processes(config)
+    with group.ending_together():
+        certificate = certify(config, steps=options.steps, devices=options.devices)
+    if group.first:
+        print(certificate)
     return 0 if certificate.passed else NumericalError.exit_code
 
 

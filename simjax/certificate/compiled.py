@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import numpy as np
 from jax.stages import Lowered
 
 from simjax.certificate.directions import Unknowns
+from simjax.parallel import whole
 from simjax.stepping.checkpointing.plan import Checkpoint
 
 Variant = tuple[Mapping[str, int], Checkpoint]
@@ -41,8 +41,8 @@ class CompiledObjective:
 
     def gradient(self, unknowns: Unknowns, variant: Variant) -> tuple[float, Unknowns]:
         """Value and gradient of one of the variants, as arrays of numpy."""
-        value, gradient = jax.device_get(self._programs[self.variants.index(variant)](unknowns))
-        return float(value), jax.tree.map(np.asarray, gradient)
+        value, gradient = self._programs[self.variants.index(variant)](unknowns)
+        return float(value), jax.tree.map(whole, gradient)
 
     def value(self, unknowns: Unknowns) -> float:
         return float(self._programs["value"](unknowns))

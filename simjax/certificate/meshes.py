@@ -12,6 +12,7 @@ from simjax.certificate.certificate import REFERENCE
 from simjax.certificate.directions import Unknowns
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.processes import processes
 from simjax.schema.config import Config
 
 DEVICES = 8
@@ -68,7 +69,9 @@ def _extent(config: Config) -> str:
 def _candidates(blocks: Sequence[Sequence[int]], present: int) -> Iterator[dict[str, int]]:
     """Sizes of meshes of 8, 4 and 2 devices with these blocks, those first that cut most axes, then most evenly."""
     axes = AXES[: len(blocks)]
-    for count in (8, 4, 2):
+    # Every process of several has a part in each program.
+    counts = (8, 4, 2) if processes().count == 1 else (present,)
+    for count in counts:
         found = (sizes for sizes in itertools.product(*blocks) if math.prod(sizes) == count <= present)
         for sizes in sorted(found, key=lambda sizes: (sizes.count(1), max(sizes), sizes)):
             yield {name: size for name, size in zip(axes, sizes, strict=True) if size > 1}

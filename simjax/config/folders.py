@@ -166,6 +166,12 @@ def find_resumable(config: Config) -> Path | None:
     return None
 
 
+def run_folders(config: Config) -> tuple[str | None, str]:
+    """The folder of the run to go on with, if any, and the one that a run will write."""
+    earlier = find_resumable(config)
+    return (None, str(planned_folder(config))) if earlier is None else (str(earlier), str(earlier))
+
+
 def require_checkpoints(folder: Path) -> None:
     """Raises CheckpointError where there is nothing to go on from."""
     checkpoints = folder / "checkpoints"

@@ -45,10 +45,6 @@ def set_up_jax(config: Config) -> Config:
         jax.config.update("jax_enable_x64", True)
     needed = config.mesh.devices
     group = join_processes(config)
-    keep_loops_threaded()
-    silence_absent_tpus()
-    if needed > 1:
-        _add_flag(ONE_ORDER)
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # Where jax has started already, in a program that uses simjax as a library, its devices stand.
         with contextlib.suppress(RuntimeError):
@@ -70,7 +66,14 @@ def set_up_jax(config: Config) -> Config:
 
 
 def join_processes(config: Config) -> Processes:
-    """The processes of the run, joined as `distributed` says; of this one alone where it says nothing."""
+    """The processes of the run, joined as `distributed` says; of this one alone where it says nothing.
+
+    Flags of XLA come first, which reads them when processes join.
+    """
+    keep_loops_threaded()
+    silence_absent_tpus()
+    if config.mesh.devices > 1:
+        _add_flag(ONE_ORDER)
     told = config.distributed
     if told is None:
         return processes()

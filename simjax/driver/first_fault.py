@@ -78,9 +78,10 @@ def _wrong_cell(programs: CompiledFieldRun, state) -> tuple[str, tuple[int, ...]
     found = {what: first_true(cells) for what, cells in (named | unphysical).items()}
     told = processes().gather(found)
     for what in found:
-        wrong = [own[what] for own in told if own[what]]
-        if wrong:
-            return what, tuple(min(tuple(index) for _, index in wrong)), sum(count for count, _ in wrong)
+        wrong = [own[what] for own in told]
+        counts, places = zip(*filter(None, wrong), strict=True) if any(wrong) else ((), ())
+        if places:
+            return what, tuple(min(places)), sum(counts)
     return None
 
 

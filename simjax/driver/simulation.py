@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time as wall
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder
+from simjax.config.folders import clear_run_folder, new_run_folder, run_folders
 from simjax.core.model import Model
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
@@ -33,10 +33,10 @@ from simjax.driver.run_folder import RunFolder
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.grid import Grid
 from simjax.integrators.integrator import Integrator
-from simjax.io.lock import FolderLock
+from simjax.io.lock import locked
 from simjax.notebook import box_picture, card, in_notebook
 from simjax.parallel import whole
-from simjax.processes import Processes, processes
+from simjax.processes import processes
 from simjax.schema.config import AUTO, Config
 from simjax.schema.errors import closest
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
@@ -121,6 +121,7 @@ class Simulation:
         """
         launched = wall.monotonic() if launched is None else launched
         progress = in_notebook() if progress is None else progress
+        join_processes(self.config)  # before signals are caught: JAX takes SIGTERM for itself
         with StopSignals(lethal=on_stop == "return") as signals:
             result = self._run(resume, progress, signals, launched)
         stopped = signals.received or result.exit_code == Stopped.exit_code  # also by a signal at the end
@@ -157,38 +158,22 @@ class Simulation:
 
     def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> Result:
         config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
-        group = join_processes(config)
+        group = processes()
         with group.ending_together():
-            earlier, planned = group.decide(lambda: _folders(config))
+            earlier, planned = group.decide(lambda: run_folders(config))
             with group.together():
                 config = set_up_jax(config)
                 programs = compiled_run(config)
                 run = _Run(config, programs, signals, progress and group.first, launched)
             if earlier is not None:
-                with _locked(Path(earlier), group):
+                with locked(Path(earlier), group):
                     return run.go_on(Path(earlier))
             with group.together():
                 require_space(Path(planned), config, programs, plan_frames(config, 1))
                 run.prepare()
             folder = Path(group.decide(lambda: str(new_run_folder(config))))
-            with _locked(folder, group):
+            with locked(folder, group):
                 return run.begin(folder)
-
-
-def _folders(config: Config) -> tuple[str | None, str]:
-    """The folder of the run to go on with, if any, and the one that a new run would write."""
-    earlier = find_resumable(config)
-    return (None, str(planned_folder(config))) if earlier is None else (str(earlier), str(earlier))
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, group: Processes) -> Iterator[None]:
-    """Within it the folder belongs to this run: process 0 holds the lock for all."""
-    with contextlib.ExitStack() as stack:
-        with group.together():
-            if group.first:
-                stack.enter_context(FolderLock(folder))
-        yield
 
 
 class _Run:
@@ -358,9 +343,7 @@ class _Run:
         """A signal to one of the processes, or the wall-clock limit as the first of them measures it."""
         own = self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
         with self.goodput.during(WAITING) if self.group.count > 1 else contextlib.nullcontext():
-            told = self.group.gather(own)
-        who = next((number for number, reason in enumerate(told) if reason), None)
-        return None if who is None else f"{told[who]} at process {who}" if self.group.count > 1 else told[who]
+            return self.group.first_reason(own)
 
     def _advance_frame(self, frame: int) -> str | None:
         """Advance by a frame; the reason why it was cut short, if it was."""

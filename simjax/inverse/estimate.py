@@ -24,6 +24,7 @@ from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.methods.solver import Iterate
 from simjax.inverse.problem import InverseProblem
 from simjax.models.closure import Closure
+from simjax.parallel import whole
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Estimate:
     residuals = eqx.filter_jit(least_squares.evaluate)(latent).residuals["measured"]
     left = {e.name: _squares(residuals, e.instruments) for e in problem.experiments}
     numbers = list(problem.numbers)
-    whole = problem.modules.whole(estimate)
+    filled = problem.modules.whole(estimate)
     if problem.inverse.solver.name == "ensemble_kalman":
         found = Uncertainty({path: float(jnp.std(iterate.latent[path])) for path in numbers}, (), {})
     elif numbers:
@@ -89,15 +90,15 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Estimate:
             )
     return Estimate(
         latent,
-        {path: jax.tree.map(np.asarray, u) for path, u in estimate.items()},
-        {path: jax.tree.map(np.asarray, u) for path, u in problem.guess().items()},
-        {path: jax.tree.map(np.asarray, u) for path, u in problem.truth().items()} if problem.is_twin else None,
+        {path: jax.tree.map(whole, u) for path, u in estimate.items()},
+        {path: jax.tree.map(whole, u) for path, u in problem.guess().items()},
+        {path: jax.tree.map(whole, u) for path, u in problem.truth().items()} if problem.is_twin else None,
         {path: _interval(problem, path, latent, size) for path, size in found.deviations.items()},
         tuple(doubts),
         deviations,
         _root_mean_square(*map(sum, zip(*left.values(), strict=True))),
         {name: _root_mean_square(*of_run) for name, of_run in left.items() if name},
-        {path.partition(".")[2]: whole[path] for path in problem.modules.weights},
+        {path.partition(".")[2]: filled[path] for path in problem.modules.weights},
     )  # fmt: skip
 
 
@@ -183,6 +184,6 @@ def _field_deviations(problem: InverseProblem, samples) -> dict[str, Any]:
     count = problem.inverse.samples
     drawn = [problem.physical(jax.tree.map(lambda leaf, k=k: leaf[k], samples)) for k in range(count)]
     return {
-        path: jax.tree.map(lambda *u: np.std([np.asarray(v) for v in u], axis=0), *(d[path] for d in drawn))
+        path: jax.tree.map(lambda *u: np.std([whole(v) for v in u], axis=0), *(d[path] for d in drawn))
         for path in problem.fields
     }

@@ -33,6 +33,7 @@ from simjax.io.inverse_output import (
 from simjax.models.closure import Closure
 from simjax.models.formulas import closure_of
 from simjax.models.measures import measure_of
+from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.schema.numbers import numbers_of
 
@@ -45,10 +46,12 @@ def leave(
     kept: dict[int, Any], gradient_check: GradientCheck, notes: list[str], message: str,
 ) -> None:  # fmt: skip
     """Write inversion.h5, the pictures, the animation and the report, as the section `output` asks."""
+    result = _result(run_id, config, problem, found, history, kept, gradient_check, notes, message)
+    if not processes().first:
+        return
     for name, module in found.modules.items():
         with replaced(folder / f"{name}{MODULE_SUFFIX}") as path:
             eqx.tree_serialise_leaves(path, module)
-    result = _result(run_id, config, problem, found, history, kept, gradient_check, notes, message)
     write_inversion(folder, result)
     if config.output.report:
         from simjax.report.inverse_figures import write_pictures

@@ -24,7 +24,7 @@ from simjax.inverse.modules import Modules
 from simjax.inverse.run import Experiment, Physical
 from simjax.inverse.unknowns_from_config import FIELD_SECTIONS, prior_of, transform_of
 from simjax.models.closure import Closure
-from simjax.parallel import shardings
+from simjax.parallel import place, shardings, whole
 from simjax.schema.config import Config
 from simjax.schema.inverse import InverseConfig, value_name
 from simjax.status import OK, reasons
@@ -178,11 +178,11 @@ class InverseProblem:
         """
         everywhere = shardings(self.mesh, PartitionSpec())
 
-        def place(leaf):
+        def on_all(leaf):
             on_mesh = self.mesh is not None and len(leaf.sharding.device_set) == self.mesh.size
-            return jax.device_put(leaf, leaf.sharding if on_mesh else everywhere)
+            return place(leaf, leaf.sharding if on_mesh else everywhere)
 
-        return jax.tree.map(place, tree)
+        return jax.tree.map(on_all, tree)
 
     def _first(self) -> Physical:
         """The unknowns where the search begins: the guess, or what was chosen in its place."""
@@ -197,7 +197,7 @@ class InverseProblem:
         latent = {p: programs.transformed(p, guess[p], domain, back=True) for p in self.unknowns}
         # Of one dtype and no weaker type than a step gives, or the second step is compiled again.
         latent = jax.tree.map(lambda u: jnp.asarray(u, self.dtype), latent)
-        return jax.tree.map(jax.device_put, latent, shardings(self.mesh, programs.latent_specs)), scales
+        return jax.tree.map(place, latent, shardings(self.mesh, programs.latent_specs)), scales
 
     def _as_unknowns(self, chosen: Mapping[str, Any]) -> Physical:
         """Bring the argument `start` to the shapes of the unknowns."""
@@ -313,7 +313,7 @@ class InverseProblem:
     def readings(self, latent) -> dict[str, np.ndarray]:
         """Readings of each instrument at its times in the run of a latent, in pieces where that is in pieces."""
         series = self._programs.readings(latent, self._known())
-        return {i.name: np.asarray(i.at_times(series[i.name])) for i in self.instruments}
+        return {i.name: whole(i.at_times(series[i.name])) for i in self.instruments}
 
     def series(self, physical: Physical) -> dict[str, Array]:
         """`(frames + 1, ...)` per instrument: what it reads in a run in one piece with these unknowns.

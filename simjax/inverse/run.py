@@ -20,7 +20,7 @@ from simjax.errors import ConfigurationError
 from simjax.inverse.instruments import Instrument, Measured, instruments_of
 from simjax.inverse.methods.operators import View
 from simjax.inverse.shooting import MultipleShooting
-from simjax.parallel import shardings
+from simjax.parallel import place, shardings
 from simjax.schema.config import Config
 from simjax.schema.inverse import ExperimentConfig, InverseConfig, value_name
 from simjax.stepping.checkpointing.plan import Checkpoint
@@ -146,7 +146,7 @@ class Experiment:
     def placed_measurements(self) -> dict[str, Measured]:
         """The measurements of every instrument, placed on the mesh."""
         placed = {i.name: i.measurements(self.rollout.dtype) for i in self.instruments}
-        return jax.tree.map(jax.device_put, placed, shardings(self.rollout.mesh, self.measured_specs()))
+        return jax.tree.map(place, placed, shardings(self.rollout.mesh, self.measured_specs()))
 
     def series_specs(self) -> dict[str, PartitionSpec]:
         """The partition of `series`."""

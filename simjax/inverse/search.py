@@ -13,11 +13,11 @@ import jax
 import numpy as np
 import yaml
 
-from simjax.config.folders import clear_run_folder, find_resumable, new_run_folder, planned_folder, resume_differences
+from simjax.config.folders import clear_run_folder, new_run_folder, resume_differences, run_folders
 from simjax.driver.build import named_values
-from simjax.driver.environment import StopSignals, set_up_jax
+from simjax.driver.environment import StopSignals, join_processes, set_up_jax
 from simjax.driver.progress import IterationProgress
-from simjax.driver.provenance import COMPLETED, Part, description, last_outcome, new_run, restore
+from simjax.driver.provenance import COMPLETED, Part, Run, description, last_outcome, new_run, restore
 from simjax.driver.simulation import Simulation
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.inverse.estimate import Estimate, answer
@@ -29,8 +29,10 @@ from simjax.inverse.problem import InverseProblem
 from simjax.inverse.solver_from_config import solver_of
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
-from simjax.io.lock import FolderLock
+from simjax.io.lock import locked
 from simjax.notebook import card, in_notebook
+from simjax.parallel import whole
+from simjax.processes import processes
 from simjax.report.picture import Picture
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
@@ -144,6 +146,7 @@ class Search:
         """
         launched = wall.monotonic() if launched is None else launched
         progress = in_notebook() if progress is None else progress
+        join_processes(self.config)  # before signals are caught: JAX takes SIGTERM for itself
         with StopSignals(lethal=on_stop == "return") as signals:
             found = self._run(resume, progress, signals, launched)
         stopped = signals.received or found.exit_code == Stopped.exit_code  # also by a signal at the end
@@ -154,19 +157,21 @@ class Search:
 
     def _run(self, resume: str | Path | None, progress: bool, signals: StopSignals, launched: float) -> SearchResult:
         config = self.config if resume is None else dataclasses.replace(self.config, resume=str(resume))
-        folder = find_resumable(config)
-        resumed = folder is not None
-        if folder is None:
-            planned_folder(config)
-        set_up_jax(config)
-        stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
-        if folder is None:
-            stages.check()
-            folder = new_run_folder(config)
-        with FolderLock(folder):
-            if not resumed and config.output.overwrite:
-                clear_run_folder(folder)
-            return _Search(config, stages, folder, signals, progress, launched).carry_out(resumed)
+        group = processes()
+        with group.ending_together():
+            earlier, _ = group.decide(lambda: run_folders(config))
+            with group.together():
+                config = set_up_jax(config)
+                stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
+                if earlier is None:
+                    stages.check()
+            folder = Path(group.decide(lambda: str(new_run_folder(config))) if earlier is None else earlier)
+            with locked(folder, group):
+                if earlier is None and config.output.overwrite and group.first:
+                    clear_run_folder(folder)
+                return _Search(config, stages, folder, signals, progress and group.first, launched).carry_out(
+                    earlier is not None
+                )
 
 
 class Stages:
@@ -225,6 +230,7 @@ class _Search:
         self, config: Config, stages: Stages, folder: Path, signals: StopSignals, progress: bool, launched: float
     ):  # fmt: skip
         self.config, self.stages, self.folder, self.signals, self._launched = config, stages, folder, signals, launched
+        self.group = processes()
         assert config.inverse is not None
         self.options = config.inverse.solver
         self.notes: list[str] = [*config.notes, *stages.whole.notes]
@@ -256,7 +262,8 @@ class _Search:
                     self._checkpoint(number, iterate)
                 if stopped:
                     message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
-                    self._part.end(message)
+                    if self.group.first:
+                        self._part.end(message)
                     return SearchResult(self.folder, Stopped.exit_code, message, title=self.title)
         finally:
             self.checkpoints.close()
@@ -267,7 +274,8 @@ class _Search:
         self.notes += found.doubts
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
         self._leave(found, gradient_check, message)
-        self._part.end(f"{COMPLETED}: {message}")
+        if self.group.first:
+            self._part.end(f"{COMPLETED}: {message}")
         return SearchResult(self.folder, 0, message, found, self.title)
 
     # ------------------------------------------------------------------ iterations
@@ -285,7 +293,8 @@ class _Search:
     def _begin_anew(self) -> tuple[int, Iterate, bool]:
         """The guess; the files of a new search."""
         begin = self._fresh(0, self.stages.problem(0).start())
-        self._part = Part(self.folder, self.config, new_run(self.folder), from_step=None, notes=self.notes)
+        run = Run(*self.group.decide(lambda: dataclasses.astuple(new_run(self.folder))))
+        self._part = Part(self.folder, self.config, run, from_step=None, notes=self.notes)
         self._begin()
         return 0, begin, False
 
@@ -301,12 +310,13 @@ class _Search:
         self._part = Part(self.folder, self.config, run, from_step=restored.step, notes=self.notes)
         before = yaml.safe_load(restored.meta["run"]["config"])
         other = [s for s in resume_differences(before, self.config.write())[1] if s.startswith(("inverse.", "output."))]
-        finished = not other and (last_outcome(self.folder) or "").startswith(COMPLETED)
+        completed = self.group.decide(lambda: (last_outcome(self.folder) or "").startswith(COMPLETED))
+        finished = not other and completed
         return restored.meta["stage"], restored.tree, finished
 
     def _begin(self) -> None:
         """Write the configuration, the provenance and the history so far; on resume, after the first iteration."""
-        if self._begun:
+        if self._begun or not self.group.first:
             return
         self._begun = True
         (self.folder / "checkpoints").mkdir(exist_ok=True)  # a search without it has lost its checkpoints
@@ -318,14 +328,14 @@ class _Search:
         solver, problem = self._solver(stage), self.stages.problem(stage).least_squares()
         step = eqx.filter_jit(solver.step)
         while int(iterate.iteration) < self.options.iterations:
-            reason = self.signals.received or self._time_is_up()
+            reason = self.group.first_reason(self.signals.received or self._time_is_up())
             if reason:
                 return iterate, reason
             begun = wall.monotonic()
             before, iterate = iterate, step(problem, iterate)
             self._record(stage, solver, iterate)
             self._seconds = wall.monotonic() - begun
-            if self._checkpoint_is_due():
+            if self.group.gather(self._checkpoint_is_due())[0]:
                 self._checkpoint(stage, iterate)
             if int(iterate.iteration) > 1 and solver.settled(iterate, before, self.options.tolerance):
                 break
@@ -354,8 +364,9 @@ class _Search:
         }  # fmt: skip
         self._begin()
         self.history.append(line)
-        with open_in_run(self.folder / "metrics.jsonl") as file:
-            file.write(json.dumps(line) + "\n")
+        if self.group.first:
+            with open_in_run(self.folder / "metrics.jsonl") as file:
+                file.write(json.dumps(line) + "\n")
         if self.display:
             best = float(np.nanmin(losses))
             self.display.update(number, {"loss": best, "gradient": float(np.nanmin(line["gradient_norm"]))})
@@ -368,7 +379,7 @@ class _Search:
         if number % stride == 0:
             problem = self.stages.whole
             fields = problem.physical(latent)
-            self.kept[number] = {path: jax.tree.map(np.asarray, fields[path]) for path in problem.fields}
+            self.kept[number] = {path: jax.tree.map(whole, fields[path]) for path in problem.fields}
 
     def _health(self) -> GradientCheck:
         """Check the whole problem's gradient at the guess; note where the run goes beyond the predictable."""

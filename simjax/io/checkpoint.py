@@ -54,8 +54,8 @@ class Checkpoints:
     after that. So a folder named by a step was once whole, and `latest` finds out whether it still is.
 
     The leaves of `tree` must not be donated while a save is under way; `meta` is anything JSON holds. The
-    caller sees to it that a non-finite state is never saved. Of several processes each writes its own shards; they save,
-    wait and restore together, and process 0 does what is done with whole checkpoints.
+    caller sees to it that a non-finite state is never saved. Of several processes each writes its own shards; they
+    save, wait and restore together, and process 0 does what is done with whole checkpoints.
     """
 
     def __init__(self, folder: Path, keep: int = 2, keep_every: float | None = None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -9,11 +10,13 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from simjax.errors import InputOutputError
 from simjax.io.files import open_without_following, refuse_links
+from simjax.processes import Processes
 
 LOCK_NAME = ".simjax.lock"
 BEAT_SECONDS = 20.0
@@ -129,3 +132,13 @@ def _alive(pid) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextlib.contextmanager
+def locked(folder: Path, group: Processes) -> Iterator[None]:
+    """Within it the folder belongs to one run, for all of whose processes the first holds the lock."""
+    with contextlib.ExitStack() as stack:
+        with group.together():
+            if group.first:
+                stack.enter_context(FolderLock(folder))
+        yield

@@ -104,7 +104,8 @@ def read_table(file: h5py.File, stem: str) -> list[Segment]:
     if "ranges" in group.attrs:
         chunks, parts = np.asarray(group["chunk"]), np.asarray(group["part"])
         ranges = [
-            {dim: (int(a), int(b)) for dim, (a, b) in own.items()} for own in json.loads(_plain(group.attrs["ranges"]))
+            {dim: (int(a), int(b)) for dim, (a, b) in own.items()}
+            for own in json.loads(str(_plain(group.attrs["ranges"])))
         ]
     return [
         Segment(

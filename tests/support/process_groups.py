@@ -1,0 +1,68 @@
+"""Groups of real processes that carry out a program together over the loopback, as hosts do over a network."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+DEVICES = 2  # of each process
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+def environment(devices=DEVICES):
+    """That of a user: without the flags by which the tests compile sooner."""
+    own = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "PYTEST_ADDOPTS")}
+    own["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), own.get("PYTHONPATH")]))
+    return own | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+
+
+def start(command, count, port, **options):
+    """`count` processes of a command, which takes the last argument `distributed=...` of each."""
+    return [
+        subprocess.Popen(
+            [*command, f"distributed={{coordinator: 'localhost:{port}', processes: {count}, process: {number}}}"],
+            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def start_run(overrides, count=2, module="simjax.run", **options):
+    """`count` processes of one run by the command line."""
+    return start([sys.executable, "-m", module, *overrides], count, free_port(), **options)
+
+
+def outputs(processes, expected=0, timeout=240):
+    """What each process printed, once all have ended with the expected code."""
+    try:
+        told = [process.communicate(timeout=timeout)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    codes = [process.returncode for process in processes]
+    wanted = expected if isinstance(expected, list) else [expected] * len(processes)
+    assert codes == wanted, "\n".join(f"--- process {number}:\n{text[-3000:]}" for number, text in enumerate(told))
+    return told
+
+
+PROGRAM = """
+import json, sys
+import simjax as sj
+for folder, overrides in json.loads(sys.argv[1]):
+    sj.load(None, [*overrides, *sys.argv[2:], f"output.folder={folder}"]).run()
+"""
+
+
+def start_runs(runs, count=2):
+    """Processes that carry out several runs one after the other: folder -> overrides."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps(list(runs.items()))]
+    return start(command, count, free_port()) if count > 1 else [
+        subprocess.Popen(command, env=environment(8), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ]  # fmt: skip
