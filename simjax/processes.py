@@ -55,19 +55,19 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is process 0, which writes what belongs to all, and speaks."""
+        """True of process 0, which writes what belongs to all, and speaks."""
         return self.index == 0
 
     def gather(self, value: T) -> list[T]:
-        """What every process has to say, as JSON holds it, in their order; all of them call this at the same place.
+        """The values of all processes in their order, as JSON holds them; all of them call this at the same place.
 
         Raises:
-            ResourceError: a process was lost, or does not come.
+            ResourceError: a process was lost, or does not answer.
         """
         return [value]
 
     def decide(self, make: Callable[[], T]) -> T:
-        """What process 0 makes, on all of them; its error is the error of all."""
+        """The value that process 0 makes, on all of them; its error is the error of all."""
         made = None
         with self.together():
             made = make() if self.first else None
@@ -179,7 +179,7 @@ class ManyProcesses(Processes):
 
     @property
     def broken(self) -> bool:
-        """Whether a process was lost, so that JAX cannot shut down in good order."""
+        """True where a process was lost, so that JAX cannot shut down in good order."""
         return self._watch.lost is not None
 
     def _name_the_cause_of_an_abort(self) -> None:
@@ -273,7 +273,7 @@ class _Watch(threading.Thread):
             self._client.key_value_set(f"{ROOT}/failed/{self._index}", text[:2000], allow_overwrite=True)
 
     def _end_a_process_that_waits(self) -> None:
-        """What waits in a collective for a process that is lost cannot be woken."""
+        """End this process: a main thread that waits in a collective for a lost process cannot be woken."""
         time.sleep(GRACE_SECONDS)
         print(f"simjax: {self.lost}; {ADVICE}", file=sys.stderr, flush=True)
         os._exit(ResourceError.exit_code)

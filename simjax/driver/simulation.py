@@ -20,13 +20,15 @@ from simjax.core.model import Model
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
-from simjax.driver.compiled_run import CompiledRun, compiled_run
+from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.differentiable import RunFunction
-from simjax.driver.environment import StopSignals, join_processes, set_up_jax
+from simjax.driver.environment import StopSignals, join_processes
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
 from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
+from simjax.driver.groups import GroupedRun, first_programs
+from simjax.driver.mesh_choice import with_devices
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder
@@ -162,9 +164,13 @@ class Simulation:
         with group.ending_together():
             earlier, planned = group.decide(lambda: run_folders(config))
             with group.together():
-                config = set_up_jax(config)
-                programs = compiled_run(config)
-                run = _Run(config, programs, signals, progress and group.first, launched)
+                config = with_devices(config)
+                programs, grouped = first_programs(config, None if earlier is None else Path(earlier))
+
+                def single(config: Config, programs: CompiledRun) -> SingleRun:
+                    return SingleRun(config, programs, signals, progress and group.first, launched)
+
+                run = GroupedRun(config, programs, single, launched) if grouped else single(config, programs)
             if earlier is not None:
                 with locked(Path(earlier), group):
                     return run.go_on(Path(earlier))
@@ -176,7 +182,7 @@ class Simulation:
                 return run.begin(folder)
 
 
-class _Run:
+class SingleRun:
     """One execution of the host loop.
 
     While the device computes a piece, the host fetches and writes what the piece before it left; the state is
@@ -209,14 +215,8 @@ class _Run:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
-        if not self.plan.total:
-            return
-        # Traced now, and used when it is called: what cannot be a kernel or be blocked is refused here.
-        schedule = self.plan.schedule_of(0)
-        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule))
-        until = jnp.ones((), jnp.int32)
-        program = self.programs.advance(schedule, steps)
-        program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
+        # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
+        self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -246,6 +246,7 @@ class _Run:
             return Result(folder, 0, message)
         with self.group.together():
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
+            self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
         self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -315,7 +316,10 @@ class _Run:
             chosen = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
             count, said = self.group.gather(chosen)[0]
         self.programs.steps_per_exchange = count
-        self.record.tell(said)
+        with self.group.together():
+            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, measured=True)
+        for text in (said, *notes):
+            self.record.tell(text)
 
     def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""

@@ -14,6 +14,8 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.ops.scaling import scaled
+from simjax.solvers import dft
+from simjax.solvers.exchange import exchange, exchange_then, then_exchange
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class FourierBasis:
     order do not depend on the decomposition. Samples are taken where they are given, at cell centres: position 0 of
     the exponentials is the first one.
 
-    Cut axes are made whole by one `all_to_all` each and direction, as late as possible: a slab's one, a pencil's
-    two; the spectrum stays where it ends up.
+    Cut axes are made whole by one exchange each and direction (`solvers.exchange`), as late as possible: a slab's one,
+    a pencil's two; the spectrum stays where it ends up.
 
     Args:
         domain: periodic along every axis.
@@ -175,43 +177,44 @@ class FourierBasis:
         """Coefficients of this block's part of a field: one FFT, a real one if fields are."""
         ndim = self.domain.grid.ndim
         for number, step in enumerate(self._steps):
-            if step.names:
-                u = _exchange(u, step.names, split=step.onto, concatenate=-1)
-            u = jnp.moveaxis(self._forward_last(u, step.axis), -1, number - ndim)
+            transform = functools.partial(self._forward_last, axis=step.axis)
+            exchanged = functools.partial(exchange_then, transform, names=step.names, split=step.onto, concatenate=-1)
+            u = jnp.moveaxis(exchanged(u) if step.names else transform(u), -1, number - ndim)
         return u
 
     def _forward_last(self, u: Array, axis: int) -> Array:
         n, count = self.domain.grid.shape[axis], self._counts[axis]
         if axis != self.domain.grid.ndim - 1:
-            return jnp.where(_kept(n, self.cutoff[axis], u.ndim), jnp.fft.fft(u), 0)
+            return jnp.where(_kept(n, self.cutoff[axis], u.ndim), dft.fft(u), 0)
         # The factor 1 / N and the truncation ride on the transposition that follows.
         size = 1 / self.domain.grid.cells
         if self.real:
-            spectrum = lax.slice_in_dim(jnp.fft.rfft(u), 0, count, axis=-1)
+            spectrum = lax.slice_in_dim(dft.rfft(u), 0, count, axis=-1)
             factor = jnp.where(jnp.arange(count) <= self.cutoff[axis], size, 0.0)
         else:
-            spectrum, factor = jnp.fft.fft(u), jnp.where(_kept(n, self.cutoff[axis], 1), size, 0.0)
+            spectrum, factor = dft.fft(u), jnp.where(_kept(n, self.cutoff[axis], 1), size, 0.0)
         return scaled(factor.reshape((1,) * (u.ndim - 1) + (-1,)), spectrum)
 
     def inverse(self, spectrum: Array) -> Array:
         """This block's part of the field with the given coefficients: one inverse FFT."""
         ndim, u = self.domain.grid.ndim, spectrum
         for number, step in reversed([*enumerate(self._steps)]):
-            u = self._inverse_last(jnp.moveaxis(u, number - ndim, -1), step.axis)
-            if step.names:
-                u = _exchange(u, step.names, split=-1, concatenate=step.onto)
+            transform = functools.partial(self._inverse_last, axis=step.axis)
+            u = jnp.moveaxis(u, number - ndim, -1)
+            exchanged = functools.partial(then_exchange, transform, names=step.names, split=-1, concatenate=step.onto)
+            u = exchanged(u) if step.names else transform(u)
         return u
 
     def _inverse_last(self, u: Array, axis: int) -> Array:
         if axis != self.domain.grid.ndim - 1:
-            return jnp.fft.ifft(u)
+            return dft.ifft(u)
         u = u * self.domain.grid.cells
         if not self.real:
-            return jnp.fft.ifft(u)
+            return dft.ifft(u)
         n = self.domain.grid.shape[axis]
         missing = n // 2 + 1 - u.shape[-1]
         padded = lax.pad(u, jnp.zeros((), u.dtype), [(0, 0, 0)] * (u.ndim - 1) + [(0, missing, 0)])
-        return jnp.fft.irfft(padded, n)
+        return dft.irfft(padded, n)
 
     # ------------------------------------------------------------------ real fields
 
@@ -235,8 +238,8 @@ class FourierBasis:
         names = self._placement[1]
         if not names:
             return _turned(plane, -2)
-        whole = _exchange(plane, names, split=-1, concatenate=-2)
-        return _exchange(_turned(whole, -2), names, split=-2, concatenate=-1)
+        whole = exchange(plane, names, split=-1, concatenate=-2)
+        return exchange(_turned(whole, -2), names, split=-2, concatenate=-1)
 
 
 class MeshBasis(FourierBasis):
@@ -275,7 +278,3 @@ def _kept(n: int, cutoff: int, rank: int) -> Array:
 def _turned(u: Array, axis: int) -> Array:
     """Mode k in the place of mode -k along a whole axis."""
     return jnp.roll(jnp.flip(u, axis), 1, axis)
-
-
-def _exchange(u: Array, names: tuple[str, ...], *, split: int, concatenate: int) -> Array:
-    return lax.all_to_all(u, names, u.ndim + split, u.ndim + concatenate, tiled=True)

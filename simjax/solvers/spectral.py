@@ -1,16 +1,20 @@
-"""Separable transforms of decomposed fields: each axis is made whole by one `all_to_all` before its turn."""
+"""Separable transforms of decomposed fields: each axis is made whole by one exchange before its turn, or is left."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.solvers.transforms import FOURIER, Transform, eigenvalue
+from simjax.jaxpr.platform import platform
+from simjax.solvers import dft
+from simjax.solvers.exchange import block_index, exchange_then, then_exchange
+from simjax.solvers.transforms import FOURIER, Transform, eigenvalue, factored
 
 Placement = tuple[tuple[str, ...], ...]
 """For each spatial axis, the mesh axes over which it is cut, outermost first."""
@@ -28,31 +32,43 @@ class _Move:
 class SpectralBasis:
     """Eigenvectors of the discrete Laplacian on a domain, and the way to them.
 
-    Forward: transform the axes that are whole; then, for each cut axis, one `all_to_all` and its transform. The
+    Forward: transform the axes that are whole; then, for each cut axis, one exchange and its transform. The
     spectrum stays where it ends up (as in a pencil FFT without the transposition back), and `eigenvalues` are
     those of this device's block there. Real throughout. On one device, periodic axes are transformed together
-    by one multidimensional real FFT.
+    by one multidimensional real FFT; on TPUs, where transforms are products with matrices, one by one.
+
+    Args:
+        transforms: one per axis.
+        left: an axis that is cut and stays so, without a transform: see `solvers.lines`.
     """
 
-    def __init__(self, domain: Domain, transforms: Sequence[Transform]):
+    def __init__(self, domain: Domain, transforms: Sequence[Transform], left: int | None = None):
         self.domain = domain
         self.transforms = tuple(transforms)
         ndim = domain.grid.ndim
         sizes = {entry[0]: entry[1] for entry in domain.split if entry is not None}
         placement: list[tuple[str, ...]] = [() if entry is None else (entry[0],) for entry in domain.split]
         whole = [axis for axis in range(ndim) if not placement[axis]]
-        self._joint = tuple(a for a in whole if not sizes and self.transforms[a] is FOURIER)
+        together = not sizes and platform() != "tpu"
+        self._joint = tuple(a for a in whole if together and self.transforms[a] is FOURIER)
         self._first = tuple(a for a in whole if a not in self._joint)
         self._moves: list[_Move] = []
         done = list(whole)
-        for axis in sorted(set(range(ndim)) - set(whole)):
+        for axis in sorted(set(range(ndim)) - {*whole, left}):
             move = self._plan_move(axis, placement, done, sizes)
             placement[move.onto] += move.names
             placement[axis] = ()
             self._moves.append(move)
             done.append(axis)
-        self._placement: Placement = tuple(placement)
-        self._sizes = sizes
+        self.placement: Placement = tuple(placement)
+        """For each axis, the mesh axes over which its waves, or what is left of it, are cut."""
+        self._left, self._sizes = left, sizes
+        # Waves that stay on one device may keep the order in which products with matrices leave them.
+        moved = {move.onto for move in self._moves if move.onto in whole}
+        self.transforms = tuple(
+            factored(n) if kind is FOURIER and not placement[a] and a not in moved and dft.by_matrices(n) else kind
+            for a, (kind, n) in enumerate(zip(self.transforms, domain.grid.shape, strict=True))
+        )
 
     def _plan_move(self, axis: int, placement, done: list[int], sizes: dict[str, int]) -> _Move:
         names = placement[axis]
@@ -78,8 +94,8 @@ class SpectralBasis:
         if self._joint:
             return jnp.fft.rfftn(u, axes=[axis - ndim for axis in self._joint])
         for move in self._moves:
-            u = self._exchange(u, move.names, split=move.onto, concatenate=move.axis)
-            u = self.transforms[move.axis].forward(u, move.axis - ndim)
+            transform = functools.partial(self.transforms[move.axis].forward, axis=move.axis - ndim)
+            u = exchange_then(transform, u, move.names, split=move.onto - ndim, concatenate=move.axis - ndim)
         return u
 
     def inverse(self, spectrum: Array) -> Array:
@@ -90,26 +106,35 @@ class SpectralBasis:
             sizes = [self.domain.grid.shape[axis] for axis in self._joint]
             u = jnp.fft.irfftn(u, sizes, axes=[axis - ndim for axis in self._joint])
         for move in reversed(self._moves):
-            u = self.transforms[move.axis].inverse(u, move.axis - ndim)
-            u = self._exchange(u, move.names, split=move.axis, concatenate=move.onto)
+            transform = functools.partial(self._inverse, axis=move.axis)
+            u = then_exchange(transform, u, move.names, split=move.axis - ndim, concatenate=move.onto - ndim)
         for axis in self._first:
-            u = self.transforms[axis].inverse(u, axis - ndim)
+            u = self._inverse(u, axis)
         return u
 
-    def _exchange(self, u: Array, names: tuple[str, ...], *, split: int, concatenate: int) -> Array:
-        leading = u.ndim - self.domain.grid.ndim
-        return lax.all_to_all(u, names, leading + split, leading + concatenate, tiled=True)
+    @property
+    def exchanges(self) -> tuple[tuple[int, ...], ...]:
+        """For each exchange of a field, the sizes of the mesh axes that are handed on."""
+        return tuple(tuple(self._sizes[name] for name in move.names) for move in self._moves)
+
+    def _inverse(self, u: Array, axis: int) -> Array:
+        return self.transforms[axis].inverse(u, axis - self.domain.grid.ndim)
 
     def eigenvalues(self, dtype) -> tuple[Array, ...]:
-        """Eigenvalues per axis of the second difference for this block's part of the spectrum, shaped to broadcast."""
+        """Eigenvalues per axis of the second difference for this block's part of the spectrum, shaped to broadcast.
+
+        Without those of the axis that is left.
+        """
         result = []
         for axis, (n, h) in enumerate(zip(self.domain.grid.shape, self.domain.grid.spacing, strict=True)):
-            names = self._placement[axis]
+            names = self.placement[axis]
+            if axis == self._left:
+                continue
             if axis in self._joint:
                 values = self._complex_eigenvalues(axis, n, h, dtype)
             else:
-                block = n // math.prod(self._sizes[name] for name in names)
-                first = lax.axis_index(names) * block if names else 0
+                block = self.transforms[axis].count(n) // math.prod(self._sizes[name] for name in names)
+                first = block_index(names) * block
                 index = (first + jnp.arange(block, dtype=jnp.int32)).astype(dtype)
                 values = self.transforms[axis].eigenvalues(index, n, h)
             result.append(values.reshape(tuple(-1 if k == axis else 1 for k in range(self.domain.grid.ndim))))

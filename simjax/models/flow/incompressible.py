@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import (
     Dirichlet,
     FieldLayout,
@@ -26,9 +26,9 @@ from simjax.models.declaration import model
 from simjax.models.flow import balance
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
-from simjax.schema.kinds import Real, key
+from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.solvers.poisson import solve_poisson
+from simjax.solvers.poisson import METHODS, solve_poisson
 
 FLOW_SIDES = ("flow",)
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
@@ -92,22 +92,28 @@ class Incompressible(ExplicitModel):
     class Keys:
         viscosity: float = key(Real(low=0.0), units="m2 s-1", about="kinematic viscosity nu")
         drag: float = key(Real(low=0.0), 0.0, units="s-1", about="linear drag alpha")
+        pressure_solver: str = key(
+            Choice(METHODS), "auto", about="how the pressure is solved for; auto: by predicted time"
+        )
 
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     pressure_layout: FieldLayout
     forces: tuple[Force | None, ...]
     watched: bool = eqx.field(static=True)
+    pressure_solver: str = eqx.field(static=True)
 
     def __init__(
         self,
         domain: Domain,
         sides: Sequence[tuple[Side, Side]],
         forces: Sequence[Force | None] | None = None,
+        pressure_solver: str = "auto",
     ):
         ndim = domain.grid.ndim
         if ndim < 2:
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
+        require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible")
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
@@ -116,12 +122,14 @@ class Incompressible(ExplicitModel):
             [(Periodic(), Periodic()) if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
         )
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
+        self.pressure_solver = pressure_solver
         self.watched = balance.require_balance(domain, self.layouts)
 
     @classmethod
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
-        return cls(setup.domain, setup.sides, forces), Params(setup.values["viscosity"], setup.values["drag"])
+        flow = cls(setup.domain, setup.sides, forces, setup.keys.pressure_solver)
+        return flow, Params(setup.values["viscosity"], setup.values["drag"])
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time bring in what they take out."""
@@ -164,7 +172,10 @@ class Incompressible(ExplicitModel):
 
     def _potential(self, velocity, t) -> Array:
         """phi with lap(phi) = div(velocity)."""
-        return solve_poisson(self.domain, self.pressure_layout, self._divergence(velocity, t))
+        return self._solved(self._divergence(velocity, t))
+
+    def _solved(self, source) -> Array:
+        return solve_poisson(self.domain, self.pressure_layout, source, self.pressure_solver)
 
     def _subtract_gradient(self, velocity, phi: Array):
         h = self.domain.grid.spacing
@@ -178,7 +189,7 @@ class Incompressible(ExplicitModel):
     def pressure(self, t, state, params) -> Array:
         """Kinematic pressure at cell centres, zero mean: lap(p) = div of the tendency without pressure."""
         slopes = self.domain.impose(self.rhs(t, state, params).velocity, self._still_walls(), t)
-        return solve_poisson(self.domain, self.pressure_layout, self._divergence_of_slopes(slopes, t))
+        return self._solved(self._divergence_of_slopes(slopes, t))
 
     def _still_walls(self) -> tuple[FieldLayout, ...]:
         """Layouts for d(velocity)/dt, whose normal component is taken to vanish at walls."""

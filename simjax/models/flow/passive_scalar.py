@@ -85,9 +85,10 @@ class PassiveScalar(ExplicitModel):
         *,
         forces: Sequence[incompressible.Force | None] | None = None,
         source: Source | None = None,
+        pressure_solver: str = "auto",
     ):
         require_one_of("PassiveScalar.scheme", scheme, transport.SCHEMES)
-        self.flow = incompressible.Incompressible(domain, sides, forces)
+        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.source = source
         self.scheme = scheme
@@ -98,6 +99,7 @@ class PassiveScalar(ExplicitModel):
             setup.domain, setup.sides, setup.keys.scheme,
             forces=setup.forces("velocity") or None,
             source=setup.source("concentration"),
+            pressure_solver=setup.keys.pressure_solver,
         )  # fmt: skip
         values = setup.values
         return model, Params(values["viscosity"], values["drag"], values["diffusivity"])

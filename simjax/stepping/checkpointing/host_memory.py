@@ -9,6 +9,7 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from simjax.errors import ConfigurationError
+from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import match_varying
 
 Space = jax.memory.Space
@@ -70,17 +71,15 @@ def require_host_memory() -> None:
     Raises:
         ConfigurationError: on such a backend.
     """
-    # Inside `shard_map` the mesh knows what it is compiled for; that may be a machine which is not there.
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    platform = jax.default_backend() if device is None else device.platform
-    if platform == "cpu":
+    target = platform()
+    if target == "cpu":
         raise ConfigurationError(
             "checkpoint: host=True needs a device with memory apart from the host's, got cpu, where both are one; "
             "leave out host=True."
         )
     kinds = [memory.kind for memory in jax.devices()[0].addressable_memories()]
-    if platform == jax.default_backend() and "pinned_host" not in kinds:
+    if target == jax.default_backend() and "pinned_host" not in kinds:
         raise ConfigurationError(
-            f"checkpoint: host=True needs memory of the kind pinned_host, {platform} has {', '.join(kinds)}; leave out "
+            f"checkpoint: host=True needs memory of the kind pinned_host, {target} has {', '.join(kinds)}; leave out "
             "host=True."
         )
