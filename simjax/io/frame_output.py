@@ -189,7 +189,7 @@ class FrameWriter(abc.ABC):
         self._submit(self._append, step, time, [dict(part) for part in parts])
 
     def commit(self) -> Future:
-        """Puts all frames so far into closed segments and the master; done on return where there are other processes."""
+        """Puts all frames so far into closed segments and the master; with other processes before it returns."""
         self._take_over()
         if self._group.count > 1:
             self._commit(self._write_masters)
