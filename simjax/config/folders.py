@@ -117,8 +117,8 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
 
 # All that a run writes beside `.hydra`, which is replaced, and the files of its output formats.
 WRITTEN = (
-    PROVENANCE_NAME, "metrics.jsonl", "run.log", "report.html", "summary.png", "summary.pdf", "summary.svg",
-    "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5", GROUPS_NAME,
+    PROVENANCE_NAME, "metrics.jsonl", "goodput.jsonl", "run.log", "report.html", "summary.png", "summary.pdf",
+    "summary.svg", "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5", GROUPS_NAME,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledRun
+from simjax.driver.goodput import COMPILE, GoodputLog
 from simjax.parallel import whole
 from simjax.schema.config import AUTO, Config
 from simjax.stepping.simulate import Clock, Schedule
@@ -23,12 +24,12 @@ TARGET_SECONDS = 0.5
 class CallLength:
     """Divides frames into calls of about half a second and keeps the clock of the host."""
 
-    def __init__(self, config: Config, programs: CompiledRun):
+    def __init__(self, config: Config, programs: CompiledRun, goodput: GoodputLog):
         on_cpu, elsewhere = programs.seconds
         each = on_cpu if jax.devices()[0].platform == "cpu" else elsewhere
         self.size = programs.size * (programs.members or 1)
         self.step_seconds = each * self.size * programs.stages
-        self.config, self.programs = config, programs
+        self.config, self.programs, self.goodput = config, programs, goodput
         self.compile_seconds = 0.0
         self.steps = 0
         self.longest_call = 0
@@ -94,12 +95,15 @@ class CallLength:
     @contextlib.contextmanager
     def timed(self, program: Callable) -> Iterator[None]:
         """Around a call: the first one of each program compiles before it returns."""
+        if id(program) in self._called:
+            yield
+            return
         begin = wall.monotonic()
-        yield
-        if id(program) not in self._called:
-            self._called.add(id(program))
-            self.compile_seconds += wall.monotonic() - begin
-            self._since = None
+        with self.goodput.during(COMPILE):
+            yield
+        self._called.add(id(program))
+        self.compile_seconds += wall.monotonic() - begin
+        self._since = None
 
     def dispatched(self, steps: int) -> None:
         self.longest_call = max(self.longest_call, steps)

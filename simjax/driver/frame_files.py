@@ -47,7 +47,9 @@ def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Pla
     whole = frame * (plan.total + 1)
     mesh = config.mesh
     state = programs.state_bytes() * mesh.x * mesh.y * mesh.z * (programs.members or 1)
-    needed = frame * (plan.total + 1 - plan.origin.frame) + (config.checkpoint.keep + 1) * state
+    every, remaining = config.checkpoint.keep_every, config.time.end - plan.origin.time
+    states = config.checkpoint.keep + 1 + (0 if every is None else math.floor(remaining / every))
+    needed = frame * (plan.total + 1 - plan.origin.frame) + states * state
     require_free_space(folder, needed + (whole if whole < CONSOLIDATE_BYTES else 0), resumed=resumed)
 
 

@@ -24,6 +24,7 @@ from simjax.driver.call_length import CallLength
 from simjax.driver.closing import units_of, write_reports
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.frame_files import dataset_of, on_host, open_writer
+from simjax.driver.goodput import OUTPUT, GoodputLog, account
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
@@ -69,10 +70,10 @@ class RunFolder:
 
     def __init__(
         self, folder: Path, config: Config, programs: CompiledRun, plan: Plan, notes: list[str], progress: bool,
-        *, run: Run, keep_until_step: int | None, frames: int | None = None,
+        *, run: Run, goodput: GoodputLog, keep_until_step: int | None, frames: int | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
-        self.group = processes()
+        self.group, self.goodput = processes(), goodput
         self.notes = [*config.notes, *notes]
         self.last_time = 0.0
         self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
@@ -88,7 +89,7 @@ class RunFolder:
         self._checkpoint_seconds = 0.0
         self.steps = 0
         self._note_tail()
-        self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
+        self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep, config.checkpoint.keep_every)
         self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
         require_frames(folder, self.writer.frames_kept, frames)
         self._metrics: TextIO | None = None
@@ -119,6 +120,7 @@ class RunFolder:
         self._part.begin(self._kept_metrics())
         self._metrics = open_in_run(self.folder / "metrics.jsonl")
         self._log = open_in_run(self.folder / "run.log")
+        self.goodput.open(self.folder, self._keep_until_step)
         self._log.writelines(self._unlogged)
         self._log.flush()
 
@@ -214,6 +216,10 @@ class RunFolder:
         pace.completed(frame.step)
         if np.all(self.statuses != OK):
             return  # nobody got as far as this frame
+        with self.goodput.during(OUTPUT):
+            self._write(frame, pace)
+
+    def _write(self, frame: _Frame, pace: CallLength) -> None:
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
@@ -290,17 +296,17 @@ class RunFolder:
         begin = wall.monotonic()
         self.settle_all(pace)
         self._begin()
-        self.writer.commit()
+        on_disk = self.writer.commit()
         step = int(np.max(whole(state_and_clock[1].step)))
         known = {"frames": self.writer.frames, "run": self._description}
-        self.checkpoints.save(step, state_and_clock, {**meta, **known})
+        self.checkpoints.save(step, state_and_clock, {**meta, **known}, after=on_disk)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 
     def time_is_up(self, elapsed: float) -> str | None:
         """Tell whether the wall-clock limit leaves no more than twice the time a checkpoint has been seen to take."""
         limit = self.config.limits.wall_clock
-        if limit is None or elapsed + 2 * self._checkpoint_seconds + 1.0 < limit:
+        if limit is None or elapsed + 2 * max(self._checkpoint_seconds, self.checkpoints.longest) + 1.0 < limit:
             return None
         return f"the wall-clock limit of {limit:g} s"
 
@@ -332,14 +338,15 @@ class RunFolder:
         if self.display is not None:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
-        for close in (self.writer.abandon, self.checkpoints.abandon, *files):
+        for close in (self.writer.abandon, self.checkpoints.abandon, self.goodput.end, *files):
             with contextlib.suppress(Exception):
                 close()
 
     def _close(self, complete: bool) -> None:
         statuses = self.statuses if self.programs.members is not None else self.statuses[0]
-        self.writer.close(complete, statuses)
-        self.checkpoints.close()
+        with self.goodput.during(OUTPUT):
+            self.writer.close(complete, statuses)
+            self.checkpoints.close()
         if self._metrics is not None:
             self._metrics.close()
 
@@ -352,12 +359,13 @@ class RunFolder:
             self.display.message("drawing the summary, the animation and the report")
         scene = scene_of(self.programs) if draws else NOWHERE
         if self.group.first:
-            self.failed_checks = write_reports(
-                self.folder, self.config, self.programs, scene, self.statuses, self.tell, outcome=outcome,
-                wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
-                steps=self.steps, run_id=self.run.id, started=self._part.started, notes=self.notes,
-                resume_command=self._resume_command(),
-            )  # fmt: skip
+            with self.goodput.during(OUTPUT):
+                self.failed_checks = write_reports(
+                    self.folder, self.config, self.programs, scene, self.statuses, self.tell, outcome=outcome,
+                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
+                    steps=self.steps, run_id=self.run.id, started=self._part.started, notes=self.notes,
+                    resume_command=self._resume_command(), goodput=account(self.goodput.lines(self.folder)).seconds,
+                )  # fmt: skip
         self.failed_checks = tuple(self.group.gather(self.failed_checks)[0])
 
     def _resume_command(self) -> str:
@@ -366,6 +374,7 @@ class RunFolder:
     def _say_goodbye(self, outcome: str, shown: str | None = None) -> str:
         """Log the outcome and end the display with how to open, how to resume and where the report is."""
         self._write_log(outcome)
+        self.goodput.end(outcome)
         if self._log is not None:
             self._log.close()
         if self.group.first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time as wall
@@ -25,6 +26,7 @@ from simjax.driver.environment import StopSignals, join_processes
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
+from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
 from simjax.driver.groups import GroupedRun, first_programs
 from simjax.driver.mesh_choice import with_devices
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
@@ -194,7 +196,8 @@ class SingleRun:
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
-        self.pace = CallLength(config, programs)
+        self.goodput = GoodputLog(launched, kept=self.group.first)
+        self.pace = CallLength(config, programs, self.goodput)
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -251,8 +254,8 @@ class SingleRun:
     def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
         with self.group.together():
             self.record = RunFolder(
-                folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step,
-                frames=frames,
+                folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, goodput=self.goodput,
+                keep_until_step=step, frames=frames,
             )  # fmt: skip
 
     def _plan_from(self, meta: dict[str, Any]) -> int:
@@ -276,6 +279,7 @@ class SingleRun:
     def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
         try:
             with self.record.telling():
+                self.goodput.begin(SIMULATE)
                 self._choose_exchanges(first_frame)
                 if not resumed:
                     self._observe(0)
@@ -342,7 +346,8 @@ class SingleRun:
     def _reason_to_stop(self) -> str | None:
         """A signal to one of the processes, or the wall-clock limit as the first of them measures it."""
         own = self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
-        return self.group.first_reason(own)
+        with self.goodput.during(WAITING) if self.group.count > 1 else contextlib.nullcontext():
+            return self.group.first_reason(own)
 
     def _advance_frame(self, frame: int) -> str | None:
         """Advance by a frame; the reason why it was cut short, if it was."""
@@ -421,7 +426,8 @@ class SingleRun:
             "room": self.programs.room(),
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
-        self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
+        with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
+            self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
 
     def _is_good(self) -> bool:
         """Tell whether any member is well after all that was dispatched."""

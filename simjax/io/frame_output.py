@@ -101,14 +101,14 @@ class FrameWriter(abc.ABC):
         self._of_others: list[Segment] = []  # by other processes, at the last commit
         self._keep_until_step = keep_until_step
         self._resuming = keep_until_step is not None  # and nothing has been written yet
-        self.frames_kept = 0
+        self.frames_kept = self._given = 0
         self._steps: list[int] = []
         self._times: list[float] = []
         self._pending: deque[Future] = deque()
         self._failure: BaseException | None = None
         try:
             if keep_until_step is not None:
-                self.frames_kept = self._read_folder(keep_until_step)
+                self.frames_kept = self._given = self._read_folder(keep_until_step)
             elif self._group.first:
                 self._begin_folder()
         except OSError as error:
@@ -166,8 +166,8 @@ class FrameWriter(abc.ABC):
 
     @property
     def frames(self) -> int:
-        """The number of frames after a commit."""
-        return len(self._steps)
+        """The number of frames, with those that are yet to be written."""
+        return self._given
 
     @property
     def frame_bytes(self) -> int:
@@ -185,12 +185,16 @@ class FrameWriter(abc.ABC):
                 array.copy_to_host_async()
         self._take_over()
         self._wait(PENDING_WRITES - 1)
+        self._given += np.size(step)
         self._submit(self._append, step, time, [dict(part) for part in parts])
 
-    def commit(self) -> None:
-        """Returns when every frame written so far is in a closed segment and in the master."""
+    def commit(self) -> Future:
+        """Puts all frames so far into closed segments and the master; with other processes before it returns."""
         self._take_over()
-        self._commit(self._write_masters)
+        if self._group.count > 1:
+            self._commit(self._write_masters)
+            return self._thread.submit(lambda: None)
+        return self._thread.submit(self._attempt, lambda: (self._write_tail(), self._write_masters()))
 
     def close(self, complete: bool, statuses=None) -> None:
         """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.

@@ -161,7 +161,13 @@ class CheckpointConfig:
     every_frames: int | None = key(
         Integer(1, optional=True), None, about="frames between checkpoints; null: by time alone"
     )
-    keep: int = key(Integer(1), 2, about="checkpoints that stay")
+    keep: int = key(Integer(1), 2, about="newest checkpoints that stay")
+    keep_every: float | None = key(
+        Real(above=0.0, optional=True),
+        None,
+        units="s",
+        about="simulated time of which the first checkpoint after each multiple stays for good; null: none does",
+    )
 
 
 @dataclass(frozen=True)

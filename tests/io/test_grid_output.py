@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -97,10 +98,10 @@ def test_a_run_is_readable_while_it_goes_on_and_after_it_moved(tmp_path):
     folder = tmp_path / "ä run"
     writer = make_writer(folder)
     write_frames(writer, range(5))
-    writer.commit()
+    writer.commit().result()
     early = open_run(folder)
     write_frames(writer, range(5, 9))
-    writer.commit()
+    writer.commit().result()
     assert_holds(early, range(5))  # the reader's file was replaced under it, with one that holds the same
     early.close()
     shutil.move(folder, tmp_path / "moved")
@@ -111,10 +112,27 @@ def test_a_run_is_readable_while_it_goes_on_and_after_it_moved(tmp_path):
     writer.close(False)
 
 
+def test_a_commit_goes_on_while_frames_are_added(tmp_path, monkeypatch):
+    writer, disk = make_writer(tmp_path), threading.Event()
+    slow = writer._write_tail
+    monkeypatch.setattr(writer, "_write_tail", lambda: (disk.wait(60), slow()))
+    write_frames(writer, range(3))
+    done = writer.commit()
+    write_frames(writer, range(3, 4))
+    assert not done.done() and writer.frames == 4
+    disk.set()
+    done.result()
+    with open_run(tmp_path) as dataset:
+        assert_holds(dataset, range(3))
+    writer.close(False)
+    with open_run(tmp_path) as dataset:
+        assert_holds(dataset, range(4))
+
+
 def test_a_master_older_than_its_last_segment_reads_the_same_frames(tmp_path):
     writer = make_writer(tmp_path)
     write_frames(writer, range(4))
-    writer.commit()
+    writer.commit().result()
     older = (tmp_path / "fields.h5").read_bytes()
     write_frames(writer, range(4, 6))
     writer.close(False)
@@ -155,7 +173,7 @@ def test_resuming_keeps_the_frames_up_to_a_step(tmp_path, complete, keep):
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     writer = make_writer(tmp_path, keep_until_step=keep)
     assert writer.frames_kept == len(kept)
-    writer.commit()
+    writer.commit().result()
     assert check_files(tmp_path) == []
     with open_run(tmp_path) as dataset:
         assert_holds(dataset, kept)
@@ -188,7 +206,7 @@ def test_wrong_shapes_and_names_are_refused(tmp_path):
     steps, times, fields, diagnostics = frames([0])
     writer.write(steps, times, fields | {"temperature": fields["temperature"][:, :2]}, diagnostics)
     with pytest.raises(InputOutputError, match=r"temperature.*\(1, 3, 6, 4\)"):
-        writer.commit()
+        writer.commit().result()
     with pytest.raises(InputOutputError):
         writer.close(True)
     with pytest.raises(ConfigurationError, match="energy"):
@@ -200,14 +218,14 @@ def test_wrong_shapes_and_names_are_refused(tmp_path):
 def test_a_full_disk_loses_only_the_open_segment(tmp_path):
     writer = make_writer(tmp_path)
     write_frames(writer, range(4))
-    writer.commit()
+    writer.commit().result()
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*.h5")}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # Python ignores the signal: the write fails
     try:
         write_frames(writer, range(4, 6))
         with pytest.raises(InputOutputError, match="could not be written"):
-            writer.commit()
+            writer.commit().result()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     with pytest.raises(InputOutputError):  # nothing is written after a gap
@@ -235,7 +253,7 @@ for folder in map(Path, sys.argv[2:]):
     for step in range(0, 10_000, 2):
         writer.write(*frames([step, step + 1]))
         if step % 10 == 0:
-            writer.commit()
+            writer.commit().result()
             print(step + 1, file=committed)
 for _ in sys.argv[2:]:
     os.wait()
