@@ -21,7 +21,7 @@ from simjax.io.formats import output_formats
 from simjax.models.registry import HOMES, MODELS
 from simjax.schema.config import Keys
 from simjax.schema.inverse import PRIORS
-from simjax.schema.kinds import Nested
+from simjax.schema.kinds import Nested, NestedOr
 from simjax.schema.model_schema import ModelSchema
 from simjax.schema.parts import Part, PartOf, part_places, summary_of
 from simjax.schema.sides import HOMES as SIDES
@@ -29,7 +29,7 @@ from simjax.schema.sides import SideSchema, declared_sides, sides_of
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))
-from performance_tables import compile_cost, gradient_cost, limits, speed, weak_scaling  # noqa: E402
+from performance_tables import compile_cost, gradient_cost, limits, memory_told, speed, weak_scaling  # noqa: E402
 
 MOLECULAR = MODELS["molecular_dynamics"]
 
@@ -170,6 +170,7 @@ def _table(rows: Sequence[tuple[str, Field]]) -> list[str]:
 def _row(path: str, field: Field) -> str:
     kind, units = field.metadata["kind"], field.metadata["units"]
     allowed = "a section" if isinstance(kind, Nested) else kind.allowed
+    allowed += f", or {kind.word}" if isinstance(kind, NestedOr) else ""
     if path == "model":  # tests and programs make their own known
         allowed = "one of those [below](#models), or MODULE.CLASS of [your own](own-models.md)"
     if isinstance(kind, PartOf):
@@ -216,7 +217,7 @@ def chips() -> str:
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
     "inverse": inverse, "speed": speed, "limits": limits, "gradient_cost": gradient_cost, "compile_cost": compile_cost,
-    "weak_scaling": weak_scaling, "chips": chips,
+    "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

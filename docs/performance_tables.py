@@ -138,6 +138,18 @@ def compile_cost() -> str:
     return _table("gradient of | StableHLO operations | CPU s | peak MiB", rows) + f"\n\n{told}"
 
 
+def memory_told() -> str:
+    """Memory that runs are told to need, beside what their processes took."""
+    rows = []
+    for _, found in _results("memory"):
+        for row in found["rows"]:
+            parts = [f"{row[name] / 2**20:.0f}" for name in ("state", "working_memory", "observed_frames", "needed")]
+            size = f"{4 * row['size'] ** 3:,}".replace(",", " ") if "liquid" in row["case"] else f"{row['size']}^2"
+            rows.append((row["case"], size, *parts, f"{row['taken'] / 2**20:.0f}", f"{row['taken_over_told']:.2f}"))
+    head = "run | cells or particles | state | working memory | observed frames | told | taken | taken over told"
+    return _table(head, rows)
+
+
 def weak_scaling() -> str:
     """Predicted steps on pods that are not there, with the same block on each chip: waiting and efficiency by size."""
     rows: list[Sequence[object]] = []

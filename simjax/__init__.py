@@ -8,6 +8,7 @@ _NAMES = {
     "driver.simulation": "Simulation",
     "driver.configured": "load configure",
     "driver.result": "Result",
+    "driver.goodput": "Goodput goodput",
     "report.picture": "Picture",
     "driver.differentiable": "RunFunction",
     "io.read": "open_run check_files",
@@ -112,6 +113,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.driver.configured import configure as configure
     from simjax.driver.configured import load as load
     from simjax.driver.differentiable import RunFunction as RunFunction
+    from simjax.driver.goodput import Goodput as Goodput
+    from simjax.driver.goodput import goodput as goodput
     from simjax.driver.result import Result as Result
     from simjax.driver.simulation import Simulation as Simulation
     from simjax.errors import CheckpointError as CheckpointError

@@ -15,6 +15,7 @@ from simjax.config.composition import BASIC
 from simjax.config.folders import new_run_id
 from simjax.config.overrides import is_setting_of_hydra, normalise, parse
 from simjax.errors import ConfigurationError, InputOutputError, SimjaxError, Stopped
+from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.schema.locate import CONFIG_NAME, config_folders
 
@@ -36,7 +37,8 @@ def run(config: Config, launched: float | None = None) -> Result:
         from simjax.inverse.search import Search
 
         found = Search(config).run(progress=True, launched=launched, on_stop="return")
-        print(f"{found.message}\n{found.folder}")
+        if processes().first:
+            print(f"{found.message}\n{found.folder}")
         return Result(found.exit_code, str(found.folder))
     from simjax.driver.simulation import Simulation
 

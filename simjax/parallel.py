@@ -23,7 +23,9 @@ _WHOLE_POD = 256
 
 
 def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh | None:
-    """A device mesh with the axes of `sizes` longer than one, in the order ensemble, x, y, z; None if there are none.
+    """A device mesh with the axes of `sizes` longer than one, in their order; None if there are none.
+
+    Neighbours along the last axis are on devices that follow each other: `{"y": 4, "x": 2}` puts those along x there.
 
     Raises:
         ResourceError: more devices are asked for than there are.
@@ -34,7 +36,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
         >>> sj.make_mesh({"x": 1}) is None
         True
     """
-    order = [name for name in (ENSEMBLE, *AXES) if sizes.get(name, 1) > 1]
+    order = [name for name, size in sizes.items() if size > 1]
     unknown = set(sizes) - {ENSEMBLE, *AXES}
     if unknown:
         raise ConfigurationError(f"mesh axis {sorted(unknown)[0]!r} is unknown; write ensemble, x, y or z.")
@@ -179,7 +181,7 @@ def region(array, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
 
 
 def first_true(flags) -> tuple[int, list[int]] | None:
-    """How many of an array of flags are set on this process's devices, and the index of the first of them."""
+    """Count the flags that are set on this process's devices, and find the index of the first of them."""
     found = [(np.argwhere(np.asarray(own)), start) for start, own in _own_blocks(flags)]
     firsts = [(places[0] + start).tolist() for places, start in found if len(places)]
     return (sum(len(places) for places, _ in found), min(firsts)) if firsts else None

@@ -7,6 +7,7 @@ free.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -55,19 +56,19 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is process 0, which writes what belongs to all, and speaks."""
+        """True of process 0, which writes what belongs to all, and speaks."""
         return self.index == 0
 
     def gather(self, value: T) -> list[T]:
-        """What every process has to say, as JSON holds it, in their order; all of them call this at the same place.
+        """The values of all processes in their order, as JSON holds them; all of them call this at the same place.
 
         Raises:
-            ResourceError: a process was lost, or does not come.
+            ResourceError: a process was lost, or does not answer.
         """
         return [value]
 
     def decide(self, make: Callable[[], T]) -> T:
-        """What process 0 makes, on all of them; its error is the error of all."""
+        """The value that process 0 makes, on all of them; its error is the error of all."""
         made = None
         with self.together():
             made = make() if self.first else None
@@ -102,6 +103,7 @@ class ManyProcesses(Processes):
         self._watch = _Watch(client, index, count)
         self._watch.start()
         self._name_the_cause_of_an_abort()
+        atexit.register(self._close)
 
     def gather(self, value):
         return self._exchange({"value": value})
@@ -179,8 +181,17 @@ class ManyProcesses(Processes):
 
     @property
     def broken(self) -> bool:
-        """Whether a process was lost, so that JAX cannot shut down in good order."""
+        """True where a process was lost, so that JAX cannot shut down in good order."""
         return self._watch.lost is not None
+
+    def _close(self) -> None:
+        """Part from the others at the end of this process: JAX lets process 0 wait for them, which hold on to it."""
+        import jax
+
+        exit_without_shutdown(ResourceError.exit_code)
+        self._watch.stop()
+        ctypes.CDLL(None).signal(int(signal.SIGABRT), ctypes.c_void_p(int(signal.SIG_DFL)))
+        jax.distributed.shutdown()
 
     def _name_the_cause_of_an_abort(self) -> None:
         """Have a sentence follow where JAX ends this process: it does so at once when process 0 is gone.
@@ -215,7 +226,7 @@ class _Watch(threading.Thread):
         super().__init__(name="simjax-watch", daemon=True)
         self._client, self._index, self._count = client, index, count
         self.lost: str | None = None
-        self._noticed = threading.Event()
+        self._noticed, self._stopped = threading.Event(), threading.Event()
         self._heard: dict[int, tuple[str, float]] = dict.fromkeys(range(count), ("", time.monotonic()))
 
     def run(self) -> None:
@@ -234,8 +245,14 @@ class _Watch(threading.Thread):
                 who = int(key.rpartition("/")[2])
                 if who != self._index:
                     self._lose(f"process {who} of {self._count} ended: {text}")
-            time.sleep(BEAT_SECONDS)
+            if self._stopped.wait(BEAT_SECONDS):
+                return
         self._end_a_process_that_waits()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self.join()
 
     def _look(self, alive: dict[str, str]) -> None:
         now = time.monotonic()
@@ -273,7 +290,7 @@ class _Watch(threading.Thread):
             self._client.key_value_set(f"{ROOT}/failed/{self._index}", text[:2000], allow_overwrite=True)
 
     def _end_a_process_that_waits(self) -> None:
-        """What waits in a collective for a process that is lost cannot be woken."""
+        """End this process: a main thread that waits in a collective for a lost process cannot be woken."""
         time.sleep(GRACE_SECONDS)
         print(f"simjax: {self.lost}; {ADVICE}", file=sys.stderr, flush=True)
         os._exit(ResourceError.exit_code)

@@ -76,5 +76,6 @@ table = pattern.to_dataset(name="pattern").assign(mean=mean).to_dataframe()
 table.describe().round(4)
 
 # %% [markdown]
-# Larger sweeps run in batches that fit into memory (`ensemble.batch`), and go on after an interruption
-# ([ensembles](../ensembles.md)).
+# Larger sweeps run in groups that fit into memory (`ensemble.group`), of which a kill loses only the last one's newest
+# frames, and write means, variances and quantiles over members in their place (`ensemble.statistics`;
+# [ensembles](../ensembles.md)).

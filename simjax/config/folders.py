@@ -16,13 +16,14 @@ from simjax.schema.locate import locate_run_folder
 from simjax.schema.renames import with_new_names
 
 PROVENANCE_NAME = "provenance.json"
+GROUPS_NAME, GROUPS_FOLDER = "groups.json", "groups"
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
-    "mesh", "distributed", "ensemble.batch", "exact", "output", "checkpoint", "limits", "inverse.solver.iterations",
-    "inverse.solver.tolerance", "inverse.checkpoint", "objective",
+    "mesh", "distributed", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
+    "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective",
 )  # fmt: skip
 
 
@@ -116,8 +117,8 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
 
 # All that a run writes beside `.hydra`, which is replaced, and the files of its output formats.
 WRITTEN = (
-    PROVENANCE_NAME, "metrics.jsonl", "run.log", "report.html", "summary.png", "summary.pdf", "summary.svg",
-    "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5",
+    PROVENANCE_NAME, "metrics.jsonl", "goodput.jsonl", "run.log", "report.html", "summary.png", "summary.pdf",
+    "summary.svg", "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5", GROUPS_NAME,
 )  # fmt: skip
 
 
@@ -132,6 +133,8 @@ def clear_run_folder(folder: Path) -> None:
         for checkpoint in (folder / "checkpoints").glob("*"):
             if checkpoint.name.isdecimal() and checkpoint.is_dir() and not checkpoint.is_symlink():
                 shutil.rmtree(checkpoint)
+        if (folder / GROUPS_NAME).is_file() and not (folder / GROUPS_FOLDER).is_symlink():
+            shutil.rmtree(folder / GROUPS_FOLDER, ignore_errors=True)
         for pattern in patterns:
             for path in folder.glob(pattern):
                 path.unlink()
@@ -175,6 +178,8 @@ def run_folders(config: Config) -> tuple[str | None, str]:
 def require_checkpoints(folder: Path) -> None:
     """Raises CheckpointError where there is nothing to go on from."""
     checkpoints = folder / "checkpoints"
+    if (folder / GROUPS_NAME).is_file():
+        return  # groups of members have checkpoints of their own, or begin anew
     if not checkpoints.is_dir():
         raise CheckpointError(
             f"resume={folder}: {checkpoints} is missing, which every run has; bring it back from a copy, or run again "
@@ -188,7 +193,7 @@ def require_checkpoints(folder: Path) -> None:
 
 
 def _has_checkpoints(folder: Path) -> bool:
-    return any(path.name.isdecimal() for path in (folder / "checkpoints").glob("*"))
+    return (folder / GROUPS_NAME).is_file() or any(path.name.isdecimal() for path in (folder / "checkpoints").glob("*"))
 
 
 def _recorded_start(folder: Path) -> tuple[str, str]:

@@ -42,6 +42,10 @@ from simjax.schema.renames import MODELS as RENAMED_MODELS
 
 MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7
+NO_OBJECT_STORES = (
+    "a folder on a file system, since files take their places by being renamed, which an object store cannot do; write "
+    "to a disk and copy the run's folder there"
+)
 
 
 def validate(
@@ -97,7 +101,11 @@ def validate(
     if isinstance(told, DistributedConfig) and told.process >= told.processes:
         problems.add("distributed.process", told.process, f"0 to {told.processes - 1}, as there are {told.processes}")
     output = keys["output"]
-    if output is not None and output.folder and locate_run_folder(output.root, output.folder) is None:
+    places = {} if output is None else {"output.root": output.root, "output.folder": output.folder}
+    remote = {path: place for path, place in {**places, "resume": keys["resume"]}.items() if "://" in (place or "")}
+    for path, place in remote.items():
+        problems.add(path, place, NO_OBJECT_STORES)
+    if output is not None and output.folder and not remote and locate_run_folder(output.root, output.folder) is None:
         problems.add("output.folder", output.folder, f"a folder below output.root={output.root}")
     problems.raise_if_any()
     assert schema is not None

@@ -40,7 +40,7 @@ def named_values(config: Config) -> dict[str, np.ndarray]:
         size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}",
         "write a smaller ensemble.size",
     )  # fmt: skip
-    if size == 1 and not config.ensemble.vary:
+    if not config.ensemble.several:
         return {name: np.asarray(value, np.float64) for name, value in values.items()}
     names = {variation.path: variation.value_name for variation in config.ensemble.vary}
     varied = {names[path]: sample for path, sample in sample_members(config).items()}

@@ -4,10 +4,18 @@ import contextlib
 import math
 import time as wall
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledRun
-from simjax.schema.config import Config
-from simjax.stepping.simulate import Schedule
+from simjax.driver.goodput import COMPILE, GoodputLog
+from simjax.parallel import whole
+from simjax.schema.config import AUTO, Config
+from simjax.stepping.simulate import Clock, Schedule
 
 # A call should be long against dispatch (0.1 ms) and short against a person's patience.
 TARGET_SECONDS = 0.5
@@ -16,25 +24,25 @@ TARGET_SECONDS = 0.5
 class CallLength:
     """Divides frames into calls of about half a second and keeps the clock of the host."""
 
-    def __init__(self, config: Config, programs: CompiledRun):
-        import jax
-
+    def __init__(self, config: Config, programs: CompiledRun, goodput: GoodputLog):
         on_cpu, elsewhere = programs.seconds
         each = on_cpu if jax.devices()[0].platform == "cpu" else elsewhere
         self.size = programs.size * (programs.members or 1)
         self.step_seconds = each * self.size * programs.stages
-        self.config, self.programs = config, programs
+        self.config, self.programs, self.goodput = config, programs, goodput
         self.compile_seconds = 0.0
         self.steps = 0
         self.longest_call = 0
         self.courant_steps = 1
         self.steps_per_frame = 1
+        self.limit: float | None = None  # the stable step for which calls are sized, the first measured unless given
         self._called: set[int] = set()
         self._since: tuple[float, int] | None = None
         self._rate = math.nan
 
     def measure_step(self, limit: float) -> None:
-        """Size the calls of a Courant-limited run from the stable step `limit` of its present state."""
+        """Size the calls of a Courant-limited run from the stable step `limit` of its state, unless one is given."""
+        limit = self.limit = limit if self.limit is None else self.limit
         time = self.config.time
         every = min(time.output_every, time.end) if time.end > 0 else time.output_every
         step = time.dt if time.dt is not None else (time.courant or 1.0) * limit
@@ -58,15 +66,44 @@ class CallLength:
         whole, rest = divmod(remaining, size)
         yield from [size * together] * whole + [n for n in (rest * together, single) if n]
 
+    def require_memory(self, plan: Plan, frame: int, state: Any, clock: Clock, *, measured: bool = False) -> list[str]:
+        """Compile the first call of a run from `frame` on, and return sentences on the memory that the run needs.
+
+        Where steps between exchanges are still to be `measured`, its program is traced only.
+
+        Raises:
+            ResourceError: it is more than there is.
+            ConfigurationError: the program cannot be made, such as one of kernels or of blocked steps.
+        """
+        if frame >= plan.total:
+            return []
+        schedule, until = plan.schedule_of(frame), jnp.asarray(frame + 1, jnp.int32)
+        done = int(np.max(whole(clock.substep)))
+        steps = self.courant_steps if schedule.dt is None else next(self.pieces(schedule, done))
+        program: Any = self.programs.advance(schedule, steps)
+        if self.config.steps_per_exchange == AUTO and not measured:
+            program.eval_shape(self.programs.values, self.programs.files, state, clock, until)
+            return []
+        with self.timed(program):
+            found = self.programs.require_memory(program, state, clock, until)
+        notes = [] if found is None else [found.sentence(self.programs.available_memory)]
+        batch, members = getattr(program, "batch", None), self.programs.local_members
+        if batch is not None and batch < members:
+            notes.append(f"{batch} of {members} members run at a time on each device, which fit into memory.")
+        return notes
+
     @contextlib.contextmanager
     def timed(self, program: Callable) -> Iterator[None]:
         """Around a call: the first one of each program compiles before it returns."""
+        if id(program) in self._called:
+            yield
+            return
         begin = wall.monotonic()
-        yield
-        if id(program) not in self._called:
-            self._called.add(id(program))
-            self.compile_seconds += wall.monotonic() - begin
-            self._since = None
+        with self.goodput.during(COMPILE):
+            yield
+        self._called.add(id(program))
+        self.compile_seconds += wall.monotonic() - begin
+        self._since = None
 
     def dispatched(self, steps: int) -> None:
         self.longest_call = max(self.longest_call, steps)

@@ -17,9 +17,18 @@ from simjax.core.domain import Domain
 from simjax.core.model import Model
 from simjax.core.tendency import call_own
 from simjax.driver.build import named_values
-from simjax.driver.environment import available_memory
+from simjax.driver.memory import (
+    FILLED,
+    FRAMES,
+    MemberProgram,
+    RunMemory,
+    least_memory,
+    memory_of,
+    run_memory,
+    usable_memory,
+)
 from simjax.driver.used_names import used_names
-from simjax.errors import ConfigurationError, ResourceError
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.integrators.table import INTEGRATORS
 from simjax.io.segments import Ranges
@@ -29,12 +38,8 @@ from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
+from simjax.schema.statistics import NO_STATISTICS
 from simjax.stepping.simulate import Clock, Schedule, advance, take_step
-
-# In states of one member, read from compiled programs (float32, 256^2 and 64^3): temporaries of a step, 4.0 with
-# Euler to 9.8 with rk4, and observed fields on their way to the disk, 2 of each of two frames.
-WORKING_COPIES = 14
-
 
 SECTIONS = ("initial", "coefficients")
 """Sections of fields that may be arguments of a run."""
@@ -52,6 +57,8 @@ class CompiledRun(abc.ABC):
     """
 
     seconds: tuple[float, float]
+    smaller: str
+    """Advice that makes a member's state smaller."""
     regrows = False
     """Whether a run can need more room than it was given; its calls keep the state that goes in."""
 
@@ -71,11 +78,13 @@ class CompiledRun(abc.ABC):
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         self.parameters = named_values(config)
-        ensemble = config.ensemble.size > 1 or bool(config.ensemble.vary)
-        self.members = config.ensemble.size if ensemble else None
+        self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
+        self.available_memory = None if absent else usable_memory(config)  # nobody tells of devices that are absent
+        self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
+        self._limits: Callable | None = None
         self._advance: dict[tuple[Schedule, int, int], Callable] = {}
         several = config.steps_per_exchange
         self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
@@ -131,7 +140,7 @@ class CompiledRun(abc.ABC):
     def bare(self) -> Self:
         """The same without arrays, to be kept with a program that outlives this run."""
         bare = copy.copy(self)
-        bare.files, bare.values, bare._observe, bare._advance = None, None, None, {}
+        bare.files, bare.values, bare._observe, bare._limits, bare._advance = None, None, None, None, {}
         return bare
 
     @property
@@ -154,8 +163,8 @@ class CompiledRun(abc.ABC):
 
     @abc.abstractmethod
     def ranges_of(self, bounds: Sequence[tuple[int, int]], share: int, shares: int) -> Ranges:
-        """What is written of the block of `cut_shape` within `bounds`, by the process `share` of the `shares` that
-        hold it."""
+        """The ranges that are written of the block of `cut_shape` within `bounds`, by the process number `share` of
+        the `shares` that hold it."""
 
     @abc.abstractmethod
     def starter(self) -> Callable:
@@ -165,11 +174,23 @@ class CompiledRun(abc.ABC):
     def choose_variables(self) -> None:
         """Take the variables that the section `output` asks for, of which `observe` returns the values."""
 
+    def of_members(self, config: Config) -> Self:
+        """The same programs for the members of `config`, which differs from their own in the members alone."""
+        self.observe()  # compiled once for all
+        self.starter()
+        other = copy.copy(self)
+        other.config, other.parameters, other.notes = config, named_values(config), []
+        other.members = config.ensemble.size
+        other.values = other._place_values()
+        other.counted_from = np.zeros(config.ensemble.size, np.int32)
+        return other
+
     def of_all_variables(self) -> "CompiledRun":
         """The same, but `observe` returns, and the writer takes, every variable of the model."""
         everything = copy.copy(self)
         output = dataclasses.replace(self.config.output, fields=None)
-        everything.config = dataclasses.replace(self.config, output=output)
+        ensemble = dataclasses.replace(self.config.ensemble, statistics=NO_STATISTICS)
+        everything.config = dataclasses.replace(self.config, output=output, ensemble=ensemble)
         everything._observe = None
         everything.choose_variables()
         return everything
@@ -239,17 +260,13 @@ class CompiledRun(abc.ABC):
         return self._place(self.host_values(), self._one)
 
     def _place_members(self):
-        members = np.arange(self.members or 1, dtype=np.int32)
+        members = np.asarray(self.config.ensemble.members, np.int32)
         return self._place(members if self.members is not None else members[0], self._one)
 
-    def _vectorise(self, fn: Callable, in_axes: tuple) -> Callable:
-        """`fn` over this device's members, all at once or in batches that fit in memory."""
-        if self.members is None:
-            return fn
+    def _vectorise(self, fn: Callable, in_axes: tuple, batch: int) -> Callable:
+        """`fn` over this device's members, so many at once."""
         mapped = jax.vmap(fn, in_axes=in_axes)
-        local = self.members // (self.mesh.shape[ENSEMBLE] if self._axis and self.mesh is not None else 1)
-        batch = self.config.ensemble.batch or self._fitting_batch(local)
-        if batch >= local:
+        if batch >= self.local_members:
             return mapped
 
         def in_batches(*args):
@@ -265,40 +282,63 @@ class CompiledRun(abc.ABC):
         return in_batches
 
     def _compile(self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=()) -> Callable:
-        mapped = self._vectorise(fn, in_axes)
-        return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+        """The compiled program of `fn`, of one member, for this run's members."""
+
+        def make(batch: int):
+            mapped = fn if self.members is None else self._vectorise(fn, in_axes, batch)
+            return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+
+        batch = self.config.ensemble.batch
+        if self.members is None or batch is not None:
+            return make(batch or 1)
+        return MemberProgram(make, self.local_members, self._room_for_members)
 
     # ------------------------------------------------------------------ memory
+
+    @property
+    def local_members(self) -> int:
+        """Members on each device."""
+        return (self.members or 1) // self.config.mesh.ensemble
 
     def state_bytes(self) -> int:
         """Bytes of one member's state on one device."""
         devices = math.prod(dict(self.mesh.shape)[name] for name in self.domain.names) if self.mesh else 1
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._member)) // devices
 
-    def _memory(self) -> int | None:
-        limit = self.config.limits.memory
-        if self._absent:
+    def _room_for_members(self) -> int | None:
+        """Bytes that a program over members may fill, beside frames on their way to the disk."""
+        if self.available_memory is None:
             return None
-        return int(limit * 2**30) if limit is not None else available_memory()
+        parts = 1 if self.mesh is None else self.mesh.size
+        frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.observed_shapes()))
+        return int(FILLED * self.available_memory) - FRAMES * frame // parts
 
-    def _fitting_batch(self, local: int) -> int:
-        memory = self._memory()
-        if memory is None:
-            return local
-        room = memory // 2 - local * 2 * self.state_bytes()
-        return max(1, min(local, room // (WORKING_COPIES * self.state_bytes())))
+    def require_least_memory(self) -> None:
+        """Raises ResourceError where not even the state fits, before anything is compiled or put on a device."""
+        least = least_memory(self.state_bytes(), self.local_members, donated=not self.regrows)
+        least.require(self.available_memory, self._memory_advice)
 
-    def _check_memory(self, advice: str) -> None:
-        memory = self._memory()
-        members = 1 if self.members is None else self.members // self.config.mesh.ensemble
-        state = self.state_bytes()
-        needed = state * (2 * members + WORKING_COPIES)
-        if memory is not None and needed > memory:
-            raise ResourceError(
-                f"about {needed / 2**30:.1f} GiB per device are needed ({members} member(s) x 2 states of "
-                f"{state / 2**30:.2f} GiB and {WORKING_COPIES} working copies), {memory / 2**30:.1f} GiB are there; "
-                f"use {advice}, precision=float32, a smaller ensemble.size or more devices (mesh.x, mesh.y)."
-            )
+    def require_memory(self, program: Callable, state, clock, until) -> RunMemory | None:
+        """The memory that the run needs, of which `program` is what advances the state; both are compiled here.
+
+        Raises:
+            ResourceError: it is more than there is.
+        """
+        given = self.values, self.files, state, clock
+        look = memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
+        step = memory_of(program, *given, until)
+        found = run_memory(step, look, cut=self.mesh is not None)
+        if found is not None:
+            found.require(self.available_memory, self._memory_advice)
+        return found
+
+    @property
+    def _memory_advice(self) -> str:
+        """Advice where memory is short."""
+        members = "a smaller ensemble.group or ensemble.size, " if self.members is not None else ""
+        precision = "precision=float32, " if self.config.precision == "float64" else ""
+        axes = "mesh.x, mesh.y" if self.config.ndim > 1 else "mesh.x"
+        return f"{self.smaller}, {precision}{members}or more devices ({axes})"
 
     # ------------------------------------------------------------------ programs
 
@@ -336,8 +376,10 @@ class CompiledRun(abc.ABC):
             model, params = self.build(values, files)
             return model.domain.min(self.step_limit(model, state, vary_like(params, state)))
 
-        program = self._compile(limit, (0, None, 0), (self._one, self._file_specs, self.state_specs), self._one)
-        return whole(program(self.values, self.files, state)).astype(np.float64)
+        if self._limits is None:
+            specs = self._one, self._file_specs, self.state_specs
+            self._limits = self._compile(limit, (0, None, 0), specs, self._one)
+        return whole(self._limits(self.values, self.files, state)).astype(np.float64)
 
     def checked_step(self, state) -> float:
         """The smallest stable step at Courant number one, for an initial state.
@@ -366,7 +408,7 @@ class CompiledRun(abc.ABC):
         """A member by its number and by what varies, such as `member 3 (physics.viscosity=0.1)`."""
         varied = {path: numbers[member] for path, numbers in sample_members(self.config).items()}
         values = ", ".join(f"{path}={number:.6g}" for path, number in varied.items())
-        return f"member {member}" + (f" ({values})" if values else "")
+        return f"member {self.config.ensemble.members[member]}" + (f" ({values})" if values else "")
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, until) -> (state, clock)`; the state is donated unless it regrows."""
@@ -386,10 +428,16 @@ class CompiledRun(abc.ABC):
         donate = () if self.regrows else (2,)
         return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=donate)
 
+    def traced_step(self, schedule: Schedule) -> Any:
+        """The jaxpr of one step on a device; nothing is compiled."""
+        until = jax.ShapeDtypeStruct((), jnp.int32)
+        program: Any = self.advance_by(schedule, 1, 0)
+        return program.trace(self.values, self.files, *self.template(self.room()), until).jaxpr.jaxpr
+
     def observed_shapes(self):
         """Shapes and dtypes of what `observe` returns."""
         time = jax.ShapeDtypeStruct((), self.dtype)
-        return jax.eval_shape(self.observe(), self.values, self.files, *self.template(self.room()), time)
+        return self.observe().eval_shape(self.values, self.files, *self.template(self.room()), time)
 
     def copy(self, state, clock):
         """A copy that outlives donation."""

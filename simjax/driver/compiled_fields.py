@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen, structure_of
+from simjax.core.members import Members
 from simjax.core.model import Output
 from simjax.driver.build import (
     build_model,
@@ -28,15 +29,24 @@ from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
 from simjax.parallel import decompose, distribute, region
 from simjax.schema.config import Config, Given, component_count
+from simjax.schema.statistics import QUANTILES
 from simjax.status import OK
 
 
 class CompiledFieldRun(CompiledRun):
-    """Everything compiled for a model of fields. outputs: what is written."""
+    """Everything compiled for a model of fields.
+
+    outputs: what is written, of every member. observed: what `observe` returns: these, or all variables where
+    statistics over members alone are written. With `outline`, no file is read and nothing put on devices: its programs
+    are only traced.
+    """
 
     seconds = (1e-8, 1e-10)
+    smaller = "a coarser grid.shape"
 
-    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
+    def __init__(
+        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, outline: bool = False
+    ):  # fmt: skip
         super().__init__(config, absent)
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
@@ -47,19 +57,25 @@ class CompiledFieldRun(CompiledRun):
         check_sides(config, self.domain)
         self.choose_variables()
         self._member = jax.eval_shape(self._member_state)
-        self._check_memory("a coarser grid.shape")
+        self.require_least_memory()
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
+        self._faults: Callable | None = None
+        self._starter: Callable | None = None
+        self._statistics: Callable | None = None
+        if outline:
+            self.values, self._file_specs = self.host_values(), self.field_specs()
+            self.files = jax.tree.map(lambda _: jax.ShapeDtypeStruct(self.grid.shape, self.dtype), self._file_specs)
+            return
         self.values = self._place_values()
         files, self.notes = read_files(config, self.grid)
         files = jax.tree.map(lambda u: u.astype(self.dtype), files)
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
         self.files = self._place(files, self._file_specs)
-        self._faults: Callable | None = None
-        self._starter: Callable | None = None
 
     def choose_variables(self):
         self._layouts = faces.output_layouts(self.model)
         self.outputs = self._selected(self.model.outputs())
+        self.observed = self.outputs or (self.model.outputs() if self.config.ensemble.statistics else ())
 
     def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         """Outputs that are written: the model's own, then those derived from them."""
@@ -160,7 +176,7 @@ class CompiledFieldRun(CompiledRun):
 
     def bare(self):
         bare = super().bare()
-        bare._faults, bare._starter = None, None
+        bare._faults, bare._starter, bare._statistics = None, None, None
         return bare
 
     def structure(self):
@@ -223,16 +239,47 @@ class CompiledFieldRun(CompiledRun):
             self._observe = self._compile(look, (0, None, 0, 0, None), specs, kinds)
         return self._observe
 
+    def statistics(self) -> Callable:
+        """Compiled `(fields, clock, counted_from) -> (statistics, members)` over the members, on their devices.
+
+        statistics: name of a statistic -> arrays like `fields` without the axis of members, quantiles in front.
+        members: how many count, those that are well and past frame number `counted_from`.
+        """
+        if self._statistics is None:
+            wanted, axis = self.config.ensemble.statistics, self._axis
+            over = Members(axis, 1 if self.mesh is None or axis is None else self.mesh.shape[axis])
+
+            def reduce(fields, clock, counted_from):
+                counted = (clock.status == OK) & (clock.frame >= counted_from)
+                ahead = (slice(None), *(None,) * self.grid.ndim)
+                known = {name: jnp.where(counted[ahead], u, jnp.nan) for name, u in fields.items()}
+                found = {name: {key: getattr(over, name)(u) for key, u in known.items()} for name in wanted.names}
+                if wanted.quantiles:
+                    found[QUANTILES] = {key: over.quantiles(u, wanted.quantiles) for key, u in known.items()}
+                return found, over.total(counted.astype(jnp.int32))
+
+            spec = self.domain.spec()
+            results = dict.fromkeys(wanted.names, spec)
+            if wanted.quantiles:
+                results[QUANTILES] = PartitionSpec(None, *spec)
+            given = self._member_specs(spec), self._one, self._one
+            self._statistics = distribute(reduce, self.mesh, in_specs=given, out_specs=(results, PartitionSpec()))
+        return self._statistics
+
+    def reduced(self, fields, clock) -> tuple[dict[str, dict[str, Any]], Any]:
+        """Statistics over the members that count, as `statistics` returns them."""
+        return self.statistics()(fields, clock, self._place(self.counted_from, self._one))
+
     def _walled(self) -> dict[str, tuple[int, ...]]:
         """Axes along which a written variable lies on faces, the upper wall's among them."""
-        return {o.name: faces.walled_faces(o, self._layouts[o.name]) for o in self.outputs if o.name in self._layouts}
+        return {o.name: faces.walled_faces(o, self._layouts[o.name]) for o in self.observed if o.name in self._layouts}
 
     def _written(self, model, fields, walled, t, state, params) -> dict[str, Any]:
         """The variables to write on this block, with what lies on upper wall faces beside them."""
         derived = self.config.schema.derived(self.grid.ndim)
         layouts, free = faces.output_layouts(model), model.free_faces(t, state, params)
         result = {}
-        for output in self.outputs:
+        for output in self.observed:
             name = output.name
             if name not in fields:
                 parts = faces.centered_components(model, fields, free, derived[name].components, t)
@@ -259,14 +306,16 @@ class CompiledFieldRun(CompiledRun):
                 found |= {f"{name}_face": (first, last + beyond)} if name in AXES else {}
         return found
 
-    def assemble(self, fields, ranges):
-        names = ("member", *AXES) if self.members is not None else AXES
-        shape = self.cut_shape[0]
-        cells = [ranges.get(name, (0, size)) for name, size in zip(names, shape, strict=False)]
-        first = len(shape) - self.grid.ndim
-        result = {output.name: region(fields[output.name], cells) for output in self.outputs}
+    def assemble(self, fields, ranges, ahead=None):
+        """The same; ahead: names and sizes of the axes before those of space, by default that of the members."""
+        members = () if self.members is None else (("member", self.members),)
+        axes_of = [*(members if ahead is None else ahead), *zip(AXES, self.grid.shape, strict=False)]
+        cells = [ranges.get(name, (0, size)) for name, size in axes_of]
+        first = len(axes_of) - self.grid.ndim
+        result = {o.name: region(fields[o.name], cells) for o in self.observed if o.name in fields}
         for name, axes in self._walled().items():
-            above = tuple(axis for axis in axes if cells[first + axis][1] == shape[first + axis])
+            above = tuple(axis for axis in axes if cells[first + axis][1] == self.grid.shape[axis])
+            above = above if name in result else ()
             if above:
                 u = result[name]
                 whole = np.empty([n + (k - first in above) for k, n in enumerate(u.shape)], u.dtype)

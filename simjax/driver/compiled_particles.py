@@ -21,6 +21,7 @@ from simjax.io.checkpoint import require_meta
 from simjax.jaxpr.varying import vary_like
 from simjax.models.capacities import Capacities, divisor, multiple
 from simjax.models.particle_model import evaluated, family_of
+from simjax.models.placement import Start
 from simjax.parallel import decompose, distribute, place, region, shardings, whole
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
@@ -32,11 +33,17 @@ MOST_GROWTHS = 12
 
 
 class CompiledParticleRun(CompiledRun):
-    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones."""
+    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones.
+
+    start: the particles as they start, where they are known; else they are placed as the configuration says.
+    """
 
     regrows = True
+    smaller = "fewer particles"
 
-    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
+    def __init__(
+        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None
+    ):  # fmt: skip
         super().__init__(config, absent)
         self.family = family_of(config)
         for path in given:
@@ -45,7 +52,7 @@ class CompiledParticleRun(CompiledRun):
                 raise not_a_field(path, known)
         self._given = tuple(path.split(".", 1)[1] for path in given)
         self.seconds = self.family.seconds
-        self.start_of = self.family.start()
+        self.start_of = self.family.start() if start is None else start
         self.size = self.start_of.count
         self.choose_variables()
         self._growths = 0
@@ -62,7 +69,7 @@ class CompiledParticleRun(CompiledRun):
             self.notes.append(
                 f"A cell starts with more than {slots} particles and can hold {self._capacities.cell_capacity} now."
             )
-        self._check_memory("fewer particles")
+        self.require_least_memory()
         self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
 
@@ -142,7 +149,7 @@ class CompiledParticleRun(CompiledRun):
         self._member = self._member_state()
         model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
         self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
-        self._observe, self._advance, self._starter = None, {}, None
+        self._observe, self._advance, self._limits, self._starter = None, {}, None, None
 
     def _member_state(self):
         """Shapes and dtypes of one member's whole state."""

@@ -12,7 +12,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.environment import set_up_jax
+from simjax.driver.mesh_choice import with_devices
 from simjax.driver.shared_programs import share
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.parallel import distribute
@@ -59,7 +59,7 @@ class RunFunction:
         self, config: Config, *, fields: Sequence[str] = (), variables: Sequence[str] | None = None,
         checkpoint: Checkpoint = "auto",
     ):  # fmt: skip
-        set_up_jax(config)
+        config = with_devices(config)
         rollout = DifferentiableRun(config, given=tuple(fields), checkpoint=checkpoint)
         self.values, self.times = rollout.start_values(), rollout.times()
         self._known = rollout.start_fields()

@@ -16,7 +16,7 @@ from types import FrameType
 
 from simjax.errors import ResourceError
 from simjax.processes import Processes, join, processes
-from simjax.schema.config import AUTO, Config, DistributedConfig
+from simjax.schema.config import AUTO, AutoMesh, Config, DistributedConfig
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
 # Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
@@ -55,12 +55,12 @@ def set_up_jax(config: Config) -> Config:
         more = f", or set JAX_NUM_CPU_DEVICES={needed} before Python starts" if kind == "cpu" else ""
         raise ResourceError(
             f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed} devices are asked for, {present} are present "
-            f"({kind}); choose sizes whose product is at most {present}{more}."
+            f"({kind}); choose sizes whose product is at most {present}, or mesh=auto{more}."
         )
-    if group.count > 1 and needed != present:
+    if group.count > 1 and needed != present and not isinstance(config.mesh, AutoMesh):
         raise ResourceError(
             f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {needed}: expected {present}, all devices of the "
-            f"{group.count} processes, so that each has a part; write sizes whose product is {present}."
+            f"{group.count} processes, so that each has a part; write sizes whose product is {present}, or mesh=auto."
         )
     return dataclasses.replace(config, distributed=None)
 
@@ -72,7 +72,7 @@ def join_processes(config: Config) -> Processes:
     """
     keep_loops_threaded()
     silence_absent_tpus()
-    if config.mesh.devices > 1:
+    if config.mesh.devices > 1 or isinstance(config.mesh, AutoMesh):
         _add_flag(ONE_ORDER)
     told = config.distributed
     if told is None:

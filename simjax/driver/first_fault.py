@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +15,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.parallel import first_true, largest, on_first_device, whole
 from simjax.processes import processes
-from simjax.status import ESCAPED, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
+from simjax.status import ESCAPED, OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.stepping.faults import limits_told, times_on_host
 from simjax.stepping.simulate import Clock, Schedule, time_of
 
@@ -46,6 +49,30 @@ def first_fault(programs: CompiledRun, state, clock: Clock, schedule: Schedule, 
         return _first_of_particles(programs, state, clock, schedule, steps)
     assert isinstance(programs, CompiledFieldRun)
     return _first_of_fields(programs, state, clock, schedule, steps)
+
+
+def failing_steps(
+    programs: CompiledRun, state, clock: Clock, schedule: Schedule, steps: int, members: Collection[int]
+) -> dict[int, int]:
+    """The step at which each of these members of an ensemble of fields went wrong: `steps` steps again, one by one.
+
+    state, clock: those at which the members were frozen. A member that does not go wrong again is left out.
+    """
+    found: dict[int, int] = {}
+    if not members or not isinstance(programs, CompiledFieldRun):
+        return found
+    single = programs.single_step(schedule)
+    clock = eqx.tree_at(lambda c: c.status, clock, jax.tree.map(jnp.zeros_like, clock.status))
+    for _ in range(steps):
+        state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))
+        wrong = np.asarray(clock.status) != OK
+        for cells in jax.tree.leaves(programs.wrong_cells(state)):
+            wrong |= np.asarray(cells).reshape(len(wrong), -1).any(axis=1)
+        now = np.asarray(clock.step)
+        found |= {member: int(now[member]) for member in members if wrong[member] and member not in found}
+        if len(found) == len(members):
+            break
+    return found
 
 
 # ---------------------------------------------------------------------- fields

@@ -17,6 +17,7 @@ from simjax.config.folders import config_yaml
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import device_name, git_state, versions
+from simjax.driver.statistics import Statistics, as_written
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.io.grid_output import GridWriter
@@ -39,11 +40,16 @@ def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Pla
     those that are kept.
     """
     fields, diagnostics, _ = programs.observed_shapes()
-    frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fields)) + 8 * len(diagnostics)
+    frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fields))
+    if wanted := config.ensemble.statistics:
+        frame *= (config.output.fields != ()) + (len(wanted.names) + len(wanted.quantiles)) / (programs.members or 1)
+    frame = int(frame) + 8 * len(diagnostics) * (programs.members or 1)
     whole = frame * (plan.total + 1)
     mesh = config.mesh
     state = programs.state_bytes() * mesh.x * mesh.y * mesh.z * (programs.members or 1)
-    needed = frame * (plan.total + 1 - plan.origin.frame) + (config.checkpoint.keep + 1) * state
+    every, remaining = config.checkpoint.keep_every, config.time.end - plan.origin.time
+    states = config.checkpoint.keep + 1 + (0 if every is None else math.floor(remaining / every))
+    needed = frame * (plan.total + 1 - plan.origin.frame) + states * state
     require_free_space(folder, needed + (whole if whole < CONSOLIDATE_BYTES else 0), resumed=resumed)
 
 
@@ -83,7 +89,9 @@ def open_writer(
     assert isinstance(programs, CompiledFieldRun)
     return GridWriter(
         folder, programs.grid, programs.outputs, periodic=[axis.periodic for axis in config.boundaries],
-        time_units=config.schema.time_units, length_units=config.schema.length_units, **options,
+        time_units=config.schema.time_units, length_units=config.schema.length_units,
+        member_numbers=config.ensemble.members, statistics=programs.config.ensemble.statistics,
+        reduced=programs.observed, **options,
     )  # fmt: skip
 
 
@@ -121,7 +129,7 @@ def dataset_of(
 
 
 def on_host(
-    programs: CompiledRun, fields, diagnostics, parts: Sequence[Part] = (WHOLE,)
+    programs: CompiledRun, fields, diagnostics, parts: Sequence[Part] = (WHOLE,), statistics: Statistics = ()
 ) -> tuple[list[dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """Variables and numbers of one time by part, as the writer takes them, and the numbers of all members."""
     numbers = {name: np.asarray(whole(d), np.float64)[None] for name, d in diagnostics.items()}
@@ -129,6 +137,7 @@ def on_host(
     for part in parts:
         members = slice(*part.ranges.get("member", (None,)))
         own = {name: u[None] for name, u in programs.assemble(fields, part.ranges).items()}
+        own |= as_written(programs, statistics, part.ranges)
         written.append(own | {name: d[:, members] if d.ndim > 1 else d for name, d in numbers.items()})
     return written, numbers
 

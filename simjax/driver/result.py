@@ -13,6 +13,7 @@ from simjax.driver.compiled_run import compiled_run
 from simjax.driver.scene import scene_of
 from simjax.errors import ConfigurationError
 from simjax.notebook import card
+from simjax.processes import processes
 from simjax.report.scene import NOWHERE, Scene
 from simjax.schema.config import Config
 
@@ -96,7 +97,10 @@ class Result:
         return "" if self._config is None else self._config.title or self._config.experiment_name
 
     def _scene(self) -> Scene:
-        return NOWHERE if self._config is None else scene_of(compiled_run(self._config))
+        # Of several processes one alone may draw, and what is inside lies on the devices of all.
+        if self._config is None or processes().count > 1:
+            return NOWHERE
+        return scene_of(compiled_run(self._config))
 
     def _repr_html_(self) -> str:
         from simjax.report.picture import Picture

@@ -19,16 +19,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.config.folders import config_yaml, default_yaml
 from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
-from simjax.driver.checks import check_run
+from simjax.driver.closing import units_of, write_reports
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
-from simjax.driver.environment import command_line, device_name, versions
 from simjax.driver.frame_files import dataset_of, on_host, open_writer
+from simjax.driver.goodput import OUTPUT, GoodputLog, account
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
+from simjax.driver.statistics import Statistics, reduced
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
@@ -44,7 +44,6 @@ from simjax.stepping.simulate import Clock
 if TYPE_CHECKING:
     import xarray
 
-    from simjax.report.scene import Scene
 
 LOG = logging.getLogger("simjax")
 # A Courant-limited step that has become so much shorter than the first one is told, and each time it does so again.
@@ -59,6 +58,7 @@ class _Frame:
     step: int
     fields: dict[str, jax.Array]
     diagnostics: dict[str, jax.Array]
+    statistics: Statistics
     clock: Clock
 
 
@@ -70,10 +70,10 @@ class RunFolder:
 
     def __init__(
         self, folder: Path, config: Config, programs: CompiledRun, plan: Plan, notes: list[str], progress: bool,
-        *, run: Run, keep_until_step: int | None, frames: int | None = None,
+        *, run: Run, goodput: GoodputLog, keep_until_step: int | None, frames: int | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
-        self.group = processes()
+        self.group, self.goodput = processes(), goodput
         self.notes = [*config.notes, *notes]
         self.last_time = 0.0
         self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
@@ -89,7 +89,7 @@ class RunFolder:
         self._checkpoint_seconds = 0.0
         self.steps = 0
         self._note_tail()
-        self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
+        self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep, config.checkpoint.keep_every)
         self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
         require_frames(folder, self.writer.frames_kept, frames)
         self._metrics: TextIO | None = None
@@ -120,6 +120,7 @@ class RunFolder:
         self._part.begin(self._kept_metrics())
         self._metrics = open_in_run(self.folder / "metrics.jsonl")
         self._log = open_in_run(self.folder / "run.log")
+        self.goodput.open(self.folder, self._keep_until_step)
         self._log.writelines(self._unlogged)
         self._log.flush()
 
@@ -195,11 +196,12 @@ class RunFolder:
 
     def add(self, time: float, step: int, observed, clock, pace: CallLength) -> None:
         """Take a frame that was just dispatched; write and show those before it, which are done by now."""
-        for leaf in jax.tree.leaves(observed):
+        fields, diagnostics = observed
+        fields, statistics = reduced(self.programs, fields, clock)
+        for leaf in jax.tree.leaves((fields, diagnostics, statistics)):
             if leaf.is_fully_addressable or leaf.is_fully_replicated:
                 leaf.copy_to_host_async()
-        fields, diagnostics = observed
-        self._pending.append(_Frame(time, step, fields, diagnostics, clock))
+        self._pending.append(_Frame(time, step, fields, diagnostics, statistics, clock))
         while len(self._pending) > 1:
             self._settle(pace)
 
@@ -214,10 +216,16 @@ class RunFolder:
         pace.completed(frame.step)
         if np.all(self.statuses != OK):
             return  # nobody got as far as this frame
+        with self.goodput.during(OUTPUT):
+            self._write(frame, pace)
+
+    def _write(self, frame: _Frame, pace: CallLength) -> None:
         self._begin()
         self._announce_failures(frame)
         self.steps, self.last_time = frame.step, frame.time
-        parts, diagnostics = on_host(self.programs, frame.fields, frame.diagnostics, self.writer.own_parts)
+        parts, diagnostics = on_host(
+            self.programs, frame.fields, frame.diagnostics, self.writer.own_parts, frame.statistics
+        )
         self.writer.write_parts([frame.step], [frame.time], parts)
         self.latest = {name: np.atleast_1d(d[0]) for name, d in diagnostics.items()}
         self._log_metrics(frame)
@@ -255,7 +263,7 @@ class RunFolder:
                 self._told.add(int(member))
                 step = int(np.atleast_1d(whole(frame.clock.step))[member])
                 self.tell(
-                    f"member {member} is frozen at step {step}, before t={frame.time:g}: "
+                    f"{self.programs.member_named(int(member))} is frozen at step {step}, before t={frame.time:g}: "
                     f"{reasons(int(self.statuses[member]))}. The others go on."
                 )
 
@@ -288,17 +296,17 @@ class RunFolder:
         begin = wall.monotonic()
         self.settle_all(pace)
         self._begin()
-        self.writer.commit()
+        on_disk = self.writer.commit()
         step = int(np.max(whole(state_and_clock[1].step)))
         known = {"frames": self.writer.frames, "run": self._description}
-        self.checkpoints.save(step, state_and_clock, {**meta, **known})
+        self.checkpoints.save(step, state_and_clock, {**meta, **known}, after=on_disk)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 
     def time_is_up(self, elapsed: float) -> str | None:
         """Tell whether the wall-clock limit leaves no more than twice the time a checkpoint has been seen to take."""
         limit = self.config.limits.wall_clock
-        if limit is None or elapsed + 2 * self._checkpoint_seconds + 1.0 < limit:
+        if limit is None or elapsed + 2 * max(self._checkpoint_seconds, self.checkpoints.longest) + 1.0 < limit:
             return None
         return f"the wall-clock limit of {limit:g} s"
 
@@ -330,14 +338,15 @@ class RunFolder:
         if self.display is not None:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
-        for close in (self.writer.abandon, self.checkpoints.abandon, *files):
+        for close in (self.writer.abandon, self.checkpoints.abandon, self.goodput.end, *files):
             with contextlib.suppress(Exception):
                 close()
 
     def _close(self, complete: bool) -> None:
         statuses = self.statuses if self.programs.members is not None else self.statuses[0]
-        self.writer.close(complete, statuses)
-        self.checkpoints.close()
+        with self.goodput.during(OUTPUT):
+            self.writer.close(complete, statuses)
+            self.checkpoints.close()
         if self._metrics is not None:
             self._metrics.close()
 
@@ -348,46 +357,16 @@ class RunFolder:
         draws = self.config.output.report or self.config.output.animation
         if self.display is not None and draws:
             self.display.message("drawing the summary, the animation and the report")
-        title = self.config.title or self.config.experiment_name
         scene = scene_of(self.programs) if draws else NOWHERE
         if self.group.first:
-            self._check_and_draw(outcome, title, scene, pace, elapsed)
-        self.failed_checks = tuple(self.group.gather(self.failed_checks)[0])
-
-    def _check_and_draw(self, outcome: str, title: str, scene: Scene, pace: CallLength, elapsed: float) -> None:
-        from simjax.io.read import open_run
-        from simjax.report.run_report import RunReport, write_report
-
-        with open_run(self.folder) as dataset:
-            checks = check_run(self.config, self.programs, dataset, self.statuses)
-            self.failed_checks = tuple(
-                f"{verdict.name}: {verdict.value}; expected: {verdict.expected}."
-                for verdict in checks
-                if not verdict.passed
-            )
-            for sentence in self.failed_checks:
-                self.tell(f"check failed: {sentence}")
-            if self.config.output.animation:
-                from simjax.report.animation import write_animation
-
-                write_animation(dataset, self.folder / "animation.webp", title=title, scene=scene)
-            if self.config.output.report:
-                from simjax.report.summary import write_summary
-
-                write_summary(
-                    dataset, self.folder / "summary.png", title=title, scene=scene,
-                    formats=("png", *(form for form in self.config.output.pictures if form != "png")),
-                )  # fmt: skip
-                report = RunReport(
-                    title=title, description=self.config.description,
-                    checks=checks,
-                    config_yaml=config_yaml(self.config), defaults_yaml=default_yaml(), command=command_line(),
-                    resume_command=self._resume_command(), versions=versions(), device=device_name(),
+            with self.goodput.during(OUTPUT):
+                self.failed_checks = write_reports(
+                    self.folder, self.config, self.programs, scene, self.statuses, self.tell, outcome=outcome,
                     wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
-                    units=units_of(self.programs),
-                    steps=self.steps, run_id=self.run.id, started=self._part.started, outcome=outcome, notes=self.notes,
+                    steps=self.steps, run_id=self.run.id, started=self._part.started, notes=self.notes,
+                    resume_command=self._resume_command(), goodput=account(self.goodput.lines(self.folder)).seconds,
                 )  # fmt: skip
-                write_report(self.folder, dataset, report)
+        self.failed_checks = tuple(self.group.gather(self.failed_checks)[0])
 
     def _resume_command(self) -> str:
         return f"python -m simjax.run resume={shlex.quote(str(self.folder))}"
@@ -395,6 +374,7 @@ class RunFolder:
     def _say_goodbye(self, outcome: str, shown: str | None = None) -> str:
         """Log the outcome and end the display with how to open, how to resume and where the report is."""
         self._write_log(outcome)
+        self.goodput.end(outcome)
         if self._log is not None:
             self._log.close()
         if self.group.first:
@@ -411,8 +391,3 @@ class RunFolder:
             lines.append(f"  resume  {self._resume_command()}")
             self.display.finish("\n".join(lines))
         return outcome
-
-
-def units_of(programs: CompiledRun) -> tuple[str, str]:
-    """Names of what a run consists of, and of its speed."""
-    return ("particles", programs.family.units) if isinstance(programs, CompiledParticleRun) else ("cells", "cells/s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time as wall
@@ -19,12 +20,15 @@ from simjax.core.model import Model
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
-from simjax.driver.compiled_run import CompiledRun, compiled_run
+from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.differentiable import RunFunction
-from simjax.driver.environment import StopSignals, join_processes, set_up_jax
+from simjax.driver.environment import StopSignals, join_processes
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
+from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
+from simjax.driver.groups import GroupedRun, first_programs
+from simjax.driver.mesh_choice import with_devices
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder
@@ -160,9 +164,13 @@ class Simulation:
         with group.ending_together():
             earlier, planned = group.decide(lambda: run_folders(config))
             with group.together():
-                config = set_up_jax(config)
-                programs = compiled_run(config)
-                run = _Run(config, programs, signals, progress and group.first, launched)
+                config = with_devices(config)
+                programs, grouped = first_programs(config, None if earlier is None else Path(earlier))
+
+                def single(config: Config, programs: CompiledRun) -> SingleRun:
+                    return SingleRun(config, programs, signals, progress and group.first, launched)
+
+                run = GroupedRun(config, programs, single, launched) if grouped else single(config, programs)
             if earlier is not None:
                 with locked(Path(earlier), group):
                     return run.go_on(Path(earlier))
@@ -174,7 +182,7 @@ class Simulation:
                 return run.begin(folder)
 
 
-class _Run:
+class SingleRun:
     """One execution of the host loop.
 
     While the device computes a piece, the host fetches and writes what the piece before it left; the state is
@@ -188,7 +196,8 @@ class _Run:
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
-        self.pace = CallLength(config, programs)
+        self.goodput = GoodputLog(launched, kept=self.group.first)
+        self.pace = CallLength(config, programs, self.goodput)
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -206,14 +215,8 @@ class _Run:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
-        if not self.plan.total:
-            return
-        # Traced now, and used when it is called: what cannot be a kernel or be blocked is refused here.
-        schedule = self.plan.schedule_of(0)
-        steps = self.pace.courant_steps if schedule.dt is None else next(self.pace.pieces(schedule))
-        until = jnp.ones((), jnp.int32)
-        program = self.programs.advance(schedule, steps)
-        program.eval_shape(self.programs.values, self.programs.files, self.state, self.clock, until)
+        # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
+        self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -243,6 +246,7 @@ class _Run:
             return Result(folder, 0, message)
         with self.group.together():
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
+            self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
         self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -250,8 +254,8 @@ class _Run:
     def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
         with self.group.together():
             self.record = RunFolder(
-                folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, keep_until_step=step,
-                frames=frames,
+                folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, goodput=self.goodput,
+                keep_until_step=step, frames=frames,
             )  # fmt: skip
 
     def _plan_from(self, meta: dict[str, Any]) -> int:
@@ -275,6 +279,7 @@ class _Run:
     def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
         try:
             with self.record.telling():
+                self.goodput.begin(SIMULATE)
                 self._choose_exchanges(first_frame)
                 if not resumed:
                     self._observe(0)
@@ -311,7 +316,10 @@ class _Run:
             chosen = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
             count, said = self.group.gather(chosen)[0]
         self.programs.steps_per_exchange = count
-        self.record.tell(said)
+        with self.group.together():
+            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, measured=True)
+        for text in (said, *notes):
+            self.record.tell(text)
 
     def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""
@@ -338,7 +346,8 @@ class _Run:
     def _reason_to_stop(self) -> str | None:
         """A signal to one of the processes, or the wall-clock limit as the first of them measures it."""
         own = self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
-        return self.group.first_reason(own)
+        with self.goodput.during(WAITING) if self.group.count > 1 else contextlib.nullcontext():
+            return self.group.first_reason(own)
 
     def _advance_frame(self, frame: int) -> str | None:
         """Advance by a frame; the reason why it was cut short, if it was."""
@@ -417,7 +426,8 @@ class _Run:
             "room": self.programs.room(),
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
-        self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
+        with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
+            self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
 
     def _is_good(self) -> bool:
         """Tell whether any member is well after all that was dispatched."""

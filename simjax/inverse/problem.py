@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.config import validate
 from simjax.config.experiments import combined
-from simjax.driver.environment import set_up_jax
+from simjax.driver.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.inverse.compiled import CompiledProblem, compiled
 from simjax.inverse.instruments import Instrument
@@ -80,7 +80,7 @@ class InverseProblem:
         true_modules: Mapping[str, Closure] | None = None, start: Mapping[str, Any] | None = None, **section: Any,
     ):  # fmt: skip
         config = _posed(simulation, section)
-        set_up_jax(config)
+        config = with_devices(config)
         if config.inverse is None:
             raise ConfigurationError("inverse: expected a section with unknowns and observations; write one.")
         self.config, self.inverse = config, config.inverse

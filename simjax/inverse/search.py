@@ -15,7 +15,8 @@ import yaml
 
 from simjax.config.folders import clear_run_folder, new_run_folder, resume_differences, run_folders
 from simjax.driver.build import named_values
-from simjax.driver.environment import StopSignals, join_processes, set_up_jax
+from simjax.driver.environment import StopSignals, join_processes
+from simjax.driver.mesh_choice import with_devices
 from simjax.driver.progress import IterationProgress
 from simjax.driver.provenance import COMPLETED, Part, Run, description, last_outcome, new_run, restore
 from simjax.driver.simulation import Simulation
@@ -161,7 +162,7 @@ class Search:
         with group.ending_together():
             earlier, _ = group.decide(lambda: run_folders(config))
             with group.together():
-                config = set_up_jax(config)
+                config = with_devices(config)
                 stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
                 if earlier is None:
                     stages.check()

@@ -11,7 +11,8 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -45,6 +46,8 @@ class Restored:
 class Checkpoints:
     """The last `keep` states of a run, in `folder/<step>/`, written by orbax.
 
+    Of each `keep_every` of simulated time the first one stays as well.
+
     A checkpoint is saved under `.saving/`, where orbax writes the arrays in the background; then come a
     manifest with the length and SHA-256 of every file and the shape and dtype of every leaf, a commit marker
     with the manifest's own checksum, and last the move to its place, in one step. Older ones are removed only
@@ -55,11 +58,12 @@ class Checkpoints:
     save, wait and restore together, and process 0 does what is done with whole checkpoints.
     """
 
-    def __init__(self, folder: Path, keep: int = 2):
+    def __init__(self, folder: Path, keep: int = 2, keep_every: float | None = None):
         if keep < 1:
             raise CheckpointError(f"checkpoint.keep={keep}: expected at least 1.")
         self.folder = Path(folder).absolute()
-        self.keep = keep
+        self.keep, self.keep_every = keep, keep_every
+        self.longest = 0.0  # seconds from a save to its place
         self._group = processes()
         self._damaged: set[Path] = set()
         self._saving: Future | None = None
@@ -67,8 +71,12 @@ class Checkpoints:
         self._manager: ocp.CheckpointManager | None = None
         self._unraisable: Callable | None = None
 
-    def save(self, step: int, tree, meta: dict) -> None:
-        """Starts to save; returns once the state may be computed on, raising what an earlier save met."""
+    def save(self, step: int, tree, meta: dict, *, after: Future | None = None) -> None:
+        """Starts to save; returns once the state may be computed on, raising what an earlier save met.
+
+        The checkpoint takes its place once `after` is done, which writes what belongs to it.
+        """
+        begun = time.monotonic()
         self.wait()
         leaves = _named_leaves(tree)
         manifest = {
@@ -92,7 +100,7 @@ class Checkpoints:
             self._manager.save(int(step), args=ocp.args.StandardSave(leaves), force=True)
         except Exception as error:
             raise self._abandoned(step, error) from error
-        self._saving = self._thread.submit(self._commit, int(step), manifest)
+        self._saving = self._thread.submit(self._commit, int(step), manifest, after, begun)
 
     def wait(self) -> None:
         """Returns when the last save is in its place; raises InputOutputError where it failed."""
@@ -185,7 +193,7 @@ class Checkpoints:
         leaves = [restored[name] for name in _named_leaves(template)]
         return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
-    def _commit(self, step: int, manifest: dict) -> None:
+    def _commit(self, step: int, manifest: dict, after: Future | None, begun: float) -> None:
         source, target = self.folder / SAVING_FOLDER / str(step), self.folder / str(step)
         try:
             assert self._manager is not None
@@ -197,6 +205,8 @@ class Checkpoints:
             text = json.dumps(manifest, indent=1)
             write_text(source / MANIFEST_NAME, text)
             write_text(source / COMMIT_NAME, hashlib.sha256(text.encode()).hexdigest())
+            if after is not None:
+                after.result()
             # This step again, or a later one, belongs to a run that was resumed from before it: out of the
             # way by a rename, which leaves no time between the old one and the new.
             for path in list_checkpoints(self.folder):
@@ -207,15 +217,16 @@ class Checkpoints:
             for path in (self.folder / SAVING_FOLDER).glob("abandoned-*"):
                 shutil.rmtree(path)
             self._prune()
+            self.longest = max(self.longest, time.monotonic() - begun)
         except Exception as error:
             raise self._abandoned(step, error) from error
 
     def _prune(self) -> None:
-        """Removes all but the newest `keep`, and those that were found damaged."""
+        """Removes all but the newest `keep` and those that last, and those that were found damaged."""
         paths = list_checkpoints(self.folder)
         self._damaged.intersection_update(paths[:-1])
         whole = [path for path in paths if path not in self._damaged]
-        for path in {*whole[: -self.keep], *self._damaged}:
+        for path in {*whole[: -self.keep], *self._damaged} - _lasting(whole, self.keep_every):
             shutil.rmtree(path)
 
     def _abandoned(self, step: int, error: Exception) -> InputOutputError:
@@ -236,6 +247,16 @@ def list_checkpoints(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted((p for p in folder.iterdir() if p.name.isdecimal() and p.is_dir()), key=lambda p: int(p.name))
+
+
+def _lasting(paths: Sequence[Path], every: float | None) -> set[Path]:
+    """The first checkpoint at or after each multiple of `every` of the run's time."""
+    found: dict[int, Path] = {}
+    for path in paths if every is not None else ():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged since, or without a time
+            reached = json.loads((path / MANIFEST_NAME).read_text())["meta"]["time"]
+            found.setdefault(math.floor(reached / every + 1e-9), path)  # the sum of many steps may fall short of it
+    return {path for multiple, path in found.items() if multiple > 0}
 
 
 def verify_checkpoint(path: Path) -> str | None:

@@ -65,6 +65,14 @@ class FrameLayout:
         return sum(int(np.prod(self.shape(v, 1), dtype=np.int64)) * v.dtype.itemsize for v in self.framed)
 
 
+def without_fields(layout: FrameLayout) -> FrameLayout:
+    """The layout of the same run without fields and without space."""
+    spaceless = {"member", "time"}
+    fixed = tuple(v for v in layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes)
+    framed = tuple(v for v in layout.framed if spaceless.issuperset(v.dims))
+    return replace(layout, fixed=fixed, framed=framed)
+
+
 def frame_layout(
     fixed: Sequence[Variable], framed: Sequence[Variable], time_units: str, rounding_bits: int | None = None
 ) -> FrameLayout:
@@ -92,12 +100,13 @@ def diagnostic_variables(
     return [Variable(n, (*leading, "time"), np.dtype("f8"), {**described[n], **common}) for n in names]
 
 
-def member_coordinate(members: int | None) -> list[Variable]:
-    """The members of an ensemble, if it is one."""
+def member_coordinate(members: int | None, numbers: Sequence[int] | None = None) -> list[Variable]:
+    """The members of an ensemble, if it is one. numbers: of the members, by default from 0 on."""
     if members is None:
         return []
     attributes = {"standard_name": "realization", "long_name": "ensemble member", "units": "1"}
-    return [Variable("member", ("member",), np.dtype("i4"), attributes, np.arange(members, dtype="i4"))]
+    counted = np.arange(members) if numbers is None else np.asarray(numbers)
+    return [Variable("member", ("member",), np.dtype("i4"), attributes, counted.astype("i4"))]
 
 
 def parameter_variable(name: str, value, members: int | None, about: Mapping[str, str] | None = None) -> Variable:
@@ -128,7 +137,7 @@ def write_plain(
 ) -> None:
     """Writes a file that holds its own values; a piece is (first frame, frames, name -> values)."""
     with new_hdf5(path) as file:
-        _write_common(file, layout, attributes, steps, times)
+        write_common(file, layout, attributes, steps, times)
         datasets = {}
         for variable in layout.framed:
             shape = layout.shape(variable, len(steps))
@@ -136,7 +145,7 @@ def write_plain(
             datasets[variable.name] = file.create_dataset(
                 variable.name, shape, variable.dtype, track_order=True, **storage
             )
-            _describe(file, datasets[variable.name], variable)
+            describe(file, datasets[variable.name], variable)
         fill(datasets, layout, pieces)
 
 
@@ -158,10 +167,10 @@ def write_virtual(
 ) -> None:
     """Writes a master whose framed variables lie in segments, of which it records sizes and checksums."""
     with new_hdf5(path) as file:
-        _write_common(file, layout, attributes, steps, times)
+        write_common(file, layout, attributes, steps, times)
         write_table(file, sources)
         for variable in layout.framed:
-            _describe(file, over_segments(file, variable.name, layout, variable, len(steps), sources), variable)
+            describe(file, over_segments(file, variable.name, layout, variable, len(steps), sources), variable)
 
 
 def over_segments(
@@ -190,7 +199,8 @@ def over_segments(
     return parent.create_virtual_dataset(name, virtual, fillvalue=missing)
 
 
-def _write_common(file: h5py.File, layout: FrameLayout, attributes, steps, times) -> None:
+def write_common(file: h5py.File, layout: FrameLayout, attributes, steps, times) -> None:
+    """Writes what every file of frames has: times, steps and the variables that are known beforehand."""
     time_attributes = {"standard_name": "time", "long_name": "time", "axis": "T", "units": layout.time_units}
     step_attributes = {"long_name": "time steps since the start", "units": "1"}
     variables = (
@@ -225,10 +235,11 @@ def write_variables(file: h5py.File, attributes: Mapping[str, object], variables
         )
         if variable.dims == (variable.name,):
             dataset.make_scale(variable.name)
-        _describe(file, dataset, variable)
+        describe(file, dataset, variable)
 
 
-def _describe(file: h5py.File, dataset: h5py.Dataset, variable: Variable) -> None:
+def describe(file: h5py.File, dataset: h5py.Dataset, variable: Variable) -> None:
+    """Attaches attributes and dimensions to a dataset."""
     for name, value in variable.attributes.items():
         dataset.attrs[name] = value
     if variable.dims != (variable.name,):

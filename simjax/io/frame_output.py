@@ -26,6 +26,7 @@ from simjax.io.frame_layout import (
     cf_attributes,
     frame_selection,
     part_selection,
+    without_fields,
     write_plain,
     write_virtual,
 )
@@ -100,14 +101,14 @@ class FrameWriter(abc.ABC):
         self._of_others: list[Segment] = []  # by other processes, at the last commit
         self._keep_until_step = keep_until_step
         self._resuming = keep_until_step is not None  # and nothing has been written yet
-        self.frames_kept = 0
+        self.frames_kept = self._given = 0
         self._steps: list[int] = []
         self._times: list[float] = []
         self._pending: deque[Future] = deque()
         self._failure: BaseException | None = None
         try:
             if keep_until_step is not None:
-                self.frames_kept = self._read_folder(keep_until_step)
+                self.frames_kept = self._given = self._read_folder(keep_until_step)
             elif self._group.first:
                 self._begin_folder()
         except OSError as error:
@@ -145,14 +146,28 @@ class FrameWriter(abc.ABC):
         return self._layout
 
     @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Attributes of the root of every file."""
+        return self._attributes
+
+    def show(self, folder: Path, steps: Sequence[int], times: Sequence[float], layout: FrameLayout) -> None:
+        """Ends a writer that has written nothing, and takes frames of `folder` that others wrote."""
+        self.folder, self._steps, self._times, self._layout = folder, list(steps), list(times), layout
+        self._thread.shutdown()
+
+    def whole_layout(self, statuses) -> FrameLayout:
+        """The layout with the members' statuses."""
+        return replace(self._layout, fixed=(*self._layout.fixed, self._status(statuses)))
+
+    @property
     def times(self) -> Sequence[float]:
         """Times of the frames after a commit."""
         return self._times
 
     @property
     def frames(self) -> int:
-        """The number of frames after a commit."""
-        return len(self._steps)
+        """The number of frames, with those that are yet to be written."""
+        return self._given
 
     @property
     def frame_bytes(self) -> int:
@@ -170,12 +185,16 @@ class FrameWriter(abc.ABC):
                 array.copy_to_host_async()
         self._take_over()
         self._wait(PENDING_WRITES - 1)
+        self._given += np.size(step)
         self._submit(self._append, step, time, [dict(part) for part in parts])
 
-    def commit(self) -> None:
-        """Returns when every frame written so far is in a closed segment and in the master."""
+    def commit(self) -> Future:
+        """Puts all frames so far into closed segments and the master; with other processes before it returns."""
         self._take_over()
-        self._commit(self._write_masters)
+        if self._group.count > 1:
+            self._commit(self._write_masters)
+            return self._thread.submit(lambda: None)
+        return self._thread.submit(self._attempt, lambda: (self._write_tail(), self._write_masters()))
 
     def close(self, complete: bool, statuses=None) -> None:
         """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.
@@ -300,7 +319,7 @@ class FrameWriter(abc.ABC):
         return sorted(known.values(), key=lambda segment: (segment.chunk, segment.part))
 
     def _write_masters_alone(self) -> None:
-        """The master, and nothing else that was left by what came after the step that is resumed from."""
+        """Write the master, and remove what was left of frames after the step that is resumed from."""
         self._write_masters()
         for form in formats_at_end(self._stem):
             for path in form.files(self.folder):
@@ -322,20 +341,13 @@ class FrameWriter(abc.ABC):
                 self.write_whole(path, attributes, [], [], [])
         with replaced(self.folder / DIAGNOSTICS_NAME) as path:
             if segments:
-                write_virtual(path, self._diagnostics_layout(), attributes, steps, times, segments)
+                write_virtual(path, without_fields(self._layout), attributes, steps, times, segments)
             else:
-                write_plain(path, self._diagnostics_layout(), attributes, [], [], [])
-
-    def _diagnostics_layout(self) -> FrameLayout:
-        """The same run without fields and without space."""
-        spaceless = {"member", "time"}
-        fixed = tuple(v for v in self._layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes)
-        framed = tuple(v for v in self._layout.framed if spaceless.issuperset(v.dims))
-        return replace(self._layout, fixed=fixed, framed=framed)
+                write_plain(path, without_fields(self._layout), attributes, [], [], [])
 
     def _finish(self, complete: bool, statuses) -> None:
         if statuses is not None:
-            self._layout = replace(self._layout, fixed=(*self._layout.fixed, self._status(statuses)))
+            self._layout = self.whole_layout(statuses)
         small = self.frame_bytes * len(self._steps) < CONSOLIDATE_BYTES
         if complete and small and not any(segment.ranges for segment in self._segments):
             self._consolidate()
@@ -361,7 +373,7 @@ class FrameWriter(abc.ABC):
             self.write_whole(path, attributes, self._steps, self._times, pieces_of(segments))
         with replaced(self.folder / DIAGNOSTICS_NAME) as path:
             write_plain(
-                path, self._diagnostics_layout(), attributes, self._steps, self._times, pieces_of(segments)
+                path, without_fields(self._layout), attributes, self._steps, self._times, pieces_of(segments)
             )  # fmt: skip
         for segment, _ in reversed(segments):
             segment.unlink()

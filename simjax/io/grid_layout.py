@@ -18,6 +18,8 @@ from simjax.io.frame_layout import (
     member_coordinate,
     parameter_variable,
 )
+from simjax.io.statistic_variables import members_counted, quantile_coordinate, statistic_fields
+from simjax.schema.statistics import NO_STATISTICS, Statistics
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
@@ -39,6 +41,9 @@ def build_layout(
     rounding_bits: int | None,
     periodic: Sequence[bool] | None = None,
     about: Mapping[str, Mapping[str, str]] | None = None,
+    member_numbers: Sequence[int] | None = None,
+    statistics: Statistics = NO_STATISTICS,
+    reduced: Sequence[Output] = (),
 ) -> FrameLayout:
     """Describes the files of a run; fields are (member, time, z, y, x), diagnostics (member, time).
 
@@ -55,14 +60,20 @@ def build_layout(
         )
     leading = () if members is None else ("member",)
     periodic, about = (True,) * grid.ndim if periodic is None else tuple(periodic), about or {}
-    fixed = [*member_coordinate(members), *space_coordinates(grid, outputs, length_units, periodic)]
-    fixed += [*topology(grid, outputs, periodic)]
+    placed = outputs or reduced  # whose places the axes are
+    fixed = [*member_coordinate(members, member_numbers), *space_coordinates(grid, placed, length_units, periodic)]
+    fixed += [*topology(grid, placed, periodic), *quantile_coordinate(statistics)]
     fixed += [parameter_variable(name, value, members, about.get(name)) for name, value in parameters.items()]
-    staggered = any(FACE in output.offset for output in outputs)
+    staggered = any(FACE in output.offset for output in placed)
     framed = [
         field_variable(o, grid.ndim, (*leading, "time"), dtype, tuple(parameters), rounding_bits, on_grid=staggered)
         for o in outputs
     ]
+    framed += [
+        field_variable(like, grid.ndim, dims, dtype, (), rounding_bits, on_grid=staggered, attributes=attributes)
+        for like, dims, attributes in statistic_fields(reduced, statistics)
+    ]
+    framed += members_counted(statistics)
     framed += diagnostic_variables(diagnostics, leading, parameters, about)
     return frame_layout(fixed, framed, time_units, rounding_bits)
 
@@ -144,11 +155,11 @@ def _dimension(axis: int, offset: float) -> str:
 
 def field_variable(
     output: Output, ndim: int, leading: tuple[str, ...], dtype: np.dtype, parameters=(), rounding_bits=None,
-    *, on_grid: bool = False,
+    *, on_grid: bool = False, attributes: Mapping[str, object] | None = None,
 ) -> Variable:  # fmt: skip
     """A field without its values: dimensions `leading`, then those of space with the slowest first.
 
-    on_grid: whether the file has the variable of `topology`, which the field then points to.
+    on_grid: whether the file has the variable of `topology`, which the field then points to. attributes: further ones.
     Raises ConfigurationError where the offset is neither the centre of a cell nor a face.
     """
     if len(output.offset) != ndim or any(o not in (CENTER, FACE) for o in output.offset):
@@ -158,7 +169,7 @@ def field_variable(
         )
     space = tuple(_dimension(axis, output.offset[axis]) for axis in reversed(range(ndim)))
     faces = [_dimension(axis, offset) for axis, offset in enumerate(output.offset) if offset == FACE]
-    attributes: dict[str, object] = {"units": output.units, "long_name": output.long_name or output.name}
+    attributes = {"units": output.units, "long_name": output.long_name or output.name, **(attributes or {})}
     if output.standard_name:
         attributes["standard_name"] = output.standard_name
     attributes["grid_location"] = " ".join(faces) or "center"

@@ -15,6 +15,7 @@ from simjax.io.frame_layout import CONVENTIONS, SGRID
 from simjax.io.frame_output import FrameWriter, root_attributes
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
 from simjax.io.segments import WHOLE, Part
+from simjax.schema.statistics import NO_STATISTICS, Statistics
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
@@ -32,7 +33,8 @@ class GridWriter(FrameWriter):
     """Writes frames of fields: `fields[name]` is (frames, [member,] x, y, z), written as ([member,] time, z, y, x).
 
     periodic: per axis, by default all; along others a field on faces has one value more than there are cells. about:
-    attributes of parameters and diagnostics by name, such as units.
+    attributes of parameters and diagnostics by name, such as units. member_numbers: by default 0, 1, 2, ... statistics:
+    those over members of the `reduced` variables, as `io.statistic_variables` names them.
     """
 
     def __init__(
@@ -55,8 +57,12 @@ class GridWriter(FrameWriter):
         keep_until_step: int | None = None,
         segment_bytes: int = 64 << 20,
         parts: Sequence[Part] = (WHOLE,),
+        member_numbers: Sequence[int] | None = None,
+        statistics: Statistics = NO_STATISTICS,
+        reduced: Sequence[Output] = (),
     ):
         self.grid, self.outputs = grid, tuple(outputs)
+        self.statistics, self.reduced = statistics, tuple(reduced) if statistics else ()
         layout = build_layout(
             grid,
             outputs,
@@ -69,6 +75,9 @@ class GridWriter(FrameWriter):
             rounding_bits=rounding_bits,
             periodic=periodic,
             about=about,
+            member_numbers=member_numbers,
+            statistics=statistics,
+            reduced=self.reduced,
         )
         root = root_attributes(attributes, title, np.dtype(dtype), LAYOUT)
         if any("cf_role" in variable.attributes for variable in layout.fixed):

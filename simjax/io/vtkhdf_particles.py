@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import h5py
@@ -21,50 +20,58 @@ VERTEX = 1  # of VTK's cell types
 
 
 @output_format(
-    "vtkhdf_points", content="particles", patterns=("particles*.vtkhdf",), programs=("ParaView", "VTK"),
-    about="the same points, one file for each member, without a copy", how_to_open="paraview {file}",
+    "vtkhdf_points", content="particles", patterns=("particles.vtkhdf",), programs=("ParaView", "VTK"),
+    about="the same points, without a copy; of an ensemble one block for each member", how_to_open="paraview {file}",
 )  # fmt: skip
 def write_points(writer: ParticleWriter) -> None:
-    """Write `particles.vtkhdf` beside the trajectory, or one such file for each member."""
+    """Write `particles.vtkhdf` beside the trajectory: points over time; of an ensemble a block of them per member."""
     if not writer.placed:  # else there is nothing to see
         return
-    for stem, member in writer.stems():
-        with replaced(writer.folder / f"{stem}.vtkhdf") as path:
-            _write_member(path, writer.layout, writer.master_name, writer.within, writer.times, member)
+    with replaced(writer.folder / "particles.vtkhdf") as path, new_hdf5(path) as file:
+        root = file.create_group("VTKHDF", track_order=True)
+        if writer.members is None:
+            _write_member(root, writer, None)
+            return
+        root.attrs["Version"] = np.array([2, 2], dtype="i8")
+        root.attrs.create("Type", np.bytes_("MultiBlockDataSet"))  # fixed-length ASCII: the reader takes nothing else
+        assembly = root.create_group("Assembly", track_order=True)
+        for member in range(writer.members):
+            name = f"member_{member:04d}"
+            _write_member(root.create_group(name, track_order=True), writer, member)
+            assembly[name] = h5py.SoftLink(f"/VTKHDF/{name}")
+        steps = root.create_group("Steps", track_order=True)
+        steps.attrs["NSteps"] = len(writer.times)
+        steps["Values"] = np.asarray(writer.times, "f8")
 
 
-def _write_member(
-    path: Path, layout: FrameLayout, master: str, within: Callable[[h5py.File, str], str], times: Sequence[float],
-    member: int | None,
-) -> None:  # fmt: skip
+def _write_member(root: h5py.Group, writer: ParticleWriter, member: int | None) -> None:
     """A VTKHDF 2.0 UnstructuredGrid: one vertex per particle, the same at all times, whose points move.
 
-    Arrays are virtual datasets over the file `master` of the run, named by a relative path; `within` tells where.
+    Arrays are virtual datasets over the master file of the run, named by a relative path.
     Reference: VTK file formats, "VTKHDF file format", version 2.0.
     """
+    layout, master, times = writer.layout, writer.master_name, writer.times
     count, frames = layout.sizes["particle"], len(times)
     per_particle = {v.name: v for v in layout.framed if "particle" in v.dims}
-    with h5py.File(path.with_name(master), "r") as file:
-        places = {name: within(file, name) for name in per_particle}
-    with new_hdf5(path) as file:
-        root = file.create_group("VTKHDF", track_order=True)
-        root.attrs["Version"] = np.array([2, 0], dtype="i8")
-        root.attrs.create("Type", np.bytes_("UnstructuredGrid"))  # fixed-length ASCII: the reader takes nothing else
-        for name in ("NumberOfPoints", "NumberOfCells", "NumberOfConnectivityIds"):
-            root[name] = np.array([count], "i8")
-        root["Connectivity"] = np.arange(count, dtype="i8")
-        root["Offsets"] = np.arange(count + 1, dtype="i8")
-        root["Types"] = np.full(count, VERTEX, "u1")
-        points, steps = root.create_group("PointData", track_order=True), _write_steps(root, times, count)
-        for name, variable in per_particle.items():
-            parent, own = (root, "Points") if name == POSITION else (points, name)
-            _write_array(parent, own, layout, variable, master, places[name], frames, member)
-            if name != POSITION:
-                steps[f"PointDataOffsets/{name}"] = np.arange(frames, dtype="i8") * count
-        for variable in layout.fixed:
-            if variable.dims == ("particle",) and variable.values is not None:
-                points[variable.name] = variable.values
-                steps[f"PointDataOffsets/{variable.name}"] = np.zeros(frames, "i8")
+    with h5py.File(writer.folder / master, "r") as file:
+        places = {name: writer.within(file, name) for name in per_particle}
+    root.attrs["Version"] = np.array([2, 0], dtype="i8")
+    root.attrs.create("Type", np.bytes_("UnstructuredGrid"))  # fixed-length ASCII: the reader takes nothing else
+    for name in ("NumberOfPoints", "NumberOfCells", "NumberOfConnectivityIds"):
+        root[name] = np.array([count], "i8")
+    root["Connectivity"] = np.arange(count, dtype="i8")
+    root["Offsets"] = np.arange(count + 1, dtype="i8")
+    root["Types"] = np.full(count, VERTEX, "u1")
+    points, steps = root.create_group("PointData", track_order=True), _write_steps(root, times, count)
+    for name, variable in per_particle.items():
+        parent, own = (root, "Points") if name == POSITION else (points, name)
+        _write_array(parent, own, layout, variable, master, places[name], frames, member)
+        if name != POSITION:
+            steps[f"PointDataOffsets/{name}"] = np.arange(frames, dtype="i8") * count
+    for variable in layout.fixed:
+        if variable.dims == ("particle",) and variable.values is not None:
+            points[variable.name] = variable.values
+            steps[f"PointDataOffsets/{variable.name}"] = np.zeros(frames, "i8")
 
 
 def _write_steps(root: h5py.Group, times: Sequence[float], count: int) -> h5py.Group:

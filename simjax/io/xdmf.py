@@ -18,11 +18,14 @@ NUMBERS = {"f": "Float", "i": "Int", "u": "UInt"}
 
 
 @output_format(
-    "xdmf", content="fields", patterns=("fields.m*.xdmf",), hdf5=False, programs=("VisIt", "ParaView"),
-    about="the same fields, one file for each member, without a copy", how_to_open="visit -o {file}",
+    "xdmf", content="fields", patterns=("fields.m0000.xdmf", "fields.xdmf"), hdf5=False, programs=("VisIt", "ParaView"),
+    about="the same fields, without a copy; of an ensemble one collection for each member",
+    how_to_open="visit -o {file}",
 )  # fmt: skip
 def write_xdmf(writer: GridWriter) -> None:
-    """Write `fields.m0000.xdmf` beside the fields, one for each member: XDMF 2, a collection of grids over time.
+    """Write `fields.m0000.xdmf` beside the fields, or `fields.xdmf` of an ensemble: XDMF 2, grids over time.
+
+    There is one collection of grids over time for each member, named by its number.
 
     Every variable is an array of cells, its values a hyperslab of the dataset in the file of fields, named by a
     relative path. A variable on lower faces stands in the cell that owns the face; a grid of one or two axes is one
@@ -32,22 +35,22 @@ def write_xdmf(writer: GridWriter) -> None:
         return
     with h5py.File(writer.folder / writer.master_name, "r") as file:
         times = np.asarray(file["time"]).tolist()
-        members = len(np.asarray(file["member"])) if "member" in file else None
+        numbers = np.asarray(file["member"]).tolist() if "member" in file else None
         stored = {output.name: file[output.name] for output in writer.outputs}
         kinds = {name: (data.shape, data.dtype) for name, data in stored.items() if isinstance(data, h5py.Dataset)}
-    for member in (None,) if members is None else range(members):
-        root = ET.Element("Xdmf", Version="2.0")
-        series = ET.SubElement(
-            ET.SubElement(root, "Domain"), "Grid", Name="fields", GridType="Collection", CollectionType="Temporal"
-        )
+    root = ET.Element("Xdmf", Version="2.0")
+    domain = ET.SubElement(root, "Domain")
+    parts = [("fields", ())] if numbers is None else [(f"member_{n:04d}", (i,)) for i, n in enumerate(numbers)]
+    for part, ahead in parts:
+        series = ET.SubElement(domain, "Grid", Name=part, GridType="Collection", CollectionType="Temporal")
         for frame, time in enumerate(times):
             grid = _add_grid(series, writer, time)
             for name, (shape, dtype) in kinds.items():
-                where = (frame,) if member is None else (member, frame)
-                _add_array(grid, name, f"{writer.master_name}:/{name}", where, writer.grid.shape[::-1], shape, dtype)
-        ET.indent(root)
-        with replaced(writer.folder / f"fields.m{member or 0:04d}.xdmf") as path:
-            ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+                where, cells = (*ahead, frame), writer.grid.shape[::-1]
+                _add_array(grid, name, f"{writer.master_name}:/{name}", where, cells, shape, dtype)
+    ET.indent(root)
+    with replaced(writer.folder / ("fields.m0000.xdmf" if numbers is None else "fields.xdmf")) as path:
+        ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
 def _add_grid(series: ET.Element, writer: GridWriter, time: float) -> ET.Element:

@@ -58,7 +58,7 @@ def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
     samples = [interior(scalar, sample) for sample in samples]
     values = _finite_sample(samples)
     lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    is_vorticity = scalar.name.startswith("vorticity") and not scalar.magnitude
+    is_vorticity = scalar.name.startswith("vorticity") and not scalar.magnitude and lowest < 0
     if is_vorticity or min(-lowest, highest) > 0.2 * max(-lowest, highest):
         return diverging_scale(samples)
     if scalar.magnitude or 0 <= lowest <= 0.1 * highest:

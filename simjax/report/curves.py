@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _ORDER = ("kinetic_energy", "enstrophy", "max_divergence")
-_LAST = "courant"
+LAST = "courant"
 DECADES = 1e3  # a diagnostic over a wider range is shown on a logarithmic axis
 STEADY = 0.01  # a change, relative to the value, below which the axis counts from an offset
 ROUNDINGS = 100  # changes of fewer units in the last place are not magnified
@@ -46,17 +46,31 @@ def diagnostics(dataset: xr.Dataset) -> list[str]:
         if "time" in variable.dims and set(variable.dims) <= {"member", "time"} and name != "step"
     ]
     order = {name: rank for rank, name in enumerate(_ORDER)}
-    return sorted(names, key=lambda name: (name == _LAST, order.get(name, len(order))))
+    return sorted(names, key=lambda name: (name == LAST, order.get(name, len(order))))
 
 
 def curve(dataset: xr.Dataset, name: str, *, at_end: bool = False) -> Curve:
     """A diagnostic over time, or its last values alone."""
     values = recorded(dataset, name)
-    if name == _LAST and values.shape[1] > 1:
+    if name == LAST and values.shape[1] > 1:
         # No step has been taken before the first frame: there is no Courant number yet.
         values[:, 0] = np.where(values[:, 0] == 0, np.nan, values[:, 0])
-    values = values[:, -1:] if at_end else values
+    return curve_of(dataset, name, values[:, -1:] if at_end else values)
+
+
+def curve_of(dataset: xr.Dataset, name: str, values: np.ndarray) -> Curve:
+    """The values of a diagnostic, or what was made of them, as they are drawn."""
     return _drawn(values, label_of(dataset, name), units_of(dataset, name), _rounding(dataset))
+
+
+def usual_range(values: np.ndarray) -> tuple[float, float]:
+    """The ends of a range that holds all values but rare extremes, such as those of a member about to fail."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0, 0.0
+    low, high = np.percentile(finite, (1, 99))
+    margin = 0.5 * (high - low)
+    return max(float(finite.min()), float(low - margin)), min(float(finite.max()), float(high + margin))
 
 
 def _rounding(dataset: xr.Dataset) -> float:

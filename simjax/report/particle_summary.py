@@ -39,7 +39,8 @@ from simjax.report.sheet import (
     parameter_bar,
     set_ticks,
 )
-from simjax.report.summary_rows import FULL_WIDTH, INNER, PANEL_GAP, CurveRow, ScatterRow, say_empty, side_by_side
+from simjax.report.summary_rows import FULL_WIDTH, INNER, PANEL_GAP, CurveRow, say_empty, side_by_side
+from simjax.report.sweep_rows import member_rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,10 +66,10 @@ def particle_rows(dataset: xr.Dataset, scene: Scene) -> list:
         rows.append(_pictures(dataset, scene))
     thermal, several = "temperature" in dataset, "member" in dataset.sizes
     names = [n for n in (_THERMAL if thermal else _MECHANICAL) if n in dataset][:_MOST_CURVES]
-    if several and names:
-        rows.extend(ScatterRow(dataset, names, key) for key in list(scalars.varied_parameters(dataset))[:2])
-    if names:
-        rows.append(CurveRow(dataset, names) if several or not thermal else EnergyRow(dataset, scene))
+    if names and several:
+        rows.extend(member_rows(dataset, names))
+    elif names:
+        rows.append(EnergyRow(dataset, scene) if thermal else CurveRow(dataset, names))
     return rows
 
 

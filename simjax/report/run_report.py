@@ -38,8 +38,8 @@ class RunReport:
     """Content of the report beside the fields; empty or NaN where it is not known.
 
     `units` are of what is counted and of the speed; `outcome` is a short sentence such as "completed" or "stopped by
-    SIGTERM at t = 3.2 s, resumable"; `notes` are sentences the user should not miss, such as a shortened last step or a
-    regridded field.
+    SIGTERM at t = 3.2 s, resumable"; `goodput` is the wall-clock time in s by activity; `notes` are sentences the user
+    should not miss, such as a shortened last step or a regridded field.
     """
 
     title: str
@@ -55,6 +55,7 @@ class RunReport:
     compile_seconds: float = math.nan
     updates_per_second: float = math.nan
     units: tuple[str, str] = ("cells", "cells/s")
+    goodput: Mapping[str, float] = field(default_factory=dict)
     steps: int | None = None
     run_id: str = ""
     started: str = ""
@@ -75,6 +76,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
         _diagnostics(dataset),
         _again(folder, report),
         _configuration(report),
+        _goodput(report),
         _environment(report),
         html.files(folder),
     ]
@@ -167,6 +169,25 @@ def _difference_row(difference: Difference) -> str:
     value = f"<td><mark><code>{escape(difference.value)}</code></mark></td>"
     default = f"<td><code>{escape(difference.default)}</code></td>"
     return f"<tr><td><code>{escape(difference.key)}</code></td>{value}{default}</tr>"
+
+
+def _goodput(report: RunReport) -> str:
+    """Shares of the wall-clock time, over all parts of the run: a bar and a table."""
+    spent = {name: seconds for name, seconds in report.goodput.items() if seconds > 0}
+    total = sum(spent.values())
+    if not total:
+        return ""
+    pieces = [
+        f'<span class="{escape(name)}" style="width:{100 * seconds / total:.3f}%" title="{escape(name)}"></span>'
+        for name, seconds in spent.items()
+    ]
+    rows = [
+        f'<tr><td><i class="key {escape(name)}"></i>{escape(name)}</td><td>{escape(duration(seconds))}</td>'
+        f"<td>{100 * seconds / total:.1f} %</td></tr>"
+        for name, seconds in spent.items()
+    ]
+    bar = f'<div class="bar">{"".join(pieces)}</div>'
+    return html.section("Where the time went", bar + html.table(("Activity", "Wall time", "Share"), rows))
 
 
 def _environment(report: RunReport) -> str:

@@ -35,6 +35,11 @@ class Scalar:
         return len(self.components) > 1 or "magnitude" in self.name
 
     @property
+    def of_members(self) -> bool:
+        """Tell whether every member has values of its own."""
+        return "member" in self.dataset[self.components[0]].dims
+
+    @property
     def axes(self) -> tuple[str, ...]:
         """The spatial axes, as letters, in the order of the file: slowest first."""
         dims = self.dataset[self.components[0]].dims
@@ -135,7 +140,7 @@ def scalars(dataset: xr.Dataset) -> list[Scalar]:
     vectors: dict[str, list[str]] = {}
     plain: list[Scalar] = []
     for name, variable in dataset.data_vars.items():
-        if "time" not in variable.dims or set(variable.dims) <= {"member", "time"}:
+        if "time" not in variable.dims or set(variable.dims) <= {"member", "time"} or is_statistic(variable):
             continue
         vector = _vector_of(str(name), variable)
         if vector:
@@ -156,6 +161,17 @@ def scalars(dataset: xr.Dataset) -> list[Scalar]:
         units = units_of(dataset, components[0])
         magnitudes.append(Scalar(dataset, name, tuple(components), title_case(name), units))
     return sorted(plain + magnitudes, key=_rank)
+
+
+def is_statistic(variable: xr.DataArray) -> bool:
+    """Tell whether a variable is a statistic over members."""
+    return str(variable.attrs.get("cell_methods", "")).startswith("member:") or "quantile" in variable.dims
+
+
+def statistics(dataset: xr.Dataset) -> list[Scalar]:
+    """Statistics over members that are one field each, those of the most telling scalars first."""
+    names = [str(name) for name, u in dataset.data_vars.items() if is_statistic(u) and "quantile" not in u.dims]
+    return sorted((_scalar(dataset, name) for name in names), key=_rank)
 
 
 def _scalar(dataset: xr.Dataset, name: str) -> Scalar:
@@ -268,6 +284,11 @@ def member_order(dataset: xr.Dataset) -> list[int]:
     for values in varied_parameters(dataset).values():
         return [int(i) for i in np.argsort(values, kind="stable")]
     return list(range(count))
+
+
+def failed(dataset: xr.Dataset, member: int) -> bool:
+    """Tell whether a member did not come to its end."""
+    return "status" in dataset and bool(np.atleast_1d(dataset["status"].values)[member] != 0)
 
 
 def member_label(dataset: xr.Dataset, member: int) -> str:

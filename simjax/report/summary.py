@@ -16,7 +16,8 @@ from simjax.report.particle_summary import particle_rows
 from simjax.report.scalars import Scalar
 from simjax.report.scene import NOWHERE, Scene
 from simjax.report.sheet import LARGE, MUTED, Sheet
-from simjax.report.summary_rows import BAR_ROOM, FULL_WIDTH, PANEL_GAP, CurveRow, LineRow, Panel, PanelRow, ScatterRow
+from simjax.report.summary_rows import BAR_ROOM, FULL_WIDTH, PANEL_GAP, CurveRow, LineRow, Panel, PanelRow
+from simjax.report.sweep_rows import member_rows
 from simjax.report.volume import VolumeRow
 
 if TYPE_CHECKING:
@@ -47,9 +48,10 @@ def write_summary(
 
     One dimension: profiles and their space-time diagram. Two: the main scalar at up to four times, and the
     speed, with streamlines where it ends steady. Three: surfaces of equal value, and mid-planes, each titled with its
-    position. Where the scene knows the exact solution it is drawn beside. Ensembles: members at the last time, and the
-    last diagnostics against each parameter that varies. Below: the diagnostics over time. Particles: pictures at
-    up to four times, energies, temperature, speeds. Values that are not finite are left grey or blank.
+    position. Where the scene knows the exact solution it is drawn beside. Ensembles: members at the last time, their
+    mean and variance where these are written, and the last diagnostics against what varies, the strongest dependence
+    first. Below: the diagnostics over time. Particles: pictures at up to four times, energies, temperature,
+    speeds. Values that are not finite are left grey or blank.
     Long times and lengths are in days and kilometres, short ones in milliseconds and micrometres.
     """
     dataset = readable(dataset)
@@ -134,15 +136,25 @@ def _rows(dataset: xr.Dataset, scene: Scene) -> list[Row]:
     drawable = scalars.scalars(dataset)
     if drawable and len(drawable[0].axes) == 1:
         rows.append(LineRow(drawable[0], scene))
-    elif drawable and "member" in dataset.sizes:
+    elif drawable and drawable[0].of_members:
         rows.append(_member_row(drawable[0], scene))
     elif drawable:
         rows.extend(_field_rows(drawable, scene))
+    rows.extend(_statistic_rows(dataset, drawable[0].name if drawable else "", scene))
     names = curves.diagnostics(dataset)[:4]
-    if names:
-        rows.extend(ScatterRow(dataset, names, key) for key in list(scalars.varied_parameters(dataset))[:2])
+    if names and "member" in dataset.sizes:
+        rows.extend(member_rows(dataset, names))
+    elif names:
         rows.append(CurveRow(dataset, names))
     return rows
+
+
+def _statistic_rows(dataset: xr.Dataset, main: str, scene: Scene) -> list[Row]:
+    """The mean over members and the variance of the main scalar over time, where they are written, in a plane."""
+    of_main = [one for one in scalars.statistics(dataset) if one.name in (f"{main}_mean", f"{main}_variance")]
+    found = of_main or [one for one in scalars.statistics(dataset) if one.name.endswith(("_mean", "_variance"))][:2]
+    shown = [(one, scalars.shown_frames(one, 4)) for one in found if len(one.axes) >= 2]
+    return [PanelRow(one, _panels(one, frames, "z"), one.label, scene=scene) for one, frames in shown]
 
 
 def _field_rows(drawable: Sequence[Scalar], scene: Scene) -> list[Row]:
@@ -228,7 +240,8 @@ def _member_row(scalar: Scalar, scene: Scene) -> PanelRow:
     dataset = scalar.dataset
     last = dataset.sizes["time"] - 1
     order = scalars.member_order(dataset)
-    chosen = [order[i] for i in scalars.spread(len(order), 8)]
+    well = [member for member in order if not scalars.failed(dataset, member)] or order
+    chosen = [well[i] for i in scalars.spread(len(well), 8)]
     panels = [_panel(scalar, last, member, "z", scalars.member_label(dataset, member)) for member in chosen]
     now = quantity(float(scalars.times(dataset)[last]), scalars.time_units(dataset), 4)
     count = f", {len(chosen)} of {len(order)} members" if len(chosen) < len(order) else ", every member"

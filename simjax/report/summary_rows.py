@@ -254,36 +254,11 @@ class CurveRow:
                 chosen = np.asarray(scalars.spread(values.shape[0], _MOST_LINES))
                 bar_on = sheet if name == self.names[-1] else None
                 _member_lines(bar_on, axes, self.dataset, chosen, instants, values[chosen])
-            _set_value_range(axes, drawn)
+            set_value_range(axes, drawn)
             if instants.size > 1:
                 axes.set_xlim(instants[0], instants[-1])
             axes.set_xlabel(with_units("t", scalars.time_units(self.dataset)), fontsize=NORMAL, color=INK)
-            _name_curve(sheet, axes, drawn.label)
-
-
-class ScatterRow:
-    """The last recorded diagnostics of every member against one parameter; members without one are absent."""
-
-    height = _CURVE_HEIGHT
-    width = FULL_WIDTH
-
-    def __init__(self, dataset: xr.Dataset, names: Sequence[str], parameter: str):
-        self.dataset, self.names, self.parameter = dataset, names, parameter
-        lost = int(np.sum(~np.isfinite(curves.recorded(dataset, names[0])[:, -1])))
-        note = f" ({lost} without finite values left out)" if lost else ""
-        self.heading = f"At the last time, against {scalars.short(parameter)}{note}"
-
-    def draw(self, sheet: Sheet, left: float, top: float) -> None:
-        parameter = scalars.varied_parameters(self.dataset)[self.parameter]
-        unit = scalars.units_of(self.dataset, self.parameter)
-        for name, axes in zip(self.names, side_by_side(sheet, left, top, len(self.names)), strict=True):
-            drawn = curves.curve(self.dataset, name, at_end=True)
-            axes.plot(parameter, drawn.values[:, -1], "o", color=ACCENT, markersize=3.5, alpha=0.75, markeredgewidth=0)
-            if curves.wide_range(parameter, 20):
-                axes.set_xscale("log")
-            _set_value_range(axes, drawn)
-            axes.set_xlabel(with_units(scalars.short(self.parameter), unit), fontsize=NORMAL, color=INK)
-            _name_curve(sheet, axes, drawn.label)
+            name_curve(sheet, axes, drawn.label)
 
 
 def side_by_side(
@@ -296,7 +271,8 @@ def side_by_side(
     return [sheet.axes(left + i * (width + gap), top, width, height) for i in range(count)]
 
 
-def _name_curve(sheet: Sheet, axes: Axes, label: str) -> None:
+def name_curve(sheet: Sheet, axes: Axes, label: str) -> None:
+    """Title the axes of a curve, smaller where the label is long."""
     # The room of a title ends where that of the next axes begins.
     room = axes.get_position().width * sheet.width + 0.85 * _CURVE_GAP
     size = NORMAL * min(1.0, max(0.72, room / (_LETTER * len(label))))
@@ -309,7 +285,8 @@ def say_empty(axes: Axes, why: str = "no finite values") -> None:
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", fontsize=SMALL, color=MUTED)
 
 
-def _set_value_range(axes: Axes, drawn: Curve) -> None:
+def set_value_range(axes: Axes, drawn: Curve) -> None:
+    """Set the ends and the kind of the vertical axis for a curve."""
     axes.set_ylim(*((0.0, 1.0) if drawn.empty else drawn.limits))
     if drawn.logarithmic:
         axes.set_yscale("log")

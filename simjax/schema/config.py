@@ -28,6 +28,7 @@ from simjax.schema.kinds import (
 )
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
+from simjax.schema.statistics import Statistics, StatisticsKind
 
 AUTO = "auto"
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
@@ -100,6 +101,15 @@ class MeshConfig:
 
 
 @dataclass(frozen=True)
+class AutoMesh(MeshConfig):
+    """`mesh: auto`: sizes of one until `driver.mesh_choice` knows the devices and puts a `MeshConfig` in its place."""
+
+    def write(self) -> str:
+        """The plain YAML value."""
+        return AUTO
+
+
+@dataclass(frozen=True)
 class DistributedConfig:
     """The section `distributed`: the processes that carry out a run together, as each of them is told."""
 
@@ -151,7 +161,13 @@ class CheckpointConfig:
     every_frames: int | None = key(
         Integer(1, optional=True), None, about="frames between checkpoints; null: by time alone"
     )
-    keep: int = key(Integer(1), 2, about="checkpoints that stay")
+    keep: int = key(Integer(1), 2, about="newest checkpoints that stay")
+    keep_every: float | None = key(
+        Real(above=0.0, optional=True),
+        None,
+        units="s",
+        about="simulated time of which the first checkpoint after each multiple stays for good; null: none does",
+    )
 
 
 @dataclass(frozen=True)
@@ -275,11 +291,29 @@ class EnsembleConfig:
     noise: str = "per_member"
     vary: tuple[Variation, ...] = ()
     design: str = "random"
+    group: int | None = None
+    numbers: tuple[int, ...] | None = None
+    statistics: Statistics = Statistics()
+    retry: bool = False
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The numbers of the members, on which their noise depends."""
+        return tuple(range(self.size)) if self.numbers is None else self.numbers
+
+    @property
+    def several(self) -> bool:
+        """Tell whether the run has an axis of members, be there one alone."""
+        return self.size > 1 or bool(self.vary) or self.numbers is not None
 
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
-        vary = {variation.path: {variation.kind: list(variation.numbers)} for variation in self.vary}
-        return {"size": self.size, "batch": self.batch, "noise": self.noise, "design": self.design, "vary": vary}
+        return {
+            "size": self.size, "group": self.group, "batch": self.batch, "noise": self.noise, "design": self.design,
+            "vary": {variation.path: {variation.kind: list(variation.numbers)} for variation in self.vary},
+            "numbers": None if self.numbers is None else list(self.numbers),
+            "statistics": self.statistics.write(), "retry": self.retry,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -375,7 +409,12 @@ class EnsembleKeys:
     """The section `ensemble` as it is written, its `vary` not yet read."""
 
     size: int = key(Integer(1), 1, about="members")
-    batch: int | None = key(Integer(1, optional=True), None, about="members at once; null: what fits")
+    group: int | None = key(
+        Integer(1, optional=True), None, about="members in memory, run to the end before the next; null: what fits"
+    )
+    batch: int | None = key(
+        Integer(1, optional=True), None, about="members of these that are computed at once; null: what fits"
+    )
     noise: str = key(
         Choice(("per_member", "shared")), "per_member", about="whether members draw noise of their own or the same"
     )
@@ -388,6 +427,15 @@ class EnsembleKeys:
         None,
         about="table with a column for each number, a line for each member",
     )
+    numbers: tuple[int, ...] | None = key(
+        ListOf(Integer(0, 2**31 - 1), 1, 10**6, optional=True, noun="numbers"),
+        None,
+        about="numbers of the members, on which their noise depends; null: 0, 1, 2, ...",
+    )
+    statistics: Statistics = key(
+        StatisticsKind(), Statistics(), about="statistics over the members, written at every output time"
+    )
+    retry: bool = key(Flag(), False, about="whether members that failed are run again with half the time step")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,7 +489,9 @@ class Keys:
         Table("variables with formulas", optional=True), None, about="solutions with which a run is compared"
     )
     time: TimeConfig = key(Nested(TimeConfig), about="time steps and frames")
-    mesh: MeshConfig = key(Nested(MeshConfig), MeshConfig(), about="devices along each axis")
+    mesh: MeshConfig = key(
+        NestedOr(MeshConfig, word=AUTO, meaning=AutoMesh()), MeshConfig(), about="devices along each axis; auto: chosen"
+    )
     distributed: DistributedConfig | str | None = key(
         NestedOr(DistributedConfig, optional=True, word=AUTO),
         None,

@@ -396,9 +396,10 @@ class Nested(Plain):
 
 @dataclass(frozen=True)
 class NestedOr(Nested):
-    """A section of its own dataclass, or a word."""
+    """A section of its own dataclass, or a word, which is read as its `meaning` where it has one."""
 
     word: str = ""
+    meaning: Any = None
 
     @property
     def allowed(self) -> str:
@@ -406,7 +407,8 @@ class NestedOr(Nested):
 
     def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
         if isinstance(value, str):
-            return Choice((self.word,)).read(path, value, problems)
+            word = Choice((self.word,)).read(path, value, problems)
+            return word if word is None or self.meaning is None else self.meaning
         return super().read(path, value, problems)
 
 

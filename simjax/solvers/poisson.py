@@ -22,6 +22,7 @@ from simjax.solvers.predicted_time import multigrid_time, transform_time
 from simjax.solvers.spectral import SpectralBasis
 from simjax.solvers.transforms import COSINE, FOURIER, SINE, Transform
 
+MOST_ITERATIONS = 50
 METHODS = ("auto", "spectral", "tridiagonal", "multigrid")
 
 
@@ -112,7 +113,7 @@ def _by_multigrid(domain: Domain, layout: FieldLayout, source: Array) -> Array:
     tolerance = 100 * float(jnp.finfo(source.dtype).eps)
 
     def solve(right: Array) -> Array:
-        return solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance).solution
+        return solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance, limit=MOST_ITERATIONS).solution
 
     if source.ndim == domain.grid.ndim:
         return solve(source)

@@ -19,7 +19,7 @@ PRODUCTS = 3e13
 PASSES = 10
 """Times that a transform of one axis reads or writes a field."""
 ITERATIONS = 10
-"""Of conjugate gradients with a V-cycle each: 8 to 11 for a hundred roundings in float32 (tests/solvers)."""
+"""Of conjugate gradients with a V-cycle each: assumed."""
 CYCLE_PASSES = 40
 """Times that an iteration reads or writes a field of the finest level."""
 

@@ -90,11 +90,11 @@ class SpectralBasis:
         """Spectrum of this block's field."""
         ndim = self.domain.grid.ndim
         for axis in self._first:
-            u = self.transforms[axis].forward(u, axis - ndim)
+            u = self._forward(u, axis)
         if self._joint:
             return jnp.fft.rfftn(u, axes=[axis - ndim for axis in self._joint])
         for move in self._moves:
-            transform = functools.partial(self.transforms[move.axis].forward, axis=move.axis - ndim)
+            transform = functools.partial(self._forward, axis=move.axis)
             u = exchange_then(transform, u, move.names, split=move.onto - ndim, concatenate=move.axis - ndim)
         return u
 
@@ -116,6 +116,9 @@ class SpectralBasis:
     def exchanges(self) -> tuple[tuple[int, ...], ...]:
         """For each exchange of a field, the sizes of the mesh axes that are handed on."""
         return tuple(tuple(self._sizes[name] for name in move.names) for move in self._moves)
+
+    def _forward(self, u: Array, axis: int) -> Array:
+        return self.transforms[axis].forward(u, axis - self.domain.grid.ndim)
 
     def _inverse(self, u: Array, axis: int) -> Array:
         return self.transforms[axis].inverse(u, axis - self.domain.grid.ndim)

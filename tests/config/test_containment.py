@@ -6,7 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
-from simjax.errors import InputOutputError
+from simjax.config import load_config
+from simjax.errors import ConfigurationError, InputOutputError
 from simjax.grid import CENTER, Grid
 from simjax.io.containment import MAXIMUM_HOPS
 from simjax.io.initial import read_field
@@ -202,3 +203,9 @@ def test_particles_from_elsewhere_are_refused(folder):
         file["particles"] = h5py.ExternalLink("b.h5", "/particles")
     with pytest.raises(InputOutputError, match="link into another file"):
         read_particles(folder / "a.h5", 2)
+
+
+@pytest.mark.parametrize("place", ["output.root=gs://bucket/runs", "output.folder=s3://bucket/x", "resume=gs://b/x"])
+def test_object_stores_are_refused_before_a_folder_of_that_name_is_made(place):
+    with pytest.raises(ConfigurationError, match="a folder on a file system.*copy the run's folder there"):
+        load_config("fluid", [place])

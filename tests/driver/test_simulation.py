@@ -81,7 +81,7 @@ def test_a_diverged_member_leaves_the_others_bitwise_as_they_were(tmp_path):
         )
     frozen = faulty["concentration"].isel(member=1)
     assert np.all(np.isfinite(frozen.isel(time=0))) and np.all(np.isnan(frozen.isel(time=-1)))
-    assert "member 1 is frozen" in (with_fault.folder / "run.log").read_text()
+    assert "member 1 (parameters.push=1.7e+308) is frozen" in (with_fault.folder / "run.log").read_text()
 
 
 def test_failure_keeps_the_last_good_state_and_names_field_place_and_step(tmp_path):

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
@@ -238,6 +239,40 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(checkpoints):
     checkpoints.latest(template())
     save(checkpoints, 25)
     assert [path.name for path in list_checkpoints(checkpoints.folder)] == ["10", "25"]
+
+
+def test_one_of_every_interval_of_simulated_time_stays_for_good(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2, keep_every=1.0)
+    # Ten steps of 0.1 add up to less than one, which is meant as one.
+    times = {5: 0.5, 10: sum([0.1] * 10), 15: 1.5, 23: 2.3, 26: 2.6, 38: 3.8, 40: 4.0, 41: 4.1}
+    for step, reached in times.items():
+        checkpoints.save(step, make_state(step), {"time": reached})
+    checkpoints.wait()
+    kept = [int(path.name) for path in list_checkpoints(checkpoints.folder)]
+    assert kept == [10, 23, 38, 40, 41]  # the first at or after 1, 2, 3 and 4, and the newest two
+    assert sum([0.1] * 10) < 1
+    (checkpoints.folder / "23" / MANIFEST_NAME).write_text("{}")  # an old one that was damaged stops nothing
+    checkpoints.save(50, make_state(50), {"time": 5.0})
+    checkpoints.wait()
+    assert [int(path.name) for path in list_checkpoints(checkpoints.folder)] == [10, 38, 40, 41, 50]
+    checkpoints.close()
+
+
+def test_a_checkpoint_takes_its_place_after_what_belongs_to_it(checkpoints):
+    frames = Future()
+    checkpoints.save(10, make_state(10), {}, after=frames)
+    time.sleep(0.5)  # by now orbax has long written 15 kB
+    assert list_checkpoints(checkpoints.folder) == []
+    frames.set_result(None)
+    checkpoints.wait()
+    assert_state(checkpoints.latest(template()), 10)
+    assert checkpoints.longest >= 0.5
+    lost = Future()
+    lost.set_exception(OSError("No space left on device"))
+    checkpoints.save(20, make_state(20), {}, after=lost)
+    with pytest.raises(InputOutputError, match="step 20 could not be written .*No space left"):
+        checkpoints.wait()
+    assert_state(checkpoints.latest(template()), 10)
 
 
 def test_steps_after_the_one_resumed_from_are_forgotten(checkpoints):

@@ -20,14 +20,14 @@ def test_formats_leave_files_that_another_run_clears(tmp_path):
     at_end = [form for form in output_formats("fields") if form.write is not None]
     assert len(at_end) == 2
     for form in at_end:
-        assert len(form.files(tmp_path)) == MEMBERS
+        assert len(form.files(tmp_path)) == 1  # whatever the number of members
         assert str(form.files(tmp_path)[0]) in form.opening(tmp_path)
     clear_run_folder(tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def read_xdmf(path: Path, time: float):
-    """The bounds of the cells and their arrays at a time, as VTK reads them."""
+def read_xdmf(path: Path, time: float, member: int = 0):
+    """The bounds of the cells of a member and their arrays at a time, as VTK reads them."""
     vtk = pytest.importorskip("vtk")
     from vtk.util.numpy_support import vtk_to_numpy
 
@@ -38,6 +38,8 @@ def read_xdmf(path: Path, time: float):
     times = [steps.Get(key, number) for number in range(steps.Length(key))]
     reader.UpdateTimeStep(time)
     cells = reader.GetOutputDataObject(0)
+    if cells.IsA("vtkMultiBlockDataSet") and cells.GetNumberOfBlocks() > 1:
+        cells = cells.GetBlock(member)
     while cells.IsA("vtkMultiBlockDataSet"):
         cells = cells.GetBlock(0)
     arrays = cells.GetCellData()
@@ -56,7 +58,7 @@ def test_xdmf_shows_each_member_at_each_time(tmp_path, complete):
     shutil.move(tmp_path / "run", tmp_path / "moved")
     _, _, fields, _ = frames([2])
     for member in range(MEMBERS):
-        times, bounds, arrays = read_xdmf(tmp_path / "moved" / f"fields.m{member:04d}.xdmf", 0.2)
+        times, bounds, arrays = read_xdmf(tmp_path / "moved" / "fields.xdmf", 0.2, member)
         assert times == pytest.approx([0.0, 0.1, 0.2], abs=1e-15)  # written in full
         assert bounds[:4] == (-1.0, 2.0, 0.0, 1.0)
         for name, values in arrays.items():

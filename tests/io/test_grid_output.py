@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 import xarray
 from paths import ROOT, SUPPORT
 from vtkmodules.util.numpy_support import vtk_to_numpy
+from vtkmodules.vtkCommonDataModel import vtkCompositeDataSet
 from vtkmodules.vtkIOHDF import vtkHDFReader
 from written_frames import GRID, MEMBERS, OUTPUTS, VISCOSITY, frames, make_writer, write_frames
 
@@ -96,10 +98,10 @@ def test_a_run_is_readable_while_it_goes_on_and_after_it_moved(tmp_path):
     folder = tmp_path / "ä run"
     writer = make_writer(folder)
     write_frames(writer, range(5))
-    writer.commit()
+    writer.commit().result()
     early = open_run(folder)
     write_frames(writer, range(5, 9))
-    writer.commit()
+    writer.commit().result()
     assert_holds(early, range(5))  # the reader's file was replaced under it, with one that holds the same
     early.close()
     shutil.move(folder, tmp_path / "moved")
@@ -110,10 +112,27 @@ def test_a_run_is_readable_while_it_goes_on_and_after_it_moved(tmp_path):
     writer.close(False)
 
 
+def test_a_commit_goes_on_while_frames_are_added(tmp_path, monkeypatch):
+    writer, disk = make_writer(tmp_path), threading.Event()
+    slow = writer._write_tail
+    monkeypatch.setattr(writer, "_write_tail", lambda: (disk.wait(60), slow()))
+    write_frames(writer, range(3))
+    done = writer.commit()
+    write_frames(writer, range(3, 4))
+    assert not done.done() and writer.frames == 4
+    disk.set()
+    done.result()
+    with open_run(tmp_path) as dataset:
+        assert_holds(dataset, range(3))
+    writer.close(False)
+    with open_run(tmp_path) as dataset:
+        assert_holds(dataset, range(4))
+
+
 def test_a_master_older_than_its_last_segment_reads_the_same_frames(tmp_path):
     writer = make_writer(tmp_path)
     write_frames(writer, range(4))
-    writer.commit()
+    writer.commit().result()
     older = (tmp_path / "fields.h5").read_bytes()
     write_frames(writer, range(4, 6))
     writer.close(False)
@@ -154,7 +173,7 @@ def test_resuming_keeps_the_frames_up_to_a_step(tmp_path, complete, keep):
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     writer = make_writer(tmp_path, keep_until_step=keep)
     assert writer.frames_kept == len(kept)
-    writer.commit()
+    writer.commit().result()
     assert check_files(tmp_path) == []
     with open_run(tmp_path) as dataset:
         assert_holds(dataset, kept)
@@ -187,7 +206,7 @@ def test_wrong_shapes_and_names_are_refused(tmp_path):
     steps, times, fields, diagnostics = frames([0])
     writer.write(steps, times, fields | {"temperature": fields["temperature"][:, :2]}, diagnostics)
     with pytest.raises(InputOutputError, match=r"temperature.*\(1, 3, 6, 4\)"):
-        writer.commit()
+        writer.commit().result()
     with pytest.raises(InputOutputError):
         writer.close(True)
     with pytest.raises(ConfigurationError, match="energy"):
@@ -199,14 +218,14 @@ def test_wrong_shapes_and_names_are_refused(tmp_path):
 def test_a_full_disk_loses_only_the_open_segment(tmp_path):
     writer = make_writer(tmp_path)
     write_frames(writer, range(4))
-    writer.commit()
+    writer.commit().result()
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*.h5")}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # Python ignores the signal: the write fails
     try:
         write_frames(writer, range(4, 6))
         with pytest.raises(InputOutputError, match="could not be written"):
-            writer.commit()
+            writer.commit().result()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     with pytest.raises(InputOutputError):  # nothing is written after a gap
@@ -234,7 +253,7 @@ for folder in map(Path, sys.argv[2:]):
     for step in range(0, 10_000, 2):
         writer.write(*frames([step, step + 1]))
         if step % 10 == 0:
-            writer.commit()
+            writer.commit().result()
             print(step + 1, file=committed)
 for _ in sys.argv[2:]:
     os.wait()
@@ -320,10 +339,24 @@ def read_vtk(path, step):
     reader.UpdateInformation()
     reader.SetStep(step)
     reader.Update()
-    image = reader.GetOutput()
+    return reader, reader.GetOutputDataObject(0), cell_arrays(reader.GetOutputDataObject(0))
+
+
+def cell_arrays(image):
     cells = image.GetCellData()
-    arrays = {cells.GetArrayName(i): vtk_to_numpy(cells.GetArray(i)) for i in range(cells.GetNumberOfArrays())}
-    return reader, image, arrays
+    return {cells.GetArrayName(i): vtk_to_numpy(cells.GetArray(i)) for i in range(cells.GetNumberOfArrays())}
+
+
+def read_blocks(path, step):
+    """The blocks of an ensemble by name."""
+    reader = vtkHDFReader()
+    reader.SetFileName(str(path))
+    reader.UpdateInformation()
+    reader.SetStep(step)
+    reader.Update()
+    blocks = reader.GetOutputDataObject(0)
+    names = [blocks.GetMetaData(i).Get(vtkCompositeDataSet.NAME()) for i in range(blocks.GetNumberOfBlocks())]
+    return reader, {name: blocks.GetBlock(i) for i, name in enumerate(names)}
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -333,21 +366,23 @@ def test_vtk_reads_each_member_over_time_without_a_copy(tmp_path, complete):
     writer.close(complete)
     shutil.move(tmp_path / "run", tmp_path / "moved")
     _, _, fields, _ = frames([4])
-    for member in range(MEMBERS):
-        path = tmp_path / "moved" / f"fields.m{member:04d}.vtkhdf"
-        reader, image, arrays = read_vtk(path, 4)
+    path = tmp_path / "moved" / "fields.vtkhdf"
+    reader, blocks = read_blocks(path, 4)
+    assert [*blocks] == [f"member_{member:04d}" for member in range(MEMBERS)]
+    for member, (name, image) in enumerate(blocks.items()):
+        arrays = cell_arrays(image)
         assert reader.GetNumberOfSteps() == 5 and reader.GetTimeValue() == 0.1 * 4
         assert image.GetExtent() == (0, 6, 0, 4, 0, 1)
         assert image.GetBounds()[:4] == (-1.0, 2.0, 0.0, 1.0)
         # VTK's x runs fastest, as in the transposed array.
         np.testing.assert_array_equal(arrays["temperature"], np.asarray(fields["temperature"])[0, member].T.ravel())
-        for component, name in enumerate(("velocity_x", "velocity_y")):
+        for component, variable in enumerate(("velocity_x", "velocity_y")):
             np.testing.assert_array_equal(
-                arrays["velocity"][:, component], np.asarray(fields[name])[0, member].T.ravel()
+                arrays["velocity"][:, component], np.asarray(fields[variable])[0, member].T.ravel()
             )
         np.testing.assert_array_equal(arrays["velocity"][:, 2], 0.0)
         with h5py.File(path) as file:
-            assert all(array.is_virtual for array in file["VTKHDF/CellData"].values())
+            assert all(array.is_virtual for array in file[f"VTKHDF/{name}/CellData"].values())
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4, 5)])

@@ -188,7 +188,7 @@ def test_a_kill_between_replacements_of_a_resumed_run_leaves_it_whole(written, r
     monkeypatch.setattr("os.replace", dies)
     with pytest.raises(Killed):  # from the writer's thread, which may have died before the second frame is handed over
         write(writer, [5, 6])
-        writer.commit()
+        writer.commit().result()
     monkeypatch.undo()
     for temporary in folder.rglob("*.tmp"):
         temporary.unlink()

@@ -30,6 +30,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import SemilinearModel
 from simjax.models.registry import MODELS
 from simjax.parallel import decompose, distribute, make_mesh, shardings
+from simjax.solvers import dft, exchange, poisson, spectral
 from simjax.stepping.checkpointing.plan import Binomial, Budget
 from simjax.stepping.simulate import Clock
 
@@ -174,6 +175,32 @@ def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
         return
     layouts = [layout for layout in LAYOUTS[case.grid.ndim].values() if layout[1] == (where == "overlap")]
     assert_decomposed_run_is_the_same(case, *layouts[0], case.checkpoint, implementation="pallas")
+
+
+FLOWS = [case for case in CASES if case.name.startswith("flow")]
+
+
+@pytest.mark.parametrize("where", ["space", "ensemble"])
+@pytest.mark.parametrize("method", ["spectral", "tridiagonal", "multigrid"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name == "flow-2d-walls" else pytest.mark.long)
+        for case in FLOWS
+    ],
+)
+def test_flows_do_not_depend_on_how_the_pressure_is_solved(monkeypatch, case, method, where):
+    """With exchanges in pieces and transforms by matrices, as on TPUs; the references have neither."""
+    for member in range(4):
+        reference(case, member)
+    for module in (dft, exchange, spectral):
+        monkeypatch.setattr(module, "platform", lambda: "tpu")
+    monkeypatch.setattr(poisson, "choose", lambda *_: method)
+    monkeypatch.setattr(exchange, "LEAST_MESSAGE", 1)
+    if where == "space":
+        assert_decomposed_run_is_the_same(case, *next(iter(LAYOUTS[case.grid.ndim].values())), case.checkpoint)
+        return
+    assert_each_member_is_the_same(case, case.checkpoint)
 
 
 def with_closures():

@@ -25,3 +25,31 @@ def runs_of(root):
         "members_apart": [*flow, *MEMBERS, "mesh.ensemble=4"],
     }
     return {name: [*own, *FEW, f"output.root={root}"] for name, own in every.items()}
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory):
+    """Folders of all runs, of two processes with two devices each and of one process with eight."""
+    several, alone = (tmp_path_factory.mktemp(name) for name in ("several", "alone"))
+    outputs(start_runs(runs_of(several)), timeout=900)
+    outputs(start_runs(runs_of(alone), count=1), timeout=900)
+    return several, alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*FAMILIES, "members", "members_apart"])
+def test_a_run_of_two_processes_is_that_of_one(roots, name):
+    several, alone = (root / name for root in roots)
+    assert sj.check_files(several) == []
+    assert len({path.name[:-10] for path in (several / "data").glob("*.h5")}) == 2  # each has written its own
+    with sj.open_run(several) as found, sj.open_run(alone) as expected:
+        written = [str(name) for name, u in expected.items() if u.dtype.kind in "fi" and "time" in u.dims]
+        of_places = [name for name in written if expected[name].ndim > 1 + ("member" in expected[name].dims)]
+        assert of_places and {*written} == {*map(str, found)} & {*written}
+        for variable in of_places:  # devices compute the same wherever they are, to the bit
+            np.testing.assert_array_equal(found[variable], expected[variable], err_msg=variable)
+        for variable in {*written} - {*of_places}:
+            # Sums over all devices in another order: rounding, of what cancels in them as well.
+            scale = max(float(np.abs(expected[variable]).max()), 1.0)
+            np.testing.assert_allclose(found[variable], expected[variable], rtol=0, atol=1e-9 * scale, err_msg=variable)
+        np.testing.assert_array_equal(found.step, expected.step)

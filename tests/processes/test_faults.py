@@ -1,6 +1,9 @@
 """A signal to one process stops all; one that is killed or stands still is named by the others; the run goes on."""
 
 import json
+import os
+import random
+import resource
 import signal
 import subprocess
 import sys
@@ -88,3 +91,88 @@ def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tm
         np.testing.assert_array_equal(dataset.time, uninterrupted.time)
     parts = json.loads((folder / "provenance.json").read_text())["parts"]
     assert len(parts) == 5
+
+
+# A clock that jumps a day ahead while the run goes on.
+JUMPING_CLOCK = """
+import time
+begun, clock = time.monotonic(), time.time
+time.time = lambda: clock() + (86400 if time.monotonic() > begun + 12 else 0)
+"""
+FAULTS = ("kill", "stand still", "signal", "truncated checkpoint", "full disk", "clock jump")
+
+
+def newest_checkpoint(folder):
+    """The newest checkpoint and the number of frames that it is sure of; None before the first."""
+    steps = sorted(
+        (path for path in (folder / "checkpoints").glob("*") if path.name.isdecimal()), key=lambda p: int(p.name)
+    )
+    if not steps:
+        return None, 0
+    return steps[-1], json.loads((steps[-1] / "simjax_manifest.json").read_text())["meta"]["frames"]
+
+
+def truncate(checkpoint, chance):
+    """Cut a file of a checkpoint short."""
+    files = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.stat().st_size > 1)
+    victim = chance.choice(files)
+    os.truncate(victim, victim.stat().st_size // 2)
+
+
+def fill_the_disk():
+    """In a process that begins: no file may become larger than 64 KiB, as on a disk that is full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
+
+
+def suffer(fault, folder, processes, chance, frames):
+    """Have a fault happen to a run; the exit codes with which its processes may end."""
+    if fault == "full disk":
+        return {4, 0}
+    wait_for_frames(folder, processes, frames)
+    victim = chance.choice(processes)
+    if fault in ("kill", "stand still"):
+        victim.send_signal(signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+        if fault == "stand still":
+            for process in processes:
+                if process is not victim:
+                    process.wait(60)
+            victim.kill()
+        return {-9, 5, 0}
+    victim.send_signal(signal.SIGTERM)
+    return {75, 0}
+
+
+@pytest.mark.long
+def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, uninterrupted):
+    chance, folder, seen = random.Random(20), tmp_path / "run", []
+    clock = tmp_path / "clock"
+    clock.mkdir()
+    (clock / "sitecustomize.py").write_text(JUMPING_CLOCK)
+    command = [*FLOW, f"output.root={tmp_path}", "output.folder=run"]
+    for number in range(20):
+        fault, count = FAULTS[number % len(FAULTS)], chance.choice((1, 2))
+        kept, sure = newest_checkpoint(folder)
+        begin = [f"resume={folder}"] if kept else [*command, "output.overwrite=true"]
+        mesh = ["mesh.x=2", f"mesh.y={count}"]
+        options = {"preexec_fn": fill_the_disk} if fault == "full disk" else {}
+        processes = start_run([*begin, *mesh], count, paths=[clock] if fault == "clock jump" else [], **options)
+        allowed = suffer(fault, folder, processes, chance, chance.randint(2, 6))
+        told = [process.communicate(timeout=120)[0] for process in processes]
+        codes = {process.returncode for process in processes}
+        assert codes <= allowed, (fault, codes, told)
+        after, frames = newest_checkpoint(folder)
+        assert frames >= sure or fault == "full disk"
+        if after is not None:
+            with sj.open_run(folder) as dataset:
+                assert dataset.sizes["time"] >= frames, (fault, told)
+        if fault == "truncated checkpoint" and after is not None and kept is not None:
+            truncate(after, chance)
+        seen.append((fault, sorted(codes)))
+    done = start_run([f"resume={folder}", "mesh.x=2", "mesh.y=1"], 1)
+    outputs(done)
+    assert sj.check_files(folder) == []
+    with sj.open_run(folder) as dataset:
+        np.testing.assert_array_equal(dataset.time, uninterrupted.time)
+        np.testing.assert_allclose(dataset.velocity_x, uninterrupted.velocity_x, rtol=0, atol=1e-11)  # other meshes
+    print(seen)

@@ -54,7 +54,10 @@ DEVICES = MAPS | _words(
 # What is named on the left appears in the modules on the right (a name or a package) and in no other.
 HOMES = {
     # In a kernel for GPUs, `axis_index` is that of a tile.
-    "collectives": (COLLECTIVES, ("core.domain", "solvers.exchange", "solvers.fourier", "stencil.kernels.hopper")),
+    "collectives": (
+        COLLECTIVES,
+        ("core.domain", "core.members", "solvers.exchange", "solvers.fourier", "stencil.kernels.hopper"),
+    ),
     # Around an adaptive solver only the tendency is mapped, below `parallel`.
     "shard_map": (MAPS, ("parallel", "integrators.adaptive")),
     "types of varying values": (VARYING_TYPES, ("jaxpr.varying",)),

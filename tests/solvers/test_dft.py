@@ -43,7 +43,7 @@ def errors(n, dtype):
 
     found = run({name: jnp.asarray(value, to) for name, (_, value, to, _) in pairs.items()})
     return {
-        name: np.linalg.norm(found[name] - expected) / np.linalg.norm(expected)
+        name: np.linalg.norm(np.asarray(found[name]) - expected) / np.linalg.norm(expected)
         for name, (_, _, _, expected) in pairs.items()
     }
 

@@ -60,13 +60,13 @@ def source_on(grid, seed=0):
 
 
 @functools.cache
-def solver(grid, kinds, mesh=None):
+def solver(grid, kinds, mesh=None, method="auto"):
     """The compiled solve on whole arrays, on one device or on a mesh given as its items."""
     devices = make_mesh(dict(mesh)) if mesh else None
     domain = decompose(grid, devices)
 
     def solve(source):
-        return solve_poisson(domain, layout_of(kinds), source)
+        return solve_poisson(domain, layout_of(kinds), source, method)
 
     return distribute(solve, devices, in_specs=domain.spec(), out_specs=domain.spec())
 

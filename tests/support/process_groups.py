@@ -23,12 +23,17 @@ def environment(devices=DEVICES):
     return own | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
 
 
-def start(command, count, port, **options):
-    """`count` processes of a command, which takes the last argument `distributed=...` of each."""
+def start(command, count, port, paths=(), **options):
+    """`count` processes of a command, which takes the last argument `distributed=...` of each.
+
+    paths: where Python looks for modules first.
+    """
+    own = environment()
+    own["PYTHONPATH"] = os.pathsep.join([*map(str, paths), own["PYTHONPATH"]])
     return [
         subprocess.Popen(
             [*command, f"distributed={{coordinator: 'localhost:{port}', processes: {count}, process: {number}}}"],
-            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options,
+            env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options,
         )
         for number in range(count)
     ]  # fmt: skip

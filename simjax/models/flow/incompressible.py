@@ -110,10 +110,10 @@ class Incompressible(ExplicitModel):
         forces: Sequence[Force | None] | None = None,
         pressure_solver: str = "auto",
     ):
-        require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         ndim = domain.grid.ndim
         if ndim < 2:
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
+        require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible")
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)

@@ -92,9 +92,10 @@ class Plan:
 
     def __str__(self) -> str:
         total = self.frames * self.steps
+        stored = f"{self.frame_states + self.step_states} states of {readable_bytes(self.state_bytes)} stored"
         return (
-            f"{self.policy}: {self.frame_states + self.step_states} states of {_size(self.state_bytes)} stored, "
-            f"{_size(self.bytes)} per device{' in host memory' if self.host else ''}; {self.again} steps "
+            f"{self.policy}: {stored}, {readable_bytes(self.bytes)} per device"
+            f"{' in host memory' if self.host else ''}; {self.again} steps "
             f"{'taken back' if self.policy == 'reverse' else 'advanced again'} to reverse {total}; value and gradient "
             f"cost about {self.cost:.1f} forward runs"
         )
@@ -171,7 +172,8 @@ def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int) -> Plan
     return found
 
 
-def _size(count: int) -> str:
+def readable_bytes(count: int) -> str:
+    """A number of bytes in the unit that suits it, such as `1.5 GiB`."""
     value, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

@@ -1,0 +1,56 @@
+"""The end of a run: the checks of what it must have kept, the report, the summary and the animation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simjax.config.folders import config_yaml, default_yaml
+from simjax.driver.checks import check_run
+from simjax.driver.compiled_run import CompiledParticleRun, CompiledRun
+from simjax.driver.environment import command_line, device_name, versions
+from simjax.report.scene import Scene
+from simjax.schema.config import Config
+
+
+def write_reports(
+    folder: Path, config: Config, programs: CompiledRun, scene: Scene, statuses: np.ndarray,
+    tell: Callable[[str], None], **about: Any,
+) -> tuple[str, ...]:  # fmt: skip
+    """Check what the run must have kept, tell what it did not, and write the report and the animation.
+
+    about: what the report says beside that, as `RunReport` names it. Returns a sentence for each failed check.
+    """
+    from simjax.io.read import open_run
+    from simjax.report.run_report import RunReport, write_report
+
+    title = config.title or config.experiment_name
+    with open_run(folder) as dataset:
+        checks = check_run(config, programs, dataset, statuses)
+        failed = tuple(f"{one.name}: {one.value}; expected: {one.expected}." for one in checks if not one.passed)
+        for sentence in failed:
+            tell(f"check failed: {sentence}")
+        if config.output.animation:
+            from simjax.report.animation import write_animation
+
+            write_animation(dataset, folder / "animation.webp", title=title, scene=scene)
+        if config.output.report:
+            from simjax.report.summary import write_summary
+
+            formats = ("png", *(form for form in config.output.pictures if form != "png"))
+            write_summary(dataset, folder / "summary.png", title=title, scene=scene, formats=formats)
+            report = RunReport(
+                title=title, description=config.description, checks=checks, config_yaml=config_yaml(config),
+                defaults_yaml=default_yaml(), command=command_line(), versions=versions(), device=device_name(),
+                units=units_of(programs), **about,
+            )  # fmt: skip
+            write_report(folder, dataset, report)
+    return failed
+
+
+def units_of(programs: CompiledRun) -> tuple[str, str]:
+    """Names of what a run consists of, and of its speed."""
+    return ("particles", programs.family.units) if isinstance(programs, CompiledParticleRun) else ("cells", "cells/s")

@@ -1,0 +1,90 @@
+"""Statistics over the members of an ensemble as variables of a file, such as `velocity_x_mean`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simjax.io.frame_layout import Variable
+from simjax.schema.statistics import QUANTILES, Statistics
+
+if TYPE_CHECKING:
+    from simjax.core.model import Output
+
+QUANTILE = "quantile"
+COUNTED = "members_counted"
+# Name of a statistic -> end of a variable's name, method in CF's words, and what is said before the long name.
+_SAID = {
+    "mean": ("mean", "mean", "mean over members of"),
+    "variance": ("variance", "variance", "variance over members of"),
+    "min": ("min", "minimum", "smallest over members of"),
+    "max": ("max", "maximum", "largest over members of"),
+    QUANTILES: (QUANTILE, "", "quantile over members of"),
+}
+
+
+def statistic_name(variable: str, statistic: str) -> str:
+    """The name of a statistic of a variable in the file."""
+    return f"{variable}_{_SAID[statistic][0]}"
+
+
+def statistic_in_name(name: str) -> tuple[str, str]:
+    """The variable and the end of a statistic's name: `velocity_x` and `mean` of `velocity_x_mean`."""
+    variable, _, end = name.rpartition("_")
+    return variable, end
+
+
+def statistics_in(statistics: Statistics) -> tuple[str, ...]:
+    """Names of the statistics that have a variable each: the quantiles share one."""
+    return (*statistics.names, *([QUANTILES] if statistics.quantiles else []))
+
+
+def statistic_output(output: Output, statistic: str) -> Output:
+    """A statistic of a variable, as a variable; those of a vector's components are components, the variance alone."""
+    end, _, said = _SAID[statistic]
+    return replace(
+        output, name=statistic_name(output.name, statistic), long_name=f"{said} {output.long_name or output.name}",
+        units=_squared(output.units) if statistic == "variance" else output.units, standard_name="",
+        vector=f"{output.vector}_{end}" if output.vector and statistic == "mean" else "",
+    )  # fmt: skip
+
+
+def _squared(units: str) -> str:
+    """The square of units such as `m s-1`."""
+    if units == "1":
+        return units
+    parts = [re.fullmatch(r"([A-Za-z]+)(-?\d*)", part) for part in units.split()]
+    if not all(parts):
+        return f"({units})2"
+    return " ".join(f"{part[1]}{2 * int(part[2] or 1)}" for part in parts if part)
+
+
+def statistic_fields(
+    outputs: Sequence[Output], statistics: Statistics
+) -> Iterator[tuple[Output, tuple[str, ...], dict[str, object]]]:
+    """Every statistic of every variable: how it is written, its dimensions before those of space, its attributes."""
+    for output in outputs:
+        for statistic in statistics_in(statistics):
+            method = _SAID[statistic][1]
+            dims = (QUANTILE, "time") if statistic == QUANTILES else ("time",)
+            yield statistic_output(output, statistic), dims, {"cell_methods": f"member: {method}"} if method else {}
+
+
+def quantile_coordinate(statistics: Statistics) -> list[Variable]:
+    """The shares of members that are below the quantiles, if there are any."""
+    if not statistics.quantiles:
+        return []
+    attributes = {"long_name": "share of members below the value", "units": "1"}
+    return [Variable(QUANTILE, (QUANTILE,), np.dtype("f8"), attributes, np.asarray(statistics.quantiles))]
+
+
+def members_counted(statistics: Statistics) -> list[Variable]:
+    """The number of members in the statistics of each frame."""
+    if not statistics:
+        return []
+    attributes = {"long_name": "members that the statistics count", "units": "1"}
+    return [Variable(COUNTED, ("time",), np.dtype("i4"), attributes)]
