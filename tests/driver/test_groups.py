@@ -216,15 +216,18 @@ def test_a_sweep_killed_twice_ends_as_if_it_had_not_been(tmp_path):
     finish(start(*SWEEP, STATISTICS, root, f"output.folder={tmp_path / 'whole'}", "ensemble.group=null"))
     alone = ["ensemble.numbers=[17]", "ensemble.size=1", "ensemble.group=null"]
     with sj.open_run(folder) as killed, sj.open_run(tmp_path / "whole") as whole:
-        for name in ("velocity_x", "vorticity", "kinetic_energy", "status"):
+        for name in ("velocity_x", "vorticity", "status"):
             np.testing.assert_array_equal(killed[name], whole[name], err_msg=name)
+        # A program of eight members adds up its cells in another order than one of all.
+        np.testing.assert_allclose(killed["kinetic_energy"], whole["kinetic_energy"], rtol=1e-13)
         require_statistics(killed, whole, ["velocity_x", "vorticity"])
         require_statistics(whole, whole, ["velocity_x", "vorticity"])
         viscosity = float(whole["viscosity"][17])
         alone[2:] = ["ensemble.group=null", f"+ensemble.vary.physics.viscosity={{values:[{viscosity!r}]}}"]
         few = [o for o in SWEEP[1:] if not o.startswith(("ensemble.", "+ensemble"))]
         single = run(tmp_path, "fluid", *few, *alone).ds
-        np.testing.assert_array_equal(single["velocity_x"][0], whole["velocity_x"][17])
+        # Transforms on a CPU round by the number of fields that they take at once, and here machine code is plain.
+        np.testing.assert_allclose(single["velocity_x"][0], whole["velocity_x"][17], rtol=0, atol=1e-13)
         assert single["member"].values.tolist() == [17]
     log = (folder / "run.log").read_text()
     assert all(log.count(f"group g{number:04d}:") == 1 for number in range(4))
