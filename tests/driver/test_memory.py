@@ -155,7 +155,7 @@ def test_an_ensemble_in_batches_gives_the_same_bits(tmp_path):
         ("flow", 64, 2048),
         pytest.param("flow, four devices", 64, 2048, marks=pytest.mark.long),
         pytest.param("gas", 64, 1024, marks=pytest.mark.long),
-        ("Lennard-Jones liquid", 10, 50),
+        pytest.param("Lennard-Jones liquid", 10, 50, marks=pytest.mark.long),
     ],
 )
 def test_what_is_told_is_what_a_process_takes(what, few, many):
