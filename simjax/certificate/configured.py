@@ -13,7 +13,8 @@ from simjax.certificate.short_run import run_objective
 from simjax.driver.environment import set_up_jax
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.inverse.problem import InverseProblem
-from simjax.schema.config import Config, MeshConfig
+from simjax.schema.config import Config
+from simjax.schema.devices import MeshConfig
 
 
 def prepared_objective(problem: Any, *, steps: int, devices: int | None = None) -> Objective:

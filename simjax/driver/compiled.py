@@ -309,14 +309,19 @@ class CompiledRun(abc.ABC):
         """Bytes that a program over members may fill, beside frames on their way to the disk."""
         if self.available_memory is None:
             return None
+        return int(FILLED * self.available_memory) - self.frame_bytes()
+
+    def frame_bytes(self) -> int:
+        """Bytes on each device of the frames that are on their way to the disk."""
         parts = 1 if self.mesh is None else self.mesh.size
         frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.observed_shapes()))
-        return int(FILLED * self.available_memory) - FRAMES * frame // parts
+        return FRAMES * frame // parts
 
-    def require_least_memory(self) -> None:
-        """Raises ResourceError where not even the state fits, before anything is compiled or put on a device."""
+    def require_least_memory(self, frames: int = 0) -> None:
+        """Raises ResourceError where not even the state and `frames` bytes fit, before anything is compiled or put on
+        a device."""
         least = least_memory(self.state_bytes(), self.local_members, donated=not self.regrows)
-        least.require(self.available_memory, self._memory_advice)
+        dataclasses.replace(least, frames=frames).require(self.available_memory, self._memory_advice)
 
     def require_memory(self, program: Callable, state, clock, until) -> RunMemory | None:
         """The memory that the run needs, of which `program` is what advances the state; both are compiled here.

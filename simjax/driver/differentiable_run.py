@@ -23,7 +23,8 @@ from simjax.driver.shared_programs import share
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import distribute
-from simjax.schema.config import Config, MeshConfig
+from simjax.schema.config import Config
+from simjax.schema.devices import MeshConfig
 from simjax.status import OK, reasons
 from simjax.stepping.checkpointing.plan import Checkpoint
 from simjax.stepping.simulate import Clock, Schedule, Trajectory, simulate, time_of

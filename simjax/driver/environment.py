@@ -16,7 +16,8 @@ from types import FrameType
 
 from simjax.errors import ResourceError
 from simjax.processes import Processes, join, processes
-from simjax.schema.config import AUTO, AutoMesh, Config, DistributedConfig
+from simjax.schema.config import Config
+from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
 # Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the

@@ -113,7 +113,12 @@ class GoodputLog:
 
 @dataclass(frozen=True)
 class Goodput:
-    """Seconds of a run by activity; all of them together are `wall`."""
+    """Seconds of a run by activity; all of them together are `wall`.
+
+    Examples:
+        >>> sj.Goodput({"simulate": 30.0, "compile": 10.0}).share
+        0.75
+    """
 
     seconds: Mapping[str, float]
 
@@ -153,7 +158,7 @@ def goodput(folder: str | Path) -> Goodput:
 def account(lines: Iterable[Mapping[str, Any]]) -> Goodput:
     """Add up the times between lines.
 
-    After a restart, what came later than the checkpoint that the run went on from is lost, and the time from the last
+    After a restart, what is later than the checkpoint that the run went on from is lost, and the time from the last
     line to the new start the run was down.
     """
     spans: list[tuple[str, float, int | None]] = []  # activity, seconds, step that it saved

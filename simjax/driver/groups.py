@@ -89,7 +89,9 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
     while True:
         grouped = length < size or config.ensemble.retry
         try:
-            return compiled_run(of_group(config, groups_of(config, length)[0]) if grouped else config), grouped
+            programs = compiled_run(of_group(config, groups_of(config, length)[0]) if grouped else config)
+            programs.require_least_memory(programs.frame_bytes())
+            return programs, grouped
         except ResourceError:
             smaller = -(-length // 2 // least) * least
             if (

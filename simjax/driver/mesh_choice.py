@@ -18,7 +18,8 @@ from simjax.grid import AXES
 from simjax.jaxpr.sent_bytes import sent_bytes
 from simjax.parallel import ENSEMBLE
 from simjax.processes import processes
-from simjax.schema.config import AutoMesh, Config, MeshConfig
+from simjax.schema.config import Config
+from simjax.schema.devices import AutoMesh, MeshConfig
 from simjax.stepping.checkpointing.plan import readable_bytes
 
 # Ways to cut the grid among one number of devices that are traced; there can be dozens.

@@ -9,7 +9,7 @@ import math
 import shlex
 import time as wall
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +60,21 @@ class _Frame:
     diagnostics: dict[str, jax.Array]
     statistics: Statistics
     clock: Clock
+
+
+@contextlib.contextmanager
+def logged(tell: Callable[[str], None]) -> Iterator[None]:
+    """Within it, what the library logs is told as well: how kernels were chosen."""
+    handler = logging.Handler()
+    handler.emit = lambda record: tell(record.getMessage())
+    level = LOG.level
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOG.setLevel(level)
+        LOG.removeHandler(handler)
 
 
 class RunFolder:
@@ -177,20 +192,6 @@ class RunFolder:
         else:
             self._log.write(line)
             self._log.flush()
-
-    @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
-        """Within it, what the library logs is told as well: how kernels were chosen."""
-        handler = logging.Handler()
-        handler.emit = lambda record: self.tell(record.getMessage())
-        level = LOG.level
-        LOG.addHandler(handler)
-        LOG.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            LOG.setLevel(level)
-            LOG.removeHandler(handler)
 
     # ------------------------------------------------------------------ frames
 

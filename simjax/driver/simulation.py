@@ -31,7 +31,7 @@ from simjax.driver.groups import GroupedRun, first_programs
 from simjax.driver.mesh_choice import with_devices
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
-from simjax.driver.run_folder import RunFolder
+from simjax.driver.run_folder import RunFolder, logged
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.grid import Grid
 from simjax.integrators.integrator import Integrator
@@ -216,7 +216,8 @@ class SingleRun:
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
-        self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
+        with logged(self.notes.append):
+            self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -246,7 +247,8 @@ class SingleRun:
             return Result(folder, 0, message)
         with self.group.together():
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
-            self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
+            with logged(self.notes.append):
+                self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
         self._open_record(folder, run, restored.step, restored.meta.get("frames"))
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -278,7 +280,7 @@ class SingleRun:
 
     def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
         try:
-            with self.record.telling():
+            with logged(self.record.tell):
                 self.goodput.begin(SIMULATE)
                 self._choose_exchanges(first_frame)
                 if not resumed:

@@ -11,6 +11,7 @@ from pathlib import Path
 from simjax.config import config_folders, list_experiments
 from simjax.errors import ConfigurationError, ResourceError, SimjaxError
 from simjax.inspect.inspect_program import inspect_program
+from simjax.io.files import write_text
 
 USAGE = "python -m simjax.inspect experiment=NAME target=TARGET [key=value ...] [--json FILE] [--picture FILE.png]"
 HELP = f"""\
@@ -82,7 +83,7 @@ def _main(options: argparse.Namespace) -> int:
     print(inspection)
     content = inspection.as_dict()
     if options.json is not None:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_text(options.json, json.dumps(content, indent=1) + "\n")
     if options.picture is not None:
         from simjax.report.inspection import write_inspection
 

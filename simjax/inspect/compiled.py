@@ -25,7 +25,8 @@ from simjax.inspect.estimate import Estimator
 from simjax.inspect.hlo import parse
 from simjax.inspect.inspection import Inspection, Memory
 from simjax.inspect.links import Switch, Torus
-from simjax.schema.config import Config, MeshConfig
+from simjax.schema.config import Config
+from simjax.schema.devices import MeshConfig
 
 # Steps of the compiled call: so many that the loop over them stays one, pairs of steps in its body among them.
 STEPS = 16

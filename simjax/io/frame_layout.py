@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -222,6 +223,12 @@ def cf_attributes(title: str) -> dict[str, str]:
         "institution": "",
         "references": "",
     }
+
+
+def root_attributes(attributes: Mapping[str, Any], title: str, dtype: np.dtype, layout: str) -> dict[str, Any]:
+    """The root attributes of every file of a run."""
+    state = {"simjax_layout": layout, "simjax_segments": 0, "simjax_complete": 0}
+    return {**cf_attributes(title), "simjax_dtype": dtype.name, **attributes, **state}
 
 
 def write_variables(file: h5py.File, attributes: Mapping[str, object], variables: Sequence[Variable]) -> None:

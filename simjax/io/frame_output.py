@@ -23,7 +23,6 @@ from simjax.io.formats import formats_at_end
 from simjax.io.frame_layout import (
     FrameLayout,
     Variable,
-    cf_attributes,
     frame_selection,
     part_selection,
     without_fields,
@@ -428,7 +427,10 @@ class FrameWriter(abc.ABC):
 
     def _keep_segments(self, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int) -> None:
         """Takes the segments that have a frame to keep as they are: those after it are not shown."""
-        kept = kept_segments(self.folder, table, steps, keep_until_step, self._attributes.get(RUN_ID))
+        # One process reads all of them; what it finds is the error of all.
+        kept = kept_segments(
+            self.folder, table, steps, keep_until_step, self._attributes.get(RUN_ID), thorough=self._group.first
+        )
         for _, _, segments in chunks_of(segment for segment, _ in kept):
             path = self.folder / segments[0].name
             with h5py.File(path, "r") as file:
@@ -492,9 +494,3 @@ class FrameWriter(abc.ABC):
 
 def _ranges(told: Mapping[str, Sequence[int]]) -> Ranges:
     return {dim: (first, last) for dim, (first, last) in told.items()}
-
-
-def root_attributes(attributes: Mapping[str, Any], title: str, dtype: np.dtype, layout: str) -> dict[str, Any]:
-    """The root attributes of every file of a run."""
-    state = {"simjax_layout": layout, "simjax_segments": 0, "simjax_complete": 0}
-    return {**cf_attributes(title), "simjax_dtype": dtype.name, **attributes, **state}

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from simjax.errors import InputOutputError
 from simjax.io.formats import output_format
-from simjax.io.frame_layout import CONVENTIONS, SGRID
-from simjax.io.frame_output import FrameWriter, root_attributes
+from simjax.io.frame_layout import CONVENTIONS, SGRID, root_attributes
+from simjax.io.frame_output import FrameWriter
 from simjax.io.grid_layout import LAYOUT, build_layout, round_mantissa
 from simjax.io.segments import WHOLE, Part
 from simjax.schema.statistics import NO_STATISTICS, Statistics

@@ -20,10 +20,11 @@ from simjax.io.frame_layout import (
     frame_layout,
     member_coordinate,
     parameter_variable,
+    root_attributes,
     write_plain,
     write_virtual,
 )
-from simjax.io.frame_output import FrameWriter, root_attributes
+from simjax.io.frame_output import FrameWriter
 from simjax.io.segments import WHOLE, Part
 
 LAYOUT = "simjax particles/1"

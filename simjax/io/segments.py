@@ -147,27 +147,29 @@ def read_master(
 
 
 def require_intact(
-    folder: Path, segments: Sequence[Segment], owner: object, steps: Sequence[np.ndarray] = (), *, grows: bool = False
-) -> None:
+    folder: Path, segments: Sequence[Segment], owner: object, steps: Sequence[np.ndarray] = (), *, grows: bool = False,
+    thorough: bool = True,
+) -> None:  # fmt: skip
     """Raises InputOutputError, with all that is wrong with segments that begin with `steps`.
 
-    grows: whether the last ones are the last of the run.
+    grows: whether the last ones are the last of the run. thorough: as of `segment_problem`.
     """
     problems = []
     for index, segment in enumerate(segments):
         own = steps[index] if steps else np.zeros(0, "i8")
         last = grows and segment.chunk == segments[-1].chunk
-        problems.append(segment_problem(folder, segment, own, owner, last=last, thorough=True))
+        problems.append(segment_problem(folder, segment, own, owner, last=last, thorough=thorough))
     if any(problems):
         raise InputOutputError("; ".join(problem for problem in problems if problem) + ".")
 
 
 def kept_segments(
-    folder: Path, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int, owner: object
-) -> list[tuple[Segment, np.ndarray]]:
+    folder: Path, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int, owner: object,
+    *, thorough: bool = True,
+) -> list[tuple[Segment, np.ndarray]]:  # fmt: skip
     """The segments that have a frame up to a step, each with the steps of its frames, once they are known to be intact.
 
-    Raises InputOutputError, with all that is wrong with them.
+    Raises InputOutputError, with all that is wrong with them. thorough: as of `segment_problem`.
     """
     kept = []
     for start, frames, segments in chunks_of(table):
@@ -176,7 +178,8 @@ def kept_segments(
             break
         kept += [(segment, own) for segment in segments]
     grows = len(kept) == len(table)
-    require_intact(folder, [segment for segment, _ in kept], owner, [own for _, own in kept], grows=grows)
+    own = [own for _, own in kept]
+    require_intact(folder, [segment for segment, _ in kept], owner, own, grows=grows, thorough=thorough)
     return kept
 
 

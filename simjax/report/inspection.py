@@ -84,10 +84,10 @@ class TimeRow:
         values = [100 * one["efficiency"] for one in self.sizes]
         axes.plot(devices, values, color=ACCENT, marker="o", linewidth=1.6)
         for count, value in zip(devices, values, strict=True):
-            below = -13 if value > 20 else 7
+            beside = (0, -13 if value > 30 else 6)
             axes.annotate(
-                f"{number(value)} %", (count, value), (0, below), textcoords="offset points", ha="center",
-                fontsize=SMALL, color=INK,
+                f"{number(value)} %", (count, value), beside, textcoords="offset points", ha="center", fontsize=SMALL,
+                color=INK,
             )  # fmt: skip
         axes.set_xscale("log", base=2)
         axes.set_xlim(devices[0] / 1.4, devices[-1] * 1.4)

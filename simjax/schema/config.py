@@ -10,6 +10,7 @@ from typing import Any
 
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
+from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig, MeshConfig
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import InverseConfig, value_name
 from simjax.schema.kinds import (
@@ -30,7 +31,6 @@ from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.statistics import Statistics, StatisticsKind
 
-AUTO = "auto"
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
 PRECISIONS = ("float32", "float64")
 DEFAULT_COURANT = 0.5
@@ -83,41 +83,6 @@ class TimeConfig:
         every = min(self.output_every, self.end)
         count = round(self.end / every) if every > 0.0 else 0
         return count if count and abs(self.end - count * every) <= 1e-9 * every else None
-
-
-@dataclass(frozen=True)
-class MeshConfig:
-    """Devices per axis of the device mesh."""
-
-    x: int = key(Integer(1), 1, about="devices along x")
-    y: int = key(Integer(1), 1, about="devices along y")
-    z: int = key(Integer(1), 1, about="devices along z")
-    ensemble: int = key(Integer(1), 1, about="devices over the members")
-    overlap: bool = key(Flag(), False, about="compute the interior while ghosts travel")
-
-    @property
-    def devices(self) -> int:
-        return self.x * self.y * self.z * self.ensemble
-
-
-@dataclass(frozen=True)
-class AutoMesh(MeshConfig):
-    """`mesh: auto`: sizes of one until `driver.mesh_choice` knows the devices and puts a `MeshConfig` in its place."""
-
-    def write(self) -> str:
-        """The plain YAML value."""
-        return AUTO
-
-
-@dataclass(frozen=True)
-class DistributedConfig:
-    """The section `distributed`: the processes that carry out a run together, as each of them is told."""
-
-    coordinator: str = key(
-        Text(pattern=r"\S+:\d+", described="HOST:PORT"), about="where process 0 can be reached by all"
-    )
-    processes: int = key(Integer(1), about="how many there are")
-    process: int = key(Integer(0), about="number of this one, from 0 on")
 
 
 @dataclass(frozen=True)

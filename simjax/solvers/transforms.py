@@ -91,7 +91,7 @@ def inverse_cosine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*
 
 
 def _cosine_by_fourier(u: Array, axis: int) -> Array:
-    """Of the even points followed by the odd ones backwards, turned by a quarter of a wave (Makhoul 1980)."""
+    """A Fourier transform of the even points and the odd ones backwards, turned by a quarter wave (Makhoul 1980)."""
     n = u.shape[axis]
     even = lax.slice_in_dim(u, 0, n, stride=2, axis=axis)
     odd = lax.slice_in_dim(u, 1, n, stride=2, axis=axis)

@@ -72,7 +72,7 @@ def test_groups_of_members_are_bitwise_those_of_one_run(tmp_path, monkeypatch):
     compiled, begin = [], simulation.SingleRun.begin
 
     def begin_one(self, folder):
-        compiled.append([program._cache_size() for program in self.programs._advance.values()])
+        compiled.append([program._program._cache_size() for program in self.programs._advance.values()])
         return begin(self, folder)
 
     monkeypatch.setattr(simulation.SingleRun, "begin", begin_one)

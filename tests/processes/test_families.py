@@ -1,5 +1,11 @@
 """Runs of every family over several processes are those of one process, to the bit where nothing is summed."""
 
+import numpy as np
+import pytest
+from process_groups import outputs, start_runs
+
+import simjax as sj
+
 FEW = ["precision=float64", "output.report=false", "output.animation=false"]
 FAMILIES = {
     "fluid": ["grid.shape=[32,16]", "time.end=0.1", "time.output_every=0.05", "mesh.x=2", "mesh.y=2"],

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -102,7 +103,7 @@ def test_a_recipe_says_what_was_not_run(recipe):
 
 
 def test_shellcheck_has_nothing_to_say():
-    done = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True)
+    done = subprocess.run([Path(sys.executable).with_name("shellcheck"), *SCRIPTS], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
 
 
