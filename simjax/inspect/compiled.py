@@ -177,7 +177,7 @@ def with_mesh(config: Config, target: Target) -> Config:
             f"mesh.x * mesh.y * mesh.z * mesh.ensemble = {own}, and target={target} has {target.count} devices; write "
             f"{advice}."
         )
-    return dataclasses.replace(config, mesh=dataclasses.replace(config.mesh, **sizes))
+    return dataclasses.replace(config, mesh=MeshConfig(overlap=config.mesh.overlap, **sizes))
 
 
 def mesh_sizes(target: Target, ndim: int) -> dict[str, int]:

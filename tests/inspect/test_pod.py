@@ -104,9 +104,8 @@ def test_a_flow_on_a_pod(tmp_path, cells):
     Three exchanges of one ghost line: both velocities for their tendency, both for their divergence, and the pressure,
     whose gradient on lower faces reads the neighbour below alone: the compiler drops messages that nothing reads.
     """
-    content = inspected(
-        tmp_path, "experiment=fluid", f"grid.shape=[{cells},{cells}]", "time={dt: 1e-6, integrator: euler}"
-    )
+    line = ("experiment=fluid", f"grid.shape=[{cells},{cells}]", "time={dt: 1e-6, integrator: euler}")
+    content = inspected(tmp_path, *line, "physics.pressure_solver=spectral")
     block = cells // 16
     assert content["block"] == [block, block]
     exchanges = content["step"]["exchanges"]
