@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -47,7 +46,13 @@ def measure(case: str, size: int) -> dict[str, int]:
         files = [f"output.root={root}", "output.animation=false", "output.report=false"]
         simulation = sj.load(experiment, [*overrides, *sized(size), *files])
         told = told_in((simulation.run().folder / "run.log").read_text(), simulation.config.mesh.devices)
-    return {**told, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    return {**told, "peak": peak_memory()}
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has held; `ru_maxrss` would count those of the one that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def compare(case: str, size: int) -> dict[str, object]:
