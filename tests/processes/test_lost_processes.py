@@ -16,7 +16,7 @@ from process_groups import environment, outputs, start_run
 import simjax as sj
 
 FLOW = [
-    "experiment=fluid", "grid.shape=[32,32]", "time.end=3.0", "time.output_every=0.05", "time.dt=0.0005",
+    "experiment=fluid", "grid.shape=[32,32]", "time.end=3.0", "time.output_every=0.05", "time.dt=0.001",
     "time.courant=null", "precision=float64", "checkpoint.every_frames=3", "output.animation=false",
     "output.report=false",
 ]  # fmt: skip
