@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 
+from simjax.chips import CHIPS
 from simjax.config.inverse_section import InverseKeys
 from simjax.config.listing import written
 from simjax.config.observations import ObservationKeys
 from simjax.config.unknowns import UnknownKeys
-from simjax.inspect.chips import CHIPS
 from simjax.io.formats import output_formats
 from simjax.models.registry import HOMES, MODELS
 from simjax.schema.config import Keys

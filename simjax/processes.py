@@ -36,11 +36,13 @@ BEAT_SECONDS = 1.0
 SILENT_SECONDS = 20.0
 """A process of which nothing was heard for so long is lost: killed, stopped, or cut off from the network."""
 PATIENCE_SECONDS = 600.0
-"""How long the others wait for one that lives and does not come to a decision."""
+"""Time for which processes wait for one that lives and does not answer."""
 GRACE_SECONDS = 10.0
 """Time that this process has to end in good order after another one was lost: it may wait in a collective for ever."""
+FAREWELL_SECONDS = 10.0
+"""Time for which process 0, without which JAX ends the others at once, waits until all of them know which is lost."""
 PARTING_SECONDS = 60.0
-"""How long a process that fails waits for the others to meet it; they may compute, or wait for it in a collective."""
+"""Time for which a process that fails waits for the others, which may compute, or wait for it in a collective."""
 START_SECONDS = 300
 TOLD = "(told to the other processes of the run)"
 OF_ANOTHER = "(told by another process of the run)"
@@ -175,14 +177,18 @@ class ManyProcesses(Processes):
                     raise self._watch.cut_off(error) from None
             if time.monotonic() > end:
                 raise ResourceError(
-                    f"process {whom} of {self.count} lives, but has not come to a decision that the others have waited "
-                    f"{patience:.0f} s for; see what it does, for example whether its file system hangs."
+                    f"process {whom} of {self.count} lives, but the others have waited {patience:.0f} s for its part "
+                    "in a decision; see what it does, for example whether its file system hangs."
                 )
 
     @property
     def broken(self) -> bool:
         """True where a process was lost, so that JAX cannot shut down in good order."""
         return self._watch.lost is not None
+
+    def wait_until_told(self) -> None:
+        """Return once the other processes know which one is lost."""
+        self._watch.wait_until_told()
 
     def _close(self) -> None:
         """Part from the others at the end of this process: JAX lets process 0 wait for them, which hold on to it."""
@@ -226,7 +232,7 @@ class _Watch(threading.Thread):
         super().__init__(name="simjax-watch", daemon=True)
         self._client, self._index, self._count = client, index, count
         self.lost: str | None = None
-        self._noticed, self._stopped = threading.Event(), threading.Event()
+        self._noticed, self._stopped, self._told = threading.Event(), threading.Event(), threading.Event()
         self._heard: dict[int, tuple[str, float]] = dict.fromkeys(range(count), ("", time.monotonic()))
 
     def run(self) -> None:
@@ -236,18 +242,37 @@ class _Watch(threading.Thread):
             try:
                 self._client.key_value_set(f"{ROOT}/alive/{self._index}", str(beat), allow_overwrite=True)
                 told = self._client.key_value_dir_get(f"{ROOT}/failed/")
+                lost = self._client.key_value_dir_get(f"{ROOT}/lost/")
                 alive = self._client.key_value_dir_get(f"{ROOT}/alive/")
             except Exception as error:
                 self.cut_off(error)
                 break
+            for _, sentence in lost:
+                self._lose(sentence)
             self._look(dict(alive))
             for key, text in told:
                 who = int(key.rpartition("/")[2])
                 if who != self._index:
                     self._lose(f"process {who} of {self._count} ended: {text}")
-            if self._stopped.wait(BEAT_SECONDS):
+            if self.lost is None and self._stopped.wait(BEAT_SECONDS):
                 return
+        self._tell_of_the_loss()
         self._end_a_process_that_waits()
+
+    def _tell_of_the_loss(self) -> None:
+        """Tell the others which process is lost; process 0 waits until those that live say so themselves."""
+        with contextlib.suppress(Exception):  # whoever keeps the store may be the one that is lost
+            self._client.key_value_set(f"{ROOT}/lost/{self._index}", str(self.lost), allow_overwrite=True)
+            end = time.monotonic() + FAREWELL_SECONDS
+            while self._index == 0 and time.monotonic() < end:
+                if len(self._client.key_value_dir_get(f"{ROOT}/lost/")) >= self._count - 1:
+                    break
+                time.sleep(0.1)
+        self._told.set()
+
+    def wait_until_told(self) -> None:
+        """Return once the others know which process is lost, as far as they can be told."""
+        self._told.wait(FAREWELL_SECONDS + BEAT_SECONDS)
 
     def stop(self) -> None:
         """End the thread."""
@@ -316,6 +341,7 @@ def _is_known(error: BaseException) -> bool:
 def exit_without_shutdown(code: int) -> None:
     """End this process at once where another one was lost, which JAX would wait for; else do nothing."""
     if _JOINED is not None and _JOINED.broken:
+        _JOINED.wait_until_told()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -371,7 +397,7 @@ def join(coordinator: str | None, count: int | None, index: int | None) -> Proce
     except RuntimeError as error:
         where = "the processes that the cluster names" if coordinator is None else f"{count} processes at {coordinator}"
         raise ResourceError(
-            f"distributed: expected {where}, and they did not all come ({str(error).splitlines()[0]}); see that each "
+            f"distributed: expected {where}, and they did not all answer ({str(error).splitlines()[0]}); see that each "
             "was started, with a number of its own, and reaches that address."
         ) from None
     return processes()

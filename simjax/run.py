@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simjax.command import CommandParser, exit_code_of
 from simjax.config import config_folders, list_experiments
-from simjax.errors import ConfigurationError, SimjaxError
-from simjax.processes import exit_without_shutdown, is_of_another
+from simjax.errors import ConfigurationError
 from simjax.schema.locate import CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -39,34 +38,15 @@ options:
 exit codes: 0 done, 2 configuration, 3 numerical, 4 files, 5 memory or devices, 6 checkpoint,
             75 stopped on a signal or at the wall-clock limit, resumable
 """
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; a user's mistake is one sentence on stderr."""
-    try:
-        return _main(_parse(sys.argv[1:] if argv is None else argv))
-    except SimjaxError as error:
-        if not is_of_another(error):
-            print(f"simjax: {error}", file=sys.stderr)
-        exit_without_shutdown(error.exit_code)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("simjax: interrupted.", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of stdout has gone, as in `... --help | head -3`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-class _ArgumentParser(argparse.ArgumentParser):
-    def error(self, message: str):
-        raise ConfigurationError(f"{message}; usage: {USAGE}")
+    return exit_code_of(lambda: _main(_parse(sys.argv[1:] if argv is None else argv)))
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("-h", "--help", action="store_true")
+    parser = CommandParser(USAGE)
     parser.add_argument("--version", action="store_true")
     parser.add_argument("-r", "--run", action="store_true")
     parser.add_argument("-m", "--multirun", action="store_true")
@@ -76,9 +56,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
     parser.add_argument("-sc", "--shell-completion", action="store_true")
     parser.add_argument("--hydra-help", action="store_true")
-    parser.add_argument("-cd", "--config-dir")
     parser.add_argument("-cn", "--config-name", default=CONFIG_NAME)
-    parser.add_argument("overrides", nargs="*")
     return parser.parse_intermixed_args(list(argv))
 
 

@@ -52,8 +52,8 @@ class CompiledRun(abc.ABC):
     done to those; `state_specs` is the partition of the state; `size` counts one member's cells or particles, and
     `seconds` is a first guess of what a step of one takes: on a CPU, and elsewhere.
 
-    absent: devices that are not there, for which programs can be compiled but not run: `values` and `files` are shapes,
-    and no memory is asked for.
+    absent: devices for which programs are made and not run, which need not be there: `values` and `files` are shapes,
+    nothing is read, and no memory is asked for.
     """
 
     seconds: tuple[float, float]

@@ -37,16 +37,13 @@ class CompiledFieldRun(CompiledRun):
     """Everything compiled for a model of fields.
 
     outputs: what is written, of every member. observed: what `observe` returns: these, or all variables where
-    statistics over members alone are written. With `outline`, no file is read and nothing put on devices: its programs
-    are only traced.
+    statistics over members alone are written.
     """
 
     seconds = (1e-8, 1e-10)
     smaller = "a coarser grid.shape"
 
-    def __init__(
-        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, outline: bool = False
-    ):  # fmt: skip
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         super().__init__(config, absent)
         grid = config.grid_of_fields()
         self.grid = Grid(grid.shape, grid.lower, grid.upper)
@@ -62,13 +59,13 @@ class CompiledFieldRun(CompiledRun):
         self._faults: Callable | None = None
         self._starter: Callable | None = None
         self._statistics: Callable | None = None
-        if outline:
-            self.values, self._file_specs = self.host_values(), self.field_specs()
-            self.files = jax.tree.map(lambda _: jax.ShapeDtypeStruct(self.grid.shape, self.dtype), self._file_specs)
-            return
         self.values = self._place_values()
-        files, self.notes = read_files(config, self.grid)
-        files = jax.tree.map(lambda u: u.astype(self.dtype), files)
+        if absent:  # programs are made of shapes alone: nothing is read
+            shape = jax.ShapeDtypeStruct(self.grid.shape, self.dtype)
+            files, self.notes = jax.tree.map(lambda _: shape, self.field_specs()), []
+        else:
+            read, self.notes = read_files(config, self.grid)
+            files = jax.tree.map(lambda u: u.astype(self.dtype), read)
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
         self.files = self._place(files, self._file_specs)
 

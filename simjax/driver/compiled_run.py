@@ -14,7 +14,7 @@ def compiled_run(config: Config, given: Sequence[str] = (), absent: Sequence = (
     """The programs of a configuration.
 
     given: paths such as "initial.velocity" of fields that are arguments of a run, in the place of formulas.
-    absent: devices that are not there, to compile for.
+    absent: devices for which programs are made and not run, as of `CompiledRun`.
 
     Raises ConfigurationError for a path that is no field.
     """

@@ -61,7 +61,7 @@ class GoodputLog:
         self._unwritten = []
 
     def begin(self, activity: str) -> None:
-        """From now on this is what the host loop does."""
+        """Note that the host loop does something else from now on."""
         self._activity = activity
         self._write(activity)
 

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import tempfile
 import time as wall
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from simjax.config.folders import GROUPS_FOLDER, GROUPS_NAME, clear_run_folder, 
 from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import write_reports
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun, compiled_run
+from simjax.driver.environment import StopSignals
 from simjax.driver.first_fault import failing_steps
 from simjax.driver.frame_files import open_writer
 from simjax.driver.provenance import COMPLETED, Part, Run, new_run
 from simjax.driver.result import Result
 from simjax.driver.scene import scene_of
+from simjax.driver.single_run import SingleRun
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
@@ -33,9 +35,6 @@ from simjax.report.scene import NOWHERE
 from simjax.schema.config import Config, Variation
 from simjax.schema.ensemble import sample_members
 from simjax.status import OK, reasons
-
-Single = Callable[[Config, CompiledRun], Any]
-"""A maker of the run of one group, `driver.simulation.SingleRun`, from its configuration and programs."""
 
 NEVER = np.iinfo(np.int32).max
 
@@ -151,8 +150,10 @@ class GroupedRun:
     What is known of finished groups is in `groups.json`: they are not computed again when the run goes on.
     """
 
-    def __init__(self, config: Config, programs: CompiledRun, single: Single, launched: float):
-        self.config, self.programs, self.single = config, programs, single
+    def __init__(
+        self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float
+    ):  # fmt: skip
+        self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.started, self.length = launched, programs.config.ensemble.size
         self.groups = groups_of(config, self.length)
         self.limit: float | None = None
@@ -260,11 +261,11 @@ class GroupedRun:
         self._write_files(complete=False)
         return None
 
-    def _run_of(self, group: Group, limit: float | None) -> Any:
+    def _run_of(self, group: Group, limit: float | None) -> SingleRun:
         config = of_group(self.config, group)
         programs = self.programs.of_members(config)
         programs.counted_from = np.asarray(group.counted_from, np.int32)
-        run = self.single(config, programs)
+        run = SingleRun(config, programs, self.signals, self.progress, self.started)
         run.pace.limit = None if group.halvings else limit
         return run
 

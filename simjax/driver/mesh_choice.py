@@ -13,9 +13,11 @@ import jax
 from simjax.driver.build import plan_frames
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import set_up_jax
+from simjax.driver.memory import usable_memory
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.jaxpr.sent_bytes import sent_bytes
+from simjax.models.particle_model import family_of
 from simjax.parallel import ENSEMBLE
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -68,7 +70,7 @@ def choose_mesh(config: Config, present: int) -> tuple[MeshConfig, str]:
     """
     if present == 1:
         return MeshConfig(), "mesh=auto is one device: no other is present."
-    start = CompiledParticleRun(_on(config, {})).start_of if config.schema.of_particles else None
+    start = family_of(config).start() if config.schema.of_particles else None
     refusals: list[str] = []
     for used in range(present, 0, -1):
         cuts = _cuts(config, used, start, refusals)
@@ -164,16 +166,17 @@ def _traced(config: Config, sizes: dict[str, int], start: Any, refusals: list[st
     try:
         for _, sentence in cut.schema.check(cut):
             raise ConfigurationError(sentence)
+        devices = jax.devices()
         programs: CompiledRun
         if cut.schema.of_particles:
-            programs = CompiledParticleRun(cut, start=start)
+            programs = CompiledParticleRun(cut, absent=devices, start=start)
         else:
-            programs = CompiledFieldRun(cut, outline=True)
+            programs = CompiledFieldRun(cut, absent=devices)
         step = programs.traced_step(plan_frames(cut, 1).schedule)
     except (ConfigurationError, ResourceError) as error:
         refusals.append(str(error))
         return None
     sent, messages = sent_bytes(step, sizes)
-    members, state, room = programs.local_members, programs.state_bytes(), programs.available_memory
+    members, state, room = programs.local_members, programs.state_bytes(), usable_memory(config)
     lacking = 0 if room is None else max(0, (2 * members + STEP_STATES) * state - room)
     return _Cut(sizes, sent, messages, members, lacking)

@@ -1,51 +1,32 @@
-"""A run from beginning to end: the host loop around the compiled programs, and what it leaves behind."""
+"""A configured simulation: its parts for programs of one's own, and its run, in one piece or in groups of members."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import time as wall
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from simjax.config.folders import clear_run_folder, new_run_folder, run_folders
+from simjax.config.folders import new_run_folder, run_folders
 from simjax.core.model import Model
-from simjax.driver import exchange_tuning
-from simjax.driver.build import Origin, plan_frames
-from simjax.driver.call_length import CallLength
-from simjax.driver.compiled_run import CompiledRun
+from simjax.driver.build import plan_frames
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.environment import StopSignals, join_processes
-from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
-from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
 from simjax.driver.groups import GroupedRun, first_programs
 from simjax.driver.mesh_choice import with_devices
-from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
-from simjax.driver.run_folder import RunFolder, logged
-from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
+from simjax.driver.single_run import SingleRun
+from simjax.errors import Stopped, stop_error
 from simjax.grid import Grid
 from simjax.integrators.integrator import Integrator
 from simjax.io.lock import locked
 from simjax.notebook import box_picture, card, in_notebook
-from simjax.parallel import whole
 from simjax.processes import processes
-from simjax.schema.config import AUTO, Config
-from simjax.schema.errors import closest
-from simjax.status import HOPELESS, OK, UNBALANCED, reasons
-from simjax.stepping.clock import at_frame_start, elapsed_of
+from simjax.schema.config import Config
 from simjax.stepping.simulate import Schedule
-
-RETRIES = 3
 
 
 class Simulation:
@@ -166,11 +147,8 @@ class Simulation:
             with group.together():
                 config = with_devices(config)
                 programs, grouped = first_programs(config, None if earlier is None else Path(earlier))
-
-                def single(config: Config, programs: CompiledRun) -> SingleRun:
-                    return SingleRun(config, programs, signals, progress and group.first, launched)
-
-                run = GroupedRun(config, programs, single, launched) if grouped else single(config, programs)
+                kind = GroupedRun if grouped else SingleRun
+                run = kind(config, programs, signals, progress and group.first, launched)
             if earlier is not None:
                 with locked(Path(earlier), group):
                     return run.go_on(Path(earlier))
@@ -180,309 +158,3 @@ class Simulation:
             folder = Path(group.decide(lambda: str(new_run_folder(config))))
             with locked(folder, group):
                 return run.begin(folder)
-
-
-class SingleRun:
-    """One execution of the host loop.
-
-    While the device computes a piece, the host fetches and writes what the piece before it left; the state is
-    donated from call to call.
-    """
-
-    def __init__(self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float):
-        self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
-        self.group = processes()
-        self.started = launched
-        self.notes: list[str] = list(programs.notes)
-        self.state: Any = None
-        self.clock: Any = None
-        self.goodput = GoodputLog(launched, kept=self.group.first)
-        self.pace = CallLength(config, programs, self.goodput)
-        self.step = 0  # steps at the end of the last frame
-        self.substeps = 0  # fixed steps since then
-        self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
-        self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
-
-    # ------------------------------------------------------------------ beginnings
-
-    def prepare(self) -> None:
-        """Everything that can be refused before a file is written: initial fields, the time step."""
-        _check_objective(self.config, self.programs)
-        self.state, self.clock = self.programs.start()
-        refuse_start(self.programs, self.state)
-        self.notes = list(self.programs.notes)
-        if self.config.inverse is not None:
-            self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
-        self.pace.measure_step(self.programs.checked_step(self.state))
-        self.plan = plan_frames(self.config, self.pace.steps_per_frame)
-        # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
-        with logged(self.notes.append):
-            self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
-
-    def begin(self, folder: Path) -> Result:
-        """A new run in a folder of its own."""
-        with self.group.together():
-            if self.config.output.overwrite and self.group.first:
-                clear_run_folder(folder)
-        self._open_record(folder, Run(*self.group.decide(lambda: dataclasses.astuple(new_run(folder)))), None)
-        return self._carry_out(first_frame=0)
-
-    def go_on(self, folder: Path) -> Result:
-        """The run in `folder`, from its last good checkpoint to time.end."""
-        parameters = self.programs.parameters
-        run, restored, notes = restore(
-            folder, self.config, parameters, lambda meta: self.programs.template(meta.get("room", {}))
-        )
-        self.notes += notes
-        self.state, self.clock = restored.tree
-        self.halvings = self.halvings_before = restored.meta["halvings"]
-        self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
-        self.pace.measure_step(self.programs.stable_dt(self.state))
-        frame = self._plan_from(restored.meta)
-        completed = self.group.decide(lambda: (last_outcome(folder) or "").startswith(COMPLETED))
-        if frame >= self.plan.total and completed:
-            message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
-            if self.progress:
-                print(message)
-            return Result(folder, 0, message)
-        with self.group.together():
-            require_space(folder, self.config, self.programs, self.plan, resumed=True)
-            with logged(self.notes.append):
-                self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
-        self._open_record(folder, run, restored.step, restored.meta.get("frames"))
-        self._place_clock()
-        return self._carry_out(first_frame=frame, resumed=True)
-
-    def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
-        with self.group.together():
-            self.record = RunFolder(
-                folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, goodput=self.goodput,
-                keep_until_step=step, frames=frames,
-            )  # fmt: skip
-
-    def _plan_from(self, meta: dict[str, Any]) -> int:
-        """Go on with the output times of the checkpoint, or count new ones from it; the frames that are complete."""
-        frame = int(np.min(whole(self.clock.frame)))
-        origin = Origin(meta["origin_time"], meta["origin_frame"])
-        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
-        interval = self.plan.schedule.interval
-        begun = origin.time + (frame - origin.frame) * interval
-        if interval == meta["interval"] and abs(begun - meta["frame_time"]) <= 1e-9 * interval:
-            return frame
-        # Another cadence, or an end between two output times: the state's own time is the new origin.
-        self.clock = at_frame_start(self.clock)
-        origin = Origin(meta["time"], frame)
-        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, origin)
-        self.notes.append(f"Output times are counted from t={origin.time:.6g} on.")
-        return frame
-
-    # ------------------------------------------------------------------ the loop
-
-    def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
-        try:
-            with logged(self.record.tell):
-                self.goodput.begin(SIMULATE)
-                self._choose_exchanges(first_frame)
-                if not resumed:
-                    self._observe(0)
-                reason = self._loop(first_frame)
-            self.record.settle_all(self.pace)
-            self._checkpoint()
-            elapsed = wall.monotonic() - self.started
-            if reason:
-                code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
-            else:
-                code, message = 0, self.record.finish(self.pace, elapsed)
-            return Result(
-                self.record.folder, code, message, self.record.statuses, failed_checks=self.record.failed_checks,
-                _last_frame=self._last_frame(),
-            )  # fmt: skip
-        except BaseException:
-            self.record.abandon()
-            raise
-
-    def _last_frame(self) -> Callable | None:
-        """Return a maker of the last frame's dataset, if no fields are written: the state stays on the devices."""
-        if self.config.output.fields != () or self.group.count > 1:
-            return None
-        time = self.plan.time_after(int(np.max(whole(self.clock.frame))))
-        return functools.partial(self.record.in_memory, self.state, self.clock, time, self.step)
-
-    def _choose_exchanges(self, first_frame: int) -> None:
-        """Set how many steps are taken between two exchanges, where that is measured."""
-        if self.config.steps_per_exchange != AUTO or first_frame >= self.plan.total:
-            return
-        count, said = self.chosen_before, f"steps_per_exchange=auto is {self.chosen_before}, as before."
-        if count is None:
-            schedule = self.plan.schedule_of(first_frame)
-            chosen = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
-            count, said = self.group.gather(chosen)[0]
-        self.programs.steps_per_exchange = count
-        with self.group.together():
-            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, measured=True)
-        for text in (said, *notes):
-            self.record.tell(text)
-
-    def _loop(self, first_frame: int) -> str | None:
-        """Frame after frame; the reason why it stopped early, if it did."""
-
-        frame = first_frame
-        while True:
-            while frame < self.plan.total:
-                reason = self._advance_frame(frame)
-                if reason:
-                    return reason
-                frame += 1
-                self._observe(frame)
-                if np.all(self.record.statuses != OK):
-                    break
-                if frame < self.plan.total and self.group.gather(self.record.checkpoint_is_due(frame))[0]:
-                    if not self._is_good():
-                        break
-                    self._checkpoint()
-            if self._is_good():
-                return None
-            self._take_back()
-            frame = int(np.max(whole(self.clock.frame)))
-
-    def _reason_to_stop(self) -> str | None:
-        """A signal to one of the processes, or the wall-clock limit as the first of them measures it."""
-        own = self.signals.received or self.record.time_is_up(wall.monotonic() - self.started)
-        with self.goodput.during(WAITING) if self.group.count > 1 else contextlib.nullcontext():
-            return self.group.first_reason(own)
-
-    def _advance_frame(self, frame: int) -> str | None:
-        """Advance by a frame; the reason why it was cut short, if it was."""
-        schedule = self.plan.schedule_of(frame)
-        until = jnp.asarray(frame + 1, jnp.int32)
-        if schedule.dt is not None:
-            while self.substeps < schedule.steps:
-                for steps in self.pace.pieces(schedule, self.substeps):
-                    if reason := self._reason_to_stop():
-                        return reason
-                    if not self._call(schedule, steps, until):  # there is more room now, and pieces may be others
-                        break
-                    self.substeps += steps
-            self.step += schedule.steps
-            self.substeps = 0
-            return None
-        while True:
-            if reason := self._reason_to_stop():
-                return reason
-            self._call(schedule, self.pace.courant_steps, until)
-            clock = jax.tree.map(whole, self.clock)
-            self.record.watch_step(clock, schedule)
-            if np.all((clock.frame > frame) | (clock.status != OK)):
-                self.step = int(np.max(clock.step))
-                return None
-
-    def _call(self, schedule: Schedule, steps: int, until) -> bool:
-        """Call the device; tell whether the steps were dispatched, rather than found to need more room."""
-        program = self.programs.advance(schedule, steps)
-        with self.pace.timed(program):
-            state, clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
-        if self.programs.regrows and self._regrown(whole(clock.status)):
-            return False
-        self.state, self.clock = state, clock
-        self.pace.dispatched(steps)
-        return True
-
-    def _regrown(self, status) -> bool:
-        """Make more room where the status asks for it, and tell whether the call is to be made again."""
-        bits = self.programs.missing_room(status)
-        if not bits:
-            return False
-        try:
-            self.state, told = self.programs.regrow(bits, self.state)
-        except NumericalError as error:
-            self._checkpoint()
-            self.record.fail(str(error), self.pace, wall.monotonic() - self.started)
-            raise
-        self.record.tell(told)
-        return True
-
-    def _observe(self, frames: int) -> None:
-        """Look at the state after `frames` frames. While the device goes on, the frame before is written."""
-        time = self.plan.time_after(frames)
-        at = jnp.asarray(time, self.programs.dtype)
-        while True:
-            program = self.programs.observe()
-            with self.pace.timed(program):
-                *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
-            if not (self.programs.regrows and self._regrown(whole(status))):
-                break
-        self.record.add(time, self.step, observed, self.clock, self.pace)
-
-    def _checkpoint(self) -> None:
-        clock = jax.tree.map(whole, self.clock)
-        frame = int(np.min(clock.frame))
-        begun = self.plan.time_after(frame)
-        dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(clock)))
-        meta = {
-            "time": begun + (elapsed if dt is None else self.substeps * dt),
-            "frame_time": begun,
-            "origin_time": self.plan.origin.time,
-            "origin_frame": self.plan.origin.frame,
-            "interval": self.plan.schedule.interval,
-            "halvings": self.halvings,
-            "room": self.programs.room(),
-            "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
-        }
-        with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
-            self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
-
-    def _is_good(self) -> bool:
-        """Tell whether any member is well after all that was dispatched."""
-        self.record.settle_all(self.pace)
-        return bool(np.any(whole(self.clock.status) == OK))
-
-    def _take_back(self) -> None:
-        """After a failure: go on from the last good state with half the step, a few times; then give up.
-
-        `advance` has returned the last good state and its clock, and left them alone since.
-        """
-        status = int(np.atleast_1d(whole(self.clock.status))[0])
-        self.clock = eqx.tree_at(lambda c: c.status, self.clock, jax.tree.map(jnp.zeros_like, self.clock.status))
-        self._place_clock()
-        hopeless = status & HOPELESS or self.halvings >= self.halvings_before + RETRIES
-        if self.programs.members is not None or hopeless:
-            self._give_up(status)
-        self.halvings += 1
-        # A fixed step counts the frame's time in steps: twice as many half as long.
-        self.clock = eqx.tree_at(lambda c: c.substep, self.clock, 2 * self.clock.substep)
-        self._place_clock()
-        self.plan = plan_frames(self.config, self.pace.steps_per_frame, self.halvings, self.plan.origin)
-        self.record.tell(
-            f"{reasons(status)} after t={self.record.last_time:g}: taken back to step {self.step + self.substeps}, "
-            f"going on with the time step halved ({self.halvings} times in all)."
-        )
-
-    def _place_clock(self) -> None:
-        """The host's step counters from the clock."""
-        self.substeps = int(np.max(whole(self.clock.substep)))
-        self.step = int(np.max(whole(self.clock.step))) - self.substeps
-        self.record.statuses = np.atleast_1d(whole(self.clock.status))
-
-    def _give_up(self, status: int) -> NoReturn:
-        """Save the last good state; name the field, the place and the step in the error."""
-        self._checkpoint()
-        frame = int(np.min(whole(self.clock.frame)))
-        schedule = self.plan.schedule_of(frame)
-        where = first_fault(self.programs, self.state, self.clock, schedule, self.pace.longest_call)
-        advice = "Write velocities that balance at all times." if status & UNBALANCED else advice_for(self.programs)
-        message = (
-            f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
-            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {advice}"
-        )
-        self.record.statuses = np.full(self.programs.members or 1, status)
-        self.record.fail(message, self.pace, wall.monotonic() - self.started)
-        raise NumericalError(message)
-
-
-def _check_objective(config: Config, programs: CompiledRun) -> None:
-    """Raises ConfigurationError where the objective is no diagnostic of this run."""
-    known = sorted(programs.observed_shapes()[1])
-    if config.objective is not None and config.objective not in known:
-        close = closest(config.objective, known)
-        hint = f"did you mean objective={close}?" if close else f"known are {', '.join(known)}."
-        raise ConfigurationError(f"objective={config.objective}: no diagnostic of model={config.model}; {hint}")

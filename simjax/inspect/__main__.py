@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simjax.config import config_folders, list_experiments
-from simjax.errors import ConfigurationError, ResourceError, SimjaxError
+from simjax.command import CommandParser, configured, exit_code_of
+from simjax.errors import ConfigurationError, ResourceError
 from simjax.inspect.inspect_program import inspect_program
 from simjax.io.files import write_text
 
@@ -38,28 +38,16 @@ options:
 exit codes: 0 compiled, 2 configuration, 5 no room in the devices' memory, or what compiles for them is not installed"""
 
 
-class _ArgumentParser(argparse.ArgumentParser):
-    def error(self, message: str):
-        raise ConfigurationError(f"{message}; usage: {USAGE}")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; a user's mistake is one sentence on stderr."""
-    try:
-        return _main(_parse(sys.argv[1:] if argv is None else argv))
-    except SimjaxError as error:
-        print(f"simjax: {error}", file=sys.stderr)
-        return error.exit_code
+    return exit_code_of(lambda: _main(_parse(sys.argv[1:] if argv is None else argv)))
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("-h", "--help", action="store_true")
+    parser = CommandParser(USAGE)
     parser.add_argument("--no-scaling", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("-cd", "--config-dir")
-    parser.add_argument("overrides", nargs="*")
     return parser.parse_intermixed_args(list(argv))
 
 
@@ -67,19 +55,14 @@ def _main(options: argparse.Namespace) -> int:
     if options.help:
         print(HELP)
         return 0
-    from simjax.config import compose
-
     targets = [text.partition("=")[2] for text in options.overrides if text.startswith("target=")]
     overrides = [text for text in options.overrides if not text.startswith("target=")]
     if not targets:
         raise ConfigurationError(f"expected target=TARGET, such as target=v5e:16x16; usage: {USAGE}")
     if options.picture is not None and options.picture.suffix != ".png":
         raise ConfigurationError(f"--picture {options.picture}: expected a name that ends in .png.")
-    composition = compose(overrides, config_dir=options.config_dir)
-    if composition.experiment is None and not any(text.startswith("model=") for text in overrides):
-        names = ", ".join(experiment.name for experiment in list_experiments(config_folders(options.config_dir)))
-        raise ConfigurationError(f"expected experiment=NAME, one of {names}; usage: {USAGE}")
-    inspection = inspect_program(composition.config(), targets[-1], scaling=not options.no_scaling)
+    config = configured(overrides, options.config_dir, USAGE)
+    inspection = inspect_program(config, targets[-1], scaling=not options.no_scaling)
     print(inspection)
     content = inspection.as_dict()
     if options.json is not None:

@@ -20,11 +20,11 @@ from simjax.driver.compiled_run import CompiledRun, compiled_run
 from simjax.driver.environment import set_up_jax
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
-from simjax.inspect.chips import Target
 from simjax.inspect.estimate import Estimator
 from simjax.inspect.hlo import parse
 from simjax.inspect.inspection import Inspection, Memory
 from simjax.inspect.links import Switch, Torus
+from simjax.inspect.target import Target
 from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig
 

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from simjax.inspect.chips import Chip
+from simjax.chips import Chip
 from simjax.inspect.hlo import Computation, Instruction, Program
 from simjax.inspect.links import Route, Switch, Torus, exchanges
 from simjax.inspect.work import COLLECTIVES, Work, work_of

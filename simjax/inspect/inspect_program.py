@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from simjax.errors import ConfigurationError
-from simjax.inspect.chips import Target
+from simjax.inspect.target import Target
 from simjax.schema.config import Config
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from simjax.inspect.chips import Target
+from simjax.inspect.target import Target
 
 if TYPE_CHECKING:
     from simjax.inspect.estimate import Exchange, Tally

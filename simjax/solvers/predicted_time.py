@@ -1,25 +1,21 @@
 """Predicted times of the ways to solve a Poisson equation on a mesh of TPUs, from bytes, messages and passes.
 
-Constants are those of a TPU v5e as published, and rank the ways; they are no measurement of ours.
+Figures are those of a TPU v5e (`simjax.chips`). They rank the ways; no time was measured.
 """
 
 import math
 from collections.abc import Sequence
 
+from simjax.chips import CHIPS
 from simjax.core.domain import Domain
 
-LINK = 45e9
-"""Bytes per second that a link carries in one direction."""
-LATENCY = 1e-6
-"""Seconds that a message takes to start."""
-MEMORY = 8.2e11
-"""Bytes per second between a chip and its memory."""
+CHIP = CHIPS["v5e"]
 PRODUCTS = 3e13
 """Operations per second of matrix products in full float32 precision."""
 PASSES = 10
 """Times that a transform of one axis reads or writes a field."""
 ITERATIONS = 10
-"""Of conjugate gradients with a V-cycle each: assumed."""
+"""Assumed number of steps of conjugate gradients, with a V-cycle each."""
 CYCLE_PASSES = 40
 """Times that an iteration reads or writes a field of the finest level."""
 
@@ -31,7 +27,7 @@ def exchange_time(size: int, rings: Sequence[int]) -> float:
         # A piece for each device, over as many links as lie between.
         hops = sum(min(s, count - s) for s in range(1, count)) / 2
         messages = 2 * math.ceil(math.log2(count)) - 1
-        seconds += size / count * hops / LINK + messages * LATENCY
+        seconds += size / count * hops / CHIP.link_bandwidth + messages * CHIP.latency
     return seconds
 
 
@@ -42,14 +38,14 @@ def transform_time(domain: Domain, itemsize: int, exchanges: Sequence[Sequence[i
     is that of the left axis' ghosts.
     """
     size = math.prod(domain.block_shape) * itemsize
-    seconds = 2 * domain.grid.ndim * PASSES * size / MEMORY
+    seconds = 2 * domain.grid.ndim * PASSES * size / CHIP.bandwidth
     fields, ghosts = (exchanges[:-1], exchanges[-1]) if left is not None else (exchanges, ())
     seconds += 2 * sum(exchange_time(size, rings) for rings in fields)
     if left is not None:
         cells = domain.grid.shape[left] // math.prod(ghosts)
         seconds += 2 * exchange_time(2 * size // cells, ghosts)
         seconds += 4 * cells * (size / itemsize) / PRODUCTS
-        seconds += 2 * math.log2(math.prod(ghosts)) * LATENCY  # two sums, for the mean
+        seconds += 2 * math.log2(math.prod(ghosts)) * CHIP.latency  # two sums, for the mean
     return seconds
 
 
@@ -61,6 +57,7 @@ def multigrid_time(domain: Domain, itemsize: int, gathered_cells: int) -> float:
     # Six products with the operator and a restriction and prolongation per axis on a level; one more per iteration.
     exchanges = 6 + 2 * ndim
     side = math.prod(domain.block_shape) / min(domain.block_shape) * itemsize
-    seconds = sum(exchanges * cut * (LATENCY + side / 2 ** (k * (ndim - 1)) / LINK) for k in range(levels))
-    seconds += 3 * math.log2(devices) * LATENCY
-    return ITERATIONS * (seconds + CYCLE_PASSES * math.prod(domain.block_shape) * itemsize / MEMORY)
+    sides = (side / 2 ** (k * (ndim - 1)) for k in range(levels))
+    seconds = sum(exchanges * cut * (CHIP.latency + size / CHIP.link_bandwidth) for size in sides)
+    seconds += 3 * math.log2(devices) * CHIP.latency
+    return ITERATIONS * (seconds + CYCLE_PASSES * math.prod(domain.block_shape) * itemsize / CHIP.bandwidth)

@@ -185,7 +185,7 @@ class Transform:
     half_waves: Callable[[Array, int], Array]
     """(packed index, n) -> half-wavelengths m in the axis; the eigenvalue is -(2/h sin(pi m / 2n))^2."""
     count: Callable[[int], int] = lambda n: n
-    """How many numbers the transform of n is."""
+    """n -> the count of numbers in the transform of n."""
 
     def eigenvalues(self, index: Array, n: int, spacing: float) -> Array:
         """Eigenvalues of (u[i-1] - 2 u[i] + u[i+1]) / h^2 at packed positions `index`, an array of reals."""

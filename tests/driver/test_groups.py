@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver import groups, simulation
+from simjax.driver import groups, single_run
 from simjax.errors import ConfigurationError, NumericalError, ResourceError
 
 QUIET = ["output.animation=false", "output.report=false"]
@@ -43,13 +43,15 @@ def require_statistics(statistics, full, variables=("concentration",)):
         }  # fmt: skip
         if f"{name}_quantile" in statistics:
             expected["quantile"] = u.quantile(statistics["quantile"].values, "member")
-        for statistic, values in expected.items():
-            if f"{name}_{statistic}" in statistics:
-                scale = float(np.abs(u).max()) ** (2 if statistic == "variance" else 1)
-                # Sums over members in another order.
-                np.testing.assert_allclose(
-                    statistics[f"{name}_{statistic}"], values, rtol=0, atol=1e-14 * scale, err_msg=statistic
-                )
+        written = [statistic for statistic in expected if f"{name}_{statistic}" in statistics]
+        # Groups have no quantiles, and need not have means.
+        assert {"variance", "min", "max"} <= {*written}
+        for statistic in written:
+            scale = float(np.abs(u).max()) ** (2 if statistic == "variance" else 1)
+            # Sums over members in another order.
+            np.testing.assert_allclose(
+                statistics[f"{name}_{statistic}"], expected[statistic], rtol=0, atol=1e-14 * scale, err_msg=statistic
+            )
 
 
 def test_statistics_are_those_of_the_full_output_and_need_no_members_on_disk(tmp_path):
@@ -69,13 +71,13 @@ def test_statistics_are_those_of_the_full_output_and_need_no_members_on_disk(tmp
 
 def test_groups_of_members_are_bitwise_those_of_one_run(tmp_path, monkeypatch):
     whole = run(tmp_path, "dye", *DYE, *vary(7)).ds.load()
-    compiled, begin = [], simulation.SingleRun.begin
+    compiled, begin = [], single_run.SingleRun.begin
 
     def begin_one(self, folder):
         compiled.append([program._program._cache_size() for program in self.programs._advance.values()])
         return begin(self, folder)
 
-    monkeypatch.setattr(simulation.SingleRun, "begin", begin_one)
+    monkeypatch.setattr(single_run.SingleRun, "begin", begin_one)
     grouped = run(tmp_path, "dye", *DYE, *vary(7), "ensemble.group=3", MERGED)
     dataset = grouped.ds.load()
     for name in whole.data_vars:
@@ -90,7 +92,7 @@ def test_groups_of_members_are_bitwise_those_of_one_run(tmp_path, monkeypatch):
 def test_finished_groups_are_not_computed_again(tmp_path, monkeypatch):
     overrides = [*DYE, *vary(4), "ensemble.group=2", MERGED]
     whole = run(tmp_path, "dye", *overrides, f"output.folder={tmp_path / 'whole'}").ds.load()
-    begin = simulation.SingleRun.begin
+    begin = single_run.SingleRun.begin
     begun = []
 
     def begin_one(self, folder):
@@ -99,7 +101,7 @@ def test_finished_groups_are_not_computed_again(tmp_path, monkeypatch):
             raise KeyboardInterrupt  # as abrupt as a kill: nothing of the second group is there
         return begin(self, folder)
 
-    monkeypatch.setattr(simulation.SingleRun, "begin", begin_one)
+    monkeypatch.setattr(single_run.SingleRun, "begin", begin_one)
     folder = tmp_path / "killed"
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, "dye", *overrides, f"output.folder={folder}")
@@ -218,7 +220,8 @@ def test_a_sweep_killed_twice_ends_as_if_it_had_not_been(tmp_path):
     with sj.open_run(folder) as killed, sj.open_run(tmp_path / "whole") as whole:
         for name in ("velocity_x", "vorticity", "status"):
             np.testing.assert_array_equal(killed[name], whole[name], err_msg=name)
-        # A program of eight members adds up its cells in another order than one of all.
+        assert np.all(whole["kinetic_energy"] > 0.1)  # so that 1e-13 of it is less than any step changes
+        # A program of eight members adds up its 1024 cells in another order than one of all: some roundings.
         np.testing.assert_allclose(killed["kinetic_energy"], whole["kinetic_energy"], rtol=1e-13)
         require_statistics(killed, whole, ["velocity_x", "vorticity"])
         require_statistics(whole, whole, ["velocity_x", "vorticity"])

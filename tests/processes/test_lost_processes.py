@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from process_groups import environment, outputs, start_run
+from process_groups import end, environment, outputs, start_run
 
 import simjax as sj
 
@@ -35,11 +35,21 @@ def wait_for_frames(folder, processes, more=4, timeout=120):
         time.sleep(0.05)
 
 
-def resumed(folder, mesh, count=2):
-    return start_run([f"resume={folder}", *mesh], count)
-
-
 MESHES = {4: ["mesh.x=2", "mesh.y=2"], 8: ["mesh.x=4", "mesh.y=2"], 1: ["mesh.x=1", "mesh.y=1"]}
+
+
+@pytest.fixture
+def begin():
+    """A maker of the processes of a run, which end with the test at the latest."""
+    started = []
+
+    def begin(overrides, count=2, **options):
+        processes = start_run(overrides, count, **options)
+        started.extend(processes)
+        return processes
+
+    yield begin
+    end(started)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +62,11 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tmp_path, uninterrupted):
+def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tmp_path, uninterrupted, begin):
     folder = tmp_path / "run"
     new = [*FLOW, *MESHES[4], f"output.root={tmp_path}", "output.folder=run"]
 
-    processes = start_run(new)
+    processes = begin(new)
     wait_for_frames(folder, processes)
     processes[1].send_signal(signal.SIGTERM)
     told = outputs(processes, 75)
@@ -65,16 +75,15 @@ def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tm
     assert steps  # both saved at one step, or orbax would not have ended
 
     for victim, number, count in ((1, signal.SIGKILL, 2), (0, signal.SIGKILL, 2), (3, signal.SIGSTOP, 4)):
-        processes = resumed(folder, MESHES[2 * count], count)
+        processes = begin([f"resume={folder}", *MESHES[2 * count]], count)
         wait_for_frames(folder, processes)
         processes[victim].send_signal(number)
-        begun = time.monotonic()
+        sent = time.monotonic()
         others = [process for who, process in enumerate(processes) if who != victim]
         told = outputs(others, 5)
-        assert time.monotonic() - begun < 60
+        assert time.monotonic() - sent < 60
         assert all(f"process {victim} of {count}" in text for text in told), told
-        processes[victim].kill()
-        processes[victim].communicate()
+        end([processes[victim]])
 
     with sj.open_run(folder) as dataset:
         assert dataset.sizes["time"] > 1  # what was committed is there
@@ -144,7 +153,7 @@ def suffer(fault, folder, processes, chance, frames):
 
 
 @pytest.mark.long
-def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, uninterrupted):
+def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, uninterrupted, begin):
     chance, folder, seen = random.Random(20), tmp_path / "run", []
     clock = tmp_path / "clock"
     clock.mkdir()
@@ -153,10 +162,10 @@ def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, 
     for number in range(20):
         fault, count = FAULTS[number % len(FAULTS)], chance.choice((1, 2))
         kept, sure = newest_checkpoint(folder)
-        begin = [f"resume={folder}"] if kept else [*command, "output.overwrite=true"]
+        overrides = [f"resume={folder}"] if kept else [*command, "output.overwrite=true"]
         mesh = ["mesh.x=2", f"mesh.y={count}"]
         options = {"preexec_fn": fill_the_disk} if fault == "full disk" else {}
-        processes = start_run([*begin, *mesh], count, paths=[clock] if fault == "clock jump" else [], **options)
+        processes = begin([*overrides, *mesh], count, paths=[clock] if fault == "clock jump" else [], **options)
         allowed = suffer(fault, folder, processes, chance, chance.randint(2, 6))
         told = [process.communicate(timeout=120)[0] for process in processes]
         codes = {process.returncode for process in processes}
@@ -169,8 +178,7 @@ def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, 
         if fault == "truncated checkpoint" and after is not None and kept is not None:
             truncate(after, chance)
         seen.append((fault, sorted(codes)))
-    done = start_run([f"resume={folder}", "mesh.x=2", "mesh.y=1"], 1)
-    outputs(done)
+    outputs(begin([f"resume={folder}", "mesh.x=2", "mesh.y=1"], 1))
     assert sj.check_files(folder) == []
     with sj.open_run(folder) as dataset:
         np.testing.assert_array_equal(dataset.time, uninterrupted.time)

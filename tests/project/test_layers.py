@@ -16,7 +16,7 @@ ROOT = Path(simjax.__file__).parent
 LAYERS = (
     ("errors", "status", "jaxpr"),
     ("notebook", "processes"),
-    ("arguments", "grid", "schema"),
+    ("arguments", "chips", "grid", "schema"),
     ("models.registry",),
     ("schema.config",),
     ("schema.ensemble",),
@@ -28,7 +28,7 @@ LAYERS = (
     ("models", "report"),
     ("inverse.methods",),
     ("config",),
-    ("driver",),
+    ("command", "driver"),
     ("inverse",),
     ("certificate", "inspect", "application"),
     ("run",),

@@ -44,13 +44,20 @@ def start_run(overrides, count=2, module="simjax.run", **options):
     return start([sys.executable, "-m", module, *overrides], count, free_port(), **options)
 
 
+def end(processes):
+    """Kill what still runs of these processes and leave nothing open."""
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
 def outputs(processes, expected=0, timeout=240):
     """What each process printed, once all have ended with the expected code."""
     try:
         told = [process.communicate(timeout=timeout)[0] for process in processes]
     finally:
-        for process in processes:
-            process.kill()
+        end(processes)
     codes = [process.returncode for process in processes]
     wanted = expected if isinstance(expected, list) else [expected] * len(processes)
     assert codes == wanted, "\n".join(f"--- process {number}:\n{text[-3000:]}" for number, text in enumerate(told))
