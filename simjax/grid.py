@@ -191,4 +191,4 @@ class Grid(eqx.Module):
         line = self.stretch[axis]
         if line is not None:
             return np.asarray(line.centers if offset == CENTER else line.faces[:-1])
-        return self.lower[axis] + (np.arange(self.shape[axis]) + offset) * self.spacing[axis]
+        return self.lower[axis] + (np.arange(self.shape[axis]) + offset) * self.mean_spacing[axis]

@@ -20,6 +20,7 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
+from simjax.config.stretching import read_stretching
 from simjax.config.variations import read_ensemble
 from simjax.models.registry import MODELS
 from simjax.schema.config import (
@@ -80,6 +81,7 @@ def validate(
             _check_axes("box.upper", keys["box"].upper, schema, physics, problems)
     if grid is not None:
         grid = _check_grid(grid, schema, physics, problems)
+        grid = grid and read_stretching(grid, schema, folders, problems)
     _check_scales(grid, keys["box"], keys["precision"] or "float64", problems)
     if time is not None:
         time = _check_time(time, schema, problems)
@@ -258,7 +260,7 @@ def _check_grid(
             if b <= a:
                 problems.add(f"grid.upper[{axis}]", b, f"a number above grid.lower[{axis}]={a:g}")
     _check_axes("grid.shape", grid.shape, schema, physics, problems)
-    return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
+    return dataclasses.replace(grid, lower=lower, upper=upper) if len(problems) == before else None
 
 
 def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: ConfigErrors) -> None:

@@ -126,7 +126,7 @@ class Domain(eqx.Module):
             index = self.first_index(axis) + jnp.arange(-w, n + w, dtype=jnp.int32)
             index = jnp.mod(index, self.grid.shape[axis]) if axis in periodic else index
             shape = tuple(n + 2 * w if k == axis else 1 for k in range(self.grid.ndim))
-            x = self.grid.lower[axis] + (index.astype(dtype) + offset[axis]) * self.grid.spacing[axis]
+            x = self.grid.lower[axis] + (index.astype(dtype) + offset[axis]) * self.grid.mean_spacing[axis]
             result.append(x.reshape(shape))
         return tuple(result)
 

@@ -11,7 +11,7 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.io.initial_files import Stored, read_stored
-from simjax.io.regrid import AxisMismatch, TargetAxis, regrid_axis
+from simjax.io.regrid import AxisMismatch, regrid_axis, target_axis
 
 _AXIS_NAMES = {
     "x": ("x", "x_face", "xc", "xu", "x_c", "x_f", "lon", "longitude"),
@@ -58,9 +58,7 @@ def read_field(
     values = values.transpose([dims.index(axis) for axis in AXES[: grid.ndim]])
     shape = values.shape
     for axis, name in enumerate(AXES[: grid.ndim]):
-        target = TargetAxis(
-            name, grid.lower[axis], grid.upper[axis], grid.shape[axis], offset[axis], bool(periodic[axis])
-        )
+        target = target_axis(grid, axis, offset[axis], bool(periodic[axis]))
         positions = _positions(stored, name)
         try:
             moved, note = regrid_axis(np.moveaxis(values, axis, 0), positions, target)

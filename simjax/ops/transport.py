@@ -146,8 +146,8 @@ def face_diffusivity(
     below, above = around_faces(pad_only(kappa, axis, ndim, 1), axis, ndim, 1)
     before, behind = pairs(spacing, axis)
     total = scaled(below, behind) + scaled(above, before)
-    product = scaled(2 * below * above, 0.5 * (before + behind))
-    return jnp.where(total > 0, product / jnp.where(total > 0, total, 1), 0)
+    mean = 0.5 * (before + behind)
+    return jnp.where(total > 0, scaled(2 * below * above, mean) / jnp.where(total > 0, total, 1), 0)
 
 
 def diffusion_tendency(
