@@ -15,7 +15,7 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.stretched import Places, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
-from simjax.jaxpr.varying import varying_axes
+from simjax.jaxpr.varying import vary_like, varying_axes
 from simjax.stencil.evaluate import evaluate
 from simjax.stencil.padding import Sides, lines, padded, with_edges
 
@@ -160,7 +160,8 @@ class Domain(eqx.Module):
         )  # fmt: skip
         axes, numbers = self.grid.stretched, self.grid.mean_spacing
         known = self.spacing(kinds[0], 0, leaves[0].dtype)
-        widths = tuple(jnp.broadcast_to(known[axis], self.block_shape) for axis in axes)
+        # Alike in what varies between devices: the adjoint of a stencil gives all its fields cotangents that do.
+        widths = vary_like(tuple(jnp.broadcast_to(known[axis], self.block_shape) for axis in axes), leaves)
 
         def with_spacing(*blocks: Array):
             of_axis = dict(zip(axes, blocks[len(leaves) :], strict=True))

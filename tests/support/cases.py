@@ -27,8 +27,11 @@ WRITTEN = {
     "korteweg_de_vries": ("semilinear-kdv-1d",),
     "gray_scott": ("semilinear-gray-scott-2d",),
     "schroedinger": ("semilinear-schroedinger-2d",),
-    "transport": ("transport-1d-walls", "transport-2d-implicit", "transport-3d-implicit"),
-    "burgers": ("burgers-1d-weno5",),
+    "transport": (
+        "transport-1d-walls", "transport-2d-implicit", "transport-2d-stretched", "transport-2d-stretched-implicit",
+        "transport-3d-implicit",
+    ),
+    "burgers": ("burgers-1d-weno5", "burgers-2d-stretched"),
     "molecular_dynamics": ("particles-liquid-2d",),
     "gravity": ("particles-stars-2d",),
     "electrostatic_pic": ("particles-plasma-2d",),
