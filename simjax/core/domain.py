@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
-from simjax.core.stretched import Places, image_distances, places_around, widths_around
+from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
 from simjax.jaxpr.varying import vary_like, varying_axes
@@ -176,11 +176,15 @@ class Domain(eqx.Module):
         if self.grid.stretch[axis] is None:
             return (self.grid.mean_spacing[axis],) * 2
         faces = self._line(axis)[0]
-        return jnp.asarray(faces[1] - faces[0], dtype), jnp.asarray(faces[-1] - faces[-2], dtype)
+        return as_array(faces[1] - faces[0], dtype), as_array(faces[-1] - faces[-2], dtype)
 
     @property
     def cells_around(self) -> int:
         """Cells beside this device's own that its block is stored with."""
+        return 0
+
+    def first_cell(self, axis: int) -> int:
+        """Number within a device's block of the first cell that is stored without those around it."""
         return 0
 
     def _line(self, axis: int) -> tuple[Places, Places]:
@@ -196,16 +200,22 @@ class Domain(eqx.Module):
         places = centers if offset == CENTER else faces
         if periodic:
             n = faces.shape[0] - 1
-            table = places[np.arange(-margin, n + margin) % n]
+            around = places[np.arange(-margin, n + margin) % n]
         else:
-            table = places_around(places, faces, margin, False)
-        return self._along(table, axis, ghosts, margin, dtype)
+            around = places_around(places, faces, margin, False)
+        return self._along(around, axis, ghosts, margin, dtype)
 
-    def _along(self, table: Places, axis: int, ghosts: int, margin: int, dtype) -> Array:
-        """This block's part of a table along an axis that begins `margin` cells before the grid's first one."""
+    def _along(self, places: Places, axis: int, ghosts: int, margin: int, dtype) -> Array:
+        """This block's part of what lies along an axis from `margin` cells before the grid's first one on."""
         size = self.block_shape[axis] + 2 * ghosts
-        start = self.first_index(axis) + (margin - ghosts)
-        own = lax.dynamic_slice_in_dim(jnp.asarray(table, dtype), start, size)
+        entry, cells = self.split[axis], self.grid.shape[axis] // _count(self.split[axis])
+        first = margin - ghosts - self.cells_around + self.first_cell(axis)
+        own = as_array(places[first : first + size], dtype)
+        if entry is not None:  # chosen among all blocks': jax has no slice that begins at another place on each device
+            number = lax.broadcasted_iota(jnp.int32, (entry[1], 1), 0)
+            blocks = [places[first + k * cells : first + k * cells + size] for k in range(entry[1])]
+            whole = jnp.stack([as_array(block, dtype) for block in blocks])
+            own = jnp.sum(jnp.where(number == self.block_index(axis), whole, 0), axis=0)
         return own.reshape(tuple(size if k == axis else 1 for k in range(self.grid.ndim)))
 
     # ------------------------------------------------------------------ ghost cells
@@ -307,7 +317,7 @@ class Domain(eqx.Module):
         if self.grid.stretch[axis] is not None:
             along = image_distances(self._line(axis)[0], side, width, layout.offset[axis] == FACE)
             shape = tuple(width if k == axis else 1 for k in range(self.grid.ndim))
-            spacing[axis] = jnp.asarray(along, edge.dtype).reshape((1,) * (edge.ndim - self.grid.ndim) + shape)
+            spacing[axis] = as_array(along, edge.dtype).reshape((1,) * (edge.ndim - self.grid.ndim) + shape)
         return tuple(spacing)
 
     def _side_positions(self, u: Array, layout: FieldLayout, axis: int, side: int) -> tuple[Array, ...]:

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.jaxpr.table import table
+
 Places = np.ndarray | Array
 """Values along one axis: known on the host, or traced."""
 
@@ -47,6 +49,11 @@ def image_distances(faces: Places, side: int, count: int, on_face: bool) -> Plac
     inwards = inwards[: count + 1]
     number = np.arange(count)
     return inwards[1:] / (number + 1) if on_face else (inwards[1:] + inwards[:-1]) / (2 * number + 1)
+
+
+def as_array(places: Places, dtype) -> Array:
+    """The places in a program."""
+    return places.astype(dtype) if isinstance(places, jax.Array) else table(np.asarray(places, dtype))
 
 
 def _module(places: Places):

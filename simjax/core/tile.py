@@ -55,6 +55,9 @@ class Tile(Domain):
     def cells_around(self):
         return self.depth
 
+    def first_cell(self, axis):
+        return self.begin[axis]
+
     def first_index(self, axis):
         return self.block_index(axis) * self._cells(axis) + self.begin[axis] - self.depth
 
