@@ -85,4 +85,3 @@ def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:
         return tuple(np.asarray(values, np.float64).ravel().tolist())
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{name!r} has no list of numbers ({error}).") from None
-

@@ -3,7 +3,7 @@
 They take arrays of numpy or of jax, and numbers that may be traced.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -59,8 +59,9 @@ def formula(text: str) -> Mapped:
 
 def faces_and_centers(mapped: Mapped, cells: int, lower: float, upper: float, module=np) -> tuple[Places, Places]:
     """Faces (cells + 1,) and centres (cells,) along an axis; `module` jax.numpy where gradients are to flow."""
-    shares = module.arange(cells + 1) / cells
-    faces, centers = (lower + (upper - lower) * mapped(s) for s in (shares, (module.arange(cells) + 0.5) / cells))
+    number = module.arange(cells + 1, dtype=float)
+    shares = number / cells, (number[:-1] + 0.5) / cells
+    faces, centers = (lower + (upper - lower) * mapped(s) for s in shares)
     ends = module.asarray([lower]), module.asarray([upper])
     return module.concatenate([ends[0], faces[1:-1], ends[1]]), centers
 

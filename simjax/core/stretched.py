@@ -47,7 +47,7 @@ def image_distances(faces: Places, side: int, count: int, on_face: bool) -> Plac
     wall = faces[side and faces.shape[0] - 1]
     inwards = (wall - faces[::-1]) if side else (faces - wall)
     inwards = inwards[: count + 1]
-    number = np.arange(count)
+    number = np.arange(count, dtype=faces.dtype)
     return inwards[1:] / (number + 1) if on_face else (inwards[1:] + inwards[:-1]) / (2 * number + 1)
 
 

@@ -135,9 +135,7 @@ def _as_mean(flux: Array, axis: int, ndim: int, reach: int) -> Array:
     return (1067 / 960) * shifted(0) - (29 / 480) * near + (3 / 640) * (shifted(2) + shifted(-2))
 
 
-def face_diffusivity(
-    kappa: Float[Array, "..."], axis: int, ndim: int, spacing: Spacing = 1.0
-) -> Float[Array, "..."]:
+def face_diffusivity(kappa: Float[Array, "..."], axis: int, ndim: int, spacing: Spacing = 1.0) -> Float[Array, "..."]:
     """The harmonic mean of two cells, on n + 1 faces: what half a cell of either conducts in series.
 
     So the flux through layers is exact, and no flux passes into a cell without diffusivity. `kappa` padded by one, and

@@ -28,7 +28,10 @@ WRITTEN = {
     "gray_scott": ("semilinear-gray-scott-2d",),
     "schroedinger": ("semilinear-schroedinger-2d",),
     "transport": (
-        "transport-1d-walls", "transport-2d-implicit", "transport-2d-stretched", "transport-2d-stretched-implicit",
+        "transport-1d-walls",
+        "transport-2d-implicit",
+        "transport-2d-stretched",
+        "transport-2d-stretched-implicit",
         "transport-3d-implicit",
     ),
     "burgers": ("burgers-1d-weno5", "burgers-2d-stretched"),

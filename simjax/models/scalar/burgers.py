@@ -44,8 +44,8 @@ class Burgers(ConservedScalar):
     """Burgers' equation: dc/dt = -sum over axes of d(c^2 / 2)/dx_i + nu lap(c).
 
     c (length / time) is carried by itself, by the same amount along every axis. Godunov's flux between the states
-    that one of `SCHEMES` finds on both sides of a face; central diffusion of second order. Takes stretched grids. LeVeque
-    (2002), Finite Volume Methods for Hyperbolic Problems, ch. 11.
+    that one of `SCHEMES` finds on both sides of a face; central diffusion of second order. Takes stretched grids.
+    LeVeque (2002), Finite Volume Methods for Hyperbolic Problems, ch. 11.
 
     Examples:
         >>> model = sj.Burgers(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())], scheme="weno5")
