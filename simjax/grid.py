@@ -38,7 +38,7 @@ class Lines:
     faces: tuple[float, ...]
     centers: tuple[float, ...]
 
-    def __init__(self, faces: Sequence[float], centers: Sequence[float] | None = None):
+    def __init__(self, faces: Sequence[float] | np.ndarray, centers: Sequence[float] | np.ndarray | None = None):
         x = np.asarray(faces, np.float64)
         if x.ndim != 1 or x.size < 2 or not np.all(np.isfinite(x)):
             raise ConfigurationError("Lines.faces: expected a list of at least two finite numbers.")

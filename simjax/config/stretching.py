@@ -35,7 +35,7 @@ def grid_of(grid: GridConfig) -> Grid:
         return Grid(grid.shape, grid.lower, grid.upper)
     found = [getattr(grid.stretch, axis) for axis in AXES[: len(grid.shape)]]
     places = [
-        None if one is None else lines(*one, n, a, b)
+        None if one is None else lines(one[0], one[1], n, a, b)
         for one, n, a, b in zip(found, grid.shape, grid.lower, grid.upper, strict=True)
     ]
     return Grid(grid.shape, grid.lower, grid.upper, places)

@@ -69,7 +69,7 @@ class Boundary(eqx.Module):
         """The value that the stored lower wall face of a FACE field must have, or None where it is free."""
         return None
 
-    def conductance(self, spacing: float) -> float | Array | None:
+    def conductance(self, spacing: float | Array) -> float | Array | None:
         """c where the homogeneous condition on a cell-centred field has the first ghost (1 - c) times the first cell.
 
         So much of the diffusion between two cells passes the side; None: the first ghost is no multiple of the cell.

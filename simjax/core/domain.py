@@ -174,7 +174,7 @@ class Domain(eqx.Module):
     def wall_spacing(self, axis: int, dtype) -> tuple[float | Array, float | Array]:
         """Widths of the first and of the last cell, so far are the first ghosts beyond walls from their images."""
         if self.grid.stretch[axis] is None:
-            return (self.grid.mean_spacing[axis],) * 2
+            return self.grid.mean_spacing[axis], self.grid.mean_spacing[axis]
         faces = self._line(axis)[0]
         return as_array(faces[1] - faces[0], dtype), as_array(faces[-1] - faces[-2], dtype)
 

@@ -75,7 +75,7 @@ def lines(kind: str, given, cells: int, lower: float, upper: float) -> Lines:
     if kind == "faces":
         return Lines(given)
     mapped = _mapped(kind, given, cells)
-    faces, centers = faces_and_centers(mapped, cells, lower, upper)
+    faces, centers = map(np.asarray, faces_and_centers(mapped, cells, lower, upper))
     if not np.all(np.isfinite(faces)):
         raise ConfigurationError(f"faces at {faces[~np.isfinite(faces)][0]}; expected finite numbers.")
     if np.all(np.diff(faces) > 0):

@@ -13,25 +13,25 @@ Spacing = float | Array
 def scaled(u: Array, *factors: float | Array) -> Array:
     """`u` times the factors, of which the number 1.0 costs nothing."""
     for factor in factors:
-        u = u if isinstance(factor, float) and factor == 1.0 else u * fitted(factor, u)
+        u = u if not isinstance(factor, Array) and factor == 1.0 else u * fitted(factor, u)
     return u
 
 
 def fitted(factor: float | Array, u: Array) -> float | Array:
     """A factor with as many axes as `u`, of which those before the spatial ones have length one."""
-    if isinstance(factor, float) or factor.ndim >= u.ndim:
+    if not isinstance(factor, Array) or factor.ndim >= u.ndim:
         return factor
     return factor.reshape((1,) * (u.ndim - factor.ndim) + factor.shape)
 
 
 def relative(spacing: Spacing, mean: float) -> Spacing:
     """Widths over the mean one: 1.0 along a uniform axis."""
-    return 1.0 if isinstance(spacing, float) else spacing * (1 / mean)
+    return spacing * (1 / mean) if isinstance(spacing, Array) else 1.0
 
 
 def along(spacing: Spacing, axis: int, ndim: int, width: int) -> Spacing:
     """Widths without the `width` ghost cells along all axes but `axis`, in place of a padded block of them."""
-    if isinstance(spacing, float):
+    if not isinstance(spacing, Array):
         return spacing
     for k in range(ndim):
         n = spacing.shape[k]
@@ -42,14 +42,14 @@ def along(spacing: Spacing, axis: int, ndim: int, width: int) -> Spacing:
 
 def without_ends(spacing: Spacing, axis: int, cut: int) -> Spacing:
     """Widths without `cut` cells at both ends of `axis`."""
-    if isinstance(spacing, float):
+    if not isinstance(spacing, Array):
         return spacing
     return lax.slice_in_dim(spacing, cut, spacing.shape[axis] - cut, axis=axis)
 
 
 def pairs(spacing: Spacing, axis: int) -> tuple[Spacing, Spacing]:
     """Widths of the cells below and above each face between two cells; along a uniform axis 1.0, the share of one."""
-    if isinstance(spacing, float):
+    if not isinstance(spacing, Array):
         return 1.0, 1.0
     n = spacing.shape[axis]
     return lax.slice_in_dim(spacing, 0, n - 1, axis=axis), lax.slice_in_dim(spacing, 1, n, axis=axis)
@@ -57,7 +57,7 @@ def pairs(spacing: Spacing, axis: int) -> tuple[Spacing, Spacing]:
 
 def between_centers(spacing: Spacing, axis: int) -> Spacing:
     """Distances between the centres of neighbours, one on each face between two cells."""
-    if isinstance(spacing, float):
+    if not isinstance(spacing, Array):
         return spacing
     below, above = pairs(spacing, axis)
     return 0.5 * (below + above)
@@ -65,7 +65,7 @@ def between_centers(spacing: Spacing, axis: int) -> Spacing:
 
 def smallest(spacing: Spacing, axis: int) -> Spacing:
     """The least width of a cell and its two neighbours; `spacing` has one ghost cell along `axis`."""
-    if isinstance(spacing, float):
+    if not isinstance(spacing, Array):
         return spacing
     n = spacing.shape[axis]
     parts = [lax.slice_in_dim(spacing, k, n - 2 + k, axis=axis) for k in range(3)]

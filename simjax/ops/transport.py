@@ -116,7 +116,7 @@ def widths(spacing: Spacing, axis: int, ndim: int, reach: int) -> Spacing:
     They are the differences of what the scheme makes of the places of faces, as it does of fluxes; with no reach the
     true ones.
     """
-    return spacing if isinstance(spacing, float) else _as_mean(spacing, axis, ndim, reach)
+    return _as_mean(spacing, axis, ndim, reach) if isinstance(spacing, Array) else spacing
 
 
 def _as_mean(flux: Array, axis: int, ndim: int, reach: int) -> Array:
