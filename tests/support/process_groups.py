@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 DEVICES = 2  # of each process
-# Machine code as it is written: what is asked here is what processes say to one another, and they compile anew each time.
+# Machine code as it is written: what processes say to one another is asked here, and each one compiles anew.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
