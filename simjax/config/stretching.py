@@ -42,9 +42,11 @@ def grid_of(grid: GridConfig) -> Grid:
 
 
 def read_stretching(
-    grid: GridConfig, schema: ModelSchema | None, folders: Sequence[Path], problems: ConfigErrors
+    grid: GridConfig | None, schema: ModelSchema | None, folders: Sequence[Path], problems: ConfigErrors
 ) -> GridConfig | None:
     """The section with the numbers of files in their place; None after telling `problems` what is wrong with it."""
+    if grid is None:
+        return None
     given = grid.stretch or StretchConfig()
     by_axis = {axis: getattr(given, axis) for axis in AXES if getattr(given, axis) is not None}
     before = len(problems)

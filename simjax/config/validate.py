@@ -80,8 +80,7 @@ def validate(
         if keys["box"] is not None:
             _check_axes("box.upper", keys["box"].upper, schema, physics, problems)
     if grid is not None:
-        grid = _check_grid(grid, schema, physics, problems)
-        grid = grid and read_stretching(grid, schema, folders, problems)
+        grid = read_stretching(_check_grid(grid, schema, physics, problems), schema, folders, problems)
     _check_scales(grid, keys["box"], keys["precision"] or "float64", problems)
     if time is not None:
         time = _check_time(time, schema, problems)

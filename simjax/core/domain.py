@@ -312,7 +312,7 @@ class Domain(eqx.Module):
         return jnp.where(self.block_index(axis) == outermost, ghost, neighbour)
 
     def _side_spacing(self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int):
-        """What `Boundary.ghost` takes as spacing."""
+        """The spacing that `Boundary.ghost` takes."""
         spacing: list[float | Array] = list(self.grid.mean_spacing)
         if self.grid.stretch[axis] is not None:
             along = image_distances(self._line(axis)[0], side, width, layout.offset[axis] == FACE)

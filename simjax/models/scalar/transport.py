@@ -125,7 +125,7 @@ class ConservedScalar(SemiImplicitModel):
         return math.prod(shares)
 
     def least_spacing(self, dtype) -> tuple[Spacing, ...]:
-        """Of each cell and its two neighbours along every axis the least width, which limits the time step."""
+        """The least width of each cell and its two neighbours along every axis, which limits the time step."""
         return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.layout, 1, dtype)))
 
     @abc.abstractmethod
