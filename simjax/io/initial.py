@@ -92,7 +92,7 @@ class FieldFile:
         places = np.argwhere(~np.isfinite(values))[:MOST_TOLD]
         if places.size:
             flat = np.ravel_multi_index(tuple((places + firsts).T), self._shape)
-            self.not_finite |= dict(zip(flat.tolist(), map(str, values[tuple(places.T)]), strict=True))
+            self.not_finite |= dict(zip(flat.tolist(), map(str, values[tuple(places.T)].tolist()), strict=True))
 
     def told_first(self) -> list[tuple[int, str]]:
         """The first of `not_finite`, in their order."""

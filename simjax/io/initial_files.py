@@ -107,7 +107,7 @@ def check_size(shape: tuple[int, ...] | None, itemsize: int, path: Path, variabl
 
 
 def _count(shape: tuple[int, ...] | None, path: Path, variable: str) -> int:
-    """How many values an array has; ConfigurationError where it has none."""
+    """The number of values of an array; ConfigurationError where it has none."""
     count = 0 if shape is None else math.prod(shape)
     if count <= 0:
         held = "is empty" if shape is None else f"has shape {shape}"
