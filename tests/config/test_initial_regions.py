@@ -122,7 +122,7 @@ def test_a_region_of_an_archive_is_read_in_pieces(tmp_path, monkeypatch, piece, 
     np.savez_compressed(tmp_path / "a.npz", c=values)
     grid = Grid((32, 24, 6), (0, 0, 0), (1, 1, 1))
     found = field_file(tmp_path / "a.npz", "c", grid, (CENTER,) * 3, periodic=(True,) * 3)
-    np.testing.assert_array_equal(found.read(((8, 16), (3, 24), (1, 4))), values[1:4, 3:24, 8:16].transpose(2, 1, 0))
+    np.testing.assert_array_equal(found.read(((8, 16), (3, 20), (1, 4))), values[1:4, 3:20, 8:16].transpose(2, 1, 0))
 
 
 def test_values_that_are_not_finite_are_found_in_the_region_that_reads_them(tmp_path):
