@@ -91,7 +91,7 @@ class FieldFile:
     def _note_not_finite(self, values: np.ndarray, firsts: Sequence[int]) -> None:
         places = np.argwhere(~np.isfinite(values))[:MOST_TOLD]
         if places.size:
-            flat = np.ravel_multi_index(tuple((places + firsts).T), self._shape)
+            flat = np.asarray(np.ravel_multi_index(tuple((places + firsts).T), self._shape))
             self.not_finite |= dict(zip(flat.tolist(), map(str, values[tuple(places.T)].tolist()), strict=True))
 
     def told_first(self) -> list[tuple[int, str]]:
