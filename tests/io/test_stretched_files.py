@@ -8,11 +8,17 @@ from simjax.core.mappings import lines
 from simjax.core.model import Output
 from simjax.grid import CENTER, FACE, Grid, Lines
 from simjax.io.grid_layout import cell_sizes, measure_attribute, space_coordinates
-from simjax.io.regrid import regrid_axis, target_axis
+from simjax.io.regrid import axis_map, target_axis
 from simjax.report.scalars import scalars
 
 GRID = Grid((2, 3), stretch={"y": Lines([0.0, 0.1, 0.3, 1.0])})
 CENTERED = Output("c", (CENTER, CENTER), "1", "c")
+
+
+def regrid_axis(values, positions, target):
+    """Values brought to the target's places, and what was done."""
+    way, told = axis_map(len(values), positions, target)
+    return way.apply(values), told
 
 
 def test_coordinates_bounds_and_areas_are_the_true_ones():
