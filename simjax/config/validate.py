@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.experiments import with_experiments
+from simjax.config.instruments import read_instruments
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
 from simjax.config.sections import (
@@ -93,6 +94,7 @@ def validate(
         found |= _read_sections(keys, context)
         if schema.of_particles:
             found["particles"] = _locate_particles(keys["particles"], context)
+        found["outputs"] = read_instruments(keys, found, context)
         found["inverse"] = read_inverse(keys, found, context)
         _check_output_fields(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:

@@ -17,8 +17,8 @@ from jax.sharding import PartitionSpec
 from simjax.driver.compiled_run import CompiledParticleRun
 from simjax.driver.differentiable_run import DifferentiableRun, Guess
 from simjax.errors import ConfigurationError
+from simjax.instruments.operators import View
 from simjax.inverse.instruments import Instrument, Measured, instruments_of
-from simjax.inverse.methods.operators import View
 from simjax.inverse.shooting import MultipleShooting
 from simjax.parallel import place, shardings
 from simjax.schema.config import Config

@@ -51,6 +51,7 @@ from simjax.processes import processes
 DIAGNOSTICS_NAME = "diagnostics.h5"
 CONSOLIDATE_BYTES = 2_000_000_000
 PENDING_WRITES = 2
+PIECE_BYTES = 4 << 20
 # Segments grow with the run beyond this many, so that a virtual dataset stays under 2000 mappings to 600 GB.
 MANY_SEGMENTS = 500
 
@@ -81,6 +82,9 @@ class FrameWriter(abc.ABC):
         attributes: of the root of every file.
         parts: those that this process writes.
     """
+
+    diagnostics_name: str | None = DIAGNOSTICS_NAME
+    """Name of the file without fields that lies beside the master; None for none."""
 
     def __init__(
         self, folder: Path, master_name: str, stem: str, layout: FrameLayout, attributes: Mapping[str, Any],
@@ -302,7 +306,7 @@ class FrameWriter(abc.ABC):
         for number, (part, layout) in enumerate(zip(self.own_parts, self._layouts, strict=True)):
             name = segment_name(self._chunk, self._stem, part.number)
             with replaced(self.folder / name) as path:
-                pieces = ((i, 1, frame[number]) for i, frame in enumerate(self._tail))
+                pieces = _joined([frame[number] for frame in self._tail], layout)
                 write_plain(path, layout, self._attributes, self._steps[first:], self._times[first:], pieces)
                 file = fingerprint(path)
             written.append(Segment(name, count, *file, self._chunk, part.number, part.ranges))
@@ -338,7 +342,9 @@ class FrameWriter(abc.ABC):
                 self.write_master(path, attributes, steps, times, segments)
             else:
                 self.write_whole(path, attributes, [], [], [])
-        with replaced(self.folder / DIAGNOSTICS_NAME) as path:
+        if self.diagnostics_name is None:
+            return
+        with replaced(self.folder / self.diagnostics_name) as path:
             if segments:
                 write_virtual(path, without_fields(self._layout), attributes, steps, times, segments)
             else:
@@ -370,10 +376,11 @@ class FrameWriter(abc.ABC):
         segments = [(self.folder / segment.name, segment.frames) for segment in self._segments]
         with replaced(self.folder / self.master_name) as path:
             self.write_whole(path, attributes, self._steps, self._times, pieces_of(segments))
-        with replaced(self.folder / DIAGNOSTICS_NAME) as path:
-            write_plain(
-                path, without_fields(self._layout), attributes, self._steps, self._times, pieces_of(segments)
-            )  # fmt: skip
+        if self.diagnostics_name is not None:
+            with replaced(self.folder / self.diagnostics_name) as path:
+                write_plain(
+                    path, without_fields(self._layout), attributes, self._steps, self._times, pieces_of(segments)
+                )  # fmt: skip
         for segment, _ in reversed(segments):
             segment.unlink()
         data = self.folder / SEGMENT_FOLDER
@@ -490,6 +497,15 @@ class FrameWriter(abc.ABC):
                 )
             datasets[variable.name] = dataset
         return datasets
+
+
+def _joined(frames: Sequence[Mapping], layout: FrameLayout) -> Iterator[tuple[int, int, Mapping]]:
+    """(first frame, frames, name -> values) of frames, many small ones in one piece: each is a call of HDF5."""
+    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes()))
+    for start in range(0, len(frames), together):
+        some = frames[start : start + together]
+        joined = {v.name: [one[v.name] for one in some] for v in layout.framed}
+        yield start, len(some), {v.name: np.concatenate(joined[v.name], v.dims.index("time")) for v in layout.framed}
 
 
 def _ranges(told: Mapping[str, Sequence[int]]) -> Ranges:

@@ -90,7 +90,7 @@ def advance(
         after = _integrated_steps(
             model, _required(model, integrator), params, begin, schedule, steps, until, checkpoint
         )
-    return _if_good(model, params, begin, after)
+    return if_good(model, params, begin, after)
 
 
 def _required(model: Model, integrator: Integrator | None) -> Integrator:
@@ -106,7 +106,7 @@ def _integrated_steps(
 ):  # fmt: skip
     """(state, clock) after steps that a scheme takes."""
     state, clock = begin
-    prepared = _prepared(model, integrator, params, state, schedule)
+    prepared = prepared_scheme(model, integrator, params, state, schedule)
 
     def step(carry):
         state, clock = carry
@@ -124,7 +124,7 @@ def _integrated_steps(
     return state, clock
 
 
-def _if_good(model: Model, params, begin, after):
+def if_good(model: Model, params, begin, after):
     """(state, clock) `after` some steps, or that of `begin` with a status where a value is not finite or physical."""
     state, clock = after
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
@@ -138,7 +138,7 @@ def _if_good(model: Model, params, begin, after):
     return state, eqx.tree_at(lambda c: (c.status, c.smallest_limit), clock, (fault, match_varying(smallest, fault)))
 
 
-def _prepared(model: Model, integrator: Integrator, params, state, schedule: Schedule):
+def prepared_scheme(model: Model, integrator: Integrator, params, state, schedule: Schedule):
     """Form what the scheme needs once before all steps."""
     dt = schedule.even_dt
     if dt is not None and not isinstance(dt, float):
@@ -443,7 +443,7 @@ def _within(chosen: Plan) -> Policy | Binomial:
 def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable, look: Callable, begin, frames: int):
     """All frames, whose steps reverse mode undoes."""
     scheme = _reversible(model, integrator, params, schedule)
-    prepared = _prepared(model, scheme, params, begin[0], schedule)
+    prepared = prepared_scheme(model, scheme, params, begin[0], schedule)
 
     def step(carry):
         state, clock = carry

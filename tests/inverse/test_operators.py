@@ -11,7 +11,7 @@ from refusals import refusals
 
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.inverse.methods.operators import BoxAverage, LineOfSight, PointSensors, Snapshot, Spectrum
+from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Snapshot, Spectrum
 from simjax.parallel import decompose, distribute, make_mesh
 
 GRID = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))

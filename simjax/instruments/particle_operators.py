@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.errors import ConfigurationError
-from simjax.inverse.methods.operators import Instrumental
+from simjax.instruments.operators import Instrumental
 from simjax.particles.diffusion import closest_images
 from simjax.particles.radial_distribution import smooth_radial_distribution
 

@@ -1,0 +1,87 @@
+"""The key `outputs`: what is looked at while a run goes on, each with a cadence of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FRAME, STEP = "frame", "step"
+"""Cadences that are no times: at every output time, and after every step."""
+TOLERANCE = 1e-3
+"""Part of `every` by which a sample may be taken early, where a step ends that close before its time."""
+
+
+@dataclass(frozen=True)
+class InstrumentConfig:
+    """One entry of `outputs`.
+
+    kind: slice, probe, ... name: of its files and of its dataset. of: variables or whole fields, as they are written.
+    every: `FRAME`, `STEP` or a time. given: the keys of its kind as they are read.
+    """
+
+    kind: str
+    name: str
+    of: tuple[str, ...]
+    every: float | str
+    given: Mapping[str, Any]
+
+    @property
+    def at_frames(self) -> bool:
+        """Tell whether samples are taken at output times alone."""
+        return self.every == FRAME
+
+    @property
+    def interval(self) -> float:
+        """Time between two samples; zero where it is every step."""
+        assert not self.at_frames
+        return 0.0 if isinstance(self.every, str) else self.every
+
+    def write(self) -> dict[str, Any]:
+        """The plain YAML value."""
+        given = {key: _plain(value) for key, value in self.given.items()}
+        own = {self.kind: list(self.of)} if self.kind in OF_THE_KIND else {self.kind: given, "of": list(self.of)}
+        beside = given if self.kind in OF_THE_KIND else {}
+        return {**own, **beside, "every": self.every, "name": self.name}
+
+
+OF_THE_KIND = ("spectrum",)
+"""Kinds whose own key holds the variables, with the other keys beside it."""
+
+
+class Instruments(tuple[InstrumentConfig, ...]):
+    """The entries of `outputs`; null where there are none."""
+
+    def write(self) -> list[dict[str, Any]] | None:
+        """The plain YAML value."""
+        return [instrument.write() for instrument in self] or None
+
+    @property
+    def within_frames(self) -> tuple[InstrumentConfig, ...]:
+        """Those with a cadence of their own."""
+        return tuple(instrument for instrument in self if not instrument.at_frames)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def passed(time: float, every: float) -> int:
+    """The number of sample times after the start that are over at `time`."""
+    return math.floor(time / every + TOLERANCE)
+
+
+def due_steps(ends: Iterator[float], begin: float, every: float) -> list[bool]:
+    """Tell of steps that end at these times, the first of which begins at `begin`, which reach a sample time.
+
+    every: zero for all of them.
+    """
+    if not every:
+        return [True for _ in ends]
+    before, due = passed(begin, every), []
+    for end in ends:
+        after = passed(end, every)
+        due.append(after > before)
+        before = after
+    return due
