@@ -57,7 +57,7 @@ def advance_watching(
         number, (state, before), found = carry
         state, after = take_step(model, integrator, params, state, before, schedule, until, prepared)
         # Else the step is computed once more for the few values that are read.
-        state = lax.optimization_barrier(state)
+        state = jax.tree.map(lax.optimization_barrier, state)
         found = {
             name: _with_reading(watch, when[name], number, (before, after), state, schedule, found[name])
             for name, watch in watches.items()
