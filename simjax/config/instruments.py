@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simjax.config.observations import MOST_RADII, check_radii
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, Boundaries, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
@@ -12,19 +13,24 @@ from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 
 MOST_POINTS, MOST_BINS = 100_000, 100_000
-KINDS = ("slice", "probe", "line", "box_mean", "spectrum", "histogram")
 COMMON = ("of", "every", "name")
-EXAMPLE = "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}"
+OF_FIELDS = {
+    "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
+    "box_mean": "", "spectrum": "", "histogram": "",
+}  # fmt: skip
+OF_PARTICLES = {
+    "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
+    "mean_square_displacement": "",
+}
+"""Kinds of instruments, the first with an example."""
+BESIDE = {"spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": ()}
+"""Keys beside that of the kind, where these are others than `of`."""
 
 
 def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> Instruments | None:
     """The instruments; `keys`: all sections as written, `found`: what they were read as. None after telling why not."""
     problems, before = context.problems, len(context.problems)
-    given = keys["outputs"] or ()
-    if given and context.schema.of_particles:
-        problems.say("outputs", f"outputs: expected null for model={context.schema.name}, which has particles")
-        return None
-    read = []
+    given, read = keys["outputs"] or (), []
     for number, value in enumerate(given):
         where = f"outputs[{number}]"
         one = _read_one(where, value, found, context)
@@ -40,19 +46,26 @@ def _read_one(
     where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> InstrumentConfig | None:
     problems, before = context.problems, len(context.problems)
-    named = [kind for kind in KINDS if kind in value]
+    kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
+    named = [kind for kind in kinds if kind in value]
     if len(named) != 1:
-        meant = [closest(str(key), KINDS) for key in value if key not in COMMON and not named]
-        hint = f"did you mean '{meant[0]}'?" if meant and meant[0] else EXAMPLE
-        problems.add(where, dict(value), f"one of {', '.join(KINDS)} with what is looked at", hint)
+        meant = [closest(str(key), kinds) for key in value if key not in COMMON and not named]
+        hint = f"did you mean '{meant[0]}'?" if meant and meant[0] else kinds[next(iter(kinds))]
+        problems.add(where, dict(value), f"one of {', '.join(kinds)} with what is looked at", hint)
         return None
     kind = named[0]
-    beside = ("shells",) if kind == "spectrum" else ("of",)
+    beside = BESIDE.get(kind, ("of",))
     for key in value:
         if key not in (kind, "every", "name", *beside):
             problems.unknown(where, key, (kind, *beside, "every", "name"))
-    variables = _read_variables(where, kind, value, context)
-    given = _read_places(where, kind, value, found, context)
+    variables: tuple[str, ...] = ()
+    if context.schema.of_particles:
+        given = _read_pairs(where, value, found, context) if kind == "radial_distribution" else {}
+        if kind == "mean_square_displacement" and value[kind] not in (None, {}):
+            problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
+    else:
+        variables = _read_variables(where, kind, value, context)
+        given = _read_places(where, kind, value, found, context)
     every = _read_every(join(where, "every"), value.get("every", FRAME), problems)
     name = ""
     if "name" in value:
@@ -133,6 +146,20 @@ def _read_places(
     if grid is not None and grid.lower is not None and grid.upper is not None:
         _check_inside(path, kind, read, grid.lower, grid.upper, context)
     return read
+
+
+def _read_pairs(where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Distances of pairs and the width around each, as an observation has them."""
+    problems, before = context.problems, len(context.problems)
+    if "width" not in value:
+        problems.say(join(where, "width"), f"{join(where, 'width')} is missing: expected {Real(above=0.0).allowed}")
+        return {}
+    path = join(where, "radial_distribution")
+    radii = ListOf(Real(above=0.0), 1, MOST_RADII, noun="distances").read(path, value["radial_distribution"], problems)
+    width = Real(above=0.0).read(join(where, "width"), value["width"], problems)
+    if len(problems) == before:
+        check_radii(where, {"radial_distribution": radii, "width": width}, found["box"], problems)
+    return {"radii": radii, "width": width}
 
 
 def _keys_of(kind: str, context: Context) -> dict[str, Kind]:

@@ -1,6 +1,7 @@
 """The compiled functions of a run of fields on a grid."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from simjax.driver.build import (
 from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
 from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER, Grid
+from simjax.instruments.operators import View
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
 from simjax.parallel import decompose, distribute, region
@@ -161,6 +163,15 @@ class CompiledFieldRun(CompiledRun):
 
     def variables(self, model, t, state, params):
         return model.observe(t, state, params)
+
+    def view(self, model, t, state, params, more=()):
+        fields, offsets = model.observe(t, state, params), {o.name: o.offset for o in (*model.outputs(), *more)}
+        beside = [output.name for output in more if output.name not in fields]
+        if beside:
+            free = model.free_faces(t, state, params)
+            fields = {**fields, **{name: self.derived(name, model, fields, free, t) for name in beside}}
+        numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
+        return View(model.domain, tuple(axis.periodic for axis in self.config.boundaries), fields, numbers, offsets)
 
     @property
     def variable_names(self):

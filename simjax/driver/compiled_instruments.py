@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,8 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.model import Output
 from simjax.driver.build import Plan
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
     BoxAverage,
@@ -24,6 +25,8 @@ from simjax.instruments.operators import (
     View,
     complete_shells,
 )
+from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
+from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps
 from simjax.status import OK
@@ -35,11 +38,15 @@ LARGEST_BUFFER = 64 << 20
 
 
 class Instrument(NamedTuple):
-    """One instrument of a run: an operator for each variable of its file, which is described by an `Output`."""
+    """One instrument of a run: an operator for each variable of its file, which is described by an `Output`.
+
+    variables: those of the run that it looks at.
+    """
 
     source: InstrumentConfig
     operators: dict[str, Instrumental]
     outputs: dict[str, Output]
+    variables: tuple[Output, ...] = ()
 
     def seen(self, operator: Instrumental, view: View) -> jax.Array:
         """What an operator reads; of one box a number."""
@@ -57,25 +64,17 @@ class CompiledInstruments:
         self.programs = programs
         self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
-        self._measure: dict[tuple[str, ...], Callable] = {}
-        self._advance: dict[tuple[Schedule, int], Callable] = {}
+        self._compiled: dict[Hashable, Callable] = {}  # also by the room of particles, which grows
 
     # ------------------------------------------------------------------ what is read
 
-    def _read(self, names, model, params) -> Callable[[jax.Array, Any], dict[str, dict[str, jax.Array]]]:
+    def _read(self, names, model, params, files) -> Callable[[jax.Array, Any], dict[str, dict[str, jax.Array]]]:
         """(t, state) -> readings by instrument and variable."""
         programs, chosen = self.programs, [self.instruments[name] for name in names]
-        assert isinstance(programs, CompiledFieldRun)
-        periodic = tuple(axis.periodic for axis in programs.config.boundaries)
-        outputs = {o.name: o for one in chosen for o in programs.outputs_named(one.source.of)}
-        offsets = {name: output.offset for name, output in outputs.items()}
+        more = list({output.name: output for one in chosen for output in one.variables}.values())
 
         def read(t, state):
-            fields, free = dict(model.observe(t, state, params)), model.free_faces(t, state, params)
-            for name in outputs:
-                if name not in fields:
-                    fields[name] = programs.derived(name, model, fields, free, t)
-            view = View(model.domain, periodic, fields, dict, offsets)
+            view = programs.view(model, t, state, params, more)._replace(start=files.get("position"))
             return {one.source.name: {name: one.seen(op, view) for name, op in one.operators.items()} for one in chosen}
 
         return read
@@ -98,18 +97,23 @@ class CompiledInstruments:
 
         count: 1 of a member that is well, else 0.
         """
-        if names not in self._measure:
+        key = names, *self._room_of_particles
+        if key not in self._compiled:
             programs = self.programs
 
             def look(values, files, state, clock, t):
                 model, params = programs.build(vary_like(values, state), files)
-                found = self._read(names, model, params)(t, state)
+                found = self._read(names, model, params, files)(t, state)
                 return (clock.status == OK).astype(jnp.int32), jax.tree.map(lambda u: u[None], found)
 
             specs = (programs._one, programs._file_specs, programs.state_specs, programs._one, PartitionSpec())
             results = programs._one, self._specs(names)
-            self._measure[names] = programs._compile(look, (0, None, 0, 0, None), specs, results)
-        return self._measure[names]
+            self._compiled[key] = programs._compile(look, (0, None, 0, 0, None), specs, results)
+        return self._compiled[key]
+
+    @property
+    def _room_of_particles(self) -> tuple[str, ...]:
+        return tuple(f"{name}={size}" for name, size in self.programs.room().items())
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
         """Compiled `(values, files, state, clock, (until, when)) -> (state, clock, readings)`.
@@ -118,29 +122,32 @@ class CompiledInstruments:
         """
         if not self.watched:
             return self.programs.advance(schedule, steps)
-        key = schedule, steps
-        if key not in self._advance:
-            self._advance[key] = self._compiled_advance(schedule, steps)
-        return self._advance[key]
+        key = schedule, steps, *self._room_of_particles
+        if key not in self._compiled:
+            self._compiled[key] = self._compiled_advance(schedule, steps)
+        return self._compiled[key]
 
     def _compiled_advance(self, schedule: Schedule, steps: int) -> Callable:
         programs = self.programs
 
         def forward(values, files, state, clock, until):
             model, params = programs.build(vary_like(values, state), files)
-            watches = {name: self._watch(name, schedule, steps, model, params) for name in self.watched}
+            watches = {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}
             return advance_watching(
                 model, programs.integrator, params, state, clock, schedule,
                 steps=steps, until=until[0], watches=watches, when=until[1],
             )  # fmt: skip
 
-        one, rows = programs._one, self._specs(self.watched)
+        one: Any = programs._one
+        rows = self._specs(self.watched)
         found = {name: Readings(one, one, one, one, rows[name]) for name in self.watched}
         specs = (one, programs._file_specs, programs.state_specs, one, PartitionSpec())
-        return programs._compile(forward, (0, None, 0, 0, None), specs, (programs.state_specs, one, found), donate=(2,))
+        donate = () if programs.regrows else (2,)
+        results = programs.state_specs, one, found
+        return programs._compile(forward, (0, None, 0, 0, None), specs, results, donate=donate)
 
-    def _watch(self, name: str, schedule: Schedule, steps: int, model, params) -> Watch:
-        read, every = self._read((name,), model, params), self.instruments[name].source.interval
+    def _watch(self, name: str, schedule: Schedule, steps: int, model, params, files) -> Watch:
+        read, every = self._read((name,), model, params, files), self.instruments[name].source.interval
         is_due = due_by_number if schedule.dt is not None else due_by_time(schedule.interval, every, TOLERANCE)
         room = self._room(name, schedule, steps)
         return Watch(lambda t, state: read(t, state)[name], room, is_due if every else None)
@@ -216,18 +223,38 @@ def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
 
 def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
     """The operators of an instrument, each checked against the grid."""
-    assert isinstance(programs, CompiledFieldRun)
-    outputs = {output.name: output for output in programs.outputs_named(source.of)}
-    operators: dict[str, Instrumental] = {}
-    if source.kind == "spectrum":
-        operators, outputs = _spectra(source, programs)
+    if isinstance(programs, CompiledParticleRun):
+        found = _of_particles(source, programs)
     else:
-        if source.kind == "histogram":
-            outputs = {name: _share_of_cells(output) for name, output in outputs.items()}
-        operators = {name: _operator(source, name, programs.grid.ndim) for name in outputs}
-    for operator in operators.values():
-        operator.check(programs.grid)
-    return Instrument(source, operators, outputs)
+        assert isinstance(programs, CompiledFieldRun)
+        found = _of_fields(source, programs)
+    for operator in found.operators.values():
+        operator.check(programs.domain.grid)
+    return found
+
+
+def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
+    variables = programs.outputs_named(source.of)
+    if source.kind == "spectrum":
+        return Instrument(source, *_spectra(source, programs), variables)
+    outputs = {output.name: output for output in variables}
+    if source.kind == "histogram":
+        outputs = {name: _share_of_cells(output) for name, output in outputs.items()}
+    operators = {name: _operator(source, name) for name in outputs}
+    return Instrument(source, operators, outputs, variables)
+
+
+def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> Instrument:
+    name, given = source.kind, source.given
+    if name == "radial_distribution":
+        operator: Instrumental = RadialDistribution(radii=given["radii"], width=given["width"])
+        about = "pairs at a distance, over those of independent particles"
+    else:
+        bounds = programs.family.bounds
+        lengths = tuple(b - a for a, b in zip(bounds.lower, bounds.upper, strict=True))
+        operator = MeanSquareDisplacement(lengths=lengths)
+        about = "mean over particles of the squared distance from where each started"
+    return Instrument(source, {name: operator}, {name: Output(name, (), "1", about)})
 
 
 def _share_of_cells(output: Output) -> Output:
@@ -236,12 +263,12 @@ def _share_of_cells(output: Output) -> Output:
     )
 
 
-def _operator(source: InstrumentConfig, variable: str, ndim: int) -> Instrumental:
+def _operator(source: InstrumentConfig, variable: str) -> Instrumental:
     given: Mapping[str, Any] = source.given
     match source.kind:
         case "slice":
             (axis, position), *_ = given.items()
-            return Slice(variable, "xyz".index(axis), position)
+            return Slice(variable, AXES.index(axis), position)
         case "probe":
             return PointSensors(variable, given["points"])
         case "line":
@@ -267,5 +294,5 @@ def _spectra(source: InstrumentConfig, programs: CompiledFieldRun) -> tuple[dict
         key = f"{name}_spectrum"
         operators[key] = VectorSpectrum(key, tuple(output.name for output in own), shells)
         text = f"energy of {name.replace('_', ' ')} by wavenumber, half the square in each shell"
-        outputs[key] = Output(key, own[0].offset, f"({own[0].units})2", text)
+        outputs[key] = Output(key, own[0].offset, squared(own[0].units), text)
     return operators, outputs

@@ -11,21 +11,25 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from simjax.driver.build import Plan
 from simjax.driver.compiled_instruments import CompiledInstruments, Instrument, line_points
-from simjax.driver.compiled_run import CompiledFieldRun
+from simjax.driver.compiled_run import CompiledRun
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BoxAverage, Slice
+from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
 from simjax.io.frame_layout import Variable
 from simjax.io.instrument_files import (
     BIN,
     DISTANCE,
     FOLDER,
+    RADIUS,
     STATION,
     WAVENUMBER,
     InstrumentWriter,
     bin_coordinates,
     line_coordinates,
     plane_coordinates,
+    radius_coordinate,
     station_coordinates,
     wavenumber_coordinate,
 )
@@ -140,19 +144,22 @@ def at_frame(measured: tuple[Any, Mapping[str, Any]], time: float, step: int) ->
     return [Samples(name, np.asarray([time]), np.asarray([step]), count, rows) for name, rows in found.items()]
 
 
-def of_call(instruments: CompiledInstruments, when, found: Mapping[str, Readings]) -> list[Samples]:
-    """Samples of what a call of `CompiledInstruments.advance` read; when: arguments of `times` before the last two."""
+def of_call(
+    instruments: CompiledInstruments, plan: Plan, frame: int, substeps: int, steps: int, step: int,
+    found: Mapping[str, Readings],
+) -> list[Samples]:  # fmt: skip
+    """Samples of what a call of `CompiledInstruments.advance` read: so many steps, after `substeps` of a frame and
+    `step` in all."""
     samples = []
     for name, one in found.items():
-        times, steps = instruments.times(*when, name, one)
-        samples.append(Samples(name, times, steps, one.count, one.values))
+        times, numbers = instruments.times(plan, frame, substeps, steps, step, name, one)
+        samples.append(Samples(name, times, numbers, one.count, one.values))
     return samples
 
 
 def _writer(
     path: Path, instrument: Instrument, programs, attributes: Mapping[str, Any], keep_until_step: int | None
 ) -> InstrumentWriter:
-    assert isinstance(programs, CompiledFieldRun)
     config: Config = programs.config
     fixed, dims, described = _described(instrument, programs)
     return InstrumentWriter(
@@ -165,10 +172,10 @@ def _writer(
 
 
 def _described(
-    instrument: Instrument, programs: CompiledFieldRun
+    instrument: Instrument, programs: CompiledRun
 ) -> tuple[list[Variable], dict[str, tuple[str, ...]], dict[str, Any]]:
     """Coordinates, the dimensions of each variable beside time, and further attributes."""
-    source, grid, units = instrument.source, programs.grid, programs.config.schema.length_units
+    source, grid, units = instrument.source, programs.domain.grid, programs.config.schema.length_units
     given, first = source.given, next(iter(instrument.operators.values()))
     dims: tuple[str, ...] = ()
     fixed: list[Variable] = []
@@ -181,8 +188,12 @@ def _described(
     elif isinstance(first, VectorSpectrum):
         dims, fixed = (WAVENUMBER,), [wavenumber_coordinate(first.shells, max(grid.lengths), units)]
     elif isinstance(first, Histogram):
-        alike = {output.units for output in programs.outputs_named(source.of)}
+        alike = {output.units for output in instrument.variables}
         dims, fixed = (BIN,), bin_coordinates(first.edges, alike.pop() if len(alike) == 1 else "1")
+    elif isinstance(first, RadialDistribution):
+        dims, fixed = (RADIUS,), [radius_coordinate(first.radii, units)]
+    elif isinstance(first, MeanSquareDisplacement):
+        pass
     elif source.kind == "probe":
         dims, fixed = (STATION,), station_coordinates(np.asarray(given["points"]), units)
     else:

@@ -248,8 +248,9 @@ class SingleRun:
         self.state, self.clock = state, clock
         self.pace.dispatched(steps)
         for readings in found:
-            when = self.plan, frame, self.substeps, steps, self.step + self.substeps
-            self.record.instruments.add(of_call(self.instruments, when, readings))
+            before = self.step + self.substeps
+            samples = of_call(self.instruments, self.plan, frame, self.substeps, steps, before, readings)
+            self.record.instruments.add(samples)
         return True
 
     def _regrown(self, status) -> bool:

@@ -29,8 +29,8 @@ class View(NamedTuple):
     """A state of a run as instruments look at it, on this device.
 
     variables: this block of every field, or `(..., particles)` by number. diagnostics: the model's numbers, when they
-    are asked for. offsets: where each field lies in its cell. cells, particles: of a run of particles, how they are
-    sorted and the state.
+    are asked for. offsets: where each field lies in its cell. cells, particles, start: of a run of particles, how
+    they are sorted, the state, and where each was at the start, `(axes, particles)` by number.
     """
 
     domain: Domain
@@ -40,6 +40,7 @@ class View(NamedTuple):
     offsets: Mapping[str, tuple[float, ...]] = {}
     cells: Cells | None = None
     particles: Any = None
+    start: Array | None = None
 
 
 class Instrumental(eqx.Module):

@@ -39,6 +39,27 @@ class EveryParticle(Instrumental):
         )
 
 
+class MeanSquareDisplacement(Instrumental):
+    """The mean over particles of the squared distance from where each started, beyond the box where it went on."""
+
+    lengths: tuple[float, ...] = eqx.field(static=True)
+    variable: str = eqx.field(static=True, default="mean_square_displacement")
+
+    def read(self, view):
+        u = view.variables["position"]
+        assert view.start is not None
+        lengths = jnp.asarray(self.lengths, u.dtype)[:, None]
+        # The differences first: they are small against positions far outside.
+        moved = u - view.start.astype(u.dtype) + lengths * view.variables["image"].astype(u.dtype)
+        return jnp.mean(jnp.sum(moved**2, axis=0))
+
+    def check(self, grid):
+        pass
+
+    def shape(self, grid):
+        return ()
+
+
 class RadialDistribution(Instrumental):
     """g at `radii`, each a mean over distances nearer than `width` to it; see `smooth_radial_distribution`."""
 

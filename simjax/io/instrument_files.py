@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LAYOUT = "simjax instrument/1"
 FOLDER, SAMPLES_NAME = "outputs", "samples.h5"
-STATION, DISTANCE, WAVENUMBER, BIN = "station", "distance", "wavenumber", "value"
+STATION, DISTANCE, WAVENUMBER, BIN, RADIUS = "station", "distance", "wavenumber", "value", "radius"
 
 
 class InstrumentWriter(FrameWriter):
@@ -127,6 +127,12 @@ def wavenumber_coordinate(shells: int, longest: float, units: str) -> Variable:
     """The middle of shells of wavenumbers that are 2 pi over the longest side wide."""
     about = {"long_name": "wavenumber", "units": "1" if units == "1" else f"{units}-1"}
     return Variable(WAVENUMBER, (WAVENUMBER,), np.dtype("f8"), about, 2 * np.pi / longest * np.arange(1, shells + 1))
+
+
+def radius_coordinate(radii: Sequence[float], units: str) -> Variable:
+    """Distances between particles."""
+    about = {"long_name": "distance between particles", "units": units}
+    return Variable(RADIUS, (RADIUS,), np.dtype("f8"), about, np.asarray(radii))
 
 
 def bin_coordinates(edges: np.ndarray, units: str) -> list[Variable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +41,16 @@ class InstrumentConfig:
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         given = {key: _plain(value) for key, value in self.given.items()}
-        own = {self.kind: list(self.of)} if self.kind in OF_THE_KIND else {self.kind: given, "of": list(self.of)}
-        beside = given if self.kind in OF_THE_KIND else {}
-        return {**own, **beside, "every": self.every, "name": self.name}
-
-
-OF_THE_KIND = ("spectrum",)
-"""Kinds whose own key holds the variables, with the other keys beside it."""
+        match self.kind:
+            case "spectrum":
+                own = {self.kind: list(self.of), **given}
+            case "radial_distribution":
+                own = {self.kind: given["radii"], "width": given["width"]}
+            case "mean_square_displacement":
+                own = {self.kind: None}
+            case _:
+                own = {self.kind: given, "of": list(self.of)}
+        return {**own, "every": self.every, "name": self.name}
 
 
 class Instruments(tuple[InstrumentConfig, ...]):
@@ -72,7 +75,7 @@ def passed(time: float, every: float) -> int:
     return math.floor(time / every + TOLERANCE)
 
 
-def due_steps(ends: Iterator[float], begin: float, every: float) -> list[bool]:
+def due_steps(ends: Iterable[float], begin: float, every: float) -> list[bool]:
     """Tell of steps that end at these times, the first of which begins at `begin`, which reach a sample time.
 
     every: zero for all of them.

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.model import Model
+from simjax.core.model import Model, SelfSteppingModel
 from simjax.integrators.integrator import Integrator
 from simjax.jaxpr.varying import steady_carry, vary_like
 from simjax.status import OK
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.clock import Clock, Schedule, time_of
-from simjax.stepping.simulate import if_good, prepared_scheme, take_step
+from simjax.stepping.simulate import arranged_steps, if_good, prepared_scheme, required, take_step
 
 
 class Watch(NamedTuple):
@@ -51,23 +51,33 @@ def advance_watching(
     """
     params = vary_like(params, state)
     begin = state, clock
-    prepared = prepared_scheme(model, integrator, params, state, schedule)
 
-    def step(carry):
-        number, (state, before), found = carry
-        state, after = take_step(model, integrator, params, state, before, schedule, until, prepared)
+    def look(seen, before: Clock, after: Clock, state):
+        number, found = seen
         # Else the step is computed once more for the few values that are read.
         state = jax.tree.map(lax.optimization_barrier, state)
         found = {
             name: _with_reading(watch, when[name], number, (before, after), state, schedule, found[name])
             for name, watch in watches.items()
         }
-        return number + 1, (state, after), found
+        return number + 1, found
 
     empty = {name: _empty(watch, state, clock, schedule) for name, watch in watches.items()}
-    in_pairs = integrator is not None and integrator.stages == 1  # as `advance` takes them
-    _, after, found = repeat(step, (jnp.zeros((), jnp.int32), begin, empty), steps, "none", in_pairs=in_pairs)
-    state, clock = if_good(model, params, begin, after)
+    seen = jnp.zeros((), jnp.int32), empty
+    if isinstance(model, SelfSteppingModel):
+        *after, (_, found) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
+    else:
+        integrator = required(model, integrator)
+        prepared = prepared_scheme(model, integrator, params, state, schedule)
+
+        def step(carry):
+            state, before, seen = carry
+            state, clock = take_step(model, integrator, params, state, before, schedule, until, prepared)
+            return state, clock, look(seen, before, clock, state)
+
+        in_pairs = integrator.stages == 1  # as `advance` takes them
+        *after, (_, found) = repeat(step, (*begin, seen), steps, "none", in_pairs=in_pairs)
+    state, clock = if_good(model, params, begin, tuple(after))
     good = clock.status == OK
     kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in found.items()}
     return state, clock, kept

@@ -1,0 +1,88 @@
+"""What instruments cost: a wave with 1000 probes at every step, and slices of a wave in space against its fields.
+
+    python benchmarks/instruments.py [cells of the plane's side] [cells of the cube's side]
+
+Each run is made in this process, with everything compiled in a run before; the time is that of the steps of the second
+one without compilation, by the run's own account. Repetitions alternate, and the median is kept.
+"""
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+
+import simjax as sj
+
+REPEATS = 5
+PULSE = "exp(-50*((x - 0.5)**2 + (y - 0.5)**2{z}))"
+"""Initial pressure."""
+
+
+def wave(cells, ndim, steps, frames, folder, **changes):
+    dt = 0.3 / cells / ndim**0.5
+    return sj.configure(
+        "acoustic",
+        grid={"shape": [cells] * ndim},
+        initial={"pressure": PULSE.format(z="" if ndim == 2 else " + (z - 0.5)**2")},
+        time={"end": steps * dt, "output_every": steps * dt / frames, "dt": dt},
+        checkpoint={"every_seconds": None},
+        **{"output": {"root": str(folder), "report": False, "animation": False, "fields": []}, **changes},
+    )
+
+
+def measured(simulation):
+    """Seconds from the start of a run to its end but for compiling, and bytes of what it read or wrote of fields."""
+    begin = time.monotonic()
+    result = simulation.run()
+    total = time.monotonic() - begin
+    account = sj.goodput(result.folder).seconds
+    spent = account["simulate"] + account.get("output", 0.0)
+    files = [*result.folder.glob("fields*"), *result.folder.glob("data/*"), *result.folder.glob("outputs/*/*.h5")]
+    return {"seconds": spent, "total": total, "bytes": sum(path.stat().st_size for path in files if path.is_file())}
+
+
+def compared(runs):
+    """The median of each run's repetitions, which take turns."""
+    found = {name: [] for name in runs}
+    for simulation in runs.values():
+        measured(simulation)  # compiles
+    for _ in range(REPEATS):
+        for name, simulation in runs.items():
+            found[name].append(measured(simulation))
+    return {name: {key: statistics.median(one[key] for one in each) for key in each[0]} for name, each in found.items()}
+
+
+def main():
+    plane = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
+    cube = int(sys.argv[2]) if len(sys.argv) > 2 else 128
+    points = [[(0.5 + i % 40) / 40, (0.5 + i // 40) / 25] for i in range(1000)]
+    probes = [{"probe": {"points": points}, "of": ["pressure"], "every": "step"}]
+    with tempfile.TemporaryDirectory() as folder:
+        slices = [{"slice": {"z": 0.5}, "of": ["pressure"], "every": "frame"}]
+        everything = {"root": folder, "report": False, "animation": False, "fields": None}
+        results = {
+            "device": jax.devices()[0].device_kind, "jax": jax.__version__, "plane": plane, "cube": cube,
+            "probes": compared({
+                "without": wave(plane, 2, 400, 4, folder),
+                "1000 probes at every step": wave(plane, 2, 400, 4, folder, outputs=probes),
+            }),
+            "slices": compared({
+                "without": wave(cube, 3, 100, 50, folder),
+                "slice": wave(cube, 3, 100, 50, folder, outputs=slices),
+                "all fields": wave(cube, 3, 100, 50, folder, output=everything),
+            }),
+        }  # fmt: skip
+    print(json.dumps(results, indent=1))
+    name = results["device"].lower().replace(" ", "_")
+    if len(sys.argv) > 3:
+        Path(sys.argv[3]).write_text(json.dumps(results, indent=1) + "\n")
+    else:
+        print(f"write it to benchmarks/results/instruments_{name}_jax_{jax.__version__}.json by a third argument")
+
+
+if __name__ == "__main__":
+    main()
