@@ -38,6 +38,11 @@ class InstrumentConfig:
         assert not self.at_frames
         return 0.0 if isinstance(self.every, str) else self.every
 
+    @property
+    def interval_within_frames(self) -> float:
+        """Time between two samples; zero where it is every step or every frame."""
+        return 0.0 if self.at_frames else self.interval
+
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         given = {key: _plain(value) for key, value in self.given.items()}

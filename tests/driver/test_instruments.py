@@ -242,6 +242,25 @@ def command(folder, *more):
     return ["--config-dir", str(folder.parent / "conf"), "experiment=wave", *more]
 
 
+def test_a_search_is_fitted_to_an_instrument_of_the_run():
+    outputs = {"outputs": [{**SEEN["probe"], "of": ["velocity", "pressure"]}, SEEN["line"], SEEN["slice"]]}
+    sought = {"unknowns": {"parameters.height": {"guess": 0.1}}}
+
+    def problem(*observations):
+        return changed(WAVE, {**outputs, "inverse": {**sought, "observations": list(observations)}})
+
+    named = validate(problem({"output": "probe", "deviation": 0.1}, {"output": "line", "deviation": 0.2}))
+    assert named.inverse is not None
+    by_hand = [{"points": name, "at": POINTS, "deviation": 0.1} for name in ("velocity_x", "velocity_y", "pressure")]
+    line = np.linspace([0.1, 0.2], [0.9, 0.6], 7).tolist()
+    times = [number * 3 * DT for number in (1, 2, 3)]
+    by_hand.append({"points": "pressure", "at": line, "deviation": 0.2, "times": times})
+    assert named.inverse.observations == validate(problem(*by_hand)).inverse.observations
+    assert validate(named.write()) == named
+    assert "did you mean 'probe'" in refusal(problem({"output": "prob", "deviation": 0.1}))
+    assert "slice is of kind slice" in refusal(problem({"output": "slice", "deviation": 0.1}))
+
+
 @pytest.mark.slow
 def test_a_killed_run_has_every_sample_once(tmp_path):
     folder, more = tmp_path / "killed", [f"time.end={400 * DT}", "checkpoint.every_frames=20"]
