@@ -49,7 +49,7 @@ class Instrument(NamedTuple):
     variables: tuple[Output, ...] = ()
 
     def seen(self, operator: Instrumental, view: View) -> jax.Array:
-        """What an operator reads; of one box a number."""
+        """The reading of an operator; of one box a number."""
         reading = operator.read(view)
         return reading[0] if self.source.kind == "box_mean" else reading
 

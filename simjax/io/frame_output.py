@@ -24,6 +24,7 @@ from simjax.io.frame_layout import (
     FrameLayout,
     Variable,
     frame_selection,
+    joined,
     part_selection,
     without_fields,
     write_plain,
@@ -35,12 +36,12 @@ from simjax.io.segments import (
     SEGMENT_FOLDER,
     WHOLE,
     Part,
-    Ranges,
     Segment,
     chunks_of,
     is_plain,
     kept_segments,
     pieces_of,
+    ranges_told,
     read_master,
     require_intact,
     segment_name,
@@ -51,7 +52,6 @@ from simjax.processes import processes
 DIAGNOSTICS_NAME = "diagnostics.h5"
 CONSOLIDATE_BYTES = 2_000_000_000
 PENDING_WRITES = 2
-PIECE_BYTES = 4 << 20
 # Segments grow with the run beyond this many, so that a virtual dataset stays under 2000 mappings to 600 GB.
 MANY_SEGMENTS = 500
 
@@ -236,7 +236,7 @@ class FrameWriter(abc.ABC):
             self._wait(0)
         told = self._group.gather([dataclasses.asdict(segment) for segment in self._own])
         others = itertools.chain(*(own for who, own in enumerate(told) if who != self._group.index))
-        self._of_others = [Segment(**{**one, "ranges": _ranges(one["ranges"])}) for one in others]
+        self._of_others = [Segment(**{**one, "ranges": ranges_told(one["ranges"])}) for one in others]
         with self._group.together():
             if self._group.first:
                 self._submit(finish)
@@ -306,7 +306,7 @@ class FrameWriter(abc.ABC):
         for number, (part, layout) in enumerate(zip(self.own_parts, self._layouts, strict=True)):
             name = segment_name(self._chunk, self._stem, part.number)
             with replaced(self.folder / name) as path:
-                pieces = _joined([frame[number] for frame in self._tail], layout)
+                pieces = joined([frame[number] for frame in self._tail], layout)
                 write_plain(path, layout, self._attributes, self._steps[first:], self._times[first:], pieces)
                 file = fingerprint(path)
             written.append(Segment(name, count, *file, self._chunk, part.number, part.ranges))
@@ -497,16 +497,3 @@ class FrameWriter(abc.ABC):
                 )
             datasets[variable.name] = dataset
         return datasets
-
-
-def _joined(frames: Sequence[Mapping], layout: FrameLayout) -> Iterator[tuple[int, int, Mapping]]:
-    """(first frame, frames, name -> values) of frames, many small ones in one piece: each is a call of HDF5."""
-    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes()))
-    for start in range(0, len(frames), together):
-        some = frames[start : start + together]
-        joined = {v.name: [one[v.name] for one in some] for v in layout.framed}
-        yield start, len(some), {v.name: np.concatenate(joined[v.name], v.dims.index("time")) for v in layout.framed}
-
-
-def _ranges(told: Mapping[str, Sequence[int]]) -> Ranges:
-    return {dim: (first, last) for dim, (first, last) in told.items()}

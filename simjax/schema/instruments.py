@@ -67,7 +67,7 @@ class Instruments(tuple[InstrumentConfig, ...]):
 
     @property
     def within_frames(self) -> tuple[InstrumentConfig, ...]:
-        """Those with a cadence of their own."""
+        """Entries with a cadence of their own."""
         return tuple(instrument for instrument in self if not instrument.at_frames)
 
 

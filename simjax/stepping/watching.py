@@ -17,7 +17,7 @@ from simjax.stepping.simulate import arranged_steps, if_good, prepared_scheme, r
 
 
 class Watch(NamedTuple):
-    """What is read of a state `(t, state) -> tree of arrays`, and the most readings that a call can need.
+    """A function that reads a state `(t, state) -> tree of arrays`, and the most readings that a call can need.
 
     is_due: `(when, number, before, after)`, whether to read after step `number` of the call, between whose clocks it
     took place; `when` is what the call is given for this watch. None: after every step that is taken.
@@ -45,7 +45,7 @@ def advance_watching(
     model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
     *, steps: int, until, watches: Mapping[str, Watch], when: Mapping[str, Any],
 ) -> tuple[Any, Clock, dict[str, Readings]]:  # fmt: skip
-    """As `advance`, with what the watches read on the way; nothing is read where the steps are given up.
+    """The result of `advance`, and what the watches read on the way: nothing where the steps are given up.
 
     when: of each watch, what its `is_due` gets. A state is read after each step, so none is left between exchanges.
     """
