@@ -325,10 +325,7 @@ def test_particles_are_seen_as_their_frames_hold_them(tmp_path):
 @pytest.mark.slow
 def test_particles_over_devices_and_across_a_stop_are_seen_alike(tmp_path):
     whole = liquid(tmp_path / "whole")
-    cut = liquid(tmp_path / "cut", "mesh.x=2")
-    liquid(tmp_path / "twice", "time.end=0.05")
-    twice = liquid(tmp_path / "twice", resume=tmp_path / "twice")
-    for expected, again, other in zip(whole, twice, cut, strict=True):
-        xarray.testing.assert_identical(again.drop_attrs(), expected.drop_attrs())
-        # Devices add up in another order.
-        xarray.testing.assert_allclose(other, expected, rtol=1e-11)
+    liquid(tmp_path / "twice", "mesh.x=2", "time.end=0.05")
+    twice = liquid(tmp_path / "twice", "mesh.x=2", resume=tmp_path / "twice")
+    for expected, found in zip(whole, twice, strict=True):
+        xarray.testing.assert_allclose(found, expected, rtol=1e-11)  # devices add up in another order
