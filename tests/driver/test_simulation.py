@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver import simulation
+from simjax.driver import simulation, single_run
 from simjax.errors import ConfigurationError, NumericalError, ResourceError
 from simjax.io.checkpoint import list_checkpoints
 
@@ -170,7 +170,9 @@ def test_resuming_with_another_end_and_cadence(tmp_path):
 
 def test_wall_clock_limit_stops_resumably(tmp_path, monkeypatch):
     # A clock by which a second passes between two looks at it, of which there is one per frame at least.
-    monkeypatch.setattr(simulation, "wall", SimpleNamespace(monotonic=itertools.count(0.0).__next__))
+    clock = SimpleNamespace(monotonic=itertools.count(0.0).__next__)
+    for module in (simulation, single_run):
+        monkeypatch.setattr(module, "wall", clock)
     begin = [*DYE, "time.dt=0.01", "time.end=1", "time.output_every=0.02", "limits.wall_clock=20"]
     with pytest.raises(sj.Stopped, match="wall-clock limit") as stopped:
         run(tmp_path, "dye", *begin)

@@ -15,8 +15,9 @@ from process_groups import end, environment, outputs, start_run
 
 import simjax as sj
 
-FLOW = [
-    "experiment=fluid", "grid.shape=[32,32]", "time.end=3.0", "time.output_every=0.05", "time.dt=0.001",
+# The model that compiles soonest; its devices wait for their neighbours at every step.
+DYE = [
+    "experiment=dye", "grid.shape=[32,32]", "time.end=3.0", "time.output_every=0.05", "time.dt=0.001",
     "time.courant=null", "precision=float64", "checkpoint.every_frames=3", "output.animation=false",
     "output.report=false",
 ]  # fmt: skip
@@ -55,7 +56,7 @@ def begin():
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
-    jax_free = [sys.executable, "-m", "simjax.run", *FLOW, f"output.root={root}", "output.folder=whole"]
+    jax_free = [sys.executable, "-m", "simjax.run", *DYE, f"output.root={root}", "output.folder=whole"]
     subprocess.run(jax_free, env=environment(1), check=True, capture_output=True)
     with sj.open_run(root / "whole") as dataset:
         yield dataset.load()
@@ -64,7 +65,7 @@ def uninterrupted(tmp_path_factory):
 @pytest.mark.slow
 def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tmp_path, uninterrupted, begin):
     folder = tmp_path / "run"
-    new = [*FLOW, *MESHES[4], f"output.root={tmp_path}", "output.folder=run"]
+    new = [*DYE, *MESHES[4], f"output.root={tmp_path}", "output.folder=run"]
 
     processes = begin(new)
     wait_for_frames(folder, processes)
@@ -94,9 +95,8 @@ def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tm
     assert done.returncode == 0, done.stderr
     assert sj.check_files(folder) == []
     with sj.open_run(folder) as dataset:
-        for name in ("velocity_x", "velocity_y", "pressure"):
-            # Rounding of transforms in another order, as between any two meshes.
-            np.testing.assert_allclose(dataset[name], uninterrupted[name], rtol=0, atol=1e-11)
+        # Cells compute the same on every mesh, to the bit.
+        np.testing.assert_array_equal(dataset.concentration, uninterrupted.concentration)
         np.testing.assert_array_equal(dataset.time, uninterrupted.time)
     parts = json.loads((folder / "provenance.json").read_text())["parts"]
     assert len(parts) == 5
@@ -158,7 +158,7 @@ def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, 
     clock = tmp_path / "clock"
     clock.mkdir()
     (clock / "sitecustomize.py").write_text(JUMPING_CLOCK)
-    command = [*FLOW, f"output.root={tmp_path}", "output.folder=run"]
+    command = [*DYE, f"output.root={tmp_path}", "output.folder=run"]
     for number in range(20):
         fault, count = FAULTS[number % len(FAULTS)], chance.choice((1, 2))
         kept, sure = newest_checkpoint(folder)
@@ -182,5 +182,5 @@ def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, 
     assert sj.check_files(folder) == []
     with sj.open_run(folder) as dataset:
         np.testing.assert_array_equal(dataset.time, uninterrupted.time)
-        np.testing.assert_allclose(dataset.velocity_x, uninterrupted.velocity_x, rtol=0, atol=1e-11)  # other meshes
+        np.testing.assert_array_equal(dataset.concentration, uninterrupted.concentration)
     print(seen)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 DEVICES = 2  # of each process
+# Machine code as it is written: what processes say to one another is asked here, and each one compiles anew.
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def free_port():
@@ -17,10 +19,11 @@ def free_port():
 
 
 def environment(devices=DEVICES):
-    """That of a user: without the flags by which the tests compile sooner."""
+    """That of a user with so many devices, but for optimised machine code unless OPTIMISED=1."""
     own = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "PYTEST_ADDOPTS")}
+    quick = {} if os.environ.get("OPTIMISED") == "1" else {"XLA_FLAGS": QUICK}
     own["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), own.get("PYTHONPATH")]))
-    return own | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+    return own | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)} | quick
 
 
 def start(command, count, port, paths=(), **options):
