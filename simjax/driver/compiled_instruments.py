@@ -28,13 +28,14 @@ from simjax.instruments.operators import (
 from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
 from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
+from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps
 from simjax.status import OK
 from simjax.stepping.clock import Schedule
 from simjax.stepping.watching import Readings, Watch, advance_watching, due_by_number, due_by_time
 
 LARGEST_BUFFER = 64 << 20
-"""Bytes of a member's readings in one call, which shortens the calls of the device."""
+"""Bytes of the readings of one call on each device: calls are shortened until they fit."""
 
 
 class Instrument(NamedTuple):
@@ -200,9 +201,9 @@ class CompiledInstruments:
         """Times and steps of the readings of a call, on the host; `step`: steps before it."""
         schedule = plan.schedule_of(frame)
         if schedule.dt is None:
-            count = int(found.count)
-            elapsed = np.asarray(found.elapsed, np.float64) + np.asarray(found.elapsed_low, np.float64)
-            return plan.time_after(frame) + elapsed[:count], np.asarray(found.step)[:count]
+            elapsed = whole(found.elapsed).astype(np.float64) + whole(found.elapsed_low).astype(np.float64)
+            count = int(whole(found.count))
+            return plan.time_after(frame) + elapsed[:count], whole(found.step)[:count]
         ends = np.asarray(_ends(plan, frame, substeps, steps))
         every = self.instruments[name].source.interval
         due = np.asarray(due_steps(ends.tolist(), plan.time_after(frame) + substeps * schedule.dt, every))
@@ -217,8 +218,10 @@ def _ends(plan: Plan, frame: int, substeps: int, steps: int) -> list[float]:
 
 
 def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
+    """Bytes of one reading of all members of a device, at most."""
     grid = programs.domain.grid
-    return sum(math.prod(one.shape(grid)) for one in instrument.operators.values()) * programs.dtype.itemsize
+    values = sum(math.prod(one.shape(grid)) for one in instrument.operators.values())
+    return values * programs.dtype.itemsize * programs.local_members
 
 
 def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
