@@ -15,7 +15,7 @@ import jax
 
 import simjax as sj
 
-REPEATS = 5
+REPEATS = 3
 PULSE = "exp(-50*((x - 0.5)**2 + (y - 0.5)**2{z}))"
 """Initial pressure."""
 
@@ -52,7 +52,7 @@ def compared(runs):
 
 def main():
     plane = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
-    cube = int(sys.argv[2]) if len(sys.argv) > 2 else 96
+    cube = int(sys.argv[2]) if len(sys.argv) > 2 else 128
     points = [[(0.5 + i % 40) / 40, (0.5 + i // 40) / 25] for i in range(1000)]
     probes = [{"probe": {"points": points}, "of": ["pressure"], "every": "step"}]
     with tempfile.TemporaryDirectory() as folder:
@@ -61,13 +61,13 @@ def main():
         results = {
             "device": jax.devices()[0].device_kind, "jax": jax.__version__, "plane": plane, "cube": cube,
             "probes": compared({
-                "without": wave(plane, 2, 400, 4, folder),
-                "1000 probes at every step": wave(plane, 2, 400, 4, folder, outputs=probes),
+                "without": wave(plane, 2, 1500, 4, folder),
+                "1000 probes at every step": wave(plane, 2, 1500, 4, folder, outputs=probes),
             }),
             "slices": compared({
-                "without": wave(cube, 3, 100, 20, folder),
-                "slice": wave(cube, 3, 100, 20, folder, outputs=slices),
-                "all fields": wave(cube, 3, 100, 20, folder, output=everything),
+                "without": wave(cube, 3, 80, 40, folder),
+                "slice": wave(cube, 3, 80, 40, folder, outputs=slices),
+                "all fields": wave(cube, 3, 80, 40, folder, output=everything),
             }),
         }  # fmt: skip
     print(json.dumps(results, indent=1))

@@ -474,9 +474,6 @@ class Keys:
         about="earlier run to go on with; auto: the newest of this experiment",
     )
     limits: LimitsConfig = key(Nested(LimitsConfig), LimitsConfig(), about="what a run may use")
-    inverse: Mapping[str, Any] | None = key(
-        Table("unknowns and observations", optional=True), None, about="what is sought, and what was measured"
-    )
     outputs: tuple[Mapping[str, Any], ...] | None = key(
         ListOf(
             Table("an instrument such as {slice: {z: 0.5}, of: [pressure], every: 0.1}"), 0, 1000, optional=True,
@@ -485,6 +482,9 @@ class Keys:
         None,
         about="slices, probes, averages and others, each with a cadence of its own; null: none",
     )  # fmt: skip
+    inverse: Mapping[str, Any] | None = key(
+        Table("unknowns and observations", optional=True), None, about="what is sought, and what was measured"
+    )
     objective: str | None = key(
         Text(optional=True, described="the name of a diagnostic"), None, about="what a search by hydra/sweeper looks at"
     )
