@@ -1,6 +1,6 @@
 """What instruments cost: a wave with 1000 probes at every step, and slices of a wave in space against its fields.
 
-    python benchmarks/instruments.py [cells of the plane's side] [cells of the cube's side]
+    python benchmarks/instruments.py [cells of the plane's side] [cells of the cube's side] [file for the results]
 
 The time of a run is that of its steps and its files, by its own account, without compilation. Repetitions of the runs
 that are compared take turns, and the fastest of each is kept: others only take time from a machine that is shared.
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import jax
+from measure import environment
 
 import simjax as sj
 
@@ -59,7 +59,7 @@ def main():
         slices = [{"slice": {"z": 0.5}, "of": ["pressure"], "every": "frame"}]
         everything = {"root": folder, "report": False, "animation": False, "fields": None}
         results = {
-            "device": jax.devices()[0].device_kind, "jax": jax.__version__, "plane": plane, "cube": cube,
+            **environment(), "plane": plane, "cube": cube,
             "probes": compared({
                 "without": wave(plane, 2, 1500, 4, folder),
                 "1000 probes at every step": wave(plane, 2, 1500, 4, folder, outputs=probes),
@@ -71,11 +71,8 @@ def main():
             }),
         }  # fmt: skip
     print(json.dumps(results, indent=1))
-    name = results["device"].lower().replace(" ", "_")
     if len(sys.argv) > 3:
         Path(sys.argv[3]).write_text(json.dumps(results, indent=1) + "\n")
-    else:
-        print(f"write it to benchmarks/results/instruments_{name}_jax_{jax.__version__}.json by a third argument")
 
 
 if __name__ == "__main__":
