@@ -15,6 +15,9 @@ from simjax.grid import AXES, Grid
 
 ENSEMBLE = "ensemble"
 
+Bounds = tuple[tuple[int, int], ...]
+"""First index and one past the last, along each axis of an array."""
+
 # On these chips a periodic ring of eight or more compiles to synchronous permutes unless neighbours along the
 # ring are at most two links apart: the line is folded.
 _FOLDED_KINDS = ("TPU v5 lite", "TPU v5e")
@@ -151,6 +154,24 @@ def place(values, sharding: jax.sharding.Sharding) -> jax.Array:
     return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
 
 
+def place_parts(
+    read: Callable[[Bounds], np.ndarray], shape: Sequence[int], sharding: jax.sharding.Sharding
+) -> jax.Array:
+    """An array of which each process makes what its own devices hold, put where `sharding` says.
+
+    read: function that returns the values between bounds; called once for each part, however many devices hold it.
+    """
+    made: dict[Bounds, np.ndarray] = {}
+
+    def part(index) -> np.ndarray:
+        bounds = tuple(one.indices(size)[:2] for one, size in zip(index, shape, strict=True))
+        if bounds not in made:
+            made[bounds] = read(bounds)
+        return made[bounds]
+
+    return jax.make_array_from_callback(tuple(shape), sharding, part)
+
+
 def whole(array) -> np.ndarray:
     """All values of an array on the host. Of one that is spread over processes all of them call this together."""
     if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
@@ -185,6 +206,12 @@ def first_true(flags) -> tuple[int, list[int]] | None:
     found = [(np.argwhere(np.asarray(own)), start) for start, own in _own_blocks(flags)]
     firsts = [(places[0] + start).tolist() for places, start in found if len(places)]
     return (sum(len(places) for places, _ in found), min(firsts)) if firsts else None
+
+
+def rows_true(flags) -> list[int]:
+    """Indices along the first axis at which any flag is set on this process's devices."""
+    found = ((np.asarray(own).reshape(len(own), -1).any(axis=1), start[0]) for start, own in _own_blocks(flags))
+    return sorted({int(row + first) for own, first in found for row in np.flatnonzero(own)})
 
 
 def largest(array) -> tuple[float, list[int]]:

@@ -234,8 +234,10 @@ class _Watch(threading.Thread):
         self.lost: str | None = None
         self._noticed, self._stopped, self._told = threading.Event(), threading.Event(), threading.Event()
         self._heard: dict[int, tuple[str, float]] = dict.fromkeys(range(count), ("", time.monotonic()))
+        self._answered = time.monotonic()  # when process 0 did last, which keeps what all say
 
     def run(self) -> None:
+        threading.Thread(target=self._watch_the_first, name="simjax-watch-the-first", daemon=True).start()
         beat = 0
         while self.lost is None:
             beat += 1
@@ -247,6 +249,7 @@ class _Watch(threading.Thread):
             except Exception as error:
                 self.cut_off(error)
                 break
+            self._answered = time.monotonic()
             for _, sentence in lost:
                 self._lose(sentence)
             self._look(dict(alive))
@@ -258,6 +261,18 @@ class _Watch(threading.Thread):
                 return
         self._tell_of_the_loss()
         self._end_a_process_that_waits()
+
+    def _watch_the_first(self) -> None:
+        """See that process 0 answers: while it stands still, a call of its store does not return."""
+        while not self._stopped.wait(BEAT_SECONDS) and self.lost is None:
+            silent = time.monotonic() - self._answered
+            if silent > SILENT_SECONDS:
+                self._lose(
+                    f"process 0 of {self._count}, which holds the others together, was lost: it has not answered for "
+                    f"{silent:.0f} s"
+                )
+                self._told.set()  # nobody can be told
+                self._end_a_process_that_waits()
 
     def _tell_of_the_loss(self) -> None:
         """Tell the others which process is lost; process 0 waits until those that live say so themselves."""

@@ -289,6 +289,37 @@ MUTATIONS = [
         "zip(order, reversed(self.tile), strict=False)", "zip(order, self.tile, strict=False)",
         "tests/inspect/test_hlo.py::test_bytes_of_a_value_and_of_its_place_in_memory",
     ),
+    # fields from files
+    Mutation(
+        "a region reads all of the file up to its end", "io/regrid.py",
+        "needed = np.unique(sources)", "needed = np.arange(self.sources.max() + 1)",
+        "tests/config/test_initial_regions.py::test_each_device_of_a_run_reads_its_own_part",
+    ),
+    Mutation(
+        "what lies between the ends of a periodic axis is read", "io/regrid.py",
+        "if gaps.size and gaps.max() > 1 else", "if gaps.size and gaps.max() > 99 else",
+        "tests/config/test_initial_regions.py::test_a_region_that_is_interpolated_reads_what_lies_around_it",
+    ),
+    Mutation(
+        "devices that hold copies read each for itself", "parallel.py",
+        "if bounds not in made:", "if True:",
+        "tests/config/test_initial_regions.py::test_each_device_of_a_run_reads_its_own_part",
+    ),
+    Mutation(
+        "slopes within cells of a file have the other sign", "io/regrid.py",
+        "np.concatenate([share, slope, -slope])", "np.concatenate([share, -slope, slope])",
+        "tests/config/test_initial.py::test_a_periodic_wave_converges_at_second_order",
+    ),
+    Mutation(
+        "the rest of a row in an archive is not passed", "io/initial_files.py",
+        "        _skip(member, (rows - last) * row)\n        return", "        return",
+        "tests/config/test_initial_regions.py::test_a_region_of_an_archive_is_read_in_pieces",
+    ),
+    Mutation(
+        "a value that is not finite is told by its place in the region", "io/initial.py",
+        "(places + firsts).T", "places.T",
+        "tests/config/test_initial_regions.py::test_values_that_are_not_finite_are_found_in_the_region_that_reads_them",
+    ),
 ]  # fmt: skip
 
 

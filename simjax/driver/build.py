@@ -17,6 +17,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import GridModel
 from simjax.driver.random_fields import random_modes
 from simjax.grid import Grid
+from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
@@ -170,37 +171,35 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     return model
 
 
-def read_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[np.ndarray, ...]]], list[str]]:
-    """Fields that come from files, `(*grid.shape)` per component, and sentences about what was done to them."""
+def find_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[FieldFile, ...]]], list[str]]:
+    """Fields that come from files, of which nothing is read yet, and sentences about what is done to them."""
     model, _ = describe_model(config, Domain(grid))
-    files: dict[str, dict[str, tuple[np.ndarray, ...]]] = {"initial": {}, "coefficients": {}}
+    files: dict[str, dict[str, tuple[FieldFile, ...]]] = {"initial": {}, "coefficients": {}}
     notes: list[str] = []
     for field in config.fields:
         source = config.initial.get(field.name)
         if isinstance(source, FileSource):
             offsets = [layout.offset for layout in model.component_layouts()[field.name]]
-            files["initial"][field.name] = _read_file(config, grid, field, source, offsets, notes)
+            files["initial"][field.name] = _find_file(config, grid, field, source, offsets, notes)
     for field in config.schema.coefficients:
         source = config.coefficients.get(field.name)
         if isinstance(source, FileSource):
             offsets = [field.offset(grid.ndim, component) for component in range(len(source.variables))]
-            files["coefficients"][field.name] = _read_file(config, grid, field, source, offsets, notes)
+            files["coefficients"][field.name] = _find_file(config, grid, field, source, offsets, notes)
     return files, notes
 
 
-def _read_file(config: Config, grid: Grid, field, source: FileSource, offsets, notes: list[str]):
-    from simjax.io.initial import read_field
-
+def _find_file(config: Config, grid: Grid, field, source: FileSource, offsets, notes: list[str]):
     periodic = [axis.periodic for axis in config.boundaries]
     components = []
     for variable, offset in zip(source.variables, offsets, strict=True):
-        values, done = read_field(
+        found = field_file(
             source.file, variable, grid, offset, periodic=periodic,
             units=None if field.units == "1" else field.units, time=source.time, member=source.member,
             order=source.order,
         )  # fmt: skip
-        components.append(values)
-        notes += [note for note in done if note not in notes]
+        components.append(found)
+        notes += [note for note in found.notes if note not in notes]
     return tuple(components)
 
 

@@ -19,17 +19,18 @@ from simjax.driver.build import (
     coefficient_fields,
     describe_model,
     exact_errors,
+    find_files,
     initial_fields,
     initial_state,
-    read_files,
 )
 from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
 from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER, Grid
 from simjax.instruments.operators import View
+from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
-from simjax.parallel import decompose, distribute, region
+from simjax.parallel import decompose, distribute, place_parts, region
 from simjax.schema.config import Config, Given, component_count
 from simjax.schema.statistics import QUANTILES
 from simjax.status import OK
@@ -62,14 +63,8 @@ class CompiledFieldRun(CompiledRun):
         self._starter: Callable | None = None
         self._statistics: Callable | None = None
         self.values = self._place_values()
-        if absent:  # programs are made of shapes alone: nothing is read
-            shape = jax.ShapeDtypeStruct(self.grid.shape, self.dtype)
-            files, self.notes = jax.tree.map(lambda _: shape, self.field_specs()), []
-        else:
-            read, self.notes = read_files(config, self.grid)
-            files = jax.tree.map(lambda u: u.astype(self.dtype), read)
-        self._file_specs = jax.tree.map(lambda _: self.domain.spec(), files)
-        self.files = self._place(files, self._file_specs)
+        self.files, self.notes = self._read_files()
+        self._file_specs = jax.tree.map(lambda _: self.domain.spec(), self.files)
 
     def choose_variables(self):
         self._layouts = faces.output_layouts(self.model)
@@ -104,6 +99,22 @@ class CompiledFieldRun(CompiledRun):
         return initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
 
     # ------------------------------------------------------------------ fields that are arguments
+
+    def _read_files(self) -> tuple[Any, list[str]]:
+        """Fields that come from files, on the devices, and what was done to them; each device's part is read alone."""
+        if self._absent:  # programs are made of shapes alone: nothing is read
+            shape = jax.ShapeDtypeStruct(self.grid.shape, self.dtype)
+            files = jax.tree.map(lambda _: shape, self.field_specs())
+            return self._place(files, jax.tree.map(lambda _: self.domain.spec(), files)), []
+        files, notes = find_files(self.config, self.grid)
+        sharding = self._shardings(self.domain.spec())
+
+        def placed(file: FieldFile):
+            return place_parts(lambda bounds: file.read(bounds).astype(self.dtype), self.grid.shape, sharding)
+
+        arrays = jax.tree.map(placed, files)
+        require_finite(jax.tree.leaves(files))
+        return arrays, notes
 
     def _with_given(self, given: Sequence[str]) -> Config:
         """Return the configuration with the `given` fields in the place of their formulas."""

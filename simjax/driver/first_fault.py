@@ -13,7 +13,7 @@ from simjax.driver.build import build_model
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.parallel import first_true, largest, on_first_device, whole
+from simjax.parallel import first_true, largest, on_first_device, rows_true, whole
 from simjax.processes import processes
 from simjax.status import ESCAPED, OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.stepping.faults import limits_told, times_on_host
@@ -65,10 +65,10 @@ def failing_steps(
     clock = eqx.tree_at(lambda c: c.status, clock, jax.tree.map(jnp.zeros_like, clock.status))
     for _ in range(steps):
         state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))
-        wrong = np.asarray(clock.status) != OK
-        for cells in jax.tree.leaves(programs.wrong_cells(state)):
-            wrong |= np.asarray(cells).reshape(len(wrong), -1).any(axis=1)
-        now = np.asarray(clock.step)
+        wrong = whole(clock.status) != OK
+        rows = [row for cells in jax.tree.leaves(programs.wrong_cells(state)) for row in rows_true(cells)]
+        wrong[[row for own in processes().gather(rows) for row in own]] = True
+        now = whole(clock.step)
         found |= {member: int(now[member]) for member in members if wrong[member] and member not in found}
         if len(found) == len(members):
             break

@@ -24,7 +24,7 @@ from simjax.io.grid_output import GridWriter
 from simjax.io.particle_output import ParticleWriter
 from simjax.io.segments import WHOLE, Part
 from simjax.models.measures import PARTICLES, measure_of
-from simjax.parallel import whole
+from simjax.parallel import Bounds, whole
 from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.schema.numbers import number_attributes
@@ -164,9 +164,6 @@ def own_parts(programs: CompiledRun) -> list[Part]:
              for (who, bounds), own in zip(found, shared, strict=True)]  # fmt: skip
     return [Part(number, ranges) for number, ((who, _), ranges) in enumerate(zip(found, parts, strict=True))
             if who == group.index]  # fmt: skip
-
-
-Bounds = tuple[tuple[int, int], ...]
 
 
 def _joined(blocks: Sequence[Bounds]) -> list[Bounds]:

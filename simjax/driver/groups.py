@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shlex
 import shutil
 import tempfile
 import time as wall
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from simjax.errors import CheckpointError, ConfigurationError, NumericalError, R
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
 from simjax.io.group_output import GroupFile, with_members, write_over_groups
+from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE
 from simjax.schema.config import Config, Variation
@@ -76,14 +78,13 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
     size, least = config.ensemble.size, config.mesh.ensemble
     if not config.ensemble.several:
         return compiled_run(config), False
-    recorded = None if folder is None else _recorded(folder)
+    recorded = None if folder is None else processes().decide(lambda: _recorded(folder))
     if folder is not None and recorded is None:
         return compiled_run(config), False
     length = recorded["group"] if recorded is not None else min(config.ensemble.group or size, size)
-    if processes().count > 1 and (length < size or config.ensemble.retry):
+    if recorded is not None and length % least:
         raise ConfigurationError(
-            "ensemble.group and ensemble.retry: expected null and false where several processes carry out a run; "
-            "write mesh.ensemble to spread the members over them."
+            f"mesh.ensemble={least}: expected a divisor of {length}, the members of each group of the run that goes on."
         )
     while True:
         grouped = length < size or config.ensemble.retry
@@ -98,12 +99,8 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
             return programs, grouped
         except ResourceError:
             smaller = -(-length // 2 // least) * least
-            if (
-                smaller >= length
-                or processes().count > 1
-                or config.ensemble.group is not None
-                or config.ensemble.statistics.quantiles
-            ):
+            # All processes find the same: the memory that they go by is the least that any of them has.
+            if smaller >= length or config.ensemble.group is not None or config.ensemble.statistics.quantiles:
                 raise
             length = smaller
 
@@ -159,11 +156,13 @@ class GroupedRun:
         self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float
     ):  # fmt: skip
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
+        self.processes = processes()
         self.started, self.length = launched, programs.config.ensemble.size
         self.groups = groups_of(config, self.length)
         self.limit: float | None = None
         self.finished: list[Finished] = []
         self.compile_seconds = 0.0
+        self.log: TextIO | None = None  # of process 0
 
     def prepare(self) -> None:
         """Everything that can be refused before a file is written, for the members of all groups."""
@@ -180,15 +179,23 @@ class GroupedRun:
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
-        if self.config.output.overwrite:
-            clear_run_folder(folder)
-        run = new_run(folder)
+        with self._alone() as first:
+            if first and self.config.output.overwrite:
+                clear_run_folder(folder)
+        run = Run(*self.processes.decide(lambda: dataclasses.astuple(new_run(folder))))
         self._open(folder, run, None)
-        write_text(folder / GROUPS_NAME, self._record())
+        self._write_record()
         return self._carry_out()
 
     def go_on(self, folder: Path) -> Result:
         """The run in `folder`, from the group that was not finished."""
+        own, finished = self.processes.decide(lambda: self._earlier(folder))
+        self.finished = [Finished(**{k: _frozen(v) for k, v in one.items()}) for one in finished]
+        self._open(folder, Run(*own), 0)
+        return self._carry_out()
+
+    def _earlier(self, folder: Path) -> tuple[tuple[str, str], list[dict[str, Any]]]:
+        """Id and start of the run in a folder, and its finished groups; refuses one that is another simulation."""
         import yaml
 
         from simjax.config.folders import read_provenance
@@ -198,22 +205,28 @@ class GroupedRun:
         try:
             text = (folder / ".hydra" / "config.yaml").read_text(encoding="utf-8")
             refused, _ = resume_differences(yaml.safe_load(text), self.config.write())
-            run = Run(own["run_id"], own["started"])
+            known = own["run_id"], own["started"]
         except (OSError, KeyError, yaml.YAMLError) as error:
             raise CheckpointError(f"resume={folder}: what the run was cannot be read ({error}).") from None
         if refused:
             raise ConfigurationError(
                 f"resume={folder} is another simulation: {'; '.join(refused)}. Start a new run instead."
             )
-        self.finished = [Finished(**{k: _frozen(v) for k, v in one.items()}) for one in recorded["finished"]]
-        self._open(folder, run, 0)
-        return self._carry_out()
+        return known, recorded["finished"]
 
     def _open(self, folder: Path, run: Run, from_step: int | None) -> None:
         self.folder, self.run = folder, run
         self.part = Part(folder, self.config, run, from_step=from_step)
-        self.part.begin()
-        self.log = open_in_run(folder / "run.log")
+        with self._alone() as first:
+            if first:
+                self.part.begin()
+                self.log = open_in_run(folder / "run.log")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Around what process 0 does for all, which an error of it ends: yields whether this is process 0."""
+        with self.processes.together():
+            yield self.processes.first
 
     # ------------------------------------------------------------------ group after group
 
@@ -222,7 +235,8 @@ class GroupedRun:
             stopped = self._all(self.groups) or (self.config.ensemble.retry and self._all(self._second_attempts()))
             return self._end(stopped or None)
         finally:
-            self.log.close()
+            if self.log is not None:
+                self.log.close()
 
     def _all(self, groups: Sequence[Group]) -> str | None:
         """Run the groups that are not finished; the reason why it stopped early, if it did."""
@@ -240,14 +254,16 @@ class GroupedRun:
         folder = self.folder / GROUPS_FOLDER / group.name
         run = self._run_of(group, self.limit)
         try:
-            if list_checkpoints(folder / "checkpoints"):
+            if self.processes.decide(lambda: bool(list_checkpoints(folder / "checkpoints"))):
                 result = run.go_on(folder)
-            else:  # it had not come far
-                shutil.rmtree(folder, ignore_errors=True)
+            else:  # it had not got far
                 run.prepare()
-                folder.mkdir(parents=True)
+                with self._alone() as first:
+                    if first:
+                        shutil.rmtree(folder, ignore_errors=True)
+                        folder.mkdir(parents=True)
                 result = run.begin(folder)
-            statuses = np.atleast_1d(np.asarray(run.clock.status))
+            statuses = np.atleast_1d(whole(run.clock.status))
         except NumericalError:  # all of its members failed: the others go on
             result, statuses = None, run.record.statuses
         self.programs = run.programs
@@ -255,13 +271,13 @@ class GroupedRun:
         self.compile_seconds += run.pace.compile_seconds
         if result is not None and result.exit_code == Stopped.exit_code:
             return result.message
-        frames = np.atleast_1d(np.asarray(run.clock.frame))[: group.own]
+        frames = np.atleast_1d(whole(run.clock.frame))[: group.own]
         own = tuple(statuses[: group.own].tolist())
         done = Finished(
             group.name, group.places[: group.own], group.halvings, self.config.time.end, own, tuple(frames.tolist())
         )
         self.finished = [one for one in self.finished if one.name != group.name] + [done]
-        write_text(self.folder / GROUPS_NAME, self._record())
+        self._write_record()
         self._tell_of(group, done, run)
         self._write_files(complete=False)
         return None
@@ -303,14 +319,19 @@ class GroupedRun:
             )
 
     def tell(self, text: str) -> None:
-        """A line in the log of the whole run."""
+        """A line in the log of the whole run, which process 0 writes."""
+        if self.log is None:
+            return
         self.log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n")
         self.log.flush()
 
     # ------------------------------------------------------------------ files of the whole
 
-    def _record(self) -> str:
-        return json.dumps({"group": self.length, "finished": [dataclasses.asdict(one) for one in self.finished]}) + "\n"
+    def _write_record(self) -> None:
+        record = {"group": self.length, "finished": [dataclasses.asdict(one) for one in self.finished]}
+        with self._alone() as first:
+            if first:
+                write_text(self.folder / GROUPS_NAME, json.dumps(record) + "\n")
 
     def _statuses(self) -> np.ndarray:
         """`(members,)` bits of the last attempt; 0 of those that are still to come."""
@@ -322,6 +343,12 @@ class GroupedRun:
     def _write_files(self, complete: bool) -> CompiledRun:
         """Write the files of the whole over those of the finished groups; the programs of all members."""
         programs = self.programs.of_members(self.config)
+        with self._alone() as first:
+            if first:
+                self._write_over_groups(programs, complete)
+        return programs
+
+    def _write_over_groups(self, programs: CompiledRun, complete: bool) -> None:
         with tempfile.TemporaryDirectory() as empty:  # it writes no frames of its own
             writer = open_writer(Path(empty), programs, self.config, plan_frames(self.config, 1), self.run.id)
         holds = {place: one.name for one in self.finished for place in one.places}
@@ -338,35 +365,44 @@ class GroupedRun:
             layout = with_members(layout, {"step_halvings": (halvings, about)})
         content = "particles" if self.config.schema.of_particles else "fields"
         write_over_groups(writer, self.folder, layout, files, content=content, complete=complete)
-        return programs
 
     def _end(self, stopped: str | None) -> Result:
         """Write the files of the whole and the report; NumericalError where no member went well."""
         elapsed, statuses = wall.monotonic() - self.started, self._statuses()
         if not self.finished:
             assert stopped is not None
-            self.part.end(stopped)
+            self._end_part(stopped)
             return Result(self.folder, Stopped.exit_code, stopped)
         programs = self._write_files(complete=stopped is None)
         lost = int(np.sum(statuses != OK))
         if stopped is None and lost == len(statuses):
             why, log = reasons(int(statuses[0])), self.folder / "run.log"
             message = f"all {lost} members failed, the first because {why}; {log} says why of each."
-            self.part.end(f"failed: {message}")
+            self._end_part(f"failed: {message}")
             raise NumericalError(message)
         outcome = f"{COMPLETED}, with {lost} of {len(statuses)} members frozen on the way" if lost else COMPLETED
         outcome = stopped or outcome
         draws = self.config.output.report or self.config.output.animation
-        failed = write_reports(
-            self.folder, self.config, programs, scene_of(programs) if draws else NOWHERE, statuses, self.tell,
-            wall_seconds=elapsed, outcome=outcome, compile_seconds=self.compile_seconds, run_id=self.run.id,
-            started=self.part.started, resume_command=f"python -m simjax.run resume={shlex.quote(str(self.folder))}",
-            notes=[f"{len(self.groups)} groups of {self.length} members, one after another."],
-        )  # fmt: skip
+        scene, failed = scene_of(programs) if draws else NOWHERE, ()
+        with self._alone() as first:
+            if first:
+                failed = write_reports(
+                    self.folder, self.config, programs, scene, statuses, self.tell, wall_seconds=elapsed,
+                    outcome=outcome, compile_seconds=self.compile_seconds, run_id=self.run.id,
+                    started=self.part.started,
+                    notes=[f"{len(self.groups)} groups of {self.length} members, one after another."],
+                    resume_command=f"python -m simjax.run resume={shlex.quote(str(self.folder))}",
+                )  # fmt: skip
+        failed = tuple(self.processes.gather(failed)[0])
         message = outcome if stopped else f"{outcome} in {elapsed:.1f} s ({self.compile_seconds:.1f} s compiling)"
         self.tell(message)
-        self.part.end(message)
+        self._end_part(message)
         return Result(self.folder, Stopped.exit_code if stopped else 0, message, statuses, failed_checks=failed)
+
+    def _end_part(self, outcome: str) -> None:
+        with self._alone() as first:
+            if first:
+                self.part.end(outcome)
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""One variable of a NetCDF, HDF5 or NPZ file of unknown origin: nothing unpickled, fetched elsewhere or oversized."""
+"""Parts of a variable of a NetCDF, HDF5 or NPZ file of unknown origin: nothing unpickled or fetched elsewhere."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from simjax.io.memory import require_memory
 
 BYTES_PER_VALUE = 48
 """Memory to read and regrid a value, besides the value as it lies in the file: up to 42 bytes were measured."""
+BYTES_PER_POSITION = 256
+"""Memory along each axis of the file for a position: coordinates, and which values of the grid they go into."""
+PIECE = 2**22
+"""Bytes of an array in an NPZ file that are read at once on the way to what is wanted."""
 _ATTRIBUTES = ("units", "scale_factor", "add_offset", "_FillValue", "missing_value")
 # What the readers were seen to raise on truncated files and on files with flipped bits.
 DAMAGED = (
@@ -29,21 +34,37 @@ DAMAGED = (
 )  # fmt: skip
 
 
+Ranges = Sequence[tuple[int, int]]
+"""First index and one past the last, along each axis."""
+
+
 @dataclass(frozen=True)
 class Stored:
-    """A variable as it lies in the file: array, names of its dimensions (if any), attributes, coordinates."""
+    """A variable in a file: shape, bytes of a value, names of its dimensions (if any), attributes, coordinates.
 
-    values: np.ndarray
+    part: function that reads the values within `Ranges` of its axes, and no others.
+    """
+
+    path: Path
+    variable: str
+    shape: tuple[int, ...]
+    itemsize: int
     dims: tuple[str, ...] | None
     attributes: Mapping[str, Any]
     coordinates: Mapping[str, np.ndarray]
+    part: Callable[[Ranges], np.ndarray]
+
+    def read(self, ranges: Ranges) -> np.ndarray:
+        """The values within ranges; InputOutputError where the file is damaged there."""
+        with _damage_named(self.path):
+            return self.part(ranges)
 
 
-def read_stored(path: Path, variable: str) -> Stored:
-    """Read `variable` whole, by the kind of file that the first bytes tell.
+def find_stored(path: Path, variable: str) -> Stored:
+    """Find `variable`, by the kind of file that the first bytes tell; of its values nothing is read.
 
     Raises InputOutputError for a file that cannot be read or takes its values from outside its folder,
-    ConfigurationError for unusable content, ResourceError for an array that is too large for this machine.
+    ConfigurationError for unusable content, ResourceError for axes that are too long for this machine.
     """
     path = path.resolve()
     try:
@@ -52,15 +73,21 @@ def read_stored(path: Path, variable: str) -> Stored:
     except OSError as error:
         raise InputOutputError(f"{path} cannot be read ({error.strerror}).") from None
     if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        read = _read_npz
+        find = _in_npz
     elif magic[:3] == b"CDF" and magic[3:4] in (b"\x01", b"\x02"):
-        read = _read_classic_netcdf
+        find = _in_classic_netcdf
     elif magic == b"\x89HDF\r\n\x1a\n":
-        read = _read_hdf5
+        find = _in_hdf5
     else:
         raise ConfigurationError(f"{path.name} is none of NetCDF, HDF5 and NPZ; write one of these.")
+    with _damage_named(path):
+        return find(path, variable)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
     try:
-        return read(path, variable)
+        yield
     except SimjaxError:
         raise
     except DAMAGED as error:
@@ -73,16 +100,38 @@ def reason_of(error: Exception) -> str:
 
 
 def check_size(shape: tuple[int, ...] | None, itemsize: int, path: Path, variable: str) -> int:
-    """The bytes of an array, before anything is read of it."""
+    """The bytes of an array that is read whole, before anything is read of it."""
+    count = _count(shape, path, variable)
+    require_room(count, itemsize, shape, path, variable)
+    return count * itemsize
+
+
+def _count(shape: tuple[int, ...] | None, path: Path, variable: str) -> int:
+    """The number of values of an array; ConfigurationError where it has none."""
     count = 0 if shape is None else math.prod(shape)
     if count <= 0:
         held = "is empty" if shape is None else f"has shape {shape}"
         raise ConfigurationError(f"'{variable}' in {path.name} {held} and holds no values; write an array with values.")
+    return count
+
+
+def require_room(count: int, itemsize: int, shape: tuple[int, ...] | None, path: Path, variable: str) -> None:
+    """Raises ResourceError where so many values of an array, of this shape, would not fit into memory."""
     require_memory(
         count * (itemsize + BYTES_PER_VALUE), f"'{variable}' in {path.name}, of shape {shape},",
         "write a smaller array into the file, such as the part that the grid covers or means over several cells",
     )  # fmt: skip
-    return count * itemsize
+
+
+def _check_axes(shape: tuple[int, ...] | None, path: Path, variable: str) -> tuple[int, ...]:
+    """The shape of an array, of which nothing is read yet; ResourceError for axes too long to hold their positions."""
+    _count(shape, path, variable)
+    assert shape is not None
+    require_memory(
+        sum(shape) * BYTES_PER_POSITION, f"'{variable}' in {path.name}, of shape {shape},",
+        "write a smaller array into the file",
+    )  # fmt: skip
+    return tuple(int(n) for n in shape)
 
 
 def _missing(path: Path, variable: str, names: Iterable[str]) -> ConfigurationError:
@@ -97,54 +146,122 @@ def _check_number(dtype: np.dtype, path: Path, variable: str) -> None:
         raise ConfigurationError(f"'{variable}' in {path.name} has dtype {dtype}; expected real numbers.")
 
 
-def _read_npz(path: Path, variable: str) -> Stored:
+def _in_npz(path: Path, variable: str) -> Stored:
     with zipfile.ZipFile(path) as archive:
         sizes = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if variable not in sizes:
             raise _missing(path, variable, sizes)
-        values = read_npy(archive, sizes[variable], path, variable)
+        info = sizes[variable]
+        with archive.open(info) as member:
+            shape, _, dtype = _npy_header(member, info, path, variable)
+        _check_axes(shape, path, variable)
         coordinates = {}
         for axis in ("x", "y", "z"):
             if axis in sizes and sizes[axis].file_size < 2**24 and axis != variable:
                 coordinates[axis] = read_npy(archive, sizes[axis], path, axis)
-    return Stored(values, None, {}, {name: line for name, line in coordinates.items() if line.ndim == 1})
+
+    def part(ranges: Ranges) -> np.ndarray:
+        with zipfile.ZipFile(path) as archive, archive.open(info.filename) as member:
+            _, fortran, _ = _npy_header(member, info, path, variable)
+            values = np.empty([last - first for first, last in ranges], dtype, order="F" if fortran else "C")
+            if fortran:  # it lies there with its axes turned round
+                _fill(values.T, member, shape[::-1], ranges[::-1])
+            else:
+                _fill(values, member, shape, ranges)
+            return values
+
+    lines = {name: line for name, line in coordinates.items() if line.ndim == 1}
+    return Stored(path, variable, shape, dtype.itemsize, None, {}, lines, part)
+
+
+def _npy_header(
+    member: IO[bytes], info: zipfile.ZipInfo, path: Path, variable: str
+) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and dtype of an array of real numbers in an NPZ file, once its header was found to be honest."""
+    version = np.lib.format.read_magic(member)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy version {version}")
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = header(member)
+    if dtype.hasobject:
+        raise ConfigurationError(f"'{variable}' in {path.name} is a pickled object, which is never loaded.")
+    _check_number(dtype, path, variable)
+    if min(shape, default=1) < 0 or math.prod(shape) * dtype.itemsize > info.file_size:
+        raise ValueError(f"'{variable}' claims shape {shape} but has {info.file_size} bytes")
+    return shape, fortran, dtype
+
+
+def _fill(values: np.ndarray, member: IO[bytes], shape: Sequence[int], ranges: Ranges) -> None:
+    """Fill `values` from an array of `shape` that a file holds row by row from where it stands, and pass the rest.
+
+    It is read in pieces, of which no more is kept than lies within the ranges.
+    """
+    row = math.prod(shape[1:]) * values.dtype.itemsize
+    (first, last), rows = ranges[0], shape[0]
+    if len(shape) > 1 and row > PIECE:
+        _skip(member, first * row)
+        for number in range(last - first):
+            _fill(values[number], member, shape[1:], ranges[1:])
+        _skip(member, (rows - last) * row)
+        return
+    inner = tuple(slice(*one) for one in ranges[1:])
+    at_once = max(1, PIECE // row)
+    _skip(member, first * row)
+    for start in range(first, last, at_once):
+        count = min(at_once, last - start)
+        block = np.frombuffer(_exactly(member, count * row), values.dtype).reshape(count, *shape[1:])
+        values[start - first : start - first + count] = block[(slice(None), *inner)]
+    _skip(member, (rows - last) * row)
+
+
+def _exactly(member: IO[bytes], count: int) -> bytes:
+    held = member.read(count)
+    if len(held) != count:
+        raise EOFError("it ends before its values do")
+    return held
+
+
+def _skip(member: IO[bytes], count: int) -> None:
+    """Pass so many bytes, which are read for the archive's checksum."""
+    while count > 0:
+        count -= len(_exactly(member, min(count, PIECE)))
 
 
 def read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, variable: str) -> np.ndarray:
     """An array of real numbers out of an NPZ file, once its header was found to be honest and affordable."""
     with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"npy version {version}")
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = header(member)
-        if dtype.hasobject:
-            raise ConfigurationError(f"'{variable}' in {path.name} is a pickled object, which is never loaded.")
-        _check_number(dtype, path, variable)
-        if check_size(shape, dtype.itemsize, path, variable) > info.file_size:
-            raise ValueError(f"'{variable}' claims shape {shape} but has {info.file_size} bytes")
+        shape, _, dtype = _npy_header(member, info, path, variable)
+        check_size(shape, dtype.itemsize, path, variable)
     with archive.open(info) as member:
         return np.lib.format.read_array(member, allow_pickle=False)
 
 
-def _read_classic_netcdf(path: Path, variable: str) -> Stored:
+def _in_classic_netcdf(path: Path, variable: str) -> Stored:
     from scipy.io import netcdf_file
 
-    check_size((path.stat().st_size,), 1, path, variable)  # scipy reads the file whole
-    with netcdf_file(path, "r", mmap=False) as file:
+    with path.open("rb") as opened:  # closed before `file` ends: scipy would warn of arrays that still refer to it
+        file = netcdf_file(opened, "r", mmap=True)
         if variable not in file.variables:
             raise _missing(path, variable, file.variables)
         found = file.variables[variable]
-        check_size(found.data.shape, found.data.dtype.itemsize, path, variable)
-        values = np.array(found.data)
-        _check_number(values.dtype, path, variable)
+        shape = _check_axes(found.data.shape, path, variable)
+        itemsize = found.data.dtype.itemsize
+        _check_number(found.data.dtype, path, variable)
         dims = tuple(found.dimensions)
         attributes = {name: getattr(found, name) for name in _ATTRIBUTES if hasattr(found, name)}
         coordinates = {name: np.array(file.variables[name].data) for name in dims if name in file.variables}
-    return Stored(values, dims, attributes, {name: line for name, line in coordinates.items() if line.ndim == 1})
+
+    def part(ranges: Ranges) -> np.ndarray:
+        with path.open("rb") as opened:
+            file = netcdf_file(opened, "r", mmap=True)
+            values = np.array(file.variables[variable].data[tuple(slice(*one) for one in ranges)])
+        return values
+
+    lines = {name: line for name, line in coordinates.items() if line.ndim == 1}
+    return Stored(path, variable, shape, itemsize, dims, attributes, lines, part)
 
 
-def _read_hdf5(path: Path, variable: str) -> Stored:
+def _in_hdf5(path: Path, variable: str) -> Stored:
     import h5py
 
     with h5py.File(path, "r") as file:
@@ -153,10 +270,15 @@ def _read_hdf5(path: Path, variable: str) -> Stored:
             raise _missing(path, variable, _dataset_names(file))
         require_contained(path, variable)
         _check_number(dataset.dtype, path, variable)
-        check_size(dataset.shape, dataset.dtype.itemsize, path, variable)
-        dims, coordinates = _dimensions(dataset)
+        shape = _check_axes(dataset.shape, path, variable)
+        itemsize, (dims, coordinates) = dataset.dtype.itemsize, _dimensions(dataset)
         attributes = {name: dataset.attrs[name] for name in _ATTRIBUTES if name in dataset.attrs}
-        return Stored(np.asarray(dataset[()]), dims, attributes, coordinates)
+
+    def part(ranges: Ranges) -> np.ndarray:
+        with h5py.File(path, "r") as file:
+            return np.asarray(_follow(file, variable, path)[tuple(slice(*one) for one in ranges)])
+
+    return Stored(path, variable, shape, itemsize, dims, attributes, coordinates, part)
 
 
 def _follow(file: Any, variable: str, path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Values along one axis, from where a file has them to where a grid wants them. Host arrays only."""
+"""Values along one axis, from where a file has them to where a grid wants them, region by region. Host arrays only."""
 
 from __future__ import annotations
 
@@ -34,40 +34,88 @@ class AxisMismatch(ValueError):
     """The file's positions along an axis do not cover the grid's."""
 
 
-def regrid_axis(values: np.ndarray, positions: np.ndarray | None, target: TargetAxis) -> tuple[np.ndarray, str | None]:
-    """Bring axis 0 of `values` to the target's positions; says what was done, or None when nothing was.
+@dataclass(frozen=True)
+class AxisMap:
+    """Values along an axis of the grid, each a sum over some of those along an axis of a file.
+
+    Value i is the sum of `weights[k] * values[sources[k]]` over k from `begins[i]` up to `begins[i + 1]`, in this order
+    wherever the grid is cut, so that it rounds the same. Without weights it is the one value of the file.
+    """
+
+    sources: np.ndarray
+    begins: np.ndarray
+    weights: np.ndarray | None = None
+
+    def within(self, first: int, last: int) -> tuple[list[tuple[int, int]], AxisMap]:
+        """The map of values `first` up to `last` alone, and what it takes of the file's axis: one range or two.
+
+        There are two where these values lie at both ends of a periodic axis; the map takes them one after the other.
+        """
+        own = slice(self.begins[first], self.begins[last])
+        sources = self.sources[own]
+        needed = np.unique(sources)
+        gaps = np.diff(needed)
+        cut = int(np.argmax(gaps)) + 1 if gaps.size and gaps.max() > 1 else len(needed)
+        ranges = [(int(part[0]), int(part[-1]) + 1) for part in (needed[:cut], needed[cut:]) if len(part)]
+        places = sources - ranges[0][0]
+        if len(ranges) == 2:
+            places = np.where(sources < ranges[1][0], places, places - (ranges[1][0] - ranges[0][1]))
+        begins = self.begins[first : last + 1] - self.begins[first]
+        return ranges, AxisMap(places, begins, None if self.weights is None else self.weights[own])
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """The values on the grid, from those of the file; the axis is the first one."""
+        if self.weights is None:
+            there = np.array_equal(self.sources, np.arange(values.shape[0]))
+            return values if there else values[self.sources]
+        column, starts, counts = (-1, *[1] * (values.ndim - 1)), self.begins[:-1], np.diff(self.begins)
+        result = self.weights[starts].reshape(column) * values[self.sources[starts]]
+        for number in range(1, int(counts.max())):
+            rows = np.flatnonzero(counts > number)
+            at = starts[rows] + number
+            result[rows] += self.weights[at].reshape(column) * values[self.sources[at]]
+        return result
+
+
+def _taken(sources: np.ndarray) -> AxisMap:
+    return AxisMap(sources, np.arange(len(sources) + 1))
+
+
+def axis_map(count: int, positions: np.ndarray | None, target: TargetAxis) -> tuple[AxisMap, str | None]:
+    """The way from `count` values of a file to the target's; says what is done, or None when nothing is.
 
     Without positions the file's cells divide the grid's box evenly. Coarser sources are interpolated
     linearly, finer ones averaged over the target's cells, which keeps the integral. Beyond the outermost
     position the value is held. Raises AxisMismatch when the file does not reach the grid's outermost values.
     """
-    count = values.shape[0]
+    sources = np.arange(count)
     if positions is None and count == target.count:
-        return values, None
+        return _taken(sources), None
     width = (target.upper - target.lower) / count
     line = target.lower + (np.arange(count) + 0.5) * width if positions is None else positions
+    if line.shape != (count,):
+        raise AxisMismatch(f"the coordinate {target.name} has {line.size} positions for {count} values")
     if count > 1 and line[0] > line[-1]:
-        values, line = values[::-1], line[::-1]
+        sources, line = sources[::-1], line[::-1]
     if np.any(np.diff(line) <= 0.0) or not np.all(np.isfinite(line)):
         raise AxisMismatch(f"the coordinate {target.name} is neither increasing nor decreasing")
     if count == 1:
-        return np.repeat(values, target.count, axis=0), f"constant along {target.name}"
+        return _taken(np.zeros(target.count, int)), f"constant along {target.name}"
     tolerance = SAME * target.spacing
     # A run's own file has one face more than cells along an axis with walls: the upper wall's.
     if count in (target.count, target.count + 1) and np.allclose(
         line[: target.count], target.positions, rtol=0.0, atol=tolerance
     ):
-        return values[: target.count], None
-    values, line = _cover(values, line, target)
+        return _taken(sources[: target.count]), None
+    sources, line = _cover(sources, line, target)
     source_spacing = (line[-1] - line[0]) / (line.shape[0] - 1)
     told = f"along {target.name} ({count} to {target.count})"
     if source_spacing < target.spacing * (1.0 - PERIOD_TOLERANCE):
-        return _cell_means(values, line, target), f"averaged {told}"
-    interpolated = _interpolate(values, line, target.positions)
-    return interpolated, f"interpolated linearly {told}"
+        return _cell_means(sources, line, target), f"averaged {told}"
+    return _interpolation(sources, line, target.positions), f"interpolated linearly {told}"
 
 
-def _cover(values: np.ndarray, positions: np.ndarray, target: TargetAxis) -> tuple[np.ndarray, np.ndarray]:
+def _cover(sources: np.ndarray, positions: np.ndarray, target: TargetAxis) -> tuple[np.ndarray, np.ndarray]:
     """Check that the source covers the axis, and repeat it beyond a periodic one as far as is needed."""
     count = positions.shape[0]
     width = (positions[-1] - positions[0]) / (count - 1)
@@ -78,40 +126,52 @@ def _cover(values: np.ndarray, positions: np.ndarray, target: TargetAxis) -> tup
         outer = target.positions[[0, -1]]
         if outer[0] < first - SAME * width or outer[1] > last + SAME * width:
             raise AxisMismatch(extent)
-        return values, positions
+        return sources, positions
     period = target.upper - target.lower
     if abs(positions[-1] - positions[0] - period) < PERIOD_TOLERANCE * width:  # the end repeats the beginning
-        values, positions, count = values[:-1], positions[:-1], count - 1
+        sources, positions, count = sources[:-1], positions[:-1], count - 1
     elif abs(last - first - period) > PERIOD_TOLERANCE * period:
         raise AxisMismatch(f"{extent}, which is periodic")
     wrapped = target.lower + np.mod(positions - target.lower, period)
     order = np.argsort(wrapped, kind="stable")
-    values, positions = values[order], wrapped[order]
+    sources, positions = sources[order], wrapped[order]
     extra = min(count, int(np.ceil(target.spacing / width)) + 2)
-    values = np.concatenate([values[-extra:], values, values[:extra]])
-    return values, np.concatenate([positions[-extra:] - period, positions, positions[:extra] + period])
+    sources = np.concatenate([sources[-extra:], sources, sources[:extra]])
+    return sources, np.concatenate([positions[-extra:] - period, positions, positions[:extra] + period])
 
 
-def _interpolate(values: np.ndarray, positions: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _interpolation(sources: np.ndarray, positions: np.ndarray, wanted: np.ndarray) -> AxisMap:
     below = np.clip(np.searchsorted(positions, wanted, side="right") - 1, 0, positions.shape[0] - 2)
     gap = positions[below + 1] - positions[below]
-    weight = np.clip((wanted - positions[below]) / gap, 0.0, 1.0).reshape(-1, *[1] * (values.ndim - 1))
-    return (1.0 - weight) * values[below] + weight * values[below + 1]
+    weight = np.clip((wanted - positions[below]) / gap, 0.0, 1.0)
+    pairs = np.stack([sources[below], sources[below + 1]], axis=1).ravel()
+    weights = np.stack([1.0 - weight, weight], axis=1).ravel()
+    return AxisMap(pairs, np.arange(0, len(pairs) + 1, 2), weights)
 
 
-def _cell_means(values: np.ndarray, positions: np.ndarray, target: TargetAxis) -> np.ndarray:
+def _cell_means(sources: np.ndarray, positions: np.ndarray, target: TargetAxis) -> AxisMap:
     """Means over [position - h/2, position + h/2] of the source taken as linear in each of its cells."""
-    column = (-1, *[1] * (values.ndim - 1))
-    edges = np.empty(positions.shape[0] + 1)
+    count, h = positions.shape[0], target.spacing
+    edges = np.empty(count + 1)
     edges[1:-1] = 0.5 * (positions[1:] + positions[:-1])
-    wanted = np.append(target.positions - 0.5 * target.spacing, target.positions[-1] + 0.5 * target.spacing)
+    wanted = np.append(target.positions - 0.5 * h, target.positions[-1] + 0.5 * h)
     edges[0] = min(2 * positions[0] - edges[1], wanted[0])
     edges[-1] = max(2 * positions[-1] - edges[-2], wanted[-1])
-    slopes = np.zeros_like(values)
-    slopes[1:-1] = (values[2:] - values[:-2]) / (positions[2:] - positions[:-2]).reshape(column)
-    widths = np.diff(edges)
-    integral = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values * widths.reshape(column), axis=0)])
-    cell = np.clip(np.searchsorted(edges, wanted, side="right") - 1, 0, positions.shape[0] - 1)
-    into = (wanted - edges[cell]).reshape(column)
-    partial = into * (values[cell] + 0.5 * slopes[cell] * (into - widths[cell].reshape(column)))
-    return np.diff(integral[cell] + partial, axis=0) / target.spacing
+    first = np.clip(np.searchsorted(edges, wanted[:-1], side="right") - 1, 0, count - 1)
+    last = np.clip(np.searchsorted(edges, wanted[1:], side="left") - 1, first, count - 1)
+    # Every pair of a cell of the grid, `row`, and one of the file's that it overlaps.
+    each = last - first + 1
+    row = np.repeat(np.arange(target.count), each)
+    cell = first[row] + np.arange(len(row)) - (np.cumsum(each) - each)[row]
+    lower, upper = np.maximum(wanted[row], edges[cell]), np.minimum(wanted[row + 1], edges[cell + 1])
+    share = (upper - lower) / h
+    # The mean over a part of a cell is its value and the slope times the distance of the part's middle from its own.
+    off = 0.5 * (lower + upper) - 0.5 * (edges[cell] + edges[cell + 1])
+    sloped = np.flatnonzero((off != 0.0) & (cell > 0) & (cell < count - 1))
+    inner = cell[sloped]
+    slope = share[sloped] * off[sloped] / (positions[inner + 1] - positions[inner - 1])
+    rows = np.concatenate([row, row[sloped], row[sloped]])
+    order = np.argsort(rows, kind="stable")
+    taken = sources[np.concatenate([cell, inner + 1, inner - 1])][order]
+    begins = np.searchsorted(rows[order], np.arange(target.count + 1))
+    return AxisMap(taken, begins, np.concatenate([share, slope, -slope])[order])

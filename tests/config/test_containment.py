@@ -5,12 +5,12 @@ import os
 import h5py
 import numpy as np
 import pytest
+from field_files import read_field
 
 from simjax.config import load_config
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.grid import CENTER, Grid
 from simjax.io.containment import MAXIMUM_HOPS
-from simjax.io.initial import read_field
 from simjax.io.particle_files import read_particles
 from simjax.io.read import open_hdf5
 

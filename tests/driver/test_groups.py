@@ -174,6 +174,13 @@ def test_an_ensemble_that_does_not_fit_runs_in_groups(tmp_path):
         groups.first_programs(sj.load("dye", few).config, None)
 
 
+def test_groups_that_the_devices_do_not_share_evenly_are_refused(tmp_path):
+    (tmp_path / "groups.json").write_text('{"group": 3, "finished": []}')
+    config = sj.load("dye", [*DYE, *vary(6), "mesh.ensemble=2"]).config
+    with pytest.raises(ConfigurationError, match="mesh.ensemble=2: expected a divisor of 3"):
+        groups.first_programs(config, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [

@@ -7,11 +7,11 @@ import flows
 import numpy as np
 import pytest
 import xarray
+from field_files import read_field
 from PIL import Image
 
 from simjax.errors import InputOutputError
 from simjax.grid import CENTER, FACE, Grid
-from simjax.io.initial import read_field
 from simjax.io.inverse_output import FieldResult, InstrumentResult, InversionResult, NumberResult, write_inversion
 from simjax.report.inverse_figures import _residual_rows, write_pictures
 from simjax.report.inverse_report import write_inversion_report

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
+from field_files import read_field
 from vtkmodules.util.numpy_support import vtk_to_numpy
 from vtkmodules.vtkIOHDF import vtkHDFReader
 
@@ -15,7 +16,6 @@ from simjax.driver.compiled_run import compiled_run
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.grid import CENTER, FACE, Grid
 from simjax.io.grid_output import GridWriter
-from simjax.io.initial import read_field
 from simjax.io.read import open_run
 from simjax.report import scalars
 

@@ -17,7 +17,7 @@ import simjax as sj
 
 # The model that compiles soonest; its devices wait for their neighbours at every step.
 DYE = [
-    "experiment=dye", "grid.shape=[32,32]", "time.end=3.0", "time.output_every=0.05", "time.dt=0.001",
+    "experiment=dye", "grid.shape=[32,32]", "time.end=6.0", "time.output_every=0.05", "time.dt=0.001",
     "time.courant=null", "precision=float64", "checkpoint.every_frames=3", "output.animation=false",
     "output.report=false",
 ]  # fmt: skip
@@ -89,7 +89,7 @@ def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tm
     with sj.open_run(folder) as dataset:
         assert dataset.sizes["time"] > 1  # what was committed is there
     done = subprocess.run(
-        [sys.executable, "-m", "simjax.run", f"resume={folder}", *MESHES[8], "time.end=3.0"], env=environment(8),
+        [sys.executable, "-m", "simjax.run", f"resume={folder}", *MESHES[8], "time.end=6.0"], env=environment(8),
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -111,11 +111,10 @@ time.time = lambda: clock() + (86400 if time.monotonic() > begun + 12 else 0)
 FAULTS = ("kill", "stand still", "signal", "truncated checkpoint", "full disk", "clock jump")
 
 
-def newest_checkpoint(folder):
-    """The newest checkpoint and the number of frames that it is sure of; None before the first."""
-    steps = sorted(
-        (path for path in (folder / "checkpoints").glob("*") if path.name.isdecimal()), key=lambda p: int(p.name)
-    )
+def newest_checkpoint(folder, damaged):
+    """The newest checkpoint that is whole and the number of frames that it is sure of; None before the first."""
+    found = [path for path in (folder / "checkpoints").glob("*") if path.name.isdecimal() and path not in damaged]
+    steps = sorted(found, key=lambda path: int(path.name))
     if not steps:
         return None, 0
     return steps[-1], json.loads((steps[-1] / "simjax_manifest.json").read_text())["meta"]["frames"]
@@ -137,7 +136,7 @@ def fill_the_disk():
 def suffer(fault, folder, processes, chance, frames):
     """Have a fault happen to a run; the exit codes with which its processes may end."""
     if fault == "full disk":
-        return {4, 0}
+        return {4}
     wait_for_frames(folder, processes, frames)
     victim = chance.choice(processes)
     if fault in ("kill", "stand still"):
@@ -147,40 +146,41 @@ def suffer(fault, folder, processes, chance, frames):
                 if process is not victim:
                     process.wait(60)
             victim.kill()
-        return {-9, 5, 0}
+        return {-9, 5}
     victim.send_signal(signal.SIGTERM)
-    return {75, 0}
+    return {75}
 
 
 @pytest.mark.long
 def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, uninterrupted, begin):
-    chance, folder, seen = random.Random(20), tmp_path / "run", []
+    chance, folder, damaged = random.Random(20), tmp_path / "run", set()
     clock = tmp_path / "clock"
     clock.mkdir()
     (clock / "sitecustomize.py").write_text(JUMPING_CLOCK)
     command = [*DYE, f"output.root={tmp_path}", "output.folder=run"]
     for number in range(20):
+        at = time.monotonic()
         fault, count = FAULTS[number % len(FAULTS)], chance.choice((1, 2))
-        kept, sure = newest_checkpoint(folder)
+        kept, sure = newest_checkpoint(folder, damaged)
         overrides = [f"resume={folder}"] if kept else [*command, "output.overwrite=true"]
         mesh = ["mesh.x=2", f"mesh.y={count}"]
         options = {"preexec_fn": fill_the_disk} if fault == "full disk" else {}
         processes = begin([*overrides, *mesh], count, paths=[clock] if fault == "clock jump" else [], **options)
-        allowed = suffer(fault, folder, processes, chance, chance.randint(2, 6))
+        allowed = suffer(fault, folder, processes, chance, chance.randint(1, 4))
         told = [process.communicate(timeout=120)[0] for process in processes]
+        print(number, fault, count, round(time.monotonic() - at))
         codes = {process.returncode for process in processes}
         assert codes <= allowed, (fault, codes, told)
-        after, frames = newest_checkpoint(folder)
-        assert frames >= sure or fault == "full disk"
+        after, frames = newest_checkpoint(folder, damaged)
+        assert frames >= sure, (fault, told)
         if after is not None:
             with sj.open_run(folder) as dataset:
                 assert dataset.sizes["time"] >= frames, (fault, told)
         if fault == "truncated checkpoint" and after is not None and kept is not None:
             truncate(after, chance)
-        seen.append((fault, sorted(codes)))
+            damaged.add(after)
     outputs(begin([f"resume={folder}", "mesh.x=2", "mesh.y=1"], 1))
     assert sj.check_files(folder) == []
     with sj.open_run(folder) as dataset:
         np.testing.assert_array_equal(dataset.time, uninterrupted.time)
         np.testing.assert_array_equal(dataset.concentration, uninterrupted.concentration)
-    print(seen)

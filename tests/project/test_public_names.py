@@ -14,7 +14,7 @@ import pytest
 import simjax as sj
 from simjax.config import list_experiments, load_config
 from simjax.core.domain import Domain
-from simjax.driver.build import build_model, initial_state, read_files
+from simjax.driver.build import build_model, find_files, initial_state
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.registry import MODELS
@@ -56,7 +56,8 @@ def test_every_registered_model_is_public_with_its_parameters_and_state(config):
         described.append((model, params, initial_state(config, model, params, values, 0, files["initial"], dtype)))
         return 0
 
-    jax.eval_shape(describe, jax.tree.map(lambda u: u.astype(dtype), read_files(config, grid)[0]))
+    whole = jax.ShapeDtypeStruct(grid.shape, dtype)
+    jax.eval_shape(describe, jax.tree.map(lambda _: whole, find_files(config, grid)[0]))
     model, params, state = described[0]
     # Under a closure the model is inside.
     kind, params = (type(model.model), params.own) if hasattr(model, "rest") else (type(model), params)
