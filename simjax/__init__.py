@@ -11,7 +11,7 @@ _NAMES = {
     "driver.goodput": "Goodput goodput",
     "report.picture": "Picture",
     "driver.differentiable": "RunFunction",
-    "io.read": "open_run check_files",
+    "io.read": "open_run open_output check_files",
     "io.universe": "open_universe",
     # inverse problems, certificates, programs
     "inverse.problem": "InverseProblem",
@@ -133,6 +133,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.inverse.problem import InverseProblem as InverseProblem
     from simjax.inverse.search import Search as Search
     from simjax.io.read import check_files as check_files
+    from simjax.io.read import open_output as open_output
     from simjax.io.read import open_run as open_run
     from simjax.io.universe import open_universe as open_universe
     from simjax.models.cell_centred import CenteredModel as CenteredModel

@@ -119,6 +119,7 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
 WRITTEN = (
     PROVENANCE_NAME, "metrics.jsonl", "goodput.jsonl", "run.log", "report.html", "summary.png", "summary.pdf",
     "summary.svg", "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5", GROUPS_NAME,
+    "outputs/*/samples.h5", "outputs/*/data/samples.p*.s*.h5",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from simjax.config.measured_outputs import as_observations
 from simjax.config.observations import read_observation
 from simjax.config.sections import Context
 from simjax.config.unknowns import find_candidates, read_unknowns
@@ -73,8 +74,9 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], context: Con
     if own["unknowns"] is not None:
         unknowns = read_unknowns(own["unknowns"], find_candidates(keys, found, context), context)
     observations = [
-        read_observation(f"inverse.observations[{i}]", value, found, context)
+        read_observation(f"inverse.observations[{i}]", one, found, context)
         for i, value in enumerate(own.get("observations") or ())
+        for one in as_observations(f"inverse.observations[{i}]", value, found, context)
     ]
     shooting = own["shooting"]
     if context.schema.of_particles and shooting is not None and shooting.windows > 1:

@@ -68,7 +68,7 @@ def read_observation(
     if kind == "spectrum":
         _check_periodic(where, found["boundaries"], context)
     if kind == "radial_distribution":
-        _check_radii(where, keys, found["box"], problems)
+        check_radii(where, keys, found["box"], problems)
     file = _find_sensors(where, keys[kind], context) if kind == "sensors" else None
     if len(problems) > before:
         return None
@@ -115,7 +115,8 @@ def _what(kind: str, context: Context) -> Kind:
     return Choice([name for name in context.variables if name != "image"])
 
 
-def _check_radii(where: str, keys: Mapping[str, Any], box: BoxConfig | None, problems: ConfigErrors) -> None:
+def check_radii(where: str, keys: Mapping[str, Any], box: BoxConfig | None, problems: ConfigErrors) -> None:
+    """Check that distances are no smaller than their width, and that the box has no sides."""
     path = f"{where}.radial_distribution"
     near = [r for r in keys["radial_distribution"] if r < keys["width"]]
     if near:

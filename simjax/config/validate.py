@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.experiments import with_experiments
+from simjax.config.instruments import read_instruments
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
 from simjax.config.sections import (
@@ -94,13 +95,12 @@ def validate(
         found |= _read_sections(keys, context)
         if schema.of_particles:
             found["particles"] = _locate_particles(keys["particles"], context)
+        found["outputs"] = read_instruments(keys, found, context)
         found["inverse"] = read_inverse(keys, found, context)
         _check_output_fields(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:
         _check_mesh(grid.shape, keys["mesh"], problems)
-    told = keys["distributed"]
-    if isinstance(told, DistributedConfig) and told.process >= told.processes:
-        problems.add("distributed.process", told.process, f"0 to {told.processes - 1}, as there are {told.processes}")
+    _check_process(keys["distributed"], problems)
     output = keys["output"]
     places = {} if output is None else {"output.root": output.root, "output.folder": output.folder}
     remote = {path: place for path, place in {**places, "resume": keys["resume"]}.items() if "://" in (place or "")}
@@ -337,6 +337,11 @@ def _check_output_fields(output: Any, context: Context) -> None:
     kind = Choice(tuple(context.schema.written(context.ndim, context.counts)))
     for i, name in enumerate((output.fields if output is not None else None) or ()):
         kind.read(f"output.fields[{i}]", name, context.problems)
+
+
+def _check_process(told: Any, problems: ConfigErrors) -> None:
+    if isinstance(told, DistributedConfig) and told.process >= told.processes:
+        problems.add("distributed.process", told.process, f"0 to {told.processes - 1}, as there are {told.processes}")
 
 
 def _check_mesh(shape: tuple[int, ...], mesh: Any, problems: ConfigErrors) -> None:

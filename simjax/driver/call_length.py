@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from simjax.driver.build import Plan
+from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.goodput import COMPILE, GoodputLog
 from simjax.parallel import whole
@@ -24,12 +24,15 @@ TARGET_SECONDS = 0.5
 class CallLength:
     """Divides frames into calls of about half a second and keeps the clock of the host."""
 
-    def __init__(self, config: Config, programs: CompiledRun, goodput: GoodputLog):
+    def __init__(
+        self, config: Config, programs: CompiledRun, goodput: GoodputLog, instruments: CompiledInstruments
+    ):  # fmt: skip
         on_cpu, elsewhere = programs.seconds
         each = on_cpu if jax.devices()[0].platform == "cpu" else elsewhere
         self.size = programs.size * (programs.members or 1)
         self.step_seconds = each * self.size * programs.stages
         self.config, self.programs, self.goodput = config, programs, goodput
+        self.instruments = instruments
         self.compile_seconds = 0.0
         self.steps = 0
         self.longest_call = 0
@@ -59,7 +62,7 @@ class CallLength:
         """
         together = self.programs.steps_together
         remaining, single = divmod(schedule.steps - done, together)
-        most = max(1, self._affordable() // together)
+        most = max(1, self.instruments.most_steps(schedule, self._affordable()) // together)
         size = max((d for d in _divisors(remaining) if d <= most), default=1)
         if 4 * size < min(most, remaining):  # an awkward number of steps: a shorter last piece costs a compilation
             size = min(most, remaining)
@@ -77,10 +80,11 @@ class CallLength:
         """
         if frame >= plan.total:
             return []
-        schedule, until = plan.schedule_of(frame), jnp.asarray(frame + 1, jnp.int32)
+        schedule = plan.schedule_of(frame)
         done = int(np.max(whole(clock.substep)))
-        steps = self.courant_steps if schedule.dt is None else next(self.pieces(schedule, done))
-        program: Any = self.programs.advance(schedule, steps)
+        steps = self.steps_of_call(schedule) if schedule.dt is None else next(self.pieces(schedule, done))
+        program: Any = self.instruments.advance(schedule, steps)
+        until = self.instruments.until(plan, frame, done, steps)
         if self.config.steps_per_exchange == AUTO and not measured:
             program.eval_shape(self.programs.values, self.programs.files, state, clock, until)
             return []
@@ -91,6 +95,10 @@ class CallLength:
         if batch is not None and batch < members:
             notes.append(f"{batch} of {members} members run at a time on each device, which fit into memory.")
         return notes
+
+    def steps_of_call(self, schedule: Schedule) -> int:
+        """Steps of a call whose steps the Courant number limits."""
+        return self.instruments.most_steps(schedule, self.courant_steps)
 
     @contextlib.contextmanager
     def timed(self, program: Callable) -> Iterator[None]:

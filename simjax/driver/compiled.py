@@ -14,7 +14,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.model import Model
+from simjax.core.model import Model, Output
 from simjax.core.tendency import call_own
 from simjax.driver.build import named_values
 from simjax.driver.memory import (
@@ -30,6 +30,7 @@ from simjax.driver.memory import (
 from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.instruments.operators import View
 from simjax.integrators.table import INTEGRATORS
 from simjax.io.segments import Ranges
 from simjax.jaxpr.varying import vary_like
@@ -121,6 +122,10 @@ class CompiledRun(abc.ABC):
     @abc.abstractmethod
     def variables(self, model, t, state, params) -> dict[str, Array]:
         """Everything that can be seen of a state, by name: this block of fields, or `(..., particles)` by number."""
+
+    @abc.abstractmethod
+    def view(self, model, t, state, params, more: Sequence[Output] = ()) -> View:
+        """A state as instruments look at it; more: variables that are made of the model's own, to be seen too."""
 
     def diagnostics(self, model, t, state, params) -> dict[str, Array]:
         """The model's own numbers of a state, by name, vectors by component."""

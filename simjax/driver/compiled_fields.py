@@ -1,6 +1,7 @@
 """The compiled functions of a run of fields on a grid."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from simjax.driver.build import (
 from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
 from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER
+from simjax.instruments.operators import View
 from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
@@ -66,14 +68,13 @@ class CompiledFieldRun(CompiledRun):
 
     def choose_variables(self):
         self._layouts = faces.output_layouts(self.model)
-        self.outputs = self._selected(self.model.outputs())
+        chosen = self.config.output.fields
+        self.outputs = self.model.outputs() if chosen is None else self.outputs_named(chosen)
         self.observed = self.outputs or (self.model.outputs() if self.config.ensemble.statistics else ())
 
-    def _selected(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-        """Outputs that are written: the model's own, then those derived from them."""
-        chosen, ndim = self.config.output.fields, self.grid.ndim
-        if chosen is None:
-            return outputs
+    def outputs_named(self, chosen: Sequence[str]) -> tuple[Output, ...]:
+        """Outputs by the names that `output.fields` takes: the model's own, then those derived from them."""
+        outputs, ndim = self.model.outputs(), self.grid.ndim
         written = self.config.schema.written(ndim, self.config.counts)
         names = [variable for name in chosen for variable in written[name]]
         own = {output.name: output for output in outputs}
@@ -173,6 +174,15 @@ class CompiledFieldRun(CompiledRun):
 
     def variables(self, model, t, state, params):
         return model.observe(t, state, params)
+
+    def view(self, model, t, state, params, more=()):
+        fields, offsets = model.observe(t, state, params), {o.name: o.offset for o in (*model.outputs(), *more)}
+        beside = [output.name for output in more if output.name not in fields]
+        if beside:
+            free = model.free_faces(t, state, params)
+            fields = {**fields, **{name: self.derived(name, model, fields, free, t) for name in beside}}
+        numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
+        return View(model.domain, tuple(axis.periodic for axis in self.config.boundaries), fields, numbers, offsets)
 
     @property
     def variable_names(self):
@@ -284,20 +294,24 @@ class CompiledFieldRun(CompiledRun):
 
     def _written(self, model, fields, walled, t, state, params) -> dict[str, Any]:
         """The variables to write on this block, with what lies on upper wall faces beside them."""
-        derived = self.config.schema.derived(self.grid.ndim)
         layouts, free = faces.output_layouts(model), model.free_faces(t, state, params)
         result = {}
         for output in self.observed:
             name = output.name
             if name not in fields:
-                parts = faces.centered_components(model, fields, free, derived[name].components, t)
-                result[name] = parts[0] if derived[name].centered else faces.magnitude(parts)
+                result[name] = self.derived(name, model, fields, free, t)
                 continue
             result[name] = fields[name]
             if walled.get(name):
                 beyond = faces.upper_faces(model.domain, fields[name], layouts[name], walled[name], free.get(name), t)
                 result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
         return result
+
+    def derived(self, name: str, model, fields, free, t) -> jax.Array:
+        """A variable at cell centres that is made of the model's own `fields`, on this block."""
+        how = self.config.schema.derived(self.grid.ndim)[name]
+        parts = faces.centered_components(model, fields, free, how.components, t)
+        return parts[0] if how.centered else faces.magnitude(parts)
 
     @property
     def cut_shape(self):

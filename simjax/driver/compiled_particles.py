@@ -1,6 +1,7 @@
 """The compiled functions of a run of particles, and the room that they need."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from simjax.driver.compiled import CompiledRun, not_a_field
 from simjax.driver.shared_programs import share
 from simjax.errors import NumericalError
 from simjax.grid import AXES, Grid
+from simjax.instruments.operators import View
 from simjax.io.checkpoint import require_meta
 from simjax.jaxpr.varying import vary_like
 from simjax.models.capacities import Capacities, divisor, multiple
@@ -114,6 +116,11 @@ class CompiledParticleRun(CompiledRun):
 
     def variables(self, model, t, state, params):
         return self._arrays(model, state, params)
+
+    def view(self, model, t, state, params, more=()):
+        numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
+        found = self._arrays(model, state, params)
+        return View(self.domain, self.cells.periodic, found, numbers, cells=self.cells, particles=state)
 
     def diagnostics(self, model, t, state, params):
         found = super().diagnostics(model, t, state, params)

@@ -60,20 +60,9 @@ def open_writer(
 
     keep_until_step: of a run that goes on, the step of its checkpoint; later frames are removed.
     """
-    attributes = {
-        "simjax_version": versions()["simjax"],
-        "simjax_config_yaml": config_yaml(config),
-        "simjax_overrides": json.dumps(list(config.overrides)),
-        "simjax_seed": config.seed,
-        "simjax_prng_impl": str(jax.config.jax_default_prng_impl),  # pyright: ignore[reportAttributeAccessIssue]
-        "simjax_versions_json": json.dumps(versions()),
-        "simjax_device": device_name(),
-        "simjax_run_id": run_id,
-        **git_state(),
-    }
     options: dict[str, Any] = {
         "members": programs.members, "parameters": programs.used_parameters(plan.schedule), "dtype": programs.dtype,
-        "diagnostics": sorted(programs.observed_shapes()[1]), "attributes": attributes,
+        "diagnostics": sorted(programs.observed_shapes()[1]), "attributes": file_attributes(config, run_id),
         "title": config.title or config.experiment_name, "keep_until_step": keep_until_step,
         "rounding_bits": config.output.rounding_bits, "about": describe_numbers(programs),
         "parts": own_parts(programs),
@@ -93,6 +82,21 @@ def open_writer(
         member_numbers=config.ensemble.members, statistics=programs.config.ensemble.statistics,
         reduced=programs.observed, **options,
     )  # fmt: skip
+
+
+def file_attributes(config: Config, run_id: str) -> dict[str, Any]:
+    """The provenance of a run, for the root of each of its files."""
+    return {
+        "simjax_version": versions()["simjax"],
+        "simjax_config_yaml": config_yaml(config),
+        "simjax_overrides": json.dumps(list(config.overrides)),
+        "simjax_seed": config.seed,
+        "simjax_prng_impl": str(jax.config.jax_default_prng_impl),  # pyright: ignore[reportAttributeAccessIssue]
+        "simjax_versions_json": json.dumps(versions()),
+        "simjax_device": device_name(),
+        "simjax_run_id": run_id,
+        **git_state(),
+    }
 
 
 def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:

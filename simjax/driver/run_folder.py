@@ -22,9 +22,11 @@ import numpy as np
 from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
 from simjax.driver.closing import units_of, write_reports
+from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
-from simjax.driver.frame_files import dataset_of, on_host, open_writer
+from simjax.driver.frame_files import dataset_of, file_attributes, on_host, open_writer
 from simjax.driver.goodput import OUTPUT, GoodputLog, account
+from simjax.driver.instrument_output import InstrumentOutput
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
@@ -32,6 +34,7 @@ from simjax.driver.statistics import Statistics, reduced
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
+from simjax.io.instrument_files import FOLDER
 from simjax.models.measures import in_order
 from simjax.parallel import whole
 from simjax.processes import processes
@@ -80,12 +83,14 @@ def logged(tell: Callable[[str], None]) -> Iterator[None]:
 class RunFolder:
     """The files and the display of one run; created before its first frame.
 
-    keep_until_step, frames: of a run that goes on, the step of its checkpoint and how many frames there were by then.
+    keep_until_step, counted: of a run that goes on, the step of its checkpoint, and what that says of itself: how many
+    frames and samples there were by then.
     """
 
     def __init__(
         self, folder: Path, config: Config, programs: CompiledRun, plan: Plan, notes: list[str], progress: bool,
-        *, run: Run, goodput: GoodputLog, keep_until_step: int | None, frames: int | None = None,
+        *, run: Run, goodput: GoodputLog, keep_until_step: int | None, counted: Mapping[str, Any] | None = None,
+        instruments: CompiledInstruments | None = None,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.group, self.goodput = processes(), goodput
@@ -106,7 +111,12 @@ class RunFolder:
         self._note_tail()
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep, config.checkpoint.keep_every)
         self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
-        require_frames(folder, self.writer.frames_kept, frames)
+        self.instruments = InstrumentOutput(
+            folder, instruments or CompiledInstruments(programs), file_attributes(config, run.id), keep_until_step
+        )
+        require_frames(folder, self.writer.frames_kept, (counted or {}).get("frames"))
+        for name, kept in self.instruments.kept.items():
+            require_frames(folder / FOLDER / name, kept, (counted or {}).get("samples", {}).get(name))
         self._metrics: TextIO | None = None
         self._first_energy: float | None = None
         self._log: TextIO | None = None
@@ -207,7 +217,9 @@ class RunFolder:
             self._settle(pace)
 
     def settle_all(self, pace: CallLength) -> None:
-        """Wait for every frame and write it."""
+        """Wait for every frame and sample, and write them."""
+        with self.goodput.during(OUTPUT) if self.instruments.writers else contextlib.nullcontext():
+            self.instruments.settle_all()
         while self._pending:
             self._settle(pace)
 
@@ -297,9 +309,11 @@ class RunFolder:
         begin = wall.monotonic()
         self.settle_all(pace)
         self._begin()
+        self.instruments.commit()
         on_disk = self.writer.commit()
         step = int(np.max(whole(state_and_clock[1].step)))
-        known = {"frames": self.writer.frames, "run": self._description}
+        samples = {"samples": self.instruments.counts} if self.instruments.writers else {}
+        known = {**samples, "frames": self.writer.frames, "run": self._description}
         self.checkpoints.save(step, state_and_clock, {**meta, **known}, after=on_disk)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
@@ -339,13 +353,15 @@ class RunFolder:
         if self.display is not None:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
-        for close in (self.writer.abandon, self.checkpoints.abandon, self.goodput.end, *files):
+        writers = self.writer.abandon, self.instruments.abandon, self.checkpoints.abandon
+        for close in (*writers, self.goodput.end, *files):
             with contextlib.suppress(Exception):
                 close()
 
     def _close(self, complete: bool) -> None:
         statuses = self.statuses if self.programs.members is not None else self.statuses[0]
         with self.goodput.during(OUTPUT):
+            self.instruments.close(complete)
             self.writer.close(complete, statuses)
             self.checkpoints.close()
         if self._metrics is not None:

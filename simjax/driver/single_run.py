@@ -19,11 +19,13 @@ from simjax.config.folders import clear_run_folder
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
+from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import StopSignals
 from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
+from simjax.driver.instrument_output import at_frame, of_call
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
@@ -54,7 +56,8 @@ class SingleRun:
         self.state: Any = None
         self.clock: Any = None
         self.goodput = GoodputLog(launched, kept=self.group.first)
-        self.pace = CallLength(config, programs, self.goodput)
+        self.instruments = CompiledInstruments(programs)
+        self.pace = CallLength(config, programs, self.goodput, self.instruments)
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -108,15 +111,15 @@ class SingleRun:
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
             with logged(self.notes.append):
                 self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
-        self._open_record(folder, run, restored.step, restored.meta.get("frames"))
+        self._open_record(folder, run, restored.step, restored.meta)
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
 
-    def _open_record(self, folder: Path, run: Run, step: int | None, frames: int | None = None) -> None:
+    def _open_record(self, folder: Path, run: Run, step: int | None, counted: dict[str, Any] | None = None) -> None:
         with self.group.together():
             self.record = RunFolder(
                 folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, goodput=self.goodput,
-                keep_until_step=step, frames=frames,
+                keep_until_step=step, counted=counted, instruments=self.instruments,
             )  # fmt: skip
 
     def _plan_from(self, meta: dict[str, Any]) -> int:
@@ -213,13 +216,12 @@ class SingleRun:
     def _advance_frame(self, frame: int) -> str | None:
         """Advance by a frame; the reason why it was cut short, if it was."""
         schedule = self.plan.schedule_of(frame)
-        until = jnp.asarray(frame + 1, jnp.int32)
         if schedule.dt is not None:
             while self.substeps < schedule.steps:
                 for steps in self.pace.pieces(schedule, self.substeps):
                     if reason := self._reason_to_stop():
                         return reason
-                    if not self._call(schedule, steps, until):  # there is more room now, and pieces may be others
+                    if not self._call(schedule, steps, frame):  # there is more room now, and pieces may be others
                         break
                     self.substeps += steps
             self.step += schedule.steps
@@ -228,22 +230,27 @@ class SingleRun:
         while True:
             if reason := self._reason_to_stop():
                 return reason
-            self._call(schedule, self.pace.courant_steps, until)
+            self._call(schedule, self.pace.steps_of_call(schedule), frame)
             clock = jax.tree.map(whole, self.clock)
             self.record.watch_step(clock, schedule)
             if np.all((clock.frame > frame) | (clock.status != OK)):
                 self.step = int(np.max(clock.step))
                 return None
 
-    def _call(self, schedule: Schedule, steps: int, until) -> bool:
+    def _call(self, schedule: Schedule, steps: int, frame: int) -> bool:
         """Call the device; tell whether the steps were dispatched, rather than found to need more room."""
-        program = self.programs.advance(schedule, steps)
+        program = self.instruments.advance(schedule, steps)
+        until = self.instruments.until(self.plan, frame, self.substeps, steps)
         with self.pace.timed(program):
-            state, clock = program(self.programs.values, self.programs.files, self.state, self.clock, until)
+            state, clock, *found = program(self.programs.values, self.programs.files, self.state, self.clock, until)
         if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
         self.state, self.clock = state, clock
         self.pace.dispatched(steps)
+        for readings in found:
+            before = self.step + self.substeps
+            samples = of_call(self.instruments, self.plan, frame, self.substeps, steps, before, readings)
+            self.record.instruments.add(samples)
         return True
 
     def _regrown(self, status) -> bool:
@@ -270,6 +277,11 @@ class SingleRun:
                 *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             if not (self.programs.regrows and self._regrown(whole(status))):
                 break
+        if names := self.instruments.at_frame(first=frames == 0):
+            program = self.instruments.measure(names)
+            with self.pace.timed(program):
+                measured = program(self.programs.values, self.programs.files, self.state, self.clock, at)
+            self.record.instruments.add(at_frame(measured, time, self.step))
         self.record.add(time, self.step, observed, self.clock, self.pace)
 
     def _checkpoint(self) -> None:

@@ -17,9 +17,7 @@ from simjax.core.domain import Domain
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.inverse.methods.checks import require_positive
-from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
-from simjax.inverse.methods.operators import (
+from simjax.instruments.operators import (
     BoxAverage,
     Diagnostic,
     Instrumental,
@@ -28,7 +26,9 @@ from simjax.inverse.methods.operators import (
     Snapshot,
     Spectrum,
 )
-from simjax.inverse.methods.particle_operators import EveryParticle, RadialDistribution
+from simjax.instruments.particle_operators import EveryParticle, RadialDistribution
+from simjax.inverse.methods.checks import require_positive
+from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
 from simjax.inverse.methods.sensors import read_sensors
 from simjax.schema.errors import closest
 from simjax.schema.inverse import ObservationConfig

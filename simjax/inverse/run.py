@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -14,11 +13,9 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.driver.compiled_run import CompiledParticleRun
 from simjax.driver.differentiable_run import DifferentiableRun, Guess
 from simjax.errors import ConfigurationError
 from simjax.inverse.instruments import Instrument, Measured, instruments_of
-from simjax.inverse.methods.operators import View
 from simjax.inverse.shooting import MultipleShooting
 from simjax.parallel import place, shardings
 from simjax.schema.config import Config
@@ -118,16 +115,7 @@ class Experiment:
 
     def _read(self, model, t, state, params) -> dict[str, Array]:
         """Reading of every instrument in a state."""
-        programs, domain = self.rollout.programs, self.rollout.domain
-        found, diagnostics = (
-            programs.variables(model, t, state, params),
-            functools.cache(lambda: programs.diagnostics(model, t, state, params)),
-        )
-        if isinstance(programs, CompiledParticleRun):
-            view = View(domain, programs.cells.periodic, found, diagnostics, cells=programs.cells, particles=state)
-        else:
-            offsets = {output.name: output.offset for output in model.outputs()}
-            view = View(domain, tuple(axis.periodic for axis in self.config.boundaries), found, diagnostics, offsets)
+        view = self.rollout.programs.view(model, t, state, params)
         return {i.name: i.operator.read(view) for i in self.instruments}
 
     # ------------------------------------------------------------------ measurements

@@ -22,7 +22,7 @@ import jax
 
 from simjax.errors import CheckpointError, InputOutputError
 from simjax.io.files import fingerprint, require_free_space, synchronise, write_text
-from simjax.processes import processes
+from simjax.processes import PATIENCE_SECONDS, processes
 
 if TYPE_CHECKING:
     import orbax.checkpoint as ocp
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MANIFEST_NAME = "simjax_manifest.json"
 COMMIT_NAME = "simjax_commit"
 SAVING_FOLDER = ".saving"
+FOR_EVER = 5_000_000_000
+"""Seconds for orbax's own limits, which it measures by a clock that may be set: a day ahead, a save would fail."""
 SCHEMA = 2  # of the manifest; 2 describes the run, and clocks keep their rounding error
 
 
@@ -321,7 +323,19 @@ def _manager(folder: Path) -> ocp.CheckpointManager:
     for name in ("absl", "asyncio"):
         logging.getLogger(name).addFilter(_told_elsewhere)  # once, however often
     # Steps are removed by this module, after the commit; orbax would remove them before it.
-    return ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(save_root_metadata=False))
+    options = ocp.CheckpointManagerOptions(
+        save_root_metadata=False,
+        async_options=ocp.AsyncOptions(timeout_secs=FOR_EVER, barrier_sync_fn=_meet),
+    )
+    return ocp.CheckpointManager(folder, options=options)
+
+
+def _meet(*, key: str, timeout_ms: int) -> None:
+    """Wait for the other processes at a barrier of orbax, as long as for any other word of theirs."""
+    from orbax.checkpoint import multihost
+
+    patience = min(timeout_ms, int(1000 * PATIENCE_SECONDS))
+    multihost.get_barrier_sync_fn()(key=key, timeout_ms=patience)
 
 
 def _told_elsewhere(record: logging.LogRecord) -> bool:

@@ -6,7 +6,7 @@ and the virtual master (all frames, kept in the segments). Every one of them is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from simjax.io.files import new_hdf5
 from simjax.io.segments import Ranges, Segment, chunks_of, write_table
 
 CONVENTIONS, SGRID = "CF-1.11", "SGRID-0.3"
+PIECE_BYTES = 4 << 20
 CHUNK_BYTES = 16 << 20
 # HDF5 holds a chunk that is being filled frame by frame in its cache, of 1 MiB.
 FILLED_BYTES = 1 << 19
@@ -148,6 +149,15 @@ def write_plain(
             )
             describe(file, datasets[variable.name], variable)
         fill(datasets, layout, pieces)
+
+
+def joined(frames: Sequence[Mapping], layout: FrameLayout) -> Iterator[tuple[int, int, Mapping]]:
+    """(first frame, frames, name -> values) of frames, many small ones in one piece: each is a call of HDF5."""
+    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes()))
+    for start in range(0, len(frames), together):
+        some = frames[start : start + together]
+        parts = {v.name: [one[v.name] for one in some] for v in layout.framed}
+        yield start, len(some), {v.name: np.concatenate(parts[v.name], v.dims.index("time")) for v in layout.framed}
 
 
 def fill(datasets: Mapping[str, h5py.Dataset], layout: FrameLayout, pieces: Iterable[tuple[int, int, Mapping]]) -> None:

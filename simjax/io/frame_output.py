@@ -24,6 +24,7 @@ from simjax.io.frame_layout import (
     FrameLayout,
     Variable,
     frame_selection,
+    joined,
     part_selection,
     without_fields,
     write_plain,
@@ -35,12 +36,12 @@ from simjax.io.segments import (
     SEGMENT_FOLDER,
     WHOLE,
     Part,
-    Ranges,
     Segment,
     chunks_of,
     is_plain,
     kept_segments,
     pieces_of,
+    ranges_told,
     read_master,
     require_intact,
     segment_name,
@@ -81,6 +82,9 @@ class FrameWriter(abc.ABC):
         attributes: of the root of every file.
         parts: those that this process writes.
     """
+
+    diagnostics_name: str | None = DIAGNOSTICS_NAME
+    """Name of the file without fields that lies beside the master; None for none."""
 
     def __init__(
         self, folder: Path, master_name: str, stem: str, layout: FrameLayout, attributes: Mapping[str, Any],
@@ -232,7 +236,7 @@ class FrameWriter(abc.ABC):
             self._wait(0)
         told = self._group.gather([dataclasses.asdict(segment) for segment in self._own])
         others = itertools.chain(*(own for who, own in enumerate(told) if who != self._group.index))
-        self._of_others = [Segment(**{**one, "ranges": _ranges(one["ranges"])}) for one in others]
+        self._of_others = [Segment(**{**one, "ranges": ranges_told(one["ranges"])}) for one in others]
         with self._group.together():
             if self._group.first:
                 self._submit(finish)
@@ -302,7 +306,7 @@ class FrameWriter(abc.ABC):
         for number, (part, layout) in enumerate(zip(self.own_parts, self._layouts, strict=True)):
             name = segment_name(self._chunk, self._stem, part.number)
             with replaced(self.folder / name) as path:
-                pieces = ((i, 1, frame[number]) for i, frame in enumerate(self._tail))
+                pieces = joined([frame[number] for frame in self._tail], layout)
                 write_plain(path, layout, self._attributes, self._steps[first:], self._times[first:], pieces)
                 file = fingerprint(path)
             written.append(Segment(name, count, *file, self._chunk, part.number, part.ranges))
@@ -338,7 +342,9 @@ class FrameWriter(abc.ABC):
                 self.write_master(path, attributes, steps, times, segments)
             else:
                 self.write_whole(path, attributes, [], [], [])
-        with replaced(self.folder / DIAGNOSTICS_NAME) as path:
+        if self.diagnostics_name is None:
+            return
+        with replaced(self.folder / self.diagnostics_name) as path:
             if segments:
                 write_virtual(path, without_fields(self._layout), attributes, steps, times, segments)
             else:
@@ -370,10 +376,11 @@ class FrameWriter(abc.ABC):
         segments = [(self.folder / segment.name, segment.frames) for segment in self._segments]
         with replaced(self.folder / self.master_name) as path:
             self.write_whole(path, attributes, self._steps, self._times, pieces_of(segments))
-        with replaced(self.folder / DIAGNOSTICS_NAME) as path:
-            write_plain(
-                path, without_fields(self._layout), attributes, self._steps, self._times, pieces_of(segments)
-            )  # fmt: skip
+        if self.diagnostics_name is not None:
+            with replaced(self.folder / self.diagnostics_name) as path:
+                write_plain(
+                    path, without_fields(self._layout), attributes, self._steps, self._times, pieces_of(segments)
+                )  # fmt: skip
         for segment, _ in reversed(segments):
             segment.unlink()
         data = self.folder / SEGMENT_FOLDER
@@ -490,7 +497,3 @@ class FrameWriter(abc.ABC):
                 )
             datasets[variable.name] = dataset
         return datasets
-
-
-def _ranges(told: Mapping[str, Sequence[int]]) -> Ranges:
-    return {dim: (first, last) for dim, (first, last) in told.items()}

@@ -18,10 +18,12 @@ from simjax.io.formats import output_formats
 from simjax.io.frame_output import DIAGNOSTICS_NAME
 from simjax.io.grid_output import FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
+from simjax.io.instrument_files import FOLDER, SAMPLES_NAME
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.segments import chunks_of, read_master, segment_problem, unreadable
 from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
 from simjax.io.stored import open_stored
+from simjax.schema.errors import closest
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")
 OF_PARTICLES = ("mass", "charge")
@@ -57,6 +59,40 @@ def open_run(folder: Path) -> xarray.Dataset:
         return _open_h5md(master)
     dataset = open_stored(master)
     return dataset.set_coords(["step", *(name for name in dataset.data_vars if _is_parameter(dataset[name]))])
+
+
+def open_output(folder: Path, name: str) -> xarray.Dataset:
+    """The samples of one instrument of a run, an entry of `outputs`, read on demand; also while the run goes on.
+
+    `time` is that of its samples. A probe has the dimensions ([member,] station, time), others ([member,] time, ...).
+
+    Raises:
+        InputOutputError: the run has no such instrument, or a file is missing or damaged.
+
+    Examples:
+        >>> probe = "outputs=[{probe: {points: [[0.25], [0.75]]}, of: [density], every: step}]"
+        >>> few = ["grid.shape=[32]", "output.report=false", "output.animation=false"]
+        >>> folder = sj.load("sod", [*few, probe]).run().folder
+        >>> sj.open_output(folder, "probe").density.dims
+        ('station', 'time')
+    """
+    there = output_names(Path(folder))
+    if name not in there:
+        close = closest(name, there)
+        hint = f"did you mean '{close}'?" if close else f"it has {', '.join(there) or 'none'}."
+        raise InputOutputError(f"{folder}: no output named {name!r}; {hint}")
+    master = Path(folder) / FOLDER / name / SAMPLES_NAME
+    problems = _field_problems(master)
+    if problems:
+        raise InputOutputError("; ".join(problems))
+    dataset = open_stored(master)
+    fixed = [name for name in dataset.data_vars if "time" not in dataset[name].dims and name != "status"]
+    return dataset.set_coords(["step", *fixed])
+
+
+def output_names(folder: Path) -> list[str]:
+    """Names of the instruments whose samples a run's folder holds, in their order."""
+    return sorted(path.parent.name for path in (folder / FOLDER).glob(f"*/{SAMPLES_NAME}"))
 
 
 def require_readable(folder: Path) -> Path:
@@ -151,6 +187,8 @@ def check_files(folder: Path) -> list[str]:
     """
     folder = Path(folder)
     problems = _field_problems(_master_of(folder), thorough=True)
+    for name in output_names(folder):
+        problems += _field_problems(folder / FOLDER / name / SAMPLES_NAME, thorough=True)
     at_end = [form for form in output_formats() if form.write is not None and form.hdf5]
     for path in (folder / DIAGNOSTICS_NAME, *sorted(path for form in at_end for path in form.files(folder))):
         try:
@@ -187,7 +225,7 @@ def _field_problems(master: Path, *, thorough: bool = False) -> list[str]:
 
 def _segment_problems(master: Path, thorough: bool) -> list[str]:
     """Compares the segments that are there with what the master records of them."""
-    stem = "fields" if master.name == FIELDS_NAME else "particles"
+    stem = {FIELDS_NAME: "fields", SAMPLES_NAME: "samples"}.get(master.name, "particles")
     owner, table, steps = read_master(master, stem, lambda f: f"{TRAJECTORY}/step" if TRAJECTORY in f else "step")
     if thorough and not table:
         problem = unreadable(master)

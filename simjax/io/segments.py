@@ -41,6 +41,11 @@ class Part:
 WHOLE = Part(0, {})
 
 
+def ranges_told(told: Mapping[str, Sequence[int]]) -> Ranges:
+    """Ranges as another process told them."""
+    return {dim: (first, last) for dim, (first, last) in told.items()}
+
+
 def segment_name(chunk: int, stem: str = "fields", part: int = 0) -> str:
     """The path of a segment, relative to the run's folder."""
     return f"{SEGMENT_FOLDER}/{stem}.p{part:05d}.s{chunk:06d}.h5"

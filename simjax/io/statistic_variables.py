@@ -48,12 +48,12 @@ def statistic_output(output: Output, statistic: str) -> Output:
     end, _, said = _SAID[statistic]
     return replace(
         output, name=statistic_name(output.name, statistic), long_name=f"{said} {output.long_name or output.name}",
-        units=_squared(output.units) if statistic == "variance" else output.units, standard_name="",
+        units=squared(output.units) if statistic == "variance" else output.units, standard_name="",
         vector=f"{output.vector}_{end}" if output.vector and statistic == "mean" else "",
     )  # fmt: skip
 
 
-def _squared(units: str) -> str:
+def squared(units: str) -> str:
     """The square of units such as `m s-1`."""
     if units == "1":
         return units

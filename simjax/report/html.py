@@ -99,7 +99,7 @@ def picture(path: Path, title: str, description: str) -> str:
         with Image.open(path) as opened:
             opened.convert("RGB").save(stream, "WEBP", quality=85, method=2)
         content, kind = stream.getvalue(), "webp"
-    return section(title, _image(content, kind, description), "wide")
+    return section(title, image(content, kind, description), "wide")
 
 
 def animation(path: Path, title: str, description: str, room: int) -> str:
@@ -121,7 +121,7 @@ def animation(path: Path, title: str, description: str, room: int) -> str:
     with Image.open(path) as opened:
         if len(content) > most:
             content = encode_webp(_frames_of(opened), getattr(opened, "n_frames", 1), most)
-        return section(title, _image(content, "webp", description, opened.width), "media")
+        return section(title, image(content, "webp", description, opened.width), "media")
 
 
 def _frames_of(opened: Image.Image) -> Callable[[int], Image.Image]:
@@ -132,7 +132,8 @@ def _frames_of(opened: Image.Image) -> Callable[[int], Image.Image]:
     return draw
 
 
-def _image(content: bytes, kind: str, description: str, width: int | None = None) -> str:
+def image(content: bytes, kind: str, description: str, width: int | None = None) -> str:
+    """An image whose bytes the page holds; kind: its format, such as png."""
     source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
     size = f' width="{width}"' if width else ""
     return f'<img class="paper"{size} alt="{escape(description, quote=True)}" src="{source}">'

@@ -13,6 +13,7 @@ from simjax.io.formats import output_formats
 from simjax.io.readable import readable
 from simjax.report import html
 from simjax.report.config_difference import Difference, differences, marked_yaml
+from simjax.report.instrument_pictures import instrument_figures
 from simjax.report.labels import duration, metric
 from simjax.report.summary import describe
 from simjax.report.svg_curves import curve_figures
@@ -66,6 +67,8 @@ class RunReport:
 def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
     """Write `folder`/report.html, below 3 MB, and return its path.
 
+    What the instruments of the run saw is read from `folder`.
+
     summary.png and animation.webp or .mp4 are taken from `folder` where they are there and inlined, the
     animation more coarsely where it would make the page too large. All text is escaped.
     """
@@ -74,6 +77,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
         _header(dataset, report),
         html.picture(folder / "summary.png", "Summary", "fields at several times and diagnostics"),
         _diagnostics(dataset),
+        _instruments(folder),
         _again(folder, report),
         _configuration(report),
         _goodput(report),
@@ -138,6 +142,11 @@ def _diagnostics(dataset: xr.Dataset) -> str:
         return ""
     style = "curves two" if len(drawn) in (1, 2, 4) else "curves"
     return html.section("Diagnostics over time", f'<div class="{style}">{"".join(drawn)}</div>')
+
+
+def _instruments(folder: Path) -> str:
+    drawn = "".join(instrument_figures(folder))
+    return html.section("Instruments", f'<div class="curves two">{drawn}</div>') if drawn else ""
 
 
 def _again(folder: Path, report: RunReport) -> str:

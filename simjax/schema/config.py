@@ -12,6 +12,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig, MeshConfig
 from simjax.schema.formula import Formula
+from simjax.schema.instruments import Instruments
 from simjax.schema.inverse import InverseConfig, value_name
 from simjax.schema.kinds import (
     Choice,
@@ -324,6 +325,7 @@ class Config:
     notes: tuple[str, ...] = field(compare=False, default=())  # sentences about how it was composed
     inverse: InverseConfig | None = None
     objective: str | None = None
+    outputs: Instruments = Instruments()
 
     def write(self) -> dict[str, Any]:
         """The configuration as plain YAML values by key, every default filled in."""
@@ -476,6 +478,14 @@ class Keys:
         about="earlier run to go on with; auto: the newest of this experiment",
     )
     limits: LimitsConfig = key(Nested(LimitsConfig), LimitsConfig(), about="what a run may use")
+    outputs: tuple[Mapping[str, Any], ...] | None = key(
+        ListOf(
+            Table("an instrument such as {slice: {z: 0.5}, of: [pressure], every: 0.1}"), 0, 1000, optional=True,
+            noun="instruments",
+        ),
+        None,
+        about="slices, probes, averages and others, each with a cadence of its own; null: none",
+    )  # fmt: skip
     inverse: Mapping[str, Any] | None = key(
         Table("unknowns and observations", optional=True), None, about="what is sought, and what was measured"
     )

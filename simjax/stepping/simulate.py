@@ -85,15 +85,13 @@ def advance(
     params = vary_like(params, state)
     begin = state, clock
     if isinstance(model, SelfSteppingModel):
-        after = _arranged_steps(model, params, begin, schedule, steps, checkpoint)
+        after = arranged_steps(model, params, begin, schedule, steps, checkpoint)
     else:
-        after = _integrated_steps(
-            model, _required(model, integrator), params, begin, schedule, steps, until, checkpoint
-        )
-    return _if_good(model, params, begin, after)
+        after = _integrated_steps(model, required(model, integrator), params, begin, schedule, steps, until, checkpoint)
+    return if_good(model, params, begin, after)
 
 
-def _required(model: Model, integrator: Integrator | None) -> Integrator:
+def required(model: Model, integrator: Integrator | None) -> Integrator:
     """`integrator`, which only a model that takes its own steps can do without."""
     if integrator is None:
         raise ConfigurationError(f"integrator=None: {type(model).__name__} needs a scheme; write INTEGRATORS['rk4'].")
@@ -106,7 +104,7 @@ def _integrated_steps(
 ):  # fmt: skip
     """(state, clock) after steps that a scheme takes."""
     state, clock = begin
-    prepared = _prepared(model, integrator, params, state, schedule)
+    prepared = prepared_scheme(model, integrator, params, state, schedule)
 
     def step(carry):
         state, clock = carry
@@ -124,7 +122,7 @@ def _integrated_steps(
     return state, clock
 
 
-def _if_good(model: Model, params, begin, after):
+def if_good(model: Model, params, begin, after):
     """(state, clock) `after` some steps, or that of `begin` with a status where a value is not finite or physical."""
     state, clock = after
     good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
@@ -138,7 +136,7 @@ def _if_good(model: Model, params, begin, after):
     return state, eqx.tree_at(lambda c: (c.status, c.smallest_limit), clock, (fault, match_varying(smallest, fault)))
 
 
-def _prepared(model: Model, integrator: Integrator, params, state, schedule: Schedule):
+def prepared_scheme(model: Model, integrator: Integrator, params, state, schedule: Schedule):
     """Form what the scheme needs once before all steps."""
     dt = schedule.even_dt
     if dt is not None and not isinstance(dt, float):
@@ -151,8 +149,8 @@ def take_step(
 ):
     """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
     if isinstance(model, SelfSteppingModel):
-        return _arranged_steps(model, params, (state, clock), schedule, 1, "none")
-    integrator = _required(model, integrator)
+        return arranged_steps(model, params, (state, clock), schedule, 1, "none")
+    integrator = required(model, integrator)
     if schedule.dt is not None:
         after = _fixed_step(model, integrator, params, state, clock, schedule, prepared)
         return _with_fault(model, params, after, schedule)
@@ -176,10 +174,15 @@ def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedu
     return step_of(model, integrator, t, dt, number, state, params, prepared), after
 
 
-def _arranged_steps(
-    model: SelfSteppingModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial
-):
-    """(state, clock) after steps of a model that takes its own, arranged anew before the first and then regularly."""
+def arranged_steps(
+    model: SelfSteppingModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial,
+    look: Callable | None = None,
+):  # fmt: skip
+    """(state, clock) after steps of a model that takes its own, arranged anew before the first and then regularly.
+
+    look: `(seen, before, after, state)` -> seen, called after every step with its clocks, where `begin` and what is
+    returned have `seen` as a third part.
+    """
     if schedule.dt is None:
         raise ConfigurationError(
             f"Schedule.courant={schedule.courant:g}: {type(model).__name__} takes steps of a fixed length; write dt."
@@ -187,21 +190,22 @@ def _arranged_steps(
     within = "none" if checkpoint == "none" else "every_step"
 
     def arranged(carry, count: int):
-        state, clock = carry
+        state, clock, *seen = carry
         state, arrangement, fault = model.arrange(state, params)
 
         def step(carry):
-            state, clock, farthest = carry
-            clock, (t, dt, number) = tick_fixed(clock, schedule)
+            state, before, farthest, *seen = carry
+            clock, (t, dt, number) = tick_fixed(before, schedule)
             state = model.step(number, t, dt, state, params, arrangement)
             used = model.skin_used(jax.tree.map(lax.stop_gradient, state), arrangement)
-            return state, clock, jnp.maximum(farthest, used)
+            seen = [] if look is None else [look(seen[0], before, clock, state)]
+            return state, clock, jnp.maximum(farthest, used), *seen
 
         farthest = jnp.zeros((), clock.elapsed.dtype)
-        state, clock, farthest = repeat(step, (state, clock, farthest), count, within, in_pairs=False)
+        state, clock, farthest, *seen = repeat(step, (state, clock, farthest, *seen), count, within, in_pairs=False)
         # Written so that what is not a number counts as too much.
         fault |= jnp.where(model.domain.max(farthest) <= 1, OK, SKIN_PASSED).astype(jnp.int32)
-        return state, eqx.tree_at(lambda c: c.status, clock, clock.status | fault)
+        return state, eqx.tree_at(lambda c: c.status, clock, clock.status | fault), *seen
 
     count = model.steps_per_arrangement
     whole, rest = divmod(steps, count)
@@ -443,7 +447,7 @@ def _within(chosen: Plan) -> Policy | Binomial:
 def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable, look: Callable, begin, frames: int):
     """All frames, whose steps reverse mode undoes."""
     scheme = _reversible(model, integrator, params, schedule)
-    prepared = _prepared(model, scheme, params, begin[0], schedule)
+    prepared = prepared_scheme(model, scheme, params, begin[0], schedule)
 
     def step(carry):
         state, clock = carry

@@ -11,7 +11,8 @@ from refusals import refusals
 
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.inverse.methods.operators import BoxAverage, LineOfSight, PointSensors, Snapshot, Spectrum
+from simjax.instruments.distributions import Histogram
+from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Snapshot, Spectrum
 from simjax.parallel import decompose, distribute, make_mesh
 
 GRID = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))
@@ -27,6 +28,8 @@ OPERATORS = {
     "line of sight": LineOfSight("u", STARTS, ENDS),
     "box average": BoxAverage("u", LOWERS, UPPERS),
     "spectrum": Spectrum("u", 4),
+    "slice across x": Slice("u", 0, 1.93),
+    "slice across y": Slice("u", 1, -0.4),
 }
 WALLS, WRAPS = (False, False), (True, True)
 
@@ -114,6 +117,23 @@ def test_every_operator_converges_to_second_order(offset):
         assert errors[1] < errors[0] / 8, (name, errors)
         # |u''| h^2 / 8 of multilinear interpolation per axis is 5e-4 on the finer grid, over lengths of at most 4.
         assert errors[1] < 2e-3, (name, errors)
+
+
+@pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5), (0.5, 0.0)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_slices_are_exact_for_linear_fields_up_to_the_walls(offset, axis):
+    other = GRID.coordinates(1 - axis, offset[1 - axis])
+    for position in (GRID.lower[axis], 0.31, GRID.upper[axis]):
+        found = measured(Slice("u", axis, position), GRID, affine(GRID, offset), offset, WALLS)
+        points = np.stack([np.full_like(other, position), other][:: 1 - 2 * axis], axis=1)
+        np.testing.assert_allclose(found, affine_at(points), rtol=0, atol=1e-13)
+
+
+def test_histograms_count_edges_once_and_leave_out_what_is_beyond():
+    # Two at the lower edge, one at an inner edge, one at the last edge; three beyond or no numbers.
+    values = jnp.asarray([0.0, 0.0, 0.5, 1.0, -0.1, 1.1, np.nan, 0.3])
+    found = measured(Histogram("u", 2, 0.0, 1.0), Grid((8,)), values, (0.5,), (True,))
+    np.testing.assert_array_equal(found, [3 / 8, 2 / 8])
 
 
 @pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5), (0.5, 0.0)])

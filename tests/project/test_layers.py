@@ -24,7 +24,7 @@ LAYERS = (
     ("core", "ops"),
     ("core.model", "solvers"),
     ("integrators", "particles"),
-    ("stepping", "parallel", "io"),
+    ("stepping", "parallel", "io", "instruments"),
     ("models", "report"),
     ("inverse.methods",),
     ("config",),

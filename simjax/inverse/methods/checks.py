@@ -27,12 +27,3 @@ def require_positive(name: str, value, example: str) -> None:
 def scalar_layout(periodic: Sequence[bool]) -> FieldLayout:
     """A centred field that wraps on the axes of `periodic` that are True and has zero slope at the other sides."""
     return center_layout([(Periodic(), Periodic()) if wraps else (Neumann(0.0), Neumann(0.0)) for wraps in periodic])
-
-
-def require_axes(name: str, periodic: Sequence[bool], ndim: int) -> None:
-    """Refuse `periodic` unless it has one entry for each of the grid's axes."""
-    if len(periodic) != ndim:
-        raise ConfigurationError(
-            f"{name}={tuple(periodic)} has {len(periodic)} entries for a grid of {ndim} axes; "
-            "write one True or False per axis."
-        )

@@ -12,7 +12,8 @@ from jax import Array
 
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.inverse.methods.checks import require_axes, require_positive, scalar_layout
+from simjax.instruments.sampling import require_axes
+from simjax.inverse.methods.checks import require_positive, scalar_layout
 from simjax.ops.difference import laplacian, shift
 
 

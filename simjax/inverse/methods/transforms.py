@@ -17,7 +17,8 @@ from jax import Array, lax
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.inverse.methods.checks import known, require_axes, require_positive, scalar_layout
+from simjax.instruments.sampling import require_axes
+from simjax.inverse.methods.checks import known, require_positive, scalar_layout
 from simjax.jaxpr.varying import steady_carry
 
 

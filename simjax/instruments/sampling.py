@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from simjax.core.domain import Domain
-from simjax.inverse.methods.checks import require_axes
+from simjax.errors import ConfigurationError
 
 
 def interpolate(domain: Domain, field: Array, below: Array, fraction: Array, periodic: Sequence[bool]) -> Array:
@@ -19,7 +19,7 @@ def interpolate(domain: Domain, field: Array, below: Array, fraction: Array, per
     Each block adds what it holds of the values around a point.
     """
     require_axes("periodic", periodic, domain.grid.ndim)
-    along = [_corners(domain, axis, below[axis], fraction[axis], periodic[axis]) for axis in range(domain.grid.ndim)]
+    along = [corners(domain, axis, below[axis], fraction[axis], periodic[axis]) for axis in range(domain.grid.ndim)]
     partial = jnp.zeros(below.shape[1:], field.dtype)
     for corner in itertools.product((0, 1), repeat=domain.grid.ndim):
         cells, weights, inside = zip(*(pair[k] for pair, k in zip(along, corner, strict=True)), strict=True)
@@ -29,8 +29,11 @@ def interpolate(domain: Domain, field: Array, below: Array, fraction: Array, per
     return domain.total(partial)
 
 
-def _corners(domain: Domain, axis: int, below: Array, fraction: Array, wraps: bool):
-    """(cell of this block, weight, whether the block holds it) of the values below and above points along `axis`."""
+def corners(domain: Domain, axis: int, below: Array, fraction: Array, wraps: bool):
+    """(cell of this block, weight, whether the block holds it) of the values below and above points along `axis`.
+
+    below: number of the value below each point; fraction: of the way from there to the next.
+    """
     n, block = domain.grid.shape[axis], domain.block_shape[axis]
     if not wraps:
         last = max(n - 2, 0)
@@ -75,3 +78,12 @@ def waves(domain: Domain, axis: int, largest: int, dtype) -> Array:
     angle = (2 * math.pi / n) * ((jnp.where(even, row, row - largest) * index[None, :]) % n).astype(dtype)
     scale = jnp.where(row == 0, 1 / n, math.sqrt(2) / n).astype(dtype)
     return scale * jnp.where(even, jnp.cos(angle), jnp.sin(angle))
+
+
+def require_axes(name: str, periodic: Sequence[bool], ndim: int) -> None:
+    """Refuse `periodic` unless it has one entry for each of the grid's axes."""
+    if len(periodic) != ndim:
+        raise ConfigurationError(
+            f"{name}={tuple(periodic)} has {len(periodic)} entries for a grid of {ndim} axes; "
+            "write one True or False per axis."
+        )

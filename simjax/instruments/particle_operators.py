@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.errors import ConfigurationError
-from simjax.inverse.methods.operators import Instrumental
+from simjax.instruments.operators import Instrumental
 from simjax.particles.diffusion import closest_images
 from simjax.particles.radial_distribution import smooth_radial_distribution
 
@@ -37,6 +37,27 @@ class EveryParticle(Instrumental):
         return (
             closest_images(self.lengths, self.periodic, measured, reading) if self.variable == "position" else measured
         )
+
+
+class MeanSquareDisplacement(Instrumental):
+    """The mean over particles of the squared distance from where each started, beyond the box where it went on."""
+
+    lengths: tuple[float, ...] = eqx.field(static=True)
+    variable: str = eqx.field(static=True, default="mean_square_displacement")
+
+    def read(self, view):
+        u = view.variables["position"]
+        assert view.start is not None
+        lengths = jnp.asarray(self.lengths, u.dtype)[:, None]
+        # The differences first: they are small against positions far outside.
+        moved = u - view.start.astype(u.dtype) + lengths * view.variables["image"].astype(u.dtype)
+        return jnp.mean(jnp.sum(moved**2, axis=0))
+
+    def check(self, grid):
+        pass
+
+    def shape(self, grid):
+        return ()
 
 
 class RadialDistribution(Instrumental):

@@ -18,8 +18,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.inverse.methods.checks import require_axes
-from simjax.inverse.methods.sampling import interpolate, shares, waves
+from simjax.instruments.sampling import corners, interpolate, require_axes, shares, waves
 from simjax.particles.cells import Cells
 
 Places = tuple[tuple[float, ...], ...]
@@ -30,8 +29,8 @@ class View(NamedTuple):
     """A state of a run as instruments look at it, on this device.
 
     variables: this block of every field, or `(..., particles)` by number. diagnostics: the model's numbers, when they
-    are asked for. offsets: where each field lies in its cell. cells, particles: of a run of particles, how they are
-    sorted and the state.
+    are asked for. offsets: where each field lies in its cell. cells, particles, start: of a run of particles, how
+    they are sorted, the state, and where each was at the start, `(axes, particles)` by number.
     """
 
     domain: Domain
@@ -41,6 +40,7 @@ class View(NamedTuple):
     offsets: Mapping[str, tuple[float, ...]] = {}
     cells: Cells | None = None
     particles: Any = None
+    start: Array | None = None
 
 
 class Instrumental(eqx.Module):
@@ -122,6 +122,44 @@ class Snapshot(Operator):
 
     def spec(self, domain):
         return domain.spec()
+
+
+class Slice(Operator):
+    """The field in the plane across `axis` at `position`, in units of the domain, cut over devices along the others.
+
+    Between values it is interpolated linearly; between the outermost ones and a wall the line goes on. Second order.
+    """
+
+    variable: str = eqx.field(static=True)
+    axis: int = eqx.field(static=True)
+    position: float = eqx.field(static=True)
+
+    def measure(self, domain, field, offset, periodic):
+        grid, axis = domain.grid, self.axis
+        place = (self.position - grid.lower[axis]) / grid.spacing[axis] - offset[axis]
+        below = math.floor(place)
+        at = jnp.asarray(below, jnp.int32), jnp.asarray(place - below, field.dtype)
+        plane = jnp.zeros((), field.dtype)
+        for cell, weight, inside in corners(domain, axis, *at, periodic[axis]):
+            line = lax.dynamic_index_in_dim(field, cell, axis, keepdims=False)
+            # Selected before it is weighted, so that a NaN elsewhere in this block stays there.
+            plane = plane + weight * jnp.where(inside, line, 0)
+        # Summed over the devices along the axis alone: the other axes stay cut.
+        along = Domain(grid, [entry if k == axis else None for k, entry in enumerate(domain.split)])
+        return along.total(plane)
+
+    def check(self, grid):
+        if not grid.lower[self.axis] <= self.position <= grid.upper[self.axis]:
+            raise ConfigurationError(
+                f"Slice.position={self.position:g} of '{self.variable}' lies outside of the domain; write a position "
+                f"with {grid.lower[self.axis]:g} <= {AXES[self.axis]} <= {grid.upper[self.axis]:g}."
+            )
+
+    def shape(self, grid):
+        return tuple(n for axis, n in enumerate(grid.shape) if axis != self.axis)
+
+    def spec(self, domain):
+        return PartitionSpec(*(name for axis, name in enumerate(domain.spec()) if axis != self.axis))
 
 
 class PointSensors(Operator):
@@ -279,10 +317,7 @@ class Spectrum(Operator):
         return np.floor(np.sqrt(square) + 0.5).astype(np.int32)
 
     def check(self, grid):
-        complete = min(
-            int(((n - 1) // 2) * max(grid.lengths) / length)
-            for n, length in zip(grid.shape, grid.lengths, strict=True)
-        )  # fmt: skip
+        complete = complete_shells(grid)
         if self.shells > complete:
             raise ConfigurationError(
                 f"Spectrum.shells={self.shells}: Grid.shape={grid.shape} resolves {complete} complete shells; write "
@@ -291,6 +326,12 @@ class Spectrum(Operator):
 
     def shape(self, grid):
         return (self.shells,)
+
+
+def complete_shells(grid: Grid) -> int:
+    """The number of shells of `Spectrum` that a grid resolves."""
+    longest = max(grid.lengths)
+    return min(int(((n - 1) // 2) * longest / length) for n, length in zip(grid.shape, grid.lengths, strict=True))
 
 
 def _places(name: str, positions) -> Places:

@@ -1,0 +1,252 @@
+"""The section `outputs`: instruments of a run, each with what it looks at, where, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simjax.config.observations import MOST_RADII, check_radii
+from simjax.config.sections import Context
+from simjax.schema.config import NAME, Boundaries, GridConfig, TimeConfig
+from simjax.schema.errors import ConfigErrors, closest, join
+from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
+
+MOST_POINTS, MOST_BINS = 100_000, 100_000
+COMMON = ("of", "every", "name")
+OF_FIELDS = {
+    "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
+    "box_mean": "", "spectrum": "", "histogram": "",
+}  # fmt: skip
+OF_PARTICLES = {
+    "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
+    "mean_square_displacement": "",
+}
+"""Kinds of instruments, the first with an example."""
+BESIDE = {"spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": ()}
+"""Keys beside that of the kind, where these are others than `of`."""
+
+
+def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> Instruments | None:
+    """The instruments; `keys`: all sections as written, `found`: what they were read as. None after telling why not."""
+    problems, before = context.problems, len(context.problems)
+    given, read = keys["outputs"] or (), []
+    for number, value in enumerate(given):
+        where = f"outputs[{number}]"
+        one = _read_one(where, value, found, context)
+        if one is not None:
+            _check_cadence(where, one, keys, found, problems)
+            read.append((where, one))
+    if len(problems) > before:
+        return None
+    return Instruments(_named(read, problems))
+
+
+def _read_one(
+    where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
+) -> InstrumentConfig | None:
+    problems, before = context.problems, len(context.problems)
+    kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
+    named = [kind for kind in kinds if kind in value]
+    if len(named) != 1:
+        meant = [closest(str(key), kinds) for key in value if key not in COMMON and not named]
+        hint = f"did you mean '{meant[0]}'?" if meant and meant[0] else kinds[next(iter(kinds))]
+        problems.add(where, dict(value), f"one of {', '.join(kinds)} with what is looked at", hint)
+        return None
+    kind = named[0]
+    beside = BESIDE.get(kind, ("of",))
+    for key in value:
+        if key not in (kind, "every", "name", *beside):
+            problems.unknown(where, key, (kind, *beside, "every", "name"))
+    variables: tuple[str, ...] = ()
+    if context.schema.of_particles:
+        given = _read_pairs(where, value, found, context) if kind == "radial_distribution" else {}
+        if kind == "mean_square_displacement" and value[kind] not in (None, {}):
+            problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
+    else:
+        variables = _read_variables(where, kind, value, context)
+        given = _read_places(where, kind, value, found, context)
+    every = _read_every(join(where, "every"), value.get("every", FRAME), problems)
+    name = ""
+    if "name" in value:
+        name = Text(pattern=NAME, described="a name of letters, digits, _ . -").read(
+            join(where, "name"), value["name"], problems
+        )
+    if len(problems) > before:
+        return None
+    return InstrumentConfig(kind, name or "", variables, every, given)
+
+
+def _read_variables(where: str, kind: str, value: Mapping[str, Any], context: Context) -> tuple[str, ...]:
+    """Variables, or whole fields, by the names that `output.fields` takes too."""
+    path = join(where, kind if kind == "spectrum" else "of")
+    known = Choice(tuple(context.schema.written(context.ndim, context.counts)))
+    given = value.get(kind) if kind == "spectrum" else value.get("of")
+    given = [given] if isinstance(given, str) else given
+    if given is None or (isinstance(given, (list, tuple)) and not given):
+        context.problems.say(path, f"{path} is missing: expected variables, such as of: [{known.options[0]}]")  # pyright: ignore[reportIndexIssue]
+        return ()
+    read = ListOf(known, 1, 100, noun="variables").read(path, given, context.problems) or ()
+    return tuple(dict.fromkeys(read))
+
+
+def _read_every(path: str, value: Any, problems: ConfigErrors) -> float | str:
+    """A time above zero, or one of the words."""
+    if value in (FRAME, STEP):
+        return value
+    expected = f"a time > 0, {STEP} for every step, or {FRAME} for every output time"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        problems.add(path, value, expected)
+        return FRAME
+    if isinstance(value, str) and (close := closest(value, (FRAME, STEP))):
+        problems.add(path, value, expected, f"did you mean '{close}'?")
+        return FRAME
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        problems.add(path, value, expected)
+        return FRAME
+    return number
+
+
+# ---------------------------------------------------------------------- places
+
+
+def _read_places(
+    where: str, kind: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
+) -> dict[str, Any]:
+    """The keys of the kind itself, typed and inside of the grid."""
+    grid: GridConfig | None = found["grid"]
+    if kind == "spectrum":
+        _check_periodic(join(where, kind), found["boundaries"], context)
+        if "shells" not in value:
+            return {}
+        return {"shells": Integer(1, MOST_BINS).read(join(where, "shells"), value["shells"], context.problems)}
+    own, path = value[kind], join(where, kind)
+    wanted = _keys_of(kind, context)
+    if not isinstance(own, Mapping) or not own:
+        context.problems.add(path, own, f"keys {', '.join(wanted)}")
+        return {}
+    for key in own:
+        if key not in wanted:
+            context.problems.unknown(path, key, wanted)
+            return {}
+    missing = [key for key in wanted if key not in own and kind != "slice"]
+    for key in missing:
+        context.problems.say(join(path, key), f"{join(path, key)} is missing: expected {wanted[key].allowed}")
+    read = {key: wanted[key].read(join(path, key), own[key], context.problems) for key in own}
+    if missing or any(entry is None for entry in read.values()):
+        return read
+    if kind == "slice" and (len(own) != 1 or context.ndim == 1):
+        across = "one axis and where it is cut, such as {z: 0.5}"
+        across = "a grid of 2 or 3 axes; look at one of 1 with line" if context.ndim == 1 else across
+        context.problems.add(path, dict(own), across)
+    if grid is not None and grid.lower is not None and grid.upper is not None:
+        _check_inside(path, kind, read, grid.lower, grid.upper, context)
+    return read
+
+
+def _read_pairs(where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Distances of pairs and the width around each, as an observation has them."""
+    problems, before = context.problems, len(context.problems)
+    if "width" not in value:
+        problems.say(join(where, "width"), f"{join(where, 'width')} is missing: expected {Real(above=0.0).allowed}")
+        return {}
+    path = join(where, "radial_distribution")
+    radii = ListOf(Real(above=0.0), 1, MOST_RADII, noun="distances").read(path, value["radial_distribution"], problems)
+    width = Real(above=0.0).read(join(where, "width"), value["width"], problems)
+    if len(problems) == before:
+        check_radii(where, {"radial_distribution": radii, "width": width}, found["box"], problems)
+    return {"radii": radii, "width": width}
+
+
+def _keys_of(kind: str, context: Context) -> dict[str, Kind]:
+    ndim, axes = context.ndim, " ".join(context.axes)
+    number = Real(formula=True)
+    point = ListOf(number, ndim, ndim, noun=f"numbers, one per axis {axes}")
+    return {
+        "slice": dict.fromkeys(context.axes, number),
+        "probe": {"points": ListOf(point, 1, MOST_POINTS, noun="points")},
+        "line": {"from": point, "to": point, "points": Integer(2, MOST_POINTS)},
+        "box_mean": {"lower": point, "upper": point},
+        "histogram": {"bins": Integer(1, MOST_BINS), "lower": number, "upper": number},
+    }[kind]
+
+
+def _check_inside(
+    path: str, kind: str, read: Mapping[str, Any], lower: Sequence[float], upper: Sequence[float], context: Context
+) -> None:
+    """Points lie in the grid's box, and what has two ends has them in order."""
+    problems, box = context.problems, list(zip(context.axes, lower, upper, strict=True))
+    inside = "a point in the grid's box, " + ", ".join(f"{a:g} <= {axis} <= {b:g}" for axis, a, b in box)
+    places: dict[str, Sequence[float]] = {}
+    match kind:
+        case "slice":
+            for axis, a, b in box:
+                if axis in read and not a <= read[axis] <= b:
+                    problems.add(join(path, axis), read[axis], f"a place in the grid's box, {a:g} <= {axis} <= {b:g}")
+        case "probe":
+            places = {f"points[{i}]": point for i, point in enumerate(read["points"])}
+        case "line" | "box_mean":
+            places = {key: point for key, point in read.items() if key != "points"}
+    for key, point in places.items():
+        if not all(a <= x <= b for x, (_, a, b) in zip(point, box, strict=True)):
+            problems.add(join(path, key), list(point), inside)
+    if kind == "line" and read["from"] == read["to"]:
+        problems.add(join(path, "to"), list(read["to"]), f"another point than {path}.from")
+    if kind == "box_mean" and not all(a < b for a, b in zip(read["lower"], read["upper"], strict=True)):
+        expected = f"a point above {path}.lower={list(read['lower'])} on each axis"
+        problems.add(join(path, "upper"), list(read["upper"]), expected)
+    if kind == "histogram" and not read["lower"] < read["upper"]:
+        problems.add(join(path, "upper"), read["upper"], f"a number above {path}.lower={read['lower']:g}")
+
+
+def _check_periodic(path: str, boundaries: Boundaries | None, context: Context) -> None:
+    walls = [axis for axis, sides in zip(context.axes, boundaries or (), strict=False) if not sides.periodic]
+    if walls:
+        expected = f"expected periodic axes only, {', '.join(walls)} has walls; look at it with line or histogram"
+        context.problems.say(path, f"{path}: {expected}")
+
+
+# ---------------------------------------------------------------------- cadences and names
+
+
+def _check_cadence(
+    where: str, one: InstrumentConfig, keys: Mapping[str, Any], found: Mapping[str, Any], problems: ConfigErrors
+) -> None:
+    """A cadence of its own is no finer than a step, and needs steps whose states are whole and known to all members."""
+    time: TimeConfig | None = found["time"]
+    if one.at_frames or time is None:
+        return
+    path, every = join(where, "every"), one.every
+    if time.dt is not None and not isinstance(every, str) and every < time.dt * (1 - 1e-9):
+        problems.add(path, every, f"at least time.dt={time.dt:g}", f"write every: {STEP} for each step")
+    ensemble = found["ensemble"]
+    if time.dt is None and ensemble is not None and ensemble.several:
+        problems.add(
+            path, every, f"{FRAME} in an ensemble whose steps the Courant number limits, as each member has its own",
+            f"write every: {FRAME}, or time.dt",
+        )  # fmt: skip
+    if keys["steps_per_exchange"] not in (0, None):
+        problems.add(
+            path, every, f"{FRAME} with steps_per_exchange={keys['steps_per_exchange']}, which leave no field whole",
+            "write steps_per_exchange=0",
+        )  # fmt: skip
+
+
+def _named(read: Sequence[tuple[str, InstrumentConfig]], problems: ConfigErrors) -> list[InstrumentConfig]:
+    """Each with a name of its own: that of its kind, with a number from the second on."""
+    taken = [one.name for _, one in read if one.name]
+    for where, one in read:
+        if taken.count(one.name) > 1:
+            problems.add(join(where, "name"), one.name, "a name that no other of outputs has")
+    result, used = [], set(taken)
+    for _, one in read:
+        name, number = one.name or one.kind, 2
+        while not one.name and name in used:
+            name, number = f"{one.kind}_{number}", number + 1
+        used.add(name)
+        result.append(InstrumentConfig(one.kind, name, one.of, one.every, one.given))
+    return result

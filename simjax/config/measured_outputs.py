@@ -1,0 +1,69 @@
+"""Observations of an inverse problem that are made by an instrument of the run, named in `outputs`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from simjax.config.sections import Context
+from simjax.schema.config import TimeConfig
+from simjax.schema.errors import closest, join
+from simjax.schema.instruments import InstrumentConfig, Instruments
+
+FITTED = ("probe", "line", "box_mean", "spectrum", "radial_distribution")
+
+
+def as_observations(
+    where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
+) -> list[Mapping[str, Any]]:
+    """`{output: NAME, ...}` as one observation for each variable of that instrument; others as they are.
+
+    The other keys are those of the observations. Without `times` and `every` they are measured when the instrument
+    reads them, one of every step at the end of each frame.
+    """
+    if "output" not in value or found["outputs"] is None:  # None: what is wrong with them is told already
+        return [] if "output" in value else [value]
+    name, instruments = value["output"], Instruments(found["outputs"])
+    chosen = next((one for one in instruments if one.name == name), None)
+    path, problems = join(where, "output"), context.problems
+    if chosen is None:
+        names = [one.name for one in instruments]
+        close = closest(str(name), names)
+        hint = f"did you mean '{close}'?" if close else ""
+        problems.add(path, name, f"the name of an entry of outputs, {', '.join(names) or 'where there are none'}", hint)
+        return []
+    if chosen.kind not in FITTED:
+        problems.add(path, name, f"an instrument of kind {', '.join(FITTED)}; {name} is of kind {chosen.kind}")
+        return []
+    others = {key: given for key, given in value.items() if key != "output"}
+    if not {"times", "every"} & others.keys() and chosen.interval_within_frames:
+        others["times"] = _times(chosen.interval_within_frames, found["time"])
+    return [{**own, **others} for own in _each(chosen, context)]
+
+
+def _times(every: float, time: TimeConfig | None) -> list[float]:
+    """Times of samples after the start."""
+    count = 0 if time is None else math.floor(time.end / every * (1 + 1e-12))
+    return [number * every for number in range(1, count + 1)]
+
+
+def _each(instrument: InstrumentConfig, context: Context) -> list[dict[str, Any]]:
+    """The places of an instrument as observations have them, for each of its variables."""
+    given = instrument.given
+    if instrument.kind == "radial_distribution":
+        return [{"radial_distribution": list(given["radii"]), "width": given["width"]}]
+    written = context.schema.written(context.ndim, context.counts)
+    variables = [variable for name in instrument.of for variable in written[name]]
+    match instrument.kind:
+        case "probe":
+            return [{"points": name, "at": [list(point) for point in given["points"]]} for name in variables]
+        case "line":
+            points = np.linspace(given["from"], given["to"], given["points"]).tolist()
+            return [{"points": name, "at": points} for name in variables]
+        case "box_mean":
+            box = {"lower": [list(given["lower"])], "upper": [list(given["upper"])]}
+            return [{"box_average": name, **box} for name in variables]
+    return [{"spectrum": name, **given} for name in variables]

@@ -1,0 +1,301 @@
+"""The compiled functions of a run's instruments: what they read at output times, and in the loop over steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from simjax.core.model import Output
+from simjax.driver.build import Plan
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.grid import AXES
+from simjax.instruments.distributions import Histogram, VectorSpectrum
+from simjax.instruments.operators import (
+    BoxAverage,
+    Instrumental,
+    PointSensors,
+    Slice,
+    View,
+    complete_shells,
+)
+from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
+from simjax.io.statistic_variables import squared
+from simjax.jaxpr.varying import vary_like
+from simjax.parallel import whole
+from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps
+from simjax.status import OK
+from simjax.stepping.clock import Schedule
+from simjax.stepping.watching import Readings, Watch, advance_watching, due_by_number, due_by_time
+
+LARGEST_BUFFER = 64 << 20
+"""Bytes of the readings of one call on each device: calls are shortened until they fit."""
+
+
+class Instrument(NamedTuple):
+    """One instrument of a run: an operator for each variable of its file, which is described by an `Output`.
+
+    variables: those of the run that it looks at.
+    """
+
+    source: InstrumentConfig
+    operators: dict[str, Instrumental]
+    outputs: dict[str, Output]
+    variables: tuple[Output, ...] = ()
+
+    def seen(self, operator: Instrumental, view: View) -> jax.Array:
+        """The reading of an operator; of one box a number."""
+        reading = operator.read(view)
+        return reading[0] if self.source.kind == "box_mean" else reading
+
+
+class CompiledInstruments:
+    """The instruments of a run and their programs.
+
+    instruments: by name. watched: names of those with a cadence of their own, which are read in the loop over steps.
+    """
+
+    def __init__(self, programs: CompiledRun):
+        self.programs = programs
+        self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
+        self.watched = [one.name for one in programs.config.outputs.within_frames]
+        self._compiled: dict[Hashable, Callable] = {}  # also by the room of particles, which grows
+
+    # ------------------------------------------------------------------ what is read
+
+    def _read(self, names, model, params, files) -> Callable[[jax.Array, Any], dict[str, dict[str, jax.Array]]]:
+        """(t, state) -> readings by instrument and variable."""
+        programs, chosen = self.programs, [self.instruments[name] for name in names]
+        more = list({output.name: output for one in chosen for output in one.variables}.values())
+
+        def read(t, state):
+            view = programs.view(model, t, state, params, more)._replace(start=files.get("position"))
+            return {one.source.name: {name: one.seen(op, view) for name, op in one.operators.items()} for one in chosen}
+
+        return read
+
+    def _specs(self, names) -> dict[str, dict[str, PartitionSpec]]:
+        """The partition of rows of readings."""
+        domain = self.programs.domain
+        return {
+            name: {
+                variable: self.programs._member_specs(PartitionSpec(None, *operator.spec(domain)))
+                for variable, operator in self.instruments[name].operators.items()
+            }
+            for name in names
+        }
+
+    # ------------------------------------------------------------------ programs
+
+    def measure(self, names: tuple[str, ...]) -> Callable:
+        """Compiled `(values, files, state, clock, t) -> (count, readings)` of one time: rows of readings.
+
+        count: 1 of a member that is well, else 0.
+        """
+        key = names, *self._room_of_particles
+        if key not in self._compiled:
+            programs = self.programs
+
+            def look(values, files, state, clock, t):
+                model, params = programs.build(vary_like(values, state), files)
+                found = self._read(names, model, params, files)(t, state)
+                return (clock.status == OK).astype(jnp.int32), jax.tree.map(lambda u: u[None], found)
+
+            specs = (programs._one, programs._file_specs, programs.state_specs, programs._one, PartitionSpec())
+            results = programs._one, self._specs(names)
+            self._compiled[key] = programs._compile(look, (0, None, 0, 0, None), specs, results)
+        return self._compiled[key]
+
+    @property
+    def _room_of_particles(self) -> tuple[str, ...]:
+        return tuple(f"{name}={size}" for name, size in self.programs.room().items())
+
+    def advance(self, schedule: Schedule, steps: int) -> Callable:
+        """Compiled `(values, files, state, clock, (until, when)) -> (state, clock, readings)`.
+
+        Without instruments that are read in the loop over steps it is `CompiledRun.advance`.
+        """
+        if not self.watched:
+            return self.programs.advance(schedule, steps)
+        key = schedule, steps, *self._room_of_particles
+        if key not in self._compiled:
+            self._compiled[key] = self._compiled_advance(schedule, steps)
+        return self._compiled[key]
+
+    def _compiled_advance(self, schedule: Schedule, steps: int) -> Callable:
+        programs = self.programs
+
+        def forward(values, files, state, clock, until):
+            model, params = programs.build(vary_like(values, state), files)
+            watches = {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}
+            return advance_watching(
+                model, programs.integrator, params, state, clock, schedule,
+                steps=steps, until=until[0], watches=watches, when=until[1],
+            )  # fmt: skip
+
+        one: Any = programs._one
+        rows = self._specs(self.watched)
+        found = {name: Readings(one, one, one, one, rows[name]) for name in self.watched}
+        specs = (one, programs._file_specs, programs.state_specs, one, PartitionSpec())
+        donate = () if programs.regrows else (2,)
+        results = programs.state_specs, one, found
+        return programs._compile(forward, (0, None, 0, 0, None), specs, results, donate=donate)
+
+    def _watch(self, name: str, schedule: Schedule, steps: int, model, params, files) -> Watch:
+        read, every = self._read((name,), model, params, files), self.instruments[name].source.interval
+        is_due = due_by_number if schedule.dt is not None else due_by_time(schedule.interval, every, TOLERANCE)
+        room = self._room(name, schedule, steps)
+        return Watch(lambda t, state: read(t, state)[name], room, is_due if every else None)
+
+    def at_frame(self, *, first: bool) -> tuple[str, ...]:
+        """Names of those that are read at an output time; at the `first`, the start, that is all of them."""
+        return tuple(name for name, one in self.instruments.items() if first or one.source.at_frames)
+
+    # ------------------------------------------------------------------ calls
+
+    def _room(self, name: str, schedule: Schedule, steps: int) -> int:
+        """The most readings of a call of so many steps, all within one frame."""
+        every = self.instruments[name].source.interval
+        if not every:
+            return steps
+        longest = schedule.interval if schedule.dt is None else min(schedule.interval, steps * schedule.dt)
+        return min(steps, math.floor(longest / every + TOLERANCE) + 1)
+
+    def most_steps(self, schedule: Schedule, steps: int) -> int:
+        """At most `steps`, so many that the readings of a call fit into their buffer."""
+        rows = {name: _row_bytes(self.instruments[name], self.programs) for name in self.watched}
+
+        def wanted() -> int:
+            return sum(self._room(name, schedule, steps) * size for name, size in rows.items())
+
+        while steps > 1 and wanted() > LARGEST_BUFFER:
+            steps = (steps + 1) // 2
+        return steps
+
+    def until(self, plan: Plan, frame: int, substeps: int, steps: int) -> Any:
+        """The last argument of `advance`: the number of the frame's end, and when to read."""
+        until = jnp.asarray(frame + 1, jnp.int32)
+        if not self.watched:
+            return until
+        schedule, dtype = plan.schedule_of(frame), self.programs.dtype
+        begin = plan.time_after(frame)
+        when: dict[str, Any] = {}
+        for name in self.watched:
+            every = self.instruments[name].source.interval
+            if schedule.dt is not None:
+                ends = _ends(plan, frame, substeps, steps)
+                start = begin + substeps * schedule.dt
+                when[name] = jnp.asarray(due_steps(ends, start, every))
+            else:
+                first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
+                when[name] = jnp.asarray(first, dtype)
+        return until, when
+
+    def times(self, plan: Plan, frame: int, substeps: int, steps: int, step: int, name: str, found: Readings):
+        """Times and steps of the readings of a call, on the host; `step`: steps before it."""
+        schedule = plan.schedule_of(frame)
+        if schedule.dt is None:
+            elapsed = whole(found.elapsed).astype(np.float64) + whole(found.elapsed_low).astype(np.float64)
+            count = int(whole(found.count))
+            return plan.time_after(frame) + elapsed[:count], whole(found.step)[:count]
+        ends = np.asarray(_ends(plan, frame, substeps, steps))
+        every = self.instruments[name].source.interval
+        due = np.asarray(due_steps(ends.tolist(), plan.time_after(frame) + substeps * schedule.dt, every))
+        return ends[due], step + 1 + np.flatnonzero(due)
+
+
+def _ends(plan: Plan, frame: int, substeps: int, steps: int) -> list[float]:
+    """Times at which steps of a fixed length end, the first of which is number `substeps` of its frame."""
+    schedule, begin = plan.schedule_of(frame), plan.time_after(frame)
+    numbers = range(substeps + 1, substeps + steps + 1)
+    return [plan.time_after(frame + 1) if n == schedule.steps else begin + n * schedule.dt for n in numbers]
+
+
+def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
+    """Bytes of one reading of all members of a device, at most."""
+    grid = programs.domain.grid
+    values = sum(math.prod(one.shape(grid)) for one in instrument.operators.values())
+    return values * programs.dtype.itemsize * programs.local_members
+
+
+def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
+    """The operators of an instrument, each checked against the grid."""
+    if isinstance(programs, CompiledParticleRun):
+        found = _of_particles(source, programs)
+    else:
+        assert isinstance(programs, CompiledFieldRun)
+        found = _of_fields(source, programs)
+    for operator in found.operators.values():
+        operator.check(programs.domain.grid)
+    return found
+
+
+def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
+    variables = programs.outputs_named(source.of)
+    if source.kind == "spectrum":
+        return Instrument(source, *_spectra(source, programs), variables)
+    outputs = {output.name: output for output in variables}
+    if source.kind == "histogram":
+        outputs = {name: _share_of_cells(output) for name, output in outputs.items()}
+    operators = {name: _operator(source, name) for name in outputs}
+    return Instrument(source, operators, outputs, variables)
+
+
+def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> Instrument:
+    name, given = source.kind, source.given
+    if name == "radial_distribution":
+        operator: Instrumental = RadialDistribution(radii=given["radii"], width=given["width"])
+        about = "pairs at a distance, over those of independent particles"
+    else:
+        bounds = programs.family.bounds
+        lengths = tuple(b - a for a, b in zip(bounds.lower, bounds.upper, strict=True))
+        operator = MeanSquareDisplacement(lengths=lengths)
+        about = "mean over particles of the squared distance from where each started"
+    return Instrument(source, {name: operator}, {name: Output(name, (), "1", about)})
+
+
+def _share_of_cells(output: Output) -> Output:
+    return dataclasses.replace(
+        output, units="1", long_name=f"share of cells by {output.long_name or output.name}", standard_name=""
+    )
+
+
+def _operator(source: InstrumentConfig, variable: str) -> Instrumental:
+    given: Mapping[str, Any] = source.given
+    match source.kind:
+        case "slice":
+            (axis, position), *_ = given.items()
+            return Slice(variable, AXES.index(axis), position)
+        case "probe":
+            return PointSensors(variable, given["points"])
+        case "line":
+            return PointSensors(variable, line_points(given))
+        case "box_mean":
+            return BoxAverage(variable, [given["lower"]], [given["upper"]])
+        case "histogram":
+            return Histogram(variable, given["bins"], given["lower"], given["upper"])
+    raise AssertionError(f"The configuration let through an instrument of kind {source.kind!r}.")
+
+
+def line_points(given: Mapping[str, Any]) -> np.ndarray:
+    """Points on a line from end to end, `(points, axes)`."""
+    return np.linspace(given["from"], given["to"], given["points"])
+
+
+def _spectra(source: InstrumentConfig, programs: CompiledFieldRun) -> tuple[dict[str, Any], dict[str, Output]]:
+    """The energy of each variable or field by wavenumber, that of a vector summed over its components."""
+    shells = source.given.get("shells") or complete_shells(programs.grid)
+    operators, outputs = {}, {}
+    for name in source.of:
+        own = programs.outputs_named([name])
+        key = f"{name}_spectrum"
+        operators[key] = VectorSpectrum(key, tuple(output.name for output in own), shells)
+        text = f"energy of {name.replace('_', ' ')} by wavenumber, half the square in each shell"
+        outputs[key] = Output(key, own[0].offset, squared(own[0].units), text)
+    return operators, outputs

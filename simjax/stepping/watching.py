@@ -1,0 +1,135 @@
+"""Steps whose states are looked at on the way: what is seen gathers in buffers that the loop over steps carries."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.model import Model, SelfSteppingModel
+from simjax.integrators.integrator import Integrator
+from simjax.jaxpr.varying import steady_carry, vary_like
+from simjax.status import OK
+from simjax.stepping.checkpointing.loops import repeat
+from simjax.stepping.clock import Clock, Schedule, time_of
+from simjax.stepping.simulate import arranged_steps, if_good, prepared_scheme, required, take_step
+
+
+class Watch(NamedTuple):
+    """A function that reads a state `(t, state) -> tree of arrays`, and the most readings that a call can need.
+
+    is_due: `(when, number, before, after)`, whether to read after step `number` of the call, between whose clocks it
+    took place; `when` is what the call is given for this watch. None: after every step that is taken.
+    """
+
+    read: Callable[[Array, Any], Any]
+    room: int
+    is_due: Callable[[Any, Array, Clock, Clock], Array] | None
+
+
+class Readings(NamedTuple):
+    """Readings of one call, the first `count` of `room + 1` rows.
+
+    step, elapsed, elapsed_low: as of a `Clock` after the step, but that a frame's end counts as its whole length.
+    """
+
+    count: Array
+    step: Array
+    elapsed: Array
+    elapsed_low: Array
+    values: Any
+
+
+def advance_watching(
+    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
+    *, steps: int, until, watches: Mapping[str, Watch], when: Mapping[str, Any],
+) -> tuple[Any, Clock, dict[str, Readings]]:  # fmt: skip
+    """The result of `advance`, and what the watches read on the way: nothing where the steps are given up.
+
+    when: of each watch, what its `is_due` gets. A state is read after each step, so none is left between exchanges.
+    """
+    params = vary_like(params, state)
+    begin = state, clock
+
+    def look(seen, before: Clock, after: Clock, state):
+        number, found = seen
+        # Else the step is computed once more for the few values that are read.
+        state = jax.tree.map(lax.optimization_barrier, state)
+        found = {
+            name: _with_reading(watch, when[name], number, (before, after), state, schedule, found[name])
+            for name, watch in watches.items()
+        }
+        return number + 1, found
+
+    empty = {name: _empty(watch, state, clock, schedule) for name, watch in watches.items()}
+    seen = jnp.zeros((), jnp.int32), empty
+    if isinstance(model, SelfSteppingModel):
+        *after, (_, found) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
+    else:
+        integrator = required(model, integrator)
+        prepared = prepared_scheme(model, integrator, params, state, schedule)
+
+        def step(carry):
+            state, before, seen = carry
+            state, clock = take_step(model, integrator, params, state, before, schedule, until, prepared)
+            return state, clock, look(seen, before, clock, state)
+
+        in_pairs = integrator.stages == 1  # as `advance` takes them
+        *after, (_, found) = repeat(step, (*begin, seen), steps, "none", in_pairs=in_pairs)
+    state, clock = if_good(model, params, begin, tuple(after))
+    good = clock.status == OK
+    kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in found.items()}
+    return state, clock, kept
+
+
+def _empty(watch: Watch, state, clock: Clock, schedule: Schedule) -> Readings:
+    rows = watch.room + 1  # the last one takes what is not due
+    shapes = jax.eval_shape(lambda clock, state: watch.read(time_of(clock, schedule), state), clock, state)
+    dtype = clock.elapsed.dtype
+    return Readings(
+        jnp.zeros((), jnp.int32), jnp.zeros(rows, clock.step.dtype), jnp.zeros(rows, dtype), jnp.zeros(rows, dtype),
+        jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype), shapes),
+    )  # fmt: skip
+
+
+def _with_reading(
+    watch: Watch, when, number: Array, clocks: tuple[Clock, Clock], state, schedule: Schedule, found: Readings
+) -> Readings:
+    """The readings with one more where it is due; where it is not, the next one takes its place."""
+    before, after = clocks
+    t = time_of(after, schedule)
+    if watch.is_due is None:
+        due, values = after.step != before.step, watch.read(t, state)
+    else:
+        due = watch.is_due(when, number, before, after)
+        nothing = jax.tree.map(lambda rows: jnp.zeros(rows.shape[1:], rows.dtype), found.values)
+        read, nothing = steady_carry(lambda _: watch.read(t, state), nothing)
+        values = lax.cond(due, read, lambda row: row, nothing)
+    ended = after.frame != before.frame
+    elapsed = jnp.where(ended, jnp.asarray(schedule.interval, after.elapsed.dtype), after.elapsed)
+    row = after.step, elapsed, jnp.where(ended, 0, after.elapsed_low), values
+    place = found.count
+    kept = jax.tree.map(
+        lambda rows, one: lax.dynamic_update_index_in_dim(rows, one.astype(rows.dtype), place, 0), found[1:], row
+    )
+    return Readings(place + due.astype(place.dtype), *kept)
+
+
+def due_by_number(flags: Array, number: Array, before: Clock, after: Clock) -> Array:
+    """Tell it by a flag for each step of the call."""
+    return flags[number]
+
+
+def due_by_time(interval: float, every: float, tolerance: float) -> Callable[[Array, Array, Clock, Clock], Array]:
+    """Tell it by the time within a frame of `interval`, of which the first sample is the given time after its begin."""
+
+    def passed(first: Array, elapsed: Array) -> Array:
+        return jnp.floor((elapsed - first) / every + tolerance)
+
+    def is_due(first: Array, number: Array, before: Clock, after: Clock) -> Array:
+        ended = after.frame != before.frame
+        end = jnp.where(ended, jnp.asarray(interval, after.elapsed.dtype), after.elapsed)
+        return (passed(first, end) > passed(first, before.elapsed)) & (after.step != before.step)
+
+    return is_due

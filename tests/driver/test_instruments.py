@@ -1,0 +1,328 @@
+"""Instruments of a run see what its frames hold, at times of their own, however it is cut, stopped or repeated."""
+
+import signal
+import time
+
+import numpy as np
+import pytest
+import xarray
+import yaml
+from configurations import DYE, FLOW, changed, refusal
+from process_groups import outputs, start_run
+
+import simjax as sj
+from simjax.config import validate
+from simjax.errors import ConfigurationError, InputOutputError
+from simjax.schema.instruments import due_steps
+
+DT = 0.016
+WAVE = {
+    "model": "acoustic",
+    "grid": {"shape": [16, 16]},
+    "initial": {"pressure": "exp(-20*((x - 0.5)**2 + (y - 0.4)**2)) + height*sin(2*pi*(x + y))"},
+    "parameters": {"height": 0.2},
+    "time": {"end": 10 * DT, "output_every": 5 * DT, "dt": DT},
+    "precision": "float64",
+    "output": {"report": False, "animation": False},
+}
+POINTS = [[0.2, 0.3], [0.9, 0.99], [0.5, 0.5]]
+SEEN = {
+    "slice": {"slice": {"y": 0.3}, "of": ["velocity", "pressure"], "every": 2 * DT},
+    "probe": {"probe": {"points": POINTS}, "of": ["pressure", "speed"], "every": "step"},
+    "line": {"line": {"from": [0.1, 0.2], "to": [0.9, 0.6], "points": 7}, "of": "pressure", "every": 3 * DT},
+    "box_mean": {"box_mean": {"lower": [0, 0.25], "upper": [0.5, 0.75]}, "of": "pressure"},
+    "spectrum": {"spectrum": "velocity", "shells": 5, "every": "step"},
+    "histogram": {"histogram": {"bins": 6, "lower": -0.5, "upper": 0.5}, "of": "velocity_y", "every": 5 * DT},
+}
+EVERY = {"slice": 2, "probe": 1, "line": 3, "box_mean": 5, "spectrum": 1, "histogram": 5}
+LOOKING = {"outputs": [*SEEN.values()]}
+
+
+def run(folder, changes, **options):
+    place = {"output.root": str(folder.parent), "output.folder": str(folder)}
+    sj.Simulation(validate(changed(WAVE, {**place, **changes}))).run(**options)
+    return folder
+
+
+def read(folder, looking=LOOKING):
+    found = {}
+    for name in (next(iter(one)) for one in looking["outputs"]):
+        with sj.open_output(folder, name) as dataset:
+            found[name] = dataset.load()
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Instruments of a run on one device, and the frames of the same run at every step."""
+    root = tmp_path_factory.mktemp("instruments")
+    frames = run(root / "frames", {"time.output_every": DT, "output.fields": ["velocity", "pressure", "speed"]})
+    with sj.open_run(frames) as dataset:
+        return root, read(run(root / "whole", LOOKING)), dataset.load()
+
+
+def at(u, **places):
+    """A periodic field interpolated linearly at places along some of its axes, which are cells or faces of 1 / 16."""
+    for axis, place in places.items():
+        axis = next(dim for dim in u.dims if dim in (axis, f"{axis}_face"))
+        number = (place - float(u[axis][0])) * 16
+        below = int(np.floor(number))
+        one, other = (u.isel({axis: n % 16}, drop=True) for n in (below, below + 1))
+        u = (1 - (number - below)) * one + (number - below) * other
+    return u
+
+
+def energy_by_shell(*fields):
+    """Half the squared Fourier coefficients of fields (time, y, x), added up in shells 1 to 5."""
+    square = sum(np.abs(np.fft.fft2(u) / u[0].size) ** 2 for u in fields) / 2
+    k = np.fft.fftfreq(16, 1 / 16)
+    shell = np.floor(np.hypot(k[:, None], k[None, :]) + 0.5)
+    return np.stack([square[:, shell == number].sum(axis=1) for number in range(1, 6)], axis=1)
+
+
+def test_instruments_see_what_the_frames_hold(whole):
+    _, seen, frames = whole
+    for name, dataset in seen.items():
+        np.testing.assert_array_equal(dataset["step"], np.arange(0, 11, EVERY[name]))
+        np.testing.assert_allclose(dataset["time"], dataset["step"] * DT, rtol=1e-14)
+    # Readings and frames are rounded apart: a few units in the last place of numbers of order one.
+    close = {"rtol": 0, "atol": 1e-13}
+    for name in ("velocity_x", "velocity_y", "pressure"):
+        np.testing.assert_allclose(seen["slice"][name], at(frames[name][::2], y=0.3), **close)
+    for name in ("pressure", "speed"):
+        for number, (x, y) in enumerate(POINTS):
+            np.testing.assert_allclose(seen["probe"][name][number], at(frames[name], x=x, y=y), **close)
+    line = seen["line"]
+    for number, (x, y) in enumerate(zip(line.x.values, line.y.values, strict=True)):
+        np.testing.assert_allclose(line.pressure[:, number], at(frames.pressure[::3], x=x, y=y), **close)
+    inside = frames.pressure.isel(time=slice(None, None, 5), x=slice(0, 8), y=slice(4, 12))
+    np.testing.assert_allclose(seen["box_mean"].pressure, inside.mean(("x", "y")), **close)
+    energy = energy_by_shell(frames.velocity_x.values, frames.velocity_y.values)
+    np.testing.assert_allclose(seen["spectrum"].velocity_spectrum, energy, **close)
+    values = frames.velocity_y.isel(time=slice(None, None, 5)).values.reshape(3, -1)
+    counts = [np.histogram(each, 6, (-0.5, 0.5))[0] / 256 for each in values]
+    np.testing.assert_array_equal(seen["histogram"].velocity_y, counts)
+
+
+def test_files_tell_units_and_places(whole):
+    _, seen, _ = whole
+    probe, spectrum = seen["probe"], seen["spectrum"]
+    assert probe.attrs["featureType"] == "timeSeries" and probe.station.attrs["cf_role"] == "timeseries_id"
+    assert probe.pressure.dims == ("station", "time") and probe.pressure.attrs["units"] == "Pa"
+    np.testing.assert_array_equal(np.stack([probe.x, probe.y], axis=1), POINTS)
+    np.testing.assert_allclose(spectrum.wavenumber, 2 * np.pi * np.arange(1, 6))
+    assert spectrum.velocity_spectrum.attrs["units"] == "m2 s-2" and spectrum.wavenumber.attrs["units"] == "m-1"
+    assert float(seen["slice"].y) == 0.3 and seen["slice"].velocity_x.dims == ("time", "x_face")
+    assert seen["histogram"].velocity_y.attrs["units"] == "1" and seen["histogram"].value.attrs["units"] == "m s-1"
+
+
+def same(found, expected, exact=False):
+    for name, dataset in expected.items():
+        for variable in dataset.data_vars:
+            a, b = found[name][variable], dataset[variable]
+            np.testing.assert_array_equal(found[name].time, dataset.time)
+            # Devices add up in another order: rounding, of pressures through a solve.
+            np.testing.assert_allclose(a, b, rtol=0, atol=0 if exact else 1e-12)
+
+
+def test_members_over_devices_see_what_one_on_one_device_does(whole):
+    root, seen, _ = whole
+    several = {"ensemble.size": 2, "ensemble.vary": {"parameters.height": {"values": [0.1, 0.2]}}}
+    mesh = {"mesh.ensemble": 2, "mesh.x": 2, "mesh.y": 2}
+    members = read(run(root / "members", {**LOOKING, **several, **mesh}))
+    assert members["probe"].pressure.dims == ("member", "station", "time")
+    same({name: dataset.isel(member=1, drop=True) for name, dataset in members.items()}, seen)
+    assert not np.allclose(members["probe"].pressure[0], members["probe"].pressure[1])
+
+
+@pytest.mark.slow
+def test_eight_devices_see_what_one_does(whole):
+    root, seen, _ = whole
+    same(read(run(root / "cut", {**LOOKING, "mesh.x": 2, "mesh.y": 4})), seen)
+
+
+def test_a_run_that_goes_on_has_every_sample_once(whole):
+    root, seen, _ = whole
+    some = {"outputs": [SEEN["probe"], SEEN["line"]]}
+    folder = run(root / "twice", {**some, "time.end": 5 * DT})
+    assert len(read(folder, some)["probe"].time) == 6
+    run(folder, some, resume=folder)
+    # The same steps, but another program: what else is read does not change them by more than rounding.
+    same(read(folder, some), {name: seen[name] for name in ("probe", "line")})
+    assert sj.check_files(folder) == []
+
+
+@pytest.mark.slow
+def test_steps_of_any_length_are_read_when_they_reach_a_time(tmp_path):
+    few = {"probe": {"points": POINTS}, "of": "pressure", "every": 0.025, "name": "few"}
+    looking = {"outputs": [SEEN["probe"], few], "time.dt": None, "time.courant": 0.4, "time.output_every": 0.06}
+    folder = run(tmp_path / "courant", {**looking, "time.end": 0.2})
+    with sj.open_output(folder, "probe") as steps, sj.open_output(folder, "few") as dataset:
+        assert np.array_equal(steps.step, np.arange(len(steps.step))) and float(steps.time[-1]) == 0.2
+        reached = [float(steps.time[steps.time >= number * 0.025 - 1e-9][0]) for number in range(9)]
+        np.testing.assert_array_equal(dataset.time, list(dict.fromkeys(reached)))
+        # Two instruments at one place are rounded apart.
+        np.testing.assert_allclose(dataset.pressure, steps.pressure.sel(time=dataset.time), rtol=1e-14)
+    again = run(tmp_path / "again", {**looking, "time.end": 0.12})
+    run(again, {**looking, "time.end": 0.2}, resume=again)
+    for name in ("probe", "few"):
+        with sj.open_output(folder, name) as a, sj.open_output(again, name) as b:
+            xarray.testing.assert_identical(a.load().drop_attrs(), b.load().drop_attrs())
+
+
+def test_due_steps_are_counted_from_the_start_and_not_from_where_a_call_begins():
+    ends = [0.1 * n for n in range(1, 31)]
+    whole = due_steps(iter(ends), 0.0, 0.25)
+    assert [round(end, 9) for end, due in zip(ends, whole, strict=True) if due][:5] == [0.3, 0.5, 0.8, 1.0, 1.3]
+    for cut in range(1, 30):  # whatever the calls
+        parts = due_steps(iter(ends[:cut]), 0.0, 0.25) + due_steps(iter(ends[cut:]), ends[cut - 1], 0.25)
+        assert parts == whole
+    # 0.1 * 3 lies a rounding above 0.3, and 3 * 0.1 of the next time below: each counts once.
+    assert due_steps(iter(ends), 0.0, 0.1) == [True] * 30
+
+
+REFUSED = {
+    "another kind": ([{"slise": {"y": 0.5}, "of": ["pressure"]}], ["outputs[0]", "'slice'"]),
+    "no such variable": ([{"slice": {"y": 0.5}, "of": ["vorticty"]}], ["outputs[0].of[0]", "'vorticity'"]),
+    "a slice outside": ([{"slice": {"y": 1.5}, "of": ["pressure"]}], ["outputs[0].slice.y = 1.5", "0 <= y <= 1"]),
+    "a slice across two axes": ([{"slice": {"x": 0, "y": 0}, "of": ["pressure"]}], ["one axis", "{z: 0.5}"]),
+    "an axis that is not there": ([{"slice": {"z": 0}, "of": ["pressure"]}], ["outputs[0].slice.z", "x, y"]),
+    "a point outside": ([{"probe": {"points": [[0, 2]]}, "of": ["pressure"]}], ["points[0] = [0.0, 2.0]", "y <= 1"]),
+    "a point of three": ([{"probe": {"points": [[0, 0, 0]]}, "of": ["pressure"]}], ["points[0]", "one per axis x y"]),
+    "no cadence": ([{"probe": {"points": [[0, 0]]}, "of": ["pressure"], "every": 0}], ["every = 0", "a time > 0"]),
+    "a cadence below a step": (
+        [{"probe": {"points": [[0, 0]]}, "of": ["pressure"], "every": 0.001}], ["time.dt=0.01", "every: step"],
+    ),
+    "a box upside down": (
+        [{"box_mean": {"lower": [0, 0.5], "upper": [1, 0.5]}, "of": ["pressure"]}], ["above outputs[0].box_mean.lower"],
+    ),
+    "a line of one point": (
+        [{"line": {"from": [0, 0], "to": [0, 0], "points": 9}, "of": ["pressure"]}], ["another point than"],
+    ),
+    "two of one name": (
+        [{"spectrum": "velocity", "name": "a"}, {"spectrum": "velocity", "name": "a"}], ["outputs[0].name", "no other"],
+    ),
+    "a histogram without bins": ([{"histogram": {"lower": 0, "upper": 1}, "of": "pressure"}], ["bins is missing"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_is_refused_with_what_to_write(what):
+    given, told = REFUSED[what]
+    message = refusal(changed(FLOW, {"outputs": given, "time.dt": 0.01}))
+    assert all(part in message for part in told), message
+
+
+def test_what_does_not_go_together_is_refused():
+    step = {"outputs": [{"probe": {"points": [[0, 0]]}, "of": ["concentration"], "every": "step"}]}
+    assert "steps_per_exchange=0" in refusal(changed(DYE, {**step, "steps_per_exchange": 2, "time.dt": 0.001}))
+    assert "every: frame" in refusal(changed(DYE, {**step, "ensemble.size": 2}))
+    walls = {"boundaries.y": {"lower": "no_slip", "upper": "no_slip"}, "outputs": [{"spectrum": "velocity"}]}
+    assert "y has walls" in refusal(changed(FLOW, walls))
+
+
+def test_an_ensemble_in_groups_is_refused(tmp_path):
+    several = {"ensemble.size": 4, "ensemble.group": 2, "ensemble.vary": {"parameters.height": {"uniform": [0.1, 0.2]}}}
+    with pytest.raises(ConfigurationError, match="runs in groups, here of 2 of 4 members"):
+        run(tmp_path / "groups", {**LOOKING, **several})
+
+
+def test_an_output_that_is_not_there_is_told(whole):
+    root, _, _ = whole
+    with pytest.raises(InputOutputError, match="did you mean 'probe'"):
+        sj.open_output(root / "whole", "prob")
+
+
+def command(folder, *more):
+    """The run on the command line."""
+    changes = {**LOOKING, "output.root": str(folder.parent), "output.folder": str(folder)}
+    path = folder.parent / "conf" / "experiment" / "wave.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("# @package _global_\n# A wave\n" + yaml.safe_dump(changed(WAVE, changes)))
+    return ["--config-dir", str(folder.parent / "conf"), "experiment=wave", *more]
+
+
+def test_a_search_is_fitted_to_an_instrument_of_the_run():
+    outputs = {"outputs": [{**SEEN["probe"], "of": ["velocity", "pressure"]}, SEEN["line"], SEEN["slice"]]}
+    sought = {"unknowns": {"parameters.height": {"guess": 0.1}}}
+
+    def problem(*observations):
+        return changed(WAVE, {**outputs, "inverse": {**sought, "observations": list(observations)}})
+
+    named = validate(problem({"output": "probe", "deviation": 0.1}, {"output": "line", "deviation": 0.2}))
+    assert named.inverse is not None
+    by_hand = [{"points": name, "at": POINTS, "deviation": 0.1} for name in ("velocity_x", "velocity_y", "pressure")]
+    line = np.linspace([0.1, 0.2], [0.9, 0.6], 7).tolist()
+    times = [number * 3 * DT for number in (1, 2, 3)]
+    by_hand.append({"points": "pressure", "at": line, "deviation": 0.2, "times": times})
+    assert named.inverse.observations == validate(problem(*by_hand)).inverse.observations
+    assert validate(named.write()) == named
+    assert "did you mean 'probe'" in refusal(problem({"output": "prob", "deviation": 0.1}))
+    assert "slice is of kind slice" in refusal(problem({"output": "slice", "deviation": 0.1}))
+
+
+@pytest.mark.slow
+def test_a_killed_run_has_every_sample_once(tmp_path):
+    folder, more = tmp_path / "killed", [f"time.end={400 * DT}", "checkpoint.every_frames=20"]
+    told = command(folder, *more)
+    outputs(start_run([*told, f"output.folder={tmp_path / 'long'}"], count=1))
+    (process,) = start_run(told, count=1)
+    while process.poll() is None and not any((folder / "checkpoints").glob("[0-9]*")):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    outputs(start_run([f"resume={folder}"], count=1))
+    same(read(folder), read(tmp_path / "long"), exact=True)
+
+
+@pytest.mark.slow
+def test_two_processes_see_what_one_does(whole, tmp_path):
+    _, seen, _ = whole
+    told = command(tmp_path / "two", "mesh.x=2", "mesh.y=2")
+    outputs(start_run([*told, f"time.end={5 * DT}"]))
+    outputs(start_run([f"resume={tmp_path / 'two'}", f"time.end={10 * DT}"]))
+    same(read(tmp_path / "two"), seen)
+
+
+LIQUID = [
+    "particles.count=256", "box.upper=[6.9,6.9,6.9]", "time.end=0.1", "time.output_every=0.05", "precision=float64",
+    "output.animation=false", "output.report=false", "neighbor_list.rebuild_every=5",
+    "outputs=[{radial_distribution: [1.0, 1.5, 2.0], width: 0.25, every: 0.025},"
+    " {mean_square_displacement: null, every: step}]",
+]  # fmt: skip
+
+
+def liquid(folder, *more, **options):
+    place = [f"output.root={folder.parent}", f"output.folder={folder}"]
+    sj.load("lennard_jones", [*LIQUID, *place, *more]).run(**options)
+    with (
+        sj.open_output(folder, "radial_distribution") as pairs,
+        sj.open_output(folder, "mean_square_displacement") as moved,
+    ):
+        return pairs.load(), moved.load()
+
+
+@pytest.mark.slow
+def test_particles_are_seen_as_their_frames_hold_them_over_devices_and_across_a_stop(tmp_path):
+    pairs, moved = liquid(tmp_path / "whole")
+    with sj.open_run(tmp_path / "whole") as frames:
+        position, image = frames.position.values, frames.image.values
+    np.testing.assert_array_equal(moved.step, np.arange(21))
+    unwrapped = position + 6.9 * image
+    mean = np.mean(np.sum((unwrapped - unwrapped[0]) ** 2, axis=-1), axis=1)
+    np.testing.assert_allclose(moved.mean_square_displacement[::10], mean, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(pairs.step, [0, 5, 10, 15, 20])
+    apart = position[-1][:, None] - position[-1][None]
+    distance = np.sqrt(np.sum((apart - 6.9 * np.rint(apart / 6.9)) ** 2, axis=-1))[np.triu_indices(256, 1)]
+    for radius, found in zip(pairs.radius.values, pairs.radial_distribution[-1].values, strict=True):
+        u = (distance - radius) / 0.25
+        partners = 2 / 256 * np.sum(np.where(np.abs(u) < 1, 35 / 32 * (1 - u**2) ** 3, 0)) / 0.25
+        expected = partners / (4 * np.pi * (radius**2 + 0.25**2 / 9) * 255 / 6.9**3)
+        assert found == pytest.approx(expected, rel=1e-12)
+    # Over two devices, in two parts: devices add up in another order.
+    liquid(tmp_path / "twice", "mesh.x=2", "time.end=0.05")
+    twice = liquid(tmp_path / "twice", "mesh.x=2", resume=tmp_path / "twice")
+    for expected, found in zip((pairs, moved), twice, strict=True):
+        xarray.testing.assert_allclose(found, expected, rtol=1e-11)
