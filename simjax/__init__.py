@@ -19,7 +19,7 @@ _NAMES = {
     "certificate.certify": "certify",
     "inspect.inspect_program": "inspect_program",
     # grids, sides, devices
-    "grid": "Grid",
+    "grid": "Grid Lines",
     "core.boundary": (
         "Boundary Dirichlet FieldLayout Inflow Neumann NoSlipWall Outflow Periodic PeriodicSide "
         "ScalarSide Side SlipWall center_layout face_layout"
@@ -126,6 +126,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.errors import SimjaxError as SimjaxError
     from simjax.errors import Stopped as Stopped
     from simjax.grid import Grid as Grid
+    from simjax.grid import Lines as Lines
     from simjax.inspect.inspect_program import inspect_program as inspect_program
     from simjax.integrators.integrator import Integrator as Integrator
     from simjax.integrators.table import INTEGRATORS as INTEGRATORS

@@ -1,6 +1,8 @@
-"""Uniform Cartesian grids: geometry only, no fields and no decomposition."""
+"""Cartesian grids, uniform or stretched along some axes: geometry only, no fields and no decomposition."""
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import equinox as eqx
 import numpy as np
@@ -11,30 +13,87 @@ from simjax.notebook import box_picture, card
 AXES = ("x", "y", "z")
 LOWER, UPPER = 0, 1
 CENTER, FACE = 0.5, 0.0
+# Cells below this share of the mean one: the time step, which follows the smallest cell, would be that much shorter.
+LEAST_WIDTH = 1e-4
+SAME = 1e-9  # of an axis: ends of the box and of the faces along it are the same
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Places of the cells along a stretched axis.
+
+    Args:
+        faces: n + 1 positions, increasing: each cell's lower face, and the last one's upper face.
+        centers: n positions, one in each cell; by default midway between its faces. Of a smooth mapping they are
+            where it has the middle of the cell's number, so that schemes of high order keep it.
+
+    Raises:
+        ConfigurationError: faces out of order, a centre outside of its cell, or a cell of less than 1e-4 of the mean.
+
+    Examples:
+        >>> sj.Lines([0.0, 0.1, 0.3, 1.0]).centers
+        (0.05, 0.2, 0.65)
+    """
+
+    faces: tuple[float, ...]
+    centers: tuple[float, ...]
+
+    def __init__(self, faces: Sequence[float] | np.ndarray, centers: Sequence[float] | np.ndarray | None = None):
+        x = np.asarray(faces, np.float64)
+        if x.ndim != 1 or x.size < 2 or not np.all(np.isfinite(x)):
+            raise ConfigurationError("Lines.faces: expected a list of at least two finite numbers.")
+        widths = np.diff(x)
+        if np.any(widths <= 0):
+            i = int(np.argmin(widths > 0))
+            raise ConfigurationError(
+                f"face {i + 1} at {x[i + 1]:.10g} is not above face {i} at {x[i]:.10g}, so that cells overlap or are "
+                "empty; write faces in increasing order."
+            )
+        thin, mean = int(np.argmin(widths)), (x[-1] - x[0]) / widths.size
+        if widths[thin] < LEAST_WIDTH * mean:
+            raise ConfigurationError(
+                f"cell {thin} is {widths[thin]:.4g} wide, {widths[thin] / mean:.2g} of the mean {mean:.4g}, and the "
+                f"time step would collapse with it; expected at least {LEAST_WIDTH:g} of the mean: stretch less."
+            )
+        middle = 0.5 * (x[1:] + x[:-1]) if centers is None else np.asarray(centers, np.float64)
+        if middle.shape != widths.shape or np.any(middle <= x[:-1]) or np.any(middle >= x[1:]):
+            raise ConfigurationError(f"Lines.centers: expected one number inside each of the {widths.size} cells.")
+        object.__setattr__(self, "faces", tuple(x.tolist()))
+        object.__setattr__(self, "centers", tuple(middle.tolist()))
 
 
 class Grid(eqx.Module):
-    """A uniform grid of `shape` cells over the box from `lower` to `upper`.
+    """A grid of `shape` cells over the box from `lower` to `upper`, uniform but along axes that are stretched.
 
-    Cell i along an axis spans [lower + i h, lower + (i + 1) h]. A position inside a cell is an *offset* in
-    units of the spacing h: CENTER = 0.5, FACE = 0.0 (the cell's own, lower face). Everything is static, so a
-    grid is hashable and a change of it is a new compilation.
+    Cell i along a uniform axis spans [lower + i h, lower + (i + 1) h]. A position inside a cell is an *offset* in
+    units of the spacing h: CENTER = 0.5, FACE = 0.0 (the cell's own, lower face). Along a stretched axis `Lines` say
+    where faces and centres are. Everything is static, so a grid is hashable and a change of it is a new compilation.
+
+    stretch: for each axis `Lines`, or None where it is uniform; or a mapping from "x", "y", "z" to `Lines`. The box
+    ends where these do.
 
     Examples:
         >>> grid = sj.Grid((64, 32), upper=(2.0, 1.0))
         >>> grid.spacing, grid.lengths
         ((0.03125, 0.03125), (2.0, 1.0))
+        >>> sj.Grid((64, 3), stretch={"y": sj.Lines([0.0, 0.1, 0.3, 1.0])}).widths(1)
+        array([0.1, 0.2, 0.7])
     """
 
     shape: tuple[int, ...] = eqx.field(static=True)
     lower: tuple[float, ...] = eqx.field(static=True)
     upper: tuple[float, ...] = eqx.field(static=True)
+    stretch: tuple[Lines | None, ...] = eqx.field(static=True)
 
-    def __init__(self, shape, lower=None, upper=None):
+    def __init__(self, shape, lower=None, upper=None, stretch: Mapping[str, Lines] | Sequence[Lines | None] = ()):
         self.shape = tuple(int(n) for n in shape)
         ndim = len(self.shape)
-        self.lower = tuple(float(v) for v in (lower if lower is not None else (0.0,) * ndim))
-        self.upper = tuple(float(v) for v in (upper if upper is not None else (1.0,) * ndim))
+        if isinstance(stretch, Mapping):
+            stretch = [stretch.get(axis) for axis in AXES[:ndim]]
+        self.stretch = tuple(stretch) or (None,) * ndim
+        ends = [(0.0, 1.0) if line is None else (line.faces[0], line.faces[-1]) for line in self.stretch]
+        self.lower = tuple(float(v) for v in (lower if lower is not None else (low for low, _ in ends)))
+        self.upper = tuple(float(v) for v in (upper if upper is not None else (high for _, high in ends)))
 
     def __check_init__(self):
         if not 1 <= self.ndim <= 3:
@@ -49,13 +108,33 @@ class Grid(eqx.Module):
                 raise ConfigurationError(f"Grid.shape[{axis}]={n}: expected at least one cell.")
             if not (math.isfinite(a) and math.isfinite(b) and b > a):
                 raise ConfigurationError(f"Grid.upper[{axis}]={b} must be finite and above Grid.lower[{axis}]={a}.")
+        self._check_lines()
+
+    def _check_lines(self):
+        if len(self.stretch) != self.ndim:
+            raise ConfigurationError(f"Grid.stretch has {len(self.stretch)} entries for {self.ndim} axes.")
+        for axis, line in enumerate(self.stretch):
+            if line is None:
+                continue
+            name, n, (a, b) = AXES[axis], self.shape[axis], (self.lower[axis], self.upper[axis])
+            if len(line.faces) != n + 1:
+                raise ConfigurationError(
+                    f"{len(line.faces)} faces along {name}, where a grid of {n} cells has {n + 1}; write as many, or "
+                    f"{len(line.faces) - 1} cells."
+                )
+            first, last = line.faces[0], line.faces[-1]
+            if max(abs(first - a), abs(last - b)) > SAME * (b - a):
+                raise ConfigurationError(
+                    f"faces along {name} from {first:.10g} to {last:.10g}, where the box is from {a:.10g} to {b:.10g}; "
+                    f"write grid.lower and grid.upper to match."
+                )
 
     def _repr_html_(self) -> str:
         box = " × ".join(f"[{a:g}, {b:g}]" for a, b in zip(self.lower, self.upper, strict=True))
         rows = [
             ("cells", " × ".join(map(str, self.shape))),
             ("box", box),
-            ("spacing", " × ".join(f"{h:.4g}" for h in self.spacing)),
+            ("spacing", " × ".join(self._described_spacing(axis) for axis in range(self.ndim))),
         ]
         return card("Grid", rows, box_picture(self.lengths, self.shape))
 
@@ -68,8 +147,36 @@ class Grid(eqx.Module):
         return tuple(b - a for a, b in zip(self.lower, self.upper, strict=True))
 
     @property
-    def spacing(self) -> tuple[float, ...]:
+    def stretched(self) -> tuple[int, ...]:
+        """Axes along which cells differ in width."""
+        return tuple(axis for axis, line in enumerate(self.stretch) if line is not None)
+
+    @property
+    def mean_spacing(self) -> tuple[float, ...]:
         return tuple(length / n for length, n in zip(self.lengths, self.shape, strict=True))
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """The width of every cell, one number per axis.
+
+        Raises:
+            ConfigurationError: the grid is stretched.
+        """
+        if self.stretched:
+            names = ", ".join(AXES[axis] for axis in self.stretched)
+            raise ConfigurationError(
+                f"The grid is stretched along {names}, where this needs cells of one width; leave grid.stretch out."
+            )
+        return self.mean_spacing
+
+    def widths(self, axis: int) -> np.ndarray:
+        """The `shape[axis]` widths of the cells along an axis, on the host."""
+        line = self.stretch[axis]
+        return np.full(self.shape[axis], self.mean_spacing[axis]) if line is None else np.diff(line.faces)
+
+    def _described_spacing(self, axis: int) -> str:
+        widths = self.widths(axis)
+        return f"{widths.min():.4g}" if self.stretch[axis] is None else f"{widths.min():.4g} to {widths.max():.4g}"
 
     @property
     def cell_volume(self) -> float:
@@ -80,5 +187,8 @@ class Grid(eqx.Module):
         return math.prod(self.shape)
 
     def coordinates(self, axis: int, offset: float) -> np.ndarray:
-        """The `shape[axis]` float64 positions lower + (i + offset) h, on the host, for files and pictures."""
-        return self.lower[axis] + (np.arange(self.shape[axis]) + offset) * self.spacing[axis]
+        """The `shape[axis]` float64 positions at `offset` in every cell, on the host, for files and pictures."""
+        line = self.stretch[axis]
+        if line is not None:
+            return np.asarray(line.centers if offset == CENTER else line.faces[:-1])
+        return self.lower[axis] + (np.arange(self.shape[axis]) + offset) * self.mean_spacing[axis]

@@ -21,6 +21,7 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
+from simjax.config.stretching import read_stretching
 from simjax.config.variations import read_ensemble
 from simjax.models.registry import MODELS
 from simjax.schema.config import (
@@ -80,7 +81,7 @@ def validate(
         if keys["box"] is not None:
             _check_axes("box.upper", keys["box"].upper, schema, physics, problems)
     if grid is not None:
-        grid = _check_grid(grid, schema, physics, problems)
+        grid = read_stretching(_check_grid(grid, schema, physics, problems), schema, folders, problems)
     _check_scales(grid, keys["box"], keys["precision"] or "float64", problems)
     if time is not None:
         time = _check_time(time, schema, problems)
@@ -258,7 +259,7 @@ def _check_grid(
             if b <= a:
                 problems.add(f"grid.upper[{axis}]", b, f"a number above grid.lower[{axis}]={a:g}")
     _check_axes("grid.shape", grid.shape, schema, physics, problems)
-    return GridConfig(grid.shape, lower, upper) if len(problems) == before else None
+    return dataclasses.replace(grid, lower=lower, upper=upper) if len(problems) == before else None
 
 
 def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: ConfigErrors) -> None:

@@ -58,7 +58,9 @@ class Boundary(eqx.Module):
             side: LOWER or UPPER.
             offset: position of the field in its cell along `axis`; a FACE field stores the lower wall face
                 and has the upper wall face as its first ghost.
-            spacing: of the grid, one number per spatial axis.
+            spacing: of the grid, one number per spatial axis. Along `axis`, where it is stretched, an array that
+                broadcasts against the ghost lines: the distance of ghost i from its mirror image inside over the
+                number of spacings that it has on a uniform axis, 2 i + 1 at cell centres.
             t: time.
             positions: function returning the coordinates of the side, broadcastable against one line.
         """
@@ -67,7 +69,7 @@ class Boundary(eqx.Module):
         """The value that the stored lower wall face of a FACE field must have, or None where it is free."""
         return None
 
-    def conductance(self, spacing: float) -> float | Array | None:
+    def conductance(self, spacing: float | Array) -> float | Array | None:
         """c where the homogeneous condition on a cell-centred field has the first ghost (1 - c) times the first cell.
 
         So much of the diffusion between two cells passes the side; None: the first ghost is no multiple of the cell.

@@ -1,19 +1,21 @@
 """The one place that knows who the neighbour is: ghost cells, exchange between devices, global reductions."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from simjax.core.boundary import FieldLayout
+from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
+from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, FACE, LOWER, UPPER, Grid
-from simjax.jaxpr.varying import varying_axes
+from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
+from simjax.jaxpr.varying import vary_like, varying_axes
 from simjax.stencil.evaluate import evaluate
 from simjax.stencil.padding import Sides, lines, padded, with_edges
 
@@ -31,6 +33,8 @@ class Domain(eqx.Module):
     that a compiler with asynchronous collectives can hide the communication behind it. `implementation="pallas"`
     makes each stencil one kernel for the accelerator, interpreted on a CPU. `steps_per_exchange` above zero says how
     many steps are taken between two exchanges, on blocks with as many ghost cells as these steps need (`blocking`).
+    `lines`: by axis (faces, centres) that take the place of those of a stretched axis of the grid, as `grid.Lines` has
+    them; they may be traced, so that gradients with respect to the stretching flow.
 
     Examples:
         >>> domain = sj.Domain(sj.Grid((16, 16)))
@@ -40,6 +44,7 @@ class Domain(eqx.Module):
     """
 
     grid: Grid
+    lines: dict[int, tuple[Array, Array]]
     split: tuple[Split, ...] = eqx.field(static=True)
     overlap: bool = eqx.field(static=True)
     implementation: str = eqx.field(static=True)
@@ -53,8 +58,10 @@ class Domain(eqx.Module):
         overlap: bool = False,
         implementation: str = "xla",
         steps_per_exchange: int = 0,
+        lines: Mapping[int, tuple[Array, Array]] | None = None,
     ):
         self.grid = grid
+        self.lines = dict(lines or {})
         self.split = tuple(split) if split is not None else (None,) * grid.ndim
         self.overlap = overlap
         self.implementation = implementation
@@ -90,7 +97,7 @@ class Domain(eqx.Module):
 
     def unsplit(self) -> "Domain":
         """The same grid on one device (or left to the compiler's partitioner)."""
-        return Domain(self.grid, None, self.overlap, self.implementation, self.steps_per_exchange)
+        return Domain(self.grid, None, self.overlap, self.implementation, self.steps_per_exchange, self.lines)
 
     def block_index(self, axis: int) -> Array | int:
         """Index along `axis` of the block that this device holds."""
@@ -113,12 +120,103 @@ class Domain(eqx.Module):
         ghosts = (0,) * self.grid.ndim if ghosts is None else ghosts
         result = []
         for axis, (n, w) in enumerate(zip(self.block_shape, ghosts, strict=True)):
+            if self.grid.stretch[axis] is not None:
+                result.append(self._stretched_places(axis, offset[axis], dtype, w, axis in periodic))
+                continue
             index = self.first_index(axis) + jnp.arange(-w, n + w, dtype=jnp.int32)
             index = jnp.mod(index, self.grid.shape[axis]) if axis in periodic else index
             shape = tuple(n + 2 * w if k == axis else 1 for k in range(self.grid.ndim))
-            x = self.grid.lower[axis] + (index.astype(dtype) + offset[axis]) * self.grid.spacing[axis]
+            x = self.grid.lower[axis] + (index.astype(dtype) + offset[axis]) * self.grid.mean_spacing[axis]
             result.append(x.reshape(shape))
         return tuple(result)
+
+    # ------------------------------------------------------------------ stretched axes
+
+    def spacing(self, layout: FieldLayout, ghosts: int = 0, dtype=None) -> tuple[float | Array, ...]:
+        """Widths of cells along every axis: the grid's number, or (1, ..., n + 2 ghosts, ..., 1) of this block's cells.
+
+        layout: of a field with these cells, which says along which axes they are periodic.
+        """
+        dtype = jnp.result_type(float) if dtype is None else dtype
+        found: list[float | Array] = list(self.grid.mean_spacing)
+        for axis in self.grid.stretched:
+            margin = ghosts + self.cells_around
+            widths = widths_around(self._line(axis)[0], margin, layout.is_periodic(axis))
+            found[axis] = self._along(widths, axis, ghosts, margin, dtype)
+        return tuple(found)
+
+    def apply_spaced(self, stencil: Callable, fields, layouts, width: int, t=0.0):
+        """`apply` of a stencil whose last argument is the spacing: a number, or a padded block of the cells' widths.
+
+        There is one entry for each axis; blocks of widths stand where the grid is stretched.
+        """
+        if not self.grid.stretched:
+            return self.apply(lambda *padded: stencil(*padded, self.grid.spacing), fields, layouts, width, t)
+        leaves, tree = jax.tree.flatten(fields)
+        kinds = flatten_layouts(layouts, tree)
+        mirrored = center_layout(
+            [(Periodic(), Periodic()) if kinds[0].is_periodic(k) else (Neumann(), Neumann())
+             for k in range(self.grid.ndim)]
+        )  # fmt: skip
+        axes, numbers = self.grid.stretched, self.grid.mean_spacing
+        known = self.spacing(kinds[0], 0, leaves[0].dtype)
+        # Alike in what varies between devices: the adjoint of a stencil gives all its fields cotangents that do.
+        widths = vary_like(tuple(jnp.broadcast_to(known[axis], self.block_shape) for axis in axes), leaves)
+
+        def with_spacing(*blocks: Array):
+            of_axis = dict(zip(axes, blocks[len(leaves) :], strict=True))
+            spacing = tuple(of_axis.get(axis, h) for axis, h in enumerate(numbers))
+            padded = tree.unflatten(blocks[: len(leaves)])
+            return stencil(*padded, spacing) if isinstance(fields, tuple) else stencil(padded, spacing)
+
+        return self.apply(with_spacing, (*leaves, *widths), (*kinds, *(mirrored,) * len(widths)), width, t)
+
+    def wall_spacing(self, axis: int, dtype) -> tuple[float | Array, float | Array]:
+        """Widths of the first and of the last cell, so far are the first ghosts beyond walls from their images."""
+        if self.grid.stretch[axis] is None:
+            return self.grid.mean_spacing[axis], self.grid.mean_spacing[axis]
+        faces = self._line(axis)[0]
+        return as_array(faces[1] - faces[0], dtype), as_array(faces[-1] - faces[-2], dtype)
+
+    @property
+    def cells_around(self) -> int:
+        """Cells beside this device's own that its block is stored with."""
+        return 0
+
+    def first_cell(self, axis: int) -> int:
+        """Number within a device's block of the first cell that is stored without those around it."""
+        return 0
+
+    def _line(self, axis: int) -> tuple[Places, Places]:
+        """Faces and centres of all cells along a stretched axis."""
+        line = self.grid.stretch[axis]
+        assert line is not None
+        return self.lines.get(axis, (np.asarray(line.faces), np.asarray(line.centers)))
+
+    def _stretched_places(self, axis: int, offset: float, dtype, ghosts: int, periodic: bool) -> Array:
+        """Places along a stretched axis; of ghost cells along a periodic one those of the same cells inside."""
+        faces, centers = self._line(axis)
+        margin = ghosts + self.cells_around
+        places = centers if offset == CENTER else faces
+        if periodic:
+            n = faces.shape[0] - 1
+            around = places[np.arange(-margin, n + margin) % n]
+        else:
+            around = places_around(places, faces, margin, False)
+        return self._along(around, axis, ghosts, margin, dtype)
+
+    def _along(self, places: Places, axis: int, ghosts: int, margin: int, dtype) -> Array:
+        """This block's part of what lies along an axis from `margin` cells before the grid's first one on."""
+        size = self.block_shape[axis] + 2 * ghosts
+        entry, cells = self.split[axis], self.grid.shape[axis] // _count(self.split[axis])
+        first = margin - ghosts - self.cells_around + self.first_cell(axis)
+        own = as_array(places[first : first + size], dtype)
+        if entry is not None:  # chosen among all blocks': jax has no slice that begins at another place on each device
+            number = lax.broadcasted_iota(jnp.int32, (entry[1], 1), 0)
+            blocks = [places[first + k * cells : first + k * cells + size] for k in range(entry[1])]
+            whole = jnp.stack([as_array(block, dtype) for block in blocks])
+            own = jnp.sum(jnp.where(number == self.block_index(axis), whole, 0), axis=0)
+        return own.reshape(tuple(size if k == axis else 1 for k in range(self.grid.ndim)))
 
     # ------------------------------------------------------------------ ghost cells
 
@@ -202,7 +300,8 @@ class Domain(eqx.Module):
         array_axis = edge.ndim + axis - self.grid.ndim
         ghost = layout.boundaries[axis][side].ghost(
             edge if side == LOWER else lax.rev(edge, (array_axis,)),
-            axis=axis, side=side, offset=layout.offset[axis], width=width, spacing=self.grid.spacing, t=t,
+            axis=axis, side=side, offset=layout.offset[axis], width=width, t=t,
+            spacing=self._side_spacing(edge, layout, axis, side, width),
             positions=functools.partial(self._side_positions, edge, layout, axis, side),
         )  # fmt: skip
         if side == LOWER and width > 1:
@@ -211,6 +310,15 @@ class Domain(eqx.Module):
             return ghost
         outermost = 0 if side == LOWER else _count(self.split[axis]) - 1
         return jnp.where(self.block_index(axis) == outermost, ghost, neighbour)
+
+    def _side_spacing(self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int):
+        """The spacing that `Boundary.ghost` takes."""
+        spacing: list[float | Array] = list(self.grid.mean_spacing)
+        if self.grid.stretch[axis] is not None:
+            along = image_distances(self._line(axis)[0], side, width, layout.offset[axis] == FACE)
+            shape = tuple(width if k == axis else 1 for k in range(self.grid.ndim))
+            spacing[axis] = as_array(along, edge.dtype).reshape((1,) * (edge.ndim - self.grid.ndim) + shape)
+        return tuple(spacing)
 
     def _side_positions(self, u: Array, layout: FieldLayout, axis: int, side: int) -> tuple[Array, ...]:
         """Coordinates of the side's plane for `u`, which may carry ghost cells along other axes."""

@@ -41,7 +41,7 @@ class Tile(Domain):
 
         `walls=False`: as if there were none. `implementation`: the domain's, where it is not given.
         """
-        super().__init__(domain.grid, domain.split, False, implementation or domain.implementation)
+        super().__init__(domain.grid, domain.split, False, implementation or domain.implementation, 0, domain.lines)
         self.walls = walls
         self.begin = (0,) * domain.grid.ndim if begin is None else tuple(begin)
         self.sizes = domain.block_shape if sizes is None else tuple(sizes)
@@ -50,6 +50,13 @@ class Tile(Domain):
     @property
     def block_shape(self):
         return tuple(n + 2 * self.depth for n in self.sizes)
+
+    @property
+    def cells_around(self):
+        return self.depth
+
+    def first_cell(self, axis):
+        return self.begin[axis]
 
     def first_index(self, axis):
         return self.block_index(axis) * self._cells(axis) + self.begin[axis] - self.depth
@@ -113,7 +120,7 @@ class Unbounded(Domain):
     allows_loops = False
 
     def __init__(self, domain: Domain):
-        super().__init__(domain.grid, domain.split)
+        super().__init__(domain.grid, domain.split, lines=domain.lines)
 
     def apply(self, stencil, fields, layouts, width, t=0.0):
         """See `Tile.apply`."""

@@ -22,6 +22,7 @@ from simjax.io.memory import require_memory
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
+from simjax.ops.spacing import relative, scaled
 from simjax.schema.config import Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
@@ -272,10 +273,19 @@ def exact_errors(config: Config, model: GridModel, fields: Mapping[str, Array], 
     """Relative root-mean-square errors against the `exact` formulas, by `error_<variable>`."""
     errors = {}
     for name, known in exact_solution(config, model, values).items():
-        u, exact = fields[name], known(t)
-        square = model.domain.sum((u - exact) ** 2) / jnp.maximum(model.domain.sum(exact**2), jnp.finfo(u.dtype).tiny)
+        u, exact, sizes = fields[name], known(t), _volumes(model, fields[name].dtype)
+        square = model.domain.sum(scaled((u - exact) ** 2, sizes)) / jnp.maximum(
+            model.domain.sum(scaled(exact**2, sizes)), jnp.finfo(u.dtype).tiny
+        )
         errors[f"error_{name}"] = jnp.sqrt(square)
     return errors
+
+
+def _volumes(model: GridModel, dtype) -> float | Array:
+    """Volumes of the cells, in mean ones: 1.0 on a uniform grid."""
+    layout = next(layout for layouts in model.component_layouts().values() for layout in layouts)
+    spacing, mean = model.domain.spacing(layout, 0, dtype), model.domain.grid.mean_spacing
+    return math.prod(map(relative, spacing, mean))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from simjax.config.stretching import grid_of
 from simjax.config.structure import frozen, structure_of
 from simjax.core.members import Members
 from simjax.core.model import Output
@@ -25,7 +26,7 @@ from simjax.driver.build import (
 )
 from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
 from simjax.driver.shared_programs import share
-from simjax.grid import AXES, CENTER, Grid
+from simjax.grid import AXES, CENTER
 from simjax.instruments.operators import View
 from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
@@ -48,8 +49,7 @@ class CompiledFieldRun(CompiledRun):
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         super().__init__(config, absent)
-        grid = config.grid_of_fields()
-        self.grid = Grid(grid.shape, grid.lower, grid.upper)
+        self.grid = grid_of(config.grid_of_fields())
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)

@@ -11,7 +11,7 @@ import numpy as np
 
 from simjax.driver.build import build_model, coefficient_fields, exact_solution
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
-from simjax.grid import AXES
+from simjax.grid import AXES, CENTER
 from simjax.parallel import on_first_device
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
@@ -34,7 +34,8 @@ def scene_of(programs: CompiledRun) -> Scene:
     periodic = tuple(axis.periodic for axis in config.boundaries)
     if grid.cells > MOST_CELLS:
         return Scene(box, _walls(config), periodic=periodic)
-    return Scene(box, _walls(config), *_inside(programs), periodic=periodic)
+    centers = {axis: grid.coordinates(axis, CENTER) for axis in grid.stretched}
+    return Scene(box, _walls(config), *_inside(programs), periodic=periodic, centers=centers)
 
 
 def _walls(config: Config) -> frozenset[tuple[str, str]]:

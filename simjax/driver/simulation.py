@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from simjax.config.folders import new_run_folder, run_folders
+from simjax.config.stretching import grid_of
 from simjax.core.model import Model
 from simjax.driver.build import plan_frames
 from simjax.driver.differentiable import RunFunction
@@ -20,7 +21,6 @@ from simjax.driver.mesh_choice import with_devices
 from simjax.driver.result import Result
 from simjax.driver.single_run import SingleRun
 from simjax.errors import Stopped, stop_error
-from simjax.grid import Grid
 from simjax.integrators.integrator import Integrator
 from simjax.io.lock import locked
 from simjax.notebook import box_picture, card, in_notebook
@@ -120,7 +120,7 @@ class Simulation:
         mesh = {name: count for name, count in dataclasses.asdict(config.mesh).items()
                 if name in ("x", "y", "z", "ensemble") and count > 1}  # fmt: skip
         fields = None if particles else config.grid_of_fields()
-        grid = None if fields is None else Grid(fields.shape, fields.lower, fields.upper)
+        grid = None if fields is None else grid_of(fields)
         rows = [
             ("model", config.model),
             ("cells" if grid else "dimensions", " × ".join(map(str, grid.shape)) if grid else config.ndim),

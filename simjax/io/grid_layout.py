@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from simjax.grid import Grid
 
 LAYOUT = "simjax grid/1"
+BOUNDS = "bounds"
+_MEASURES = {2: "area", 3: "volume"}
 
 
 def build_layout(
@@ -62,17 +65,23 @@ def build_layout(
     periodic, about = (True,) * grid.ndim if periodic is None else tuple(periodic), about or {}
     placed = outputs or reduced  # whose places the axes are
     fixed = [*member_coordinate(members, member_numbers), *space_coordinates(grid, placed, length_units, periodic)]
-    fixed += [*topology(grid, placed, periodic), *quantile_coordinate(statistics)]
+    fixed += [*topology(grid, placed, periodic), *cell_sizes(grid, length_units), *quantile_coordinate(statistics)]
     fixed += [parameter_variable(name, value, members, about.get(name)) for name, value in parameters.items()]
     staggered = any(FACE in output.offset for output in placed)
     framed = [
-        field_variable(o, grid.ndim, (*leading, "time"), dtype, tuple(parameters), rounding_bits, on_grid=staggered)
+        field_variable(
+            o, grid.ndim, (*leading, "time"), dtype, tuple(parameters), rounding_bits, on_grid=staggered,
+            attributes=measure_attribute(grid, o),
+        )
         for o in outputs
-    ]
+    ]  # fmt: skip
     framed += [
-        field_variable(like, grid.ndim, dims, dtype, (), rounding_bits, on_grid=staggered, attributes=attributes)
+        field_variable(
+            like, grid.ndim, dims, dtype, (), rounding_bits, on_grid=staggered,
+            attributes={**attributes, **measure_attribute(grid, like)},
+        )
         for like, dims, attributes in statistic_fields(reduced, statistics)
-    ]
+    ]  # fmt: skip
     framed += members_counted(statistics)
     framed += diagnostic_variables(diagnostics, leading, parameters, about)
     return frame_layout(fixed, framed, time_units, rounding_bits)
@@ -98,11 +107,43 @@ def space_coordinates(
                 "units": units,
                 "long_name": f"{AXES[axis]} of the {place}",
             }
+            if offset == CENTER and axis in grid.stretched:
+                attributes["bounds"] = f"{name}_bounds"
             values = grid.coordinates(axis, offset)
             if offset == FACE and periodic is not None and not periodic[axis]:
                 values = np.append(values, grid.upper[axis])
             coordinates.append(Variable(name, (name,), np.dtype("f8"), attributes, values))
     return coordinates
+
+
+def cell_sizes(grid: Grid, units: str) -> list[Variable]:
+    """Ends of the cells along stretched axes (CF bounds), and areas or volumes (CF cell measures) of all; CF 7.1, 7.2.
+
+    None of a uniform grid, and in one dimension no measure, as CF has none of lengths.
+    """
+    if not grid.stretched:
+        return []
+    found = [Variable(BOUNDS, (BOUNDS,), np.dtype("i4"), {"long_name": "lower and upper end"}, np.arange(2))]
+    for axis in grid.stretched:
+        line = grid.stretch[axis]
+        assert line is not None
+        ends = np.stack([line.faces[:-1], line.faces[1:]], axis=1)
+        found.append(Variable(f"{AXES[axis]}_bounds", (AXES[axis], BOUNDS), np.dtype("f8"), {}, ends))
+    if grid.ndim > 1:
+        name = _MEASURES[grid.ndim]
+        size = functools.reduce(np.multiply.outer, [grid.widths(axis) for axis in reversed(range(grid.ndim))])
+        attributes = {"standard_name": f"cell_{name}", "units": "1" if units == "1" else f"{units}{grid.ndim}"}
+        dims = tuple(reversed(AXES[: grid.ndim]))
+        found.append(Variable(f"cell_{name}", dims, np.dtype("f8"), attributes, size))
+    return found
+
+
+def measure_attribute(grid: Grid, output: Output) -> dict[str, str]:
+    """The attribute that names the sizes of a variable's cells, where it is at their centres."""
+    if not grid.stretched or grid.ndim == 1 or FACE in output.offset:
+        return {}
+    name = _MEASURES[grid.ndim]
+    return {"cell_measures": f"{name}: cell_{name}"}
 
 
 def topology(grid: Grid, outputs: Sequence[Output], periodic: Sequence[bool]) -> list[Variable]:

@@ -16,7 +16,7 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.io.initial_files import Ranges, Stored, find_stored, require_room
-from simjax.io.regrid import AxisMap, AxisMismatch, TargetAxis, axis_map
+from simjax.io.regrid import AxisMap, AxisMismatch, axis_map, target_axis
 from simjax.processes import processes
 
 _AXIS_NAMES = {
@@ -142,9 +142,7 @@ def field_file(
     counts = dict(zip(dims, (n for n, one in zip(stored.shape, chosen, strict=True) if one is None), strict=True))
     maps = []
     for axis, name in enumerate(AXES[: grid.ndim]):
-        target = TargetAxis(
-            name, grid.lower[axis], grid.upper[axis], grid.shape[axis], offset[axis], bool(periodic[axis])
-        )
+        target = target_axis(grid, axis, offset[axis], bool(periodic[axis]))
         try:
             own, note = axis_map(counts[name], _positions(stored, name), target)
         except AxisMismatch as error:

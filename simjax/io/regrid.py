@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from simjax.grid import AXES, CENTER
+
+if TYPE_CHECKING:
+    from simjax.grid import Grid
 
 SAME = 1e-6  # positions this close, in target spacings, are the same: coordinates are often stored in float32
 PERIOD_TOLERANCE = 0.01
@@ -12,7 +18,11 @@ PERIOD_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class TargetAxis:
-    """One axis of the grid: positions lower + (i + offset) h of `count` values, and whether it wraps."""
+    """One axis of the grid: `count` values at `offset` in their cells, and whether it wraps.
+
+    places: positions of the values and the ends of what each stands for, `(count,)` and `(count + 1,)`, where the axis
+    is stretched; on a uniform one positions are lower + (i + offset) h.
+    """
 
     name: str
     lower: float
@@ -20,14 +30,36 @@ class TargetAxis:
     count: int
     offset: float
     periodic: bool
+    places: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def spacing(self) -> float:
-        return (self.upper - self.lower) / self.count
+        """The width of a cell, of the least one where it is stretched."""
+        return float(np.diff(self.ends).min()) if self.places else (self.upper - self.lower) / self.count
 
     @property
     def positions(self) -> np.ndarray:
-        return self.lower + (np.arange(self.count) + self.offset) * self.spacing
+        return self.places[0] if self.places else self.lower + (np.arange(self.count) + self.offset) * self.spacing
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Ends of what the values stand for: of cells, or halfway between faces."""
+        if self.places:
+            return self.places[1]
+        half = 0.5 * self.spacing
+        return np.append(self.positions - half, self.positions[-1] + half)
+
+
+def target_axis(grid: Grid, axis: int, offset: float, periodic: bool) -> TargetAxis:
+    """An axis of a grid for values at `offset` in their cells."""
+    places, line = None, grid.stretch[axis]
+    if line is not None:
+        faces, centers = np.asarray(line.faces), np.asarray(line.centers)
+        length = faces[-1] - faces[0]
+        before = centers[-1] - length if periodic else faces[0] - (centers[0] - faces[0])
+        places = (centers, faces) if offset == CENTER else (faces[:-1], np.concatenate([[before], centers]))
+    lower, upper = grid.lower[axis], grid.upper[axis]
+    return TargetAxis(AXES[axis], lower, upper, grid.shape[axis], offset, periodic, places)
 
 
 class AxisMismatch(ValueError):
@@ -108,11 +140,19 @@ def axis_map(count: int, positions: np.ndarray | None, target: TargetAxis) -> tu
     ):
         return _taken(sources[: target.count]), None
     sources, line = _cover(sources, line, target)
-    source_spacing = (line[-1] - line[0]) / (line.shape[0] - 1)
     told = f"along {target.name} ({count} to {target.count})"
-    if source_spacing < target.spacing * (1.0 - PERIOD_TOLERANCE):
+    if _is_finer(line, target):
         return _cell_means(sources, line, target), f"averaged {told}"
     return _interpolation(sources, line, target.positions), f"interpolated linearly {told}"
+
+
+def _is_finer(line: np.ndarray, target: TargetAxis) -> bool:
+    """Tell whether the source has the smaller spacing; where the target is stretched, in most of its cells."""
+    if target.places is None:
+        return (line[-1] - line[0]) / (line.shape[0] - 1) < target.spacing * (1.0 - PERIOD_TOLERANCE)
+    within = np.clip(np.searchsorted(line, target.positions), 1, line.shape[0] - 1)
+    gaps = line[within] - line[within - 1]
+    return bool(np.median(gaps / np.diff(target.ends)) < 1.0 - PERIOD_TOLERANCE)
 
 
 def _cover(sources: np.ndarray, positions: np.ndarray, target: TargetAxis) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +170,7 @@ def _cover(sources: np.ndarray, positions: np.ndarray, target: TargetAxis) -> tu
     period = target.upper - target.lower
     if abs(positions[-1] - positions[0] - period) < PERIOD_TOLERANCE * width:  # the end repeats the beginning
         sources, positions, count = sources[:-1], positions[:-1], count - 1
-    elif abs(last - first - period) > PERIOD_TOLERANCE * period:
+    elif abs(last - first - period) > PERIOD_TOLERANCE * period and not _wraps(positions, period):
         raise AxisMismatch(f"{extent}, which is periodic")
     wrapped = target.lower + np.mod(positions - target.lower, period)
     order = np.argsort(wrapped, kind="stable")
@@ -138,6 +178,13 @@ def _cover(sources: np.ndarray, positions: np.ndarray, target: TargetAxis) -> tu
     extra = min(count, int(np.ceil(target.spacing / width)) + 2)
     sources = np.concatenate([sources[-extra:], sources, sources[:extra]])
     return sources, np.concatenate([positions[-extra:] - period, positions, positions[:extra] + period])
+
+
+def _wraps(positions: np.ndarray, period: float) -> bool:
+    """Tell whether cells of different widths leave a gap around the end of the period that is like their own."""
+    gaps = np.diff(positions)
+    uneven = gaps.max() > gaps.min() * (1.0 + PERIOD_TOLERANCE)
+    return bool(uneven and 0.0 < period - (positions[-1] - positions[0]) <= 2.0 * gaps.max())
 
 
 def _interpolation(sources: np.ndarray, positions: np.ndarray, wanted: np.ndarray) -> AxisMap:
@@ -151,10 +198,9 @@ def _interpolation(sources: np.ndarray, positions: np.ndarray, wanted: np.ndarra
 
 def _cell_means(sources: np.ndarray, positions: np.ndarray, target: TargetAxis) -> AxisMap:
     """Means over [position - h/2, position + h/2] of the source taken as linear in each of its cells."""
-    count, h = positions.shape[0], target.spacing
+    count, wanted = positions.shape[0], target.ends
     edges = np.empty(count + 1)
     edges[1:-1] = 0.5 * (positions[1:] + positions[:-1])
-    wanted = np.append(target.positions - 0.5 * h, target.positions[-1] + 0.5 * h)
     edges[0] = min(2 * positions[0] - edges[1], wanted[0])
     edges[-1] = max(2 * positions[-1] - edges[-2], wanted[-1])
     first = np.clip(np.searchsorted(edges, wanted[:-1], side="right") - 1, 0, count - 1)
@@ -164,7 +210,7 @@ def _cell_means(sources: np.ndarray, positions: np.ndarray, target: TargetAxis) 
     row = np.repeat(np.arange(target.count), each)
     cell = first[row] + np.arange(len(row)) - (np.cumsum(each) - each)[row]
     lower, upper = np.maximum(wanted[row], edges[cell]), np.minimum(wanted[row + 1], edges[cell + 1])
-    share = (upper - lower) / h
+    share = (upper - lower) / (np.diff(wanted)[row] if target.places else target.spacing)
     # The mean over a part of a cell is its value and the slope times the distance of the part's middle from its own.
     off = 0.5 * (lower + upper) - 0.5 * (edges[cell] + edges[cell + 1])
     sloped = np.flatnonzero((off != 0.0) & (cell > 0) & (cell < count - 1))

@@ -32,10 +32,11 @@ def write_images(writer: GridWriter) -> None:
     images, one for each member, named by its number, and one of the statistics over members. Components that share a
     `vector` name become one array of three components. A variable that lives on lower faces is shown in the cell that
     owns the face, half a cell above its place, because an image has one set of cells (`grid_location` says so);
-    `output.fields=[velocity_centered]` writes it where it is shown.
+    `output.fields=[velocity_centered]` writes it where it is shown. Of a stretched grid there is none, as an image has
+    cells of one size: XDMF has its true places.
     Reference: VTK file formats, "VTKHDF file format", versions 2.0 and 2.2.
     """
-    if not writer.outputs and not writer.reduced:  # else there is nothing to see
+    if (not writer.outputs and not writer.reduced) or writer.grid.stretched:  # nothing to see, or no image
         return
     with h5py.File(writer.folder / writer.master_name, "r") as file:
         times = np.asarray(file["time"])

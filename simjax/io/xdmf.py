@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
+from simjax.grid import FACE
 from simjax.io.files import replaced
 from simjax.io.formats import output_format
 
@@ -29,7 +30,7 @@ def write_xdmf(writer: GridWriter) -> None:
 
     Every variable is an array of cells, its values a hyperslab of the dataset in the file of fields, named by a
     relative path. A variable on lower faces stands in the cell that owns the face; a grid of one or two axes is one
-    cell thick.
+    cell thick. A stretched grid is a rectilinear one.
     """
     if not writer.outputs:  # else there is nothing to see
         return
@@ -54,7 +55,9 @@ def write_xdmf(writer: GridWriter) -> None:
 
 
 def _add_grid(series: ET.Element, writer: GridWriter, time: float) -> ET.Element:
-    """Add the cells at one time; axes are z, y, x, as XDMF orders them."""
+    """Add the cells at one time; axes are z, y, x, as XDMF orders them, but for the places of a stretched grid's."""
+    if writer.grid.stretched:
+        return _add_rectilinear(series, writer, time)
     lower, spacing, shape = writer.grid.lower, writer.grid.spacing, writer.grid.shape
     missing = 3 - len(shape)
     corners = [1 + n for n in (*(1,) * missing, *shape[::-1])]
@@ -67,6 +70,23 @@ def _add_grid(series: ET.Element, writer: GridWriter, time: float) -> ET.Element
             geometry, "DataItem", Format="XML", NumberType="Float", Precision="8", Dimensions="3"
         )  # fmt: skip
         item.text = _text(numbers)
+    return grid
+
+
+def _add_rectilinear(series: ET.Element, writer: GridWriter, time: float) -> ET.Element:
+    """Add the cells of a stretched grid: the places of their corners along x, y and z."""
+    own = writer.grid
+    places = [[*own.coordinates(axis, FACE).tolist(), own.upper[axis]] for axis in range(own.ndim)]
+    places += [[0.0, min(own.mean_spacing)]] * (3 - own.ndim)
+    grid = ET.SubElement(series, "Grid", Name="cells", GridType="Uniform")
+    ET.SubElement(grid, "Time", Value=repr(time))
+    ET.SubElement(grid, "Topology", TopologyType="3DRectMesh", Dimensions=_text([len(x) for x in places[::-1]]))
+    geometry = ET.SubElement(grid, "Geometry", GeometryType="VXVYVZ")
+    for x in places:
+        item = ET.SubElement(
+            geometry, "DataItem", Format="XML", NumberType="Float", Precision="8", Dimensions=str(len(x))
+        )  # fmt: skip
+        item.text = _text(x)
     return grid
 
 

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
+from simjax.ops.spacing import Spacing, fitted
+
 Limiter = Callable[[Array, Array], Array]
 """`limiter(behind, ahead)` -> slope of a cell (times its width) from the differences to its two neighbours."""
 
@@ -138,9 +140,9 @@ def face_states(u: Float[Array, "..."], axis: int, ndim: int, scheme: Reconstruc
     return values_at_faces(around_faces(u, axis, ndim, scheme.width), scheme)
 
 
-def difference_of_faces(flux: Float[Array, "..."], axis: int, ndim: int, spacing: float) -> Float[Array, "..."]:
+def difference_of_faces(flux: Float[Array, "..."], axis: int, ndim: int, spacing: Spacing) -> Float[Array, "..."]:
     """(flux[j + 1] - flux[j]) / h on the n cells between n + 1 faces."""
     array_axis = flux.ndim - ndim + axis
     n = flux.shape[array_axis] - 1
     above = lax.slice_in_dim(flux, 1, n + 1, axis=array_axis)
-    return (above - lax.slice_in_dim(flux, 0, n, axis=array_axis)) * (1 / spacing)
+    return (above - lax.slice_in_dim(flux, 0, n, axis=array_axis)) * fitted(1 / spacing, flux)

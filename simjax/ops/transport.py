@@ -2,7 +2,9 @@
 
 Blocks are padded by `width` cells on every side; a flux is given on the n + 1 faces of the n cells along its axis, so
 that what leaves a cell enters the next one. Velocity component i is stored on the faces normal to axis i, a cell
-owning its lower one.
+owning its lower one. Along a stretched axis schemes interpolate over the numbers of the cells, in which the grid is
+uniform; a width there is the difference of the faces' places that the scheme takes of fluxes (`widths`), so that it
+keeps its order where the stretching is smooth, and a constant stays one.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.ops.reconstruction import INTERPOLATIONS, around_faces, difference_of_faces, pad_only, values_at_faces
+from simjax.ops.spacing import Spacing, along, between_centers, pairs, scaled, without_ends
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def godunov_burgers(left: Float[Array, "..."], right: Float[Array, "..."]) -> Ar
 
 
 def advection_tendency(
-    c: Float[Array, "..."], velocity: Sequence[Float[Array, "..."]], scheme: AdvectionScheme, spacing: Sequence[float]
+    c: Float[Array, "..."], velocity: Sequence[Float[Array, "..."]], scheme: AdvectionScheme, spacing: Sequence[Spacing]
 ) -> Float[Array, "..."]:
     """-div(velocity c); `c` and each component of `velocity` padded by `scheme.width`."""
     ndim = len(spacing)
@@ -94,16 +97,26 @@ def advection_tendency(
 
 
 def conservative_tendency(
-    c: Float[Array, "..."], flux: Callable[..., Array], scheme: AdvectionScheme, spacing: Sequence[float]
+    c: Float[Array, "..."], flux: Callable[..., Array], scheme: AdvectionScheme, spacing: Sequence[Spacing]
 ) -> Float[Array, "..."]:
-    """-div of `flux(left, right, axis)`, given on faces; `c` padded by `scheme.width`."""
+    """-div of `flux(left, right, axis)`, given on faces; `c` and arrays of widths padded by `scheme.width`."""
     ndim = len(spacing)
     terms = []
     for axis, h in enumerate(spacing):
         cells = around_faces(pad_only(c, axis, ndim, scheme.width), axis, ndim, scheme.interpolated)
         passing = _as_mean(flux(*scheme.sides(cells), axis), axis, ndim, scheme.reach)
-        terms.append(difference_of_faces(passing, axis, ndim, h))
+        h = without_ends(along(h, axis, ndim, scheme.width), axis, scheme.interpolated)
+        terms.append(difference_of_faces(passing, axis, ndim, widths(h, axis, ndim, scheme.reach)))
     return -sum(terms[1:], terms[0])
+
+
+def widths(spacing: Spacing, axis: int, ndim: int, reach: int) -> Spacing:
+    """Widths of cells as a scheme of this `reach` has them, from the true ones of `reach` more cells at both ends.
+
+    They are the differences of what the scheme makes of the places of faces, as it does of fluxes; with no reach the
+    true ones.
+    """
+    return _as_mean(spacing, axis, ndim, reach) if isinstance(spacing, Array) else spacing
 
 
 def _as_mean(flux: Array, axis: int, ndim: int, reach: int) -> Array:
@@ -122,23 +135,31 @@ def _as_mean(flux: Array, axis: int, ndim: int, reach: int) -> Array:
     return (1067 / 960) * shifted(0) - (29 / 480) * near + (3 / 640) * (shifted(2) + shifted(-2))
 
 
-def face_diffusivity(kappa: Float[Array, "..."], axis: int, ndim: int) -> Float[Array, "..."]:
+def face_diffusivity(kappa: Float[Array, "..."], axis: int, ndim: int, spacing: Spacing = 1.0) -> Float[Array, "..."]:
     """The harmonic mean of two cells, on n + 1 faces: what half a cell of either conducts in series.
 
-    So the flux through layers is exact, and no flux passes into a cell without diffusivity. `kappa` padded by one.
+    So the flux through layers is exact, and no flux passes into a cell without diffusivity. `kappa` padded by one, and
+    widths along `axis` too.
     """
     below, above = around_faces(pad_only(kappa, axis, ndim, 1), axis, ndim, 1)
-    total = below + above
-    return jnp.where(total > 0, 2 * below * above / jnp.where(total > 0, total, 1), 0)
+    before, behind = pairs(spacing, axis)
+    total = scaled(below, behind) + scaled(above, before)
+    mean = 0.5 * (before + behind)
+    return jnp.where(total > 0, scaled(2 * below * above, mean) / jnp.where(total > 0, total, 1), 0)
 
 
 def diffusion_tendency(
-    c: Float[Array, "..."], kappa: Sequence[Float[Array, "..."]], spacing: Sequence[float]
+    c: Float[Array, "..."], kappa: Sequence[Float[Array, "..."]], spacing: Sequence[Spacing], reach: int = 0
 ) -> Float[Array, "..."]:
-    """div(kappa grad c); `c` padded by one, `kappa` on the n + 1 faces of each axis."""
+    """div(kappa grad c); `c` padded by one, `kappa` on the n + 1 faces of each axis.
+
+    Arrays of widths have `reach` + 1 ghost cells along their axis: the divergence takes the `widths` of this reach, and
+    so keeps the same total as the advection.
+    """
     ndim = len(spacing)
     terms = []
     for axis, (k, h) in enumerate(zip(kappa, spacing, strict=True)):
         below, above = around_faces(pad_only(c, axis, ndim, 1), axis, ndim, 1)
-        terms.append(difference_of_faces(k * (above - below) * (1 / h), axis, ndim, h))
+        slope = k * (above - below) * (1 / between_centers(without_ends(h, axis, reach), axis))
+        terms.append(difference_of_faces(slope, axis, ndim, widths(without_ends(h, axis, 1), axis, ndim, reach)))
     return sum(terms[1:], terms[0])

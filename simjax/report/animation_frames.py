@@ -111,7 +111,7 @@ class PlaneStage(Stage):
 
     def _plane(self, frame: int, member: int) -> np.ndarray:
         """The values with the upper end first, as pictures count, and no finer than they will be shown."""
-        values = self.scalar.values(frame, member, self.cut)
+        values = self.scalar.evened(self.scalar.values(frame, member, self.cut), self.vertical, self.horizontal)
         return np.ascontiguousarray(scalars.reduce_to(values, max(self.panel))[::-1], dtype=np.float32)
 
     def _surround(self, columns: int) -> None:

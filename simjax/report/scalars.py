@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _FACE, _CENTERED = "_face", "_centered"
+_MOST_EVENED = 1024  # cells of one size that stand for a stretched axis, more only if it has more itself
 BLANK = 1e-3  # of the largest variation among frames: a frame with less shows nothing
 
 
@@ -66,8 +67,39 @@ class Scalar:
         on_faces = self.dimension(axis) != axis and axis not in self.dataset.sizes
         return count - 1 if on_faces and axis not in periodic_axes(self.dataset) else own
 
+    def edges(self, axis: str) -> np.ndarray | None:
+        """Ends of the cells that values stand for where these differ in width: of the file's, or halfway between."""
+        name = f"{axis}_bounds"
+        if name not in self.dataset.variables:
+            return None
+        if self.dimension(axis) == axis:
+            ends = np.asarray(self.dataset[name].values, dtype=np.float64) / self.scale(axis)
+            return np.append(ends[:, 0], ends[-1, 1])
+        position = self.coordinate(axis)
+        middle = 0.5 * (position[1:] + position[:-1])
+        return np.concatenate([[2 * position[0] - middle[0]], middle, [2 * position[-1] - middle[-1]]])
+
+    def evened(self, values: np.ndarray, *axes: str, most: int = _MOST_EVENED) -> np.ndarray:
+        """`values`, whose axes these are, on equal cells, each of which has the value of the cell that it lies in.
+
+        most: such cells along an axis, if it has no more itself.
+        """
+        for place, axis in enumerate(axes):
+            edges = self.edges(axis)
+            if edges is None:
+                continue
+            finest = (edges[-1] - edges[0]) / np.diff(edges).min()
+            count = int(np.clip(np.ceil(finest), edges.size - 1, max(most, edges.size - 1)))
+            middles = edges[0] + (edges[-1] - edges[0]) * (np.arange(count) + 0.5) / count
+            cell = np.clip(np.searchsorted(edges, middles, side="right") - 1, 0, edges.size - 2)
+            values = np.take(values, cell, axis=place)
+        return values
+
     def extent(self, axis: str) -> tuple[float, float]:
         """Beginning of the first value's cell and end of the last one's along `axis`."""
+        edges = self.edges(axis)
+        if edges is not None:
+            return float(edges[0]), float(edges[-1])
         position = self.coordinate(axis)
         if position.size > 1:
             half = 0.5 * (position[-1] - position[0]) / (position.size - 1)

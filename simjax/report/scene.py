@@ -20,7 +20,8 @@ class Scene:
     box: lower and upper end of every axis. walls: `(axis, "lower" or "upper")` of solid sides. media: values of each
     property at cell centres, indexed [x, y, z]. marks: places `(count, axes)` by what stands there, such as "source".
     exact: values of a variable at a time, indexed [x, y, z]. diameters: `(species,)`, relative to each other.
-    periodic: of every axis. Lengths and times are those of the file.
+    periodic: of every axis. centers: of cells along stretched axes, by their numbers. Lengths and times are those of
+    the file.
     """
 
     box: tuple[tuple[float, float], ...] = ()
@@ -30,9 +31,12 @@ class Scene:
     exact: Mapping[str, Callable[[float], np.ndarray]] = field(default_factory=dict)
     diameters: np.ndarray | None = None
     periodic: tuple[bool, ...] = ()
+    centers: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     def centres(self, axis: int, count: int) -> np.ndarray:
         """Places of so many cells along an axis."""
+        if axis in self.centers and self.centers[axis].size == count:
+            return self.centers[axis]
         lower, upper = self.box[axis]
         return lower + (upper - lower) * (np.arange(count) + 0.5) / count
 

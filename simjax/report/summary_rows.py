@@ -122,14 +122,16 @@ class PanelRow:
         colour_bar(sheet, self.scale, self.scalar, (bar_left, top, _BAR, self.height))
 
     def _picture(self, axes: Axes, panel: Panel) -> None:
-        values = scalars.reduce_to(panel.values, _MOST_PIXELS)
+        even = panel.scalar.evened(panel.values, panel.vertical, panel.horizontal)
+        values = scalars.reduce_to(even, _MOST_PIXELS)
         axes.imshow(self.scale.colours(values), origin="lower", extent=panel.extent, aspect="auto")
         if panel.dots is not None:
             axes.plot(*panel.dots.T, "o", color=INK, markersize=2.6, markeredgecolor="white", markeredgewidth=0.5)
             axes.set_xlim(*panel.extent[:2])
             axes.set_ylim(*panel.extent[2:])
         if panel.flow is not None:
-            draw_streamlines(axes, panel.extent, panel.flow)
+            even = [panel.scalar.evened(part, panel.vertical, panel.horizontal) for part in panel.flow]
+            draw_streamlines(axes, panel.extent, (even[0], even[1]))
         draw_scene(axes, self.scene, panel.scalar, panel.horizontal, panel.vertical, panel.cut)
         axes.set_title(panel.title, fontsize=NORMAL, color=INK, pad=4, loc="left", parse_math=False)
         if not np.isfinite(values).any():
@@ -219,7 +221,8 @@ class LineRow:
     def _space_time(self, sheet: Sheet, left: float, top: float, width: float) -> None:
         dataset = self.scalar.dataset
         chosen = scalars.spread(dataset.sizes["time"], _MOST_PIXELS)
-        history = np.stack([scalars.reduce_to(self.scalar.values(i), _MOST_PIXELS) for i in chosen])
+        profiles = (self.scalar.evened(self.scalar.values(i), self.scalar.axes[0]) for i in chosen)
+        history = np.stack([scalars.reduce_to(profile, _MOST_PIXELS) for profile in profiles])
         scale = colours.colour_scale(self.scalar, [history])
         instants = scalars.times(dataset)
         extent = (*self.scalar.extent(self.scalar.axes[0]), float(instants[0]), float(instants[-1]))

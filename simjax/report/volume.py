@@ -31,7 +31,8 @@ class VolumeRow:
     def __init__(self, scalar: Scalar, frames: Sequence[int]):
         self.scalar, self.frames = scalar, list(frames)[-3:]
         self.titles = scalars.frame_labels(scalar.dataset, self.frames)
-        volumes = [scalars.reduce_to(scalar.values(frame), _MOST_CELLS).transpose(2, 1, 0) for frame in self.frames]
+        even = (scalar.evened(scalar.values(frame), *scalar.axes, most=_MOST_CELLS) for frame in self.frames)
+        volumes = [scalars.reduce_to(values, _MOST_CELLS).transpose(2, 1, 0) for values in even]
         self.volumes = [np.nan_to_num(volume) for volume in volumes]
         highest = max((float(np.quantile(np.abs(volume), 0.999)) for volume in self.volumes), default=0.0)
         lowest = min(float(volume.min()) for volume in self.volumes)

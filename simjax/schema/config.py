@@ -31,6 +31,7 @@ from simjax.schema.kinds import (
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.statistics import Statistics, StatisticsKind
+from simjax.schema.stretch import StretchConfig
 
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
 PRECISIONS = ("float32", "float64")
@@ -54,6 +55,9 @@ class GridConfig:
         None,
         units="m",
         about="upper corner of the box; null: one",
+    )
+    stretch: StretchConfig | None = key(
+        Nested(StretchConfig, optional=True), None, about="axes along which cells differ in width; null: none"
     )
 
 

@@ -17,6 +17,7 @@ from simjax.core.boundary import Boundary, FieldLayout, Ghosts, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, LOWER, UPPER
+from simjax.ops.spacing import Spacing, between_centers, relative, scaled
 
 
 class Elliptic(eqx.Module):
@@ -82,26 +83,40 @@ def wall_layout(layout: FieldLayout) -> FieldLayout:
     )
 
 
-def elliptic(domain: Domain, layout: FieldLayout, coefficients: Sequence[Float[Array, "..."]]) -> Elliptic:
+def elliptic(
+    domain: Domain, layout: FieldLayout, coefficients: Sequence[Float[Array, "..."]], widths: Sequence[Spacing] = ()
+) -> Elliptic:
     """The operator shift x - div(k grad x) for the homogeneous boundaries of `layout`.
+
+    On a stretched grid it is this times the volumes of the cells, which are its `mass`; they and the areas of faces are
+    in mean ones.
 
     Args:
         domain: the grid and its decomposition.
         layout: cell-centred; any mixture of sides that are periodic or have a `conductance`.
         coefficients: k on this block's faces, one array per axis with n + 1 faces along it; at least zero.
+        widths: of the cells along every axis, by default the true ones, `Domain.spacing`.
     """
-    conductances, closed = [], True
-    for axis, (k, h) in enumerate(zip(coefficients, domain.grid.spacing, strict=True)):
+    conductances, closed, mean = [], True, domain.grid.mean_spacing
+    dtype = jnp.result_type(*coefficients)
+    widths = widths or domain.spacing(layout, 0, dtype)
+    shares = [relative(own, h) for own, h in zip(widths, mean, strict=True)]
+    for axis, (k, h) in enumerate(zip(coefficients, domain.spacing(layout, 1, dtype), strict=True)):
         if not layout.is_periodic(axis):
-            factors = [_wall_factor(boundary, axis, h) for boundary in layout.boundaries[axis]]
+            ends = domain.wall_spacing(axis, dtype)
+            pairs = zip(layout.boundaries[axis], ends, strict=True)
+            factors = [_wall_factor(boundary, axis, end) for boundary, end in pairs]
             closed = closed and all(isinstance(factor, float) and factor == 0 for factor in factors)
             k = k * _on_walls(domain, axis, factors, k.dtype)
-        conductances.append(k * (1 / h**2))
-    unit = jnp.ones((), jnp.result_type(*conductances))
-    return Elliptic(domain, wall_layout(layout), tuple(conductances), unit, closed)
+        area = shares[:axis] + shares[axis + 1 :]
+        apart = relative(between_centers(h, axis), mean[axis])
+        conductances.append(scaled(k * (1 / mean[axis] ** 2), *area, 1 / apart))
+    unit = scaled(jnp.ones((), jnp.result_type(*conductances)), *shares)
+    mass = jnp.broadcast_to(unit, domain.block_shape) if unit.ndim else unit
+    return Elliptic(domain, wall_layout(layout), tuple(conductances), mass, closed)
 
 
-def _wall_factor(boundary: Boundary, axis: int, spacing: float) -> float | Array:
+def _wall_factor(boundary: Boundary, axis: int, spacing: float | Array) -> float | Array:
     factor = boundary.conductance(spacing)
     if factor is None:
         raise ConfigurationError(

@@ -255,8 +255,8 @@ def _without_mean(domain: Domain, u: Array, where: Array) -> Array:
 
 
 def _axes_to_halve(grid: Grid) -> list[int]:
-    """Axes whose spacing is at most twice the finest: point smoothing leaves errors smooth along these only."""
-    spacing = {axis: h for axis, h in enumerate(grid.spacing) if grid.shape[axis] > 1}
+    """Axes whose mean spacing is at most twice the finest: point smoothing leaves errors smooth along these only."""
+    spacing = {axis: h for axis, h in enumerate(grid.mean_spacing) if grid.shape[axis] > 1}
     finest = min(spacing.values())
     return [axis for axis, h in spacing.items() if h <= 2 * finest * (1 + 1e-9)]
 

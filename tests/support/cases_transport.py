@@ -6,6 +6,7 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
+from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import passive_scalar
 from simjax.models.robin import ExchangeSide
@@ -64,6 +65,13 @@ def mixed(model, params):
 _line = Grid((48,), (0.0,), (2.0,))
 _plane = Grid((24, 12), (0.0, -1.0), (2 * np.pi, 3.0))
 _box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
+_stretched = Grid(
+    _plane.shape,
+    stretch=(
+        lines("formula", "s + 0.08*sin(2*pi*s)", 24, 0.0, 2 * np.pi),
+        lines("formula", "tanh(1.5*s)", 12, -1.0, 3.0),
+    ),
+)
 _warm, _given = ScalarSide(Dirichlet(_warmed)), ScalarSide(Neumann(lambda t, *x: 0.3 * jnp.cos(x[0] + t)))
 # Solves far below the bounds on state and gradient, which then see only the order of sums.
 _TIGHT = 1e-14
@@ -85,6 +93,22 @@ CASES = (
             tolerance=_TIGHT,
         ),
         _fields(_plane, source=True), _initial, "imex_euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "transport-2d-stretched", _stretched,
+        lambda domain: transport.Transport(domain, [PERIODIC, (_warm, _given)], "van_leer", source=_emitted),
+        _fields(_stretched, source=True), _initial, "ssprk2", Schedule(0.01, courant=0.4, max_steps=4),
+    ),
+    Case(
+        "transport-2d-stretched-implicit", _stretched,
+        lambda domain: transport.Transport(
+            domain, [(_given, ExchangeSide(1.5, 0.2)), (_warm, SlipWall())], "upwind", tolerance=_TIGHT
+        ),
+        _fields(_stretched), _initial, "imex_euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "burgers-2d-stretched", _stretched, lambda domain: burgers.Burgers(domain, [PERIODIC, (_warm, _given)], "mc"),
+        lambda: burgers.Params(jnp.asarray(0.03)), _initial, "ssprk2", Schedule(0.01, courant=0.4, max_steps=4),
     ),
     Case(
         "transport-3d-implicit", _box,

@@ -36,6 +36,7 @@ class Params(eqx.Module):
     fields=(CONCENTRATION,),
     sides=SCALAR_SIDES,
     integrators=INTEGRATORS,
+    stretched=True,
     forced=(),
     conserved=conserved_mean,
 )
@@ -43,8 +44,8 @@ class Burgers(ConservedScalar):
     """Burgers' equation: dc/dt = -sum over axes of d(c^2 / 2)/dx_i + nu lap(c).
 
     c (length / time) is carried by itself, by the same amount along every axis. Godunov's flux between the states
-    that one of `SCHEMES` finds on both sides of a face; central diffusion of second order. LeVeque (2002), Finite
-    Volume Methods for Hyperbolic Problems, ch. 11.
+    that one of `SCHEMES` finds on both sides of a face; central diffusion of second order. Takes stretched grids.
+    LeVeque (2002), Finite Volume Methods for Hyperbolic Problems, ch. 11.
 
     Examples:
         >>> model = sj.Burgers(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())], scheme="weno5")
@@ -90,15 +91,15 @@ class Burgers(ConservedScalar):
         return model, Params(setup.values["viscosity"])
 
     def explicit_rhs(self, t, state, params):
-        scheme = transport.SCHEMES[self.scheme]
+        scheme = self.advection
 
         def flux(left, right, axis):
             return transport.godunov_burgers(left, right)
 
-        def tendency(c):
-            return transport.conservative_tendency(c, flux, scheme, self.domain.grid.spacing)
+        def tendency(c, spacing):
+            return transport.conservative_tendency(c, flux, scheme, spacing)
 
-        return State(self.domain.apply(tendency, state.concentration, self.layout, scheme.width, t))
+        return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
 
     def face_diffusivity(self, params):
         block = self.domain.block_shape
@@ -109,12 +110,13 @@ class Burgers(ConservedScalar):
         return 1 / self._rate(state)
 
     def stable_dt(self, state, params):
-        return 1 / (self._rate(state) + 2 * params.viscosity * sum(1 / s**2 for s in self.domain.grid.spacing))
+        spacing = self.least_spacing(state.concentration.dtype)
+        return 1 / (self._rate(state) + 2 * params.viscosity * sum(1 / s**2 for s in spacing))
 
     def _rate(self, state) -> Array:
         speed = jnp.abs(state.concentration)
         return jnp.maximum(speed, float(jnp.finfo(speed.dtype).tiny) ** 0.5) * sum(
-            1 / s for s in self.domain.grid.spacing
+            1 / s for s in self.least_spacing(speed.dtype)
         )
 
 

@@ -1,6 +1,7 @@
 """Advection and diffusion of a scalar with variable velocity, diffusivity and sources."""
 
 import abc
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from simjax.models.formulas import FormulaValue
 from simjax.models.measures import length_power, of_field
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.ops import transport
+from simjax.ops.spacing import Spacing, relative, scaled, smallest
 from simjax.schema.errors import unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, Integer, Text, key
@@ -55,14 +57,17 @@ class State(eqx.Module):
     concentration: Array
 
 
-def statistics(domain: Domain, c: Array) -> dict[str, Array]:
-    """Total (integral over the domain), mean, variance, minimum and maximum of a concentration."""
-    total = domain.sum(c)
+def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0) -> dict[str, Array]:
+    """Total (integral over the domain), mean, variance, minimum and maximum of a concentration.
+
+    volumes: of the cells, in mean ones.
+    """
+    total = domain.sum(scaled(c, volumes))
     mean = total / domain.grid.cells
     return {
-        "total_concentration": total * domain.grid.cell_volume,
+        "total_concentration": total * math.prod(domain.grid.mean_spacing),
         "mean_concentration": mean,
-        "variance_concentration": domain.mean((c - mean) ** 2),
+        "variance_concentration": domain.mean(scaled((c - mean) ** 2, volumes)),
         "minimum_concentration": domain.min(c),
         "maximum_concentration": domain.max(c),
     }
@@ -100,7 +105,28 @@ class ConservedScalar(SemiImplicitModel):
 
     domain: eqx.AbstractVar[Domain]
     layout: eqx.AbstractVar[FieldLayout]
+    scheme: eqx.AbstractVar[str]
     tolerance: eqx.AbstractVar[float]
+
+    @property
+    def advection(self) -> transport.AdvectionScheme:
+        """The scheme that carries the scalar."""
+        return transport.SCHEMES[self.scheme]
+
+    def widths(self, dtype) -> tuple[Spacing, ...]:
+        """Widths of the cells along every axis as the scheme has them."""
+        ndim, reach = self.domain.grid.ndim, self.advection.reach
+        spacing = self.domain.spacing(self.layout, reach, dtype)
+        return tuple(transport.widths(h, axis, ndim, reach) for axis, h in enumerate(spacing))
+
+    def volumes(self, dtype) -> float | Array:
+        """Volumes of the cells, in mean ones, of which fluxes conserve the sum with the scalar; 1.0 if uniform."""
+        shares = map(relative, self.widths(dtype), self.domain.grid.mean_spacing)
+        return math.prod(shares)
+
+    def least_spacing(self, dtype) -> tuple[Spacing, ...]:
+        """The least width of each cell and its two neighbours along every axis, which limits the time step."""
+        return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.layout, 1, dtype)))
 
     @abc.abstractmethod
     def face_diffusivity(self, params) -> tuple[Array, ...]:
@@ -110,12 +136,13 @@ class ConservedScalar(SemiImplicitModel):
         return State(self._diffusion(t, state.concentration, self.face_diffusivity(params)))
 
     def _diffusion(self, t, c: Array, kappa) -> Array:
-        padded = self.domain.pad(c, self.layout, 1, t)
-        return transport.diffusion_tendency(padded, kappa, self.domain.grid.spacing)
+        padded, reach = self.domain.pad(c, self.layout, 1, t), self.advection.reach
+        spacing = self.domain.spacing(self.layout, reach + 1, c.dtype)
+        return transport.diffusion_tendency(padded, kappa, spacing, reach)
 
     def prepare(self, params):
         kappa = self.face_diffusivity(params)
-        operator = elliptic(self.domain, self.layout, kappa)
+        operator = elliptic(self.domain, self.layout, kappa, self.widths(kappa[0].dtype))
         return kappa, operator, multigrid(operator)
 
     def implicit_solve(self, t, dt, right, params, prepared):
@@ -124,12 +151,14 @@ class ConservedScalar(SemiImplicitModel):
         if any(not isinstance(boundary, Periodic) for pair in self.layout.boundaries for boundary in pair):
             # What walls give: the diffusion of nothing.
             right = right + dt * self._diffusion(t, jnp.zeros_like(right), kappa)
+        right = scaled(right, self.volumes(right.dtype))
         solved = solve_elliptic(operator, hierarchy, right / dt, 1 / dt, tolerance=self.tolerance)
         return State(solved.solution)
 
     def diagnostics(self, t, state, params):
         """Diagnostics of `statistics`."""
-        return statistics(self.domain, state.concentration)
+        c = state.concentration
+        return statistics(self.domain, c, self.volumes(c.dtype))
 
     def measures(self):
         return statistics_measures(self.domain, self.layout.units)
@@ -197,6 +226,7 @@ def conserved_mean(config: Any) -> tuple[tuple[str, str], ...]:
         FieldSchema("source", units="s-1", optional=True),
     ),
     integrators=INTEGRATORS,
+    stretched=True,
     check=_check_factor,
     conserved=conserved_mean,
 )
@@ -207,8 +237,8 @@ class Transport(ConservedScalar):
     time and place. Fluxes through faces: what leaves a cell enters the next, and a constant stays constant where
     div u = 0 on the faces (to second order; with central4 and weno5 where it vanishes to their order). Advection
     by one of `ops.transport.SCHEMES`; diffusion of second order, with the harmonic mean of kappa on faces.
-    Boundaries: periodic, given value, given slope, inflow, outflow, walls (no flow, no flux). LeVeque (2002),
-    Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
+    Boundaries: periodic, given value, given slope, inflow, outflow, walls (no flow, no flux). Takes stretched grids.
+    LeVeque (2002), Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
 
     Examples:
         >>> run = sj.configure(
@@ -277,13 +307,14 @@ class Transport(ConservedScalar):
         return model, Params(coefficients["velocity"], diffusivity, source)
 
     def explicit_rhs(self, t, state, params):
-        h, scheme = self.domain.grid.spacing, transport.SCHEMES[self.scheme]
+        scheme = self.advection
 
-        def tendency(c, *velocity):
-            return transport.advection_tendency(c, velocity, scheme, h)
+        def tendency(c, *others):
+            *velocity, spacing = others
+            return transport.advection_tendency(c, velocity, scheme, spacing)
 
         fields = (state.concentration, *self._velocity(t, params))
-        slope = self.domain.apply(tendency, fields, (self.layout, *self.velocity_layouts), scheme.width, t)
+        slope = self.domain.apply_spaced(tendency, fields, (self.layout, *self.velocity_layouts), scheme.width, t)
         if params.source is not None:
             slope = slope + params.source
         if self.source is not None:
@@ -306,7 +337,8 @@ class Transport(ConservedScalar):
             for axis, pair in enumerate(self.layout.boundaries)
         ]
         padded = self.domain.pad(params.diffusivity, center_layout(edges), 1)
-        return tuple(transport.face_diffusivity(padded, axis, ndim) for axis in range(ndim))
+        spacing = self.domain.spacing(self.layout, 1, padded.dtype)
+        return tuple(transport.face_diffusivity(padded, axis, ndim, h) for axis, h in enumerate(spacing))
 
     def prepare(self, params):
         return None if params.diffusivity is None else super().prepare(params)
@@ -321,11 +353,11 @@ class Transport(ConservedScalar):
     def stable_dt(self, state, params):
         rate = self._rate(params)
         if params.diffusivity is not None:
-            rate = rate + 2 * params.diffusivity * sum(1 / s**2 for s in self.domain.grid.spacing)
+            rate = rate + 2 * params.diffusivity * sum(1 / s**2 for s in self.least_spacing(rate.dtype))
         return 1 / rate
 
     def _rate(self, params) -> Array:
-        h = self.domain.grid.spacing
+        h = self.least_spacing(params.velocity[0].dtype)
         rates = [jnp.abs(u) * (1 / s) for u, s in zip(params.velocity, h, strict=True)]
         rate = sum(rates[1:], rates[0])
         return jnp.maximum(rate, float(jnp.finfo(rate.dtype).tiny) ** 0.5)

@@ -1,0 +1,89 @@
+"""The stretching of a grid: checked, with the faces of a file in its place, and the grid that it gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simjax.config.sections import find_input
+from simjax.errors import ConfigurationError
+from simjax.models.registry import MODELS
+from simjax.schema.config import GridConfig
+from simjax.schema.errors import ConfigErrors, unended
+from simjax.schema.model_schema import AXES, ModelSchema
+from simjax.schema.stretch import StretchConfig
+
+if TYPE_CHECKING:
+    from simjax.grid import Grid
+
+
+def grid_of(grid: GridConfig) -> Grid:
+    """The grid of a valid section.
+
+    Raises:
+        ConfigurationError: faces that are out of order, too close, too many or not those of the box.
+    """
+    from simjax.core.mappings import lines  # jax is not needed to list and to help
+    from simjax.grid import Grid
+
+    assert grid.lower is not None and grid.upper is not None
+    if grid.stretch is None:
+        return Grid(grid.shape, grid.lower, grid.upper)
+    found = [getattr(grid.stretch, axis) for axis in AXES[: len(grid.shape)]]
+    places = [
+        None if one is None else lines(one[0], one[1], n, a, b)
+        for one, n, a, b in zip(found, grid.shape, grid.lower, grid.upper, strict=True)
+    ]
+    return Grid(grid.shape, grid.lower, grid.upper, places)
+
+
+def read_stretching(
+    grid: GridConfig | None, schema: ModelSchema | None, folders: Sequence[Path], problems: ConfigErrors
+) -> GridConfig | None:
+    """The section with the numbers of files in their place; None after telling `problems` what is wrong with it."""
+    if grid is None:
+        return None
+    given = grid.stretch or StretchConfig()
+    by_axis = {axis: getattr(given, axis) for axis in AXES if getattr(given, axis) is not None}
+    before = len(problems)
+    if by_axis and schema is not None and not schema.stretched:
+        takers = ", ".join(name for name, one in MODELS.items() if one.stretched)
+        problems.say("grid.stretch", f"grid.stretch: model={schema.name} takes uniform grids only; leave it out, or "
+                     f"write one of {takers}")  # fmt: skip
+    for axis, (kind, value) in by_axis.items():
+        path = f"grid.stretch.{axis}"
+        if axis not in AXES[: len(grid.shape)]:
+            problems.say(path, f"{path}: grid.shape={list(grid.shape)} has no axis {axis}; leave it out")
+            continue
+        try:
+            if kind == "file":
+                by_axis[axis] = "faces", read_faces(value, folders)
+            grid_of(dataclasses.replace(grid, stretch=StretchConfig(**{axis: by_axis[axis]})))
+        except ConfigurationError as error:
+            problems.say(path, f"{path}.{kind}: {unended(error)}")
+    if len(problems) > before:
+        return None
+    return dataclasses.replace(grid, stretch=StretchConfig(**by_axis) if by_axis else None)
+
+
+def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:
+    """The numbers of a text file, separated by blanks, commas or lines, or of a .npy file.
+
+    Raises:
+        ConfigurationError: no such file, or something else than numbers in it.
+    """
+    path = find_input(name, folders)
+    if path is None:
+        raise ConfigurationError(f"no such file {name!r} (looked below {', '.join(map(str, folders))}).")
+    try:
+        if path.suffix == ".npy":
+            values = np.load(path, allow_pickle=False)
+        else:
+            values = np.array(path.read_text(encoding="utf-8").replace(",", " ").split(), np.float64)
+        return tuple(np.asarray(values, np.float64).ravel().tolist())
+    except (ValueError, OSError) as error:
+        raise ConfigurationError(f"{name!r} has no list of numbers ({error}).") from None
