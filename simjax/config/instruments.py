@@ -64,6 +64,9 @@ def _read_one(
         if kind == "mean_square_displacement" and value[kind] not in (None, {}):
             problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
     else:
+        grid: GridConfig | None = found["grid"]
+        if grid is not None and grid.stretch is not None:
+            problems.say(where, f"{where}: instruments take uniform grids only; leave grid.stretch or outputs out")
         variables = _read_variables(where, kind, value, context)
         given = _read_places(where, kind, value, found, context)
     every = _read_every(join(where, "every"), value.get("every", FRAME), problems)
