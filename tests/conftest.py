@@ -37,8 +37,13 @@ collect_ignore = ["stencil/kernels/test_hopper.py"] if jax.__version_info__ < (0
 
 # What takes longest begins first, so that no worker is left with it at the end.
 FIRST = (
-    "test_inverse_experiments", "test_certify", "test_equivalence", "test_several_experiments", "test_compressible",
-)  # fmt: skip
+    "test_lost_processes",
+    "test_inverse_experiments",
+    "test_certify",
+    "test_equivalence",
+    "test_several_experiments",
+    "test_compressible",
+)
 # Tests that share nothing with others of their file.
 APART = ("test_inverse_experiments", "test_several_experiments")
 
