@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from simjax.config.sections import Context
 from simjax.schema.config import TimeConfig
 from simjax.schema.errors import closest, join
@@ -61,6 +59,8 @@ def _each(instrument: InstrumentConfig, context: Context) -> list[dict[str, Any]
         case "probe":
             return [{"points": name, "at": [list(point) for point in given["points"]]} for name in variables]
         case "line":
+            import numpy as np
+
             points = np.linspace(given["from"], given["to"], given["points"]).tolist()
             return [{"points": name, "at": points} for name in variables]
         case "box_mean":

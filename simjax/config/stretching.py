@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from simjax.config.sections import find_input
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
@@ -76,6 +74,8 @@ def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:
     Raises:
         ConfigurationError: no such file, or something else than numbers in it.
     """
+    import numpy as np
+
     path = find_input(name, folders)
     if path is None:
         raise ConfigurationError(f"no such file {name!r} (looked below {', '.join(map(str, folders))}).")

@@ -1,7 +1,7 @@
 """The one place that knows who the neighbour is: ghost cells, exchange between devices, global reductions."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -33,8 +33,8 @@ class Domain(eqx.Module):
     that a compiler with asynchronous collectives can hide the communication behind it. `implementation="pallas"`
     makes each stencil one kernel for the accelerator, interpreted on a CPU. `steps_per_exchange` above zero says how
     many steps are taken between two exchanges, on blocks with as many ghost cells as these steps need (`blocking`).
-    `lines`: by axis (faces, centres) that take the place of those of a stretched axis of the grid, as `grid.Lines` has
-    them; they may be traced, so that gradients with respect to the stretching flow.
+    `lines`: for each axis None or (faces, centres), which take the place of those of a stretched axis of the grid, as
+    `grid.Lines` has them; they may be traced, so that gradients with respect to the stretching flow.
 
     Examples:
         >>> domain = sj.Domain(sj.Grid((16, 16)))
@@ -44,7 +44,7 @@ class Domain(eqx.Module):
     """
 
     grid: Grid
-    lines: dict[int, tuple[Array, Array]]
+    lines: tuple[tuple[Array, Array] | None, ...]
     split: tuple[Split, ...] = eqx.field(static=True)
     overlap: bool = eqx.field(static=True)
     implementation: str = eqx.field(static=True)
@@ -58,10 +58,10 @@ class Domain(eqx.Module):
         overlap: bool = False,
         implementation: str = "xla",
         steps_per_exchange: int = 0,
-        lines: Mapping[int, tuple[Array, Array]] | None = None,
+        lines: Sequence[tuple[Array, Array] | None] | None = None,
     ):
         self.grid = grid
-        self.lines = dict(lines or {})
+        self.lines = tuple(lines) if lines is not None else (None,) * grid.ndim
         self.split = tuple(split) if split is not None else (None,) * grid.ndim
         self.overlap = overlap
         self.implementation = implementation
@@ -191,7 +191,7 @@ class Domain(eqx.Module):
         """Faces and centres of all cells along a stretched axis."""
         line = self.grid.stretch[axis]
         assert line is not None
-        return self.lines.get(axis, (np.asarray(line.faces), np.asarray(line.centers)))
+        return self.lines[axis] or (np.asarray(line.faces), np.asarray(line.centers))
 
     def _stretched_places(self, axis: int, offset: float, dtype, ghosts: int, periodic: bool) -> Array:
         """Places along a stretched axis; of ghost cells along a periodic one those of the same cells inside."""

@@ -137,7 +137,7 @@ def test_gradient_with_respect_to_the_strength_of_a_stretching():
     cells, grid = 16, Grid((16,), stretch=[lines("formula", "tanh(1.5*s)", 16, 0.0, 1.0)])
 
     def loss(strength):
-        domain = Domain(grid, lines={0: faces_and_centers(tanh(strength, "upper"), cells, 0.0, 1.0, jnp)})
+        domain = Domain(grid, lines=[faces_and_centers(tanh(strength, "upper"), cells, 0.0, 1.0, jnp)])
         model = transport.Transport(domain, [FIXED], "van_leer")
         x = domain.coordinates((0.5,))[0]
         params = transport.Params((jnp.ones(cells),), jnp.full(cells, 0.05))
