@@ -17,6 +17,7 @@ from refusals import refusals
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
 from simjax.driver.call_length import TARGET_SECONDS, CallLength
+from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
@@ -155,6 +156,8 @@ def test_steps_of_a_block_stay_together_wherever_a_run_is_cut(affordable):
     pace = CallLength.__new__(CallLength)
     pace.step_seconds = TARGET_SECONDS / affordable
     pace.programs = cast(CompiledRun, types.SimpleNamespace(steps_together=4))
+    unlimited = types.SimpleNamespace(most_steps=lambda schedule, steps: steps)
+    pace.instruments = cast(CompiledInstruments, unlimited)
     schedule = Schedule(1.0, dt=1 / 30)
     whole = list(pace.pieces(schedule))
     assert sum(whole) == 30 and whole[-1] == 2 and all(n % 4 == 0 for n in whole[:-1])
