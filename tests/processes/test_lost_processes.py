@@ -151,7 +151,7 @@ def suffer(fault, folder, processes, chance, frames):
     return {75}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, uninterrupted, begin):
     chance, folder, damaged = random.Random(20), tmp_path / "run", set()
     clock = tmp_path / "clock"
