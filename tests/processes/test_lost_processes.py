@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -108,6 +107,12 @@ import time
 begun, clock = time.monotonic(), time.time
 time.time = lambda: clock() + (86400 if time.monotonic() > begun + 12 else 0)
 """
+# No file may become larger than 64 KiB, as on a disk that is full.
+FULL_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
+"""
 FAULTS = ("kill", "stand still", "signal", "truncated checkpoint", "full disk", "clock jump")
 
 
@@ -125,12 +130,6 @@ def truncate(checkpoint, chance):
     files = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.stat().st_size > 1)
     victim = chance.choice(files)
     os.truncate(victim, victim.stat().st_size // 2)
-
-
-def fill_the_disk():
-    """In a process that begins: no file may become larger than 64 KiB, as on a disk that is full."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
 
 
 def suffer(fault, folder, processes, chance, frames):
@@ -154,9 +153,9 @@ def suffer(fault, folder, processes, chance, frames):
 @pytest.mark.long
 def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, uninterrupted, begin):
     chance, folder, damaged = random.Random(20), tmp_path / "run", set()
-    clock = tmp_path / "clock"
-    clock.mkdir()
-    (clock / "sitecustomize.py").write_text(JUMPING_CLOCK)
+    for name, code in (("clock jump", JUMPING_CLOCK), ("full disk", FULL_DISK)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sitecustomize.py").write_text(code)
     command = [*DYE, f"output.root={tmp_path}", "output.folder=run"]
     for number in range(20):
         at = time.monotonic()
@@ -164,8 +163,8 @@ def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, 
         kept, sure = newest_checkpoint(folder, damaged)
         overrides = [f"resume={folder}"] if kept else [*command, "output.overwrite=true"]
         mesh = ["mesh.x=2", f"mesh.y={count}"]
-        options = {"preexec_fn": fill_the_disk} if fault == "full disk" else {}
-        processes = begin([*overrides, *mesh], count, paths=[clock] if fault == "clock jump" else [], **options)
+        paths = [tmp_path / fault] if fault in ("clock jump", "full disk") else []
+        processes = begin([*overrides, *mesh], count, paths=paths)
         allowed = suffer(fault, folder, processes, chance, chance.randint(1, 4))
         told = [process.communicate(timeout=120)[0] for process in processes]
         print(number, fault, count, round(time.monotonic() - at))
