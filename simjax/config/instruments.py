@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.observations import MOST_RADII, check_radii
+from simjax.config.observations import MOST_RADII, check_inside, check_periodic, check_radii, kind_of
 from simjax.config.sections import Context
-from simjax.schema.config import NAME, Boundaries, GridConfig, TimeConfig
+from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
 from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
@@ -47,13 +47,9 @@ def _read_one(
 ) -> InstrumentConfig | None:
     problems, before = context.problems, len(context.problems)
     kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
-    named = [kind for kind in kinds if kind in value]
-    if len(named) != 1:
-        meant = [closest(str(key), kinds) for key in value if key not in COMMON and not named]
-        hint = f"did you mean '{meant[0]}'?" if meant and meant[0] else kinds[next(iter(kinds))]
-        problems.add(where, dict(value), f"one of {', '.join(kinds)} with what is looked at", hint)
+    kind = kind_of(where, value, kinds, COMMON, "what is looked at", kinds[next(iter(kinds))], problems)
+    if kind is None:
         return None
-    kind = named[0]
     beside = BESIDE.get(kind, ("of",))
     for key in value:
         if key not in (kind, "every", "name", *beside):
@@ -123,7 +119,7 @@ def _read_places(
     """The keys of the kind itself, typed and inside of the grid."""
     grid: GridConfig | None = found["grid"]
     if kind == "spectrum":
-        _check_periodic(join(where, kind), found["boundaries"], context)
+        check_periodic(join(where, kind), found["boundaries"], "look at it with line or histogram", context)
         if "shells" not in value:
             return {}
         return {"shells": Integer(1, MOST_BINS).read(join(where, "shells"), value["shells"], context.problems)}
@@ -147,7 +143,7 @@ def _read_places(
         across = "a grid of 2 or 3 axes; look at one of 1 with line" if context.ndim == 1 else across
         context.problems.add(path, dict(own), across)
     if grid is not None and grid.lower is not None and grid.upper is not None:
-        _check_inside(path, kind, read, grid.lower, grid.upper, context)
+        _check_ends(path, kind, read, grid, context)
     return read
 
 
@@ -178,16 +174,14 @@ def _keys_of(kind: str, context: Context) -> dict[str, Kind]:
     }[kind]
 
 
-def _check_inside(
-    path: str, kind: str, read: Mapping[str, Any], lower: Sequence[float], upper: Sequence[float], context: Context
-) -> None:
+def _check_ends(path: str, kind: str, read: Mapping[str, Any], grid: GridConfig, context: Context) -> None:
     """Points lie in the grid's box, and what has two ends has them in order."""
-    problems, box = context.problems, list(zip(context.axes, lower, upper, strict=True))
-    inside = "a point in the grid's box, " + ", ".join(f"{a:g} <= {axis} <= {b:g}" for axis, a, b in box)
+    assert grid.lower is not None and grid.upper is not None
+    problems = context.problems
     places: dict[str, Sequence[float]] = {}
     match kind:
         case "slice":
-            for axis, a, b in box:
+            for axis, a, b in zip(context.axes, grid.lower, grid.upper, strict=True):
                 if axis in read and not a <= read[axis] <= b:
                     problems.add(join(path, axis), read[axis], f"a place in the grid's box, {a:g} <= {axis} <= {b:g}")
         case "probe":
@@ -195,8 +189,7 @@ def _check_inside(
         case "line" | "box_mean":
             places = {key: point for key, point in read.items() if key != "points"}
     for key, point in places.items():
-        if not all(a <= x <= b for x, (_, a, b) in zip(point, box, strict=True)):
-            problems.add(join(path, key), list(point), inside)
+        check_inside(join(path, key), point, grid, context)
     if kind == "line" and read["from"] == read["to"]:
         problems.add(join(path, "to"), list(read["to"]), f"another point than {path}.from")
     if kind == "box_mean" and not all(a < b for a, b in zip(read["lower"], read["upper"], strict=True)):
@@ -204,13 +197,6 @@ def _check_inside(
         problems.add(join(path, "upper"), list(read["upper"]), expected)
     if kind == "histogram" and not read["lower"] < read["upper"]:
         problems.add(join(path, "upper"), read["upper"], f"a number above {path}.lower={read['lower']:g}")
-
-
-def _check_periodic(path: str, boundaries: Boundaries | None, context: Context) -> None:
-    walls = [axis for axis, sides in zip(context.axes, boundaries or (), strict=False) if not sides.periodic]
-    if walls:
-        expected = f"expected periodic axes only, {', '.join(walls)} has walls; look at it with line or histogram"
-        context.problems.say(path, f"{path}: {expected}")
 
 
 # ---------------------------------------------------------------------- cadences and names

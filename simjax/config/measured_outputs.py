@@ -9,7 +9,7 @@ from typing import Any
 from simjax.config.sections import Context
 from simjax.schema.config import TimeConfig
 from simjax.schema.errors import closest, join
-from simjax.schema.instruments import InstrumentConfig, Instruments
+from simjax.schema.instruments import InstrumentConfig, Instruments, line_points
 
 FITTED = ("probe", "line", "box_mean", "spectrum", "radial_distribution")
 
@@ -59,10 +59,7 @@ def _each(instrument: InstrumentConfig, context: Context) -> list[dict[str, Any]
         case "probe":
             return [{"points": name, "at": [list(point) for point in given["points"]]} for name in variables]
         case "line":
-            import numpy as np
-
-            points = np.linspace(given["from"], given["to"], given["points"]).tolist()
-            return [{"points": name, "at": points} for name in variables]
+            return [{"points": name, "at": line_points(given)} for name in variables]
         case "box_mean":
             box = {"lower": [list(given["lower"])], "upper": [list(given["upper"])]}
             return [{"box_average": name, **box} for name in variables]

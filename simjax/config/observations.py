@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,10 @@ def read_observation(
     """One entry of `inverse.observations`; `found` is what the rest of the configuration was read as."""
     problems, before = context.problems, len(context.problems)
     kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
-    named = [kind for kind in kinds if kind in value]
-    if len(named) != 1:
-        meant = [closest(str(key), kinds) for key in value if key not in COMMON and not named]
-        hint = f"did you mean '{meant[0]}'?" if meant and meant[0] else f"such as {{snapshot: {context.variables[0]}}}"
-        problems.add(where, dict(value), f"one of {', '.join(kinds)} with what is observed", hint)
+    example = f"such as {{snapshot: {context.variables[0]}}}"
+    kind = kind_of(where, value, kinds, COMMON, "what is observed", example, problems)
+    if kind is None:
         return None
-    kind = named[0]
     keys = _read_keys(where, kind, value, context)
     if len(problems) > before:
         return None
@@ -66,7 +63,7 @@ def read_observation(
     _check_places(where, kind, places, found["grid"], context)
     target = None if keys.get("target") is None else read_formula(f"{where}.target", keys["target"], context)
     if kind == "spectrum":
-        _check_periodic(where, found["boundaries"], context)
+        check_periodic(f"{where}.spectrum", found["boundaries"], "observe with box_average", context)
     if kind == "radial_distribution":
         check_radii(where, keys, found["box"], problems)
     file = _find_sensors(where, keys[kind], context) if kind == "sensors" else None
@@ -162,12 +159,9 @@ def _check_places(
     """Check that points lie in the grid's box, and that both ends of segments and boxes fit."""
     names = PLACES[kind]
     if grid is not None and grid.lower is not None and grid.upper is not None:
-        box = list(zip(context.axes, grid.lower, grid.upper, strict=True))
-        expected = "a point in the grid's box, " + ", ".join(f"{a:g} <= {axis} <= {b:g}" for axis, a, b in box)
         for name, points in zip(names, places, strict=True):
             for i, point in enumerate(points):
-                if not all(a <= number <= b for number, (_, a, b) in zip(point, box, strict=True)):
-                    context.problems.add(f"{where}.{name}[{i}]", list(point), expected)
+                check_inside(f"{where}.{name}[{i}]", point, grid, context)
     if len(places) == 2:
         for path, sentence in _misfits(where, kind, *places):
             context.problems.say(path, sentence)
@@ -188,13 +182,35 @@ def _misfits(
             yield f"{last}[{i}]", f"{last}[{i}] = {list(b)}: expected a point above {first}[{i}]={list(a)} on each axis"
 
 
-def _check_periodic(where: str, boundaries: Sequence[AxisBoundary] | None, context: Context) -> None:
+def kind_of(
+    where: str, value: Mapping[str, Any], kinds: Iterable[str], common: Iterable[str], seen: str, example: str,
+    problems: ConfigErrors,
+) -> str | None:  # fmt: skip
+    """The one of `kinds` that an entry names by its key, beside the `common` keys; None after telling what is wrong."""
+    kinds = tuple(kinds)
+    named = [kind for kind in kinds if kind in value]
+    if len(named) == 1:
+        return named[0]
+    meant = [closest(str(key), kinds) for key in value if key not in common and not named]
+    hint = f"did you mean '{meant[0]}'?" if meant and meant[0] else example
+    problems.add(where, dict(value), f"one of {', '.join(kinds)} with {seen}", hint)
+    return None
+
+
+def check_inside(path: str, point: Sequence[float], grid: GridConfig, context: Context) -> None:
+    """Check that a point lies in the grid's box."""
+    assert grid.lower is not None and grid.upper is not None
+    box = list(zip(context.axes, grid.lower, grid.upper, strict=True))
+    if not all(a <= number <= b for number, (_, a, b) in zip(point, box, strict=True)):
+        expected = "a point in the grid's box, " + ", ".join(f"{a:g} <= {axis} <= {b:g}" for axis, a, b in box)
+        context.problems.add(path, list(point), expected)
+
+
+def check_periodic(path: str, boundaries: Sequence[AxisBoundary] | None, instead: str, context: Context) -> None:
+    """Check that a spectrum has no walls; instead: what to write where there are some."""
     walls = [axis for axis, sides in zip(context.axes, boundaries or (), strict=False) if not sides.periodic]
     if walls:
-        path = f"{where}.spectrum"
-        context.problems.say(
-            path, f"{path}: expected periodic axes only, {', '.join(walls)} has walls; observe with box_average"
-        )
+        context.problems.say(path, f"{path}: expected periodic axes only, {', '.join(walls)} has walls; {instead}")
 
 
 def _find_sensors(where: str, file: str, context: Context) -> Path | None:

@@ -29,7 +29,7 @@ from simjax.instruments.particle_operators import MeanSquareDisplacement, Radial
 from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import whole
-from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps
+from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
 from simjax.status import OK
 from simjax.stepping.clock import Schedule
 from simjax.stepping.watching import Readings, Watch, advance_watching, due_by_number, due_by_time
@@ -281,11 +281,6 @@ def _operator(source: InstrumentConfig, variable: str) -> Instrumental:
         case "histogram":
             return Histogram(variable, given["bins"], given["lower"], given["upper"])
     raise AssertionError(f"The configuration let through an instrument of kind {source.kind!r}.")
-
-
-def line_points(given: Mapping[str, Any]) -> np.ndarray:
-    """Points on a line from end to end, `(points, axes)`."""
-    return np.linspace(given["from"], given["to"], given["points"])
 
 
 def _spectra(source: InstrumentConfig, programs: CompiledFieldRun) -> tuple[dict[str, Any], dict[str, Output]]:

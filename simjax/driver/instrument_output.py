@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from simjax.driver.build import Plan
-from simjax.driver.compiled_instruments import CompiledInstruments, Instrument, line_points
+from simjax.driver.compiled_instruments import CompiledInstruments, Instrument
 from simjax.driver.compiled_run import CompiledRun
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BoxAverage, Slice
@@ -37,6 +37,7 @@ from simjax.io.segments import WHOLE
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
+from simjax.schema.instruments import line_points
 from simjax.stepping.watching import Readings
 
 
@@ -197,5 +198,5 @@ def _described(
     elif source.kind == "probe":
         dims, fixed = (STATION,), station_coordinates(np.asarray(given["points"]), units)
     else:
-        dims, fixed = (DISTANCE,), line_coordinates(line_points(given), units)
+        dims, fixed = (DISTANCE,), line_coordinates(np.asarray(line_points(given)), units)
     return fixed, dict.fromkeys(instrument.outputs, dims), described

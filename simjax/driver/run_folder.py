@@ -90,7 +90,7 @@ class RunFolder:
     def __init__(
         self, folder: Path, config: Config, programs: CompiledRun, plan: Plan, notes: list[str], progress: bool,
         *, run: Run, goodput: GoodputLog, keep_until_step: int | None, counted: Mapping[str, Any] | None = None,
-        instruments: CompiledInstruments | None = None,
+        instruments: CompiledInstruments,
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.group, self.goodput = processes(), goodput
@@ -111,9 +111,7 @@ class RunFolder:
         self._note_tail()
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep, config.checkpoint.keep_every)
         self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
-        self.instruments = InstrumentOutput(
-            folder, instruments or CompiledInstruments(programs), file_attributes(config, run.id), keep_until_step
-        )
+        self.instruments = InstrumentOutput(folder, instruments, file_attributes(config, run.id), keep_until_step)
         require_frames(folder, self.writer.frames_kept, (counted or {}).get("frames"))
         for name, kept in self.instruments.kept.items():
             require_frames(folder / FOLDER / name, kept, (counted or {}).get("samples", {}).get(name))

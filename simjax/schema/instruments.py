@@ -75,6 +75,13 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
+def line_points(given: Mapping[str, Any]) -> list[list[float]]:
+    """Evenly spaced points of a line from end to end, one list of coordinates each."""
+    ends, count = list(zip(given["from"], given["to"], strict=True)), given["points"]
+    inner = [[a + number * ((b - a) / (count - 1)) for a, b in ends] for number in range(count - 1)]
+    return [*inner, list(given["to"])]
+
+
 def passed(time: float, every: float) -> int:
     """The number of sample times after the start that are over at `time`."""
     return math.floor(time / every + TOLERANCE)

@@ -84,6 +84,7 @@ def test_instruments_see_what_the_frames_hold(whole):
     _, seen, frames = whole
     for name, dataset in seen.items():
         np.testing.assert_array_equal(dataset["step"], np.arange(0, 11, EVERY[name]))
+        # A frame's begin plus steps, against steps alone: rounding.
         np.testing.assert_allclose(dataset["time"], dataset["step"] * DT, rtol=1e-14)
     # Readings and frames are rounded apart: a few units in the last place of numbers of order one.
     close = {"rtol": 0, "atol": 1e-13}
@@ -161,7 +162,8 @@ def test_steps_of_any_length_are_read_when_they_reach_a_time(tmp_path):
         assert np.array_equal(steps.step, np.arange(len(steps.step))) and float(steps.time[-1]) == 0.2
         reached = [float(steps.time[steps.time >= number * 0.025 - 1e-9][0]) for number in range(9)]
         np.testing.assert_array_equal(dataset.time, list(dict.fromkeys(reached)))
-        # Two instruments at one place are rounded apart.
+        # Two instruments at one place are rounded apart, of pressures that move by more than that from step to step.
+        assert float(np.abs(steps.pressure.diff("time")).max("time").min()) > 1e-6
         np.testing.assert_allclose(dataset.pressure, steps.pressure.sel(time=dataset.time), rtol=1e-14)
     again = run(tmp_path / "again", {**looking, "time.end": 0.12})
     run(again, {**looking, "time.end": 0.2}, resume=again)
