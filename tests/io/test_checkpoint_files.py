@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import sys
 import time
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -22,6 +24,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from orbax.checkpoint._src.futures import future
 from paths import ROOT
 
 from simjax.errors import CheckpointError, InputOutputError
@@ -356,6 +359,17 @@ for step in itertools.count(1):
     checkpoints.save(step, make_state(step), {})
     print(step, flush=True)
 """
+
+
+def test_a_clock_that_is_set_ahead_does_not_spoil_a_checkpoint(tmp_path, monkeypatch):
+    days = itertools.count()
+    # A day between any two looks at the limits of what is written.
+    monkeypatch.setattr(future, "time", SimpleNamespace(time=lambda: 86400.0 * next(days)))
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints.save(3, make_state(3), {})
+    checkpoints.close()
+    assert [path.name for path in list_checkpoints(tmp_path / "checkpoints")] == ["3"]
+    assert next(days) > 2  # somebody has looked
 
 
 def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
