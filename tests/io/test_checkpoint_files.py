@@ -247,13 +247,14 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(checkpoints):
 def test_one_of_every_interval_of_simulated_time_stays_for_good(tmp_path):
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2, keep_every=1.0)
     # Ten steps of 0.1 add up to less than one, which is meant as one.
-    times = {5: 0.5, 10: sum([0.1] * 10), 15: 1.5, 23: 2.3, 26: 2.6, 38: 3.8, 40: 4.0, 41: 4.1}
+    nearly = float(np.cumsum(np.full(10, 0.1))[-1])
+    times = {5: 0.5, 10: nearly, 15: 1.5, 23: 2.3, 26: 2.6, 38: 3.8, 40: 4.0, 41: 4.1}
     for step, reached in times.items():
         checkpoints.save(step, make_state(step), {"time": reached})
     checkpoints.wait()
     kept = [int(path.name) for path in list_checkpoints(checkpoints.folder)]
     assert kept == [10, 23, 38, 40, 41]  # the first at or after 1, 2, 3 and 4, and the newest two
-    assert sum([0.1] * 10) < 1
+    assert nearly < 1
     (checkpoints.folder / "23" / MANIFEST_NAME).write_text("{}")  # an old one that was damaged stops nothing
     checkpoints.save(50, make_state(50), {"time": 5.0})
     checkpoints.wait()
