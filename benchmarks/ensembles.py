@@ -80,6 +80,9 @@ def compare(cells: int, members: int, steps: int, repeats: int, batches: list[in
     ways = {"all_at_once": []}
     ways |= {f"batches_of_{batch}": [f"ensemble.batch={batch}"] for batch in batches}
     ways["groups_of_a_quarter"] = [f"ensemble.group={members // 4}", f"ensemble.batch={batches[0]}"]
+    if jax.device_count() > 1:
+        cut = f"mesh.ensemble={jax.device_count()}"
+        ways |= {f"on_{jax.device_count()}_devices_batches_of_{b}": [cut, f"ensemble.batch={b}"] for b in batches}
     calls = {
         name: ensemble_program(sweep(cells, members, f"ensemble.batch={members}", *own), steps)
         for name, own in ways.items()
