@@ -12,7 +12,7 @@ from typing import Any
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io.files import write_texts
 from simjax.schema.config import Config
-from simjax.schema.locate import locate_run_folder
+from simjax.schema.locate import is_url, locate_run_folder
 from simjax.schema.renames import with_new_names
 
 PROVENANCE_NAME = "provenance.json"
@@ -147,31 +147,65 @@ def find_resumable(config: Config) -> Path | None:
     """The run to go on with: the folder that `resume` names; for auto the experiment's newest, if any.
 
     The newest is the one whose record says that it began last. One that was killed before its first checkpoint is
-    passed over.
+    passed over. A run in an object store, which `resume` names or, for auto, `output.copy_to` holds where no folder of
+    this disk has one, is brought to this disk.
 
     Raises:
         CheckpointError: the run's checkpoints were removed, or of a run it cannot be read when it began.
     """
     if config.resume is None:
         return None
+    parent = Path(config.output.root).expanduser().resolve() / config.experiment_name
+    if is_url(config.resume):
+        return _from_store(config.resume, parent)
     if config.resume != "auto":
         folder = Path(config.resume).expanduser()
         if not folder.is_dir():
             raise ConfigurationError(f"resume={config.resume}: expected the folder of a run, or auto.")
         require_checkpoints(folder.resolve())
         return folder.resolve()
-    parent = Path(config.output.root).expanduser().resolve() / config.experiment_name
     runs = [path for path in parent.glob("*") if (path / PROVENANCE_NAME).is_file() or _has_checkpoints(path)]
     found = sorted(((_recorded_start(path), path) for path in runs), reverse=True)
     for _, folder in found:
         if _has_checkpoints(folder) or not (folder / "checkpoints").is_dir():
             require_checkpoints(folder)
             return folder
-    return None
+    return None if config.output.copy_to is None else _newest_in_store(config, parent)
+
+
+def _newest_in_store(config: Config, parent: Path) -> Path | None:
+    from simjax.io.folder_copy import copies_in
+
+    assert config.output.copy_to is not None
+    found = copies_in(f"{config.output.copy_to.rstrip('/')}/{config.experiment_name}", PROVENANCE_NAME)
+    begun = {place: _start_told(_as_mapping(text)) for place, text in found.items()}
+    known = [(start, place) for place, start in begun.items() if start is not None]
+    return _from_store(max(known)[1], parent) if known else None
+
+
+def _from_store(url: str, parent: Path) -> Path:
+    from simjax.io.folder_copy import fetched
+
+    folder = fetched(url, parent)
+    require_checkpoints(folder)
+    return folder
+
+
+def place_of_copy(config: Config, folder: Path) -> str | None:
+    """The place of the copy of a run's folder, if one is kept: below `output.copy_to` as the folder is below `output.root`."""
+    if config.output.copy_to is None:
+        return None
+    root = Path(config.output.root).expanduser().resolve()
+    inside = folder.relative_to(root) if folder.is_relative_to(root) else Path(config.experiment_name, folder.name)
+    return f"{config.output.copy_to.rstrip('/')}/{inside.as_posix()}"
 
 
 def run_folders(config: Config) -> tuple[str | None, str]:
     """The folder of the run to go on with, if any, and the one that a run will write."""
+    if config.output.copy_to is not None:
+        from simjax.io.folder_copy import require_writable
+
+        require_writable(config.output.copy_to)
     earlier = find_resumable(config)
     return (None, str(planned_folder(config))) if earlier is None else (str(earlier), str(earlier))
 
@@ -199,21 +233,32 @@ def _has_checkpoints(folder: Path) -> bool:
 
 def _recorded_start(folder: Path) -> tuple[str, str]:
     """Read when the run in a folder began, in UTC, and its id."""
-    provenance = read_provenance(folder)
-    started, run_id = provenance.get("started"), provenance.get("run_id")
-    if not isinstance(started, str) or not isinstance(run_id, str):
+    start = _start_told(read_provenance(folder))
+    if start is None:
         raise CheckpointError(
             f"resume=auto: {folder / PROVENANCE_NAME} does not say when the run began, so the newest is not known; "
             "name the run, as in resume=FOLDER."
         )
-    return started, run_id
+    return start
+
+
+def _start_told(provenance: Mapping[str, Any]) -> tuple[str, str] | None:
+    started, run_id = provenance.get("started"), provenance.get("run_id")
+    return (started, run_id) if isinstance(started, str) and isinstance(run_id, str) else None
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
     """Read `provenance.json`; an empty mapping where it is missing or damaged."""
     try:
-        found = json.loads((folder / PROVENANCE_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _as_mapping((folder / PROVENANCE_NAME).read_bytes())
+    except OSError:
+        return {}
+
+
+def _as_mapping(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -31,11 +31,12 @@ from simjax.schema.config import (
     DistributedConfig,
     GridConfig,
     Keys,
+    OutputConfig,
     TimeConfig,
 )
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
-from simjax.schema.locate import input_folders, locate_run_folder
+from simjax.schema.locate import input_folders, is_url, locate_run_folder
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
@@ -46,7 +47,7 @@ MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7
 NO_OBJECT_STORES = (
     "a folder on a file system, since files take their places by being renamed, which an object store cannot do; write "
-    "to a disk and copy the run's folder there"
+    "to a disk, and output.copy_to=URL to keep a copy there"
 )
 
 
@@ -101,13 +102,8 @@ def validate(
     if grid is not None and keys["mesh"] is not None:
         _check_mesh(grid.shape, keys["mesh"], problems)
     _check_process(keys["distributed"], problems)
-    output = keys["output"]
-    places = {} if output is None else {"output.root": output.root, "output.folder": output.folder}
-    remote = {path: place for path, place in {**places, "resume": keys["resume"]}.items() if "://" in (place or "")}
-    for path, place in remote.items():
-        problems.add(path, place, NO_OBJECT_STORES)
-    if output is not None and output.folder and not remote and locate_run_folder(output.root, output.folder) is None:
-        problems.add("output.folder", output.folder, f"a folder below output.root={output.root}")
+    if keys["output"] is not None:
+        _check_places(keys["output"], problems)
     problems.raise_if_any()
     assert schema is not None
     config = Config(**{**found, "model": schema.name}, overrides=tuple(overrides))
@@ -115,6 +111,18 @@ def validate(
         problems.say(path, sentence)
     problems.raise_if_any()
     return with_experiments(config, mapping, lambda own, below: validate(own, folders=folders, below=below))
+
+
+def _check_places(output: OutputConfig, problems: ConfigErrors) -> None:
+    """Folders are on a disk, copies of them in a store."""
+    folders = {"output.root": output.root, "output.folder": output.folder}
+    remote = {path: place for path, place in folders.items() if is_url(place)}
+    for path, place in remote.items():
+        problems.add(path, place, NO_OBJECT_STORES)
+    if output.copy_to is not None and not is_url(output.copy_to):
+        problems.add("output.copy_to", output.copy_to, "a place in an object store, such as gs://bucket/runs")
+    if output.folder and not remote and locate_run_folder(output.root, output.folder) is None:
+        problems.add("output.folder", output.folder, f"a folder below output.root={output.root}")
 
 
 def _refuse_targets(path: str, value: Any, problems: ConfigErrors, depth: int = 0) -> None:

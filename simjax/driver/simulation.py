@@ -8,7 +8,7 @@ import time as wall
 from pathlib import Path
 from typing import Any, Literal
 
-from simjax.config.folders import new_run_folder, run_folders
+from simjax.config.folders import new_run_folder, place_of_copy, run_folders
 from simjax.config.stretching import grid_of
 from simjax.core.model import Model
 from simjax.driver.build import plan_frames
@@ -22,6 +22,7 @@ from simjax.driver.result import Result
 from simjax.driver.single_run import SingleRun
 from simjax.errors import Stopped, stop_error
 from simjax.integrators.integrator import Integrator
+from simjax.io.folder_copy import copied
 from simjax.io.lock import locked
 from simjax.notebook import box_picture, card, in_notebook
 from simjax.processes import processes
@@ -150,11 +151,13 @@ class Simulation:
                 kind = GroupedRun if grouped else SingleRun
                 run = kind(config, programs, signals, progress and group.first, launched)
             if earlier is not None:
-                with locked(Path(earlier), group):
-                    return run.go_on(Path(earlier))
+                folder = Path(earlier)
+                with locked(folder, group), copied(folder, place_of_copy(config, folder), group):
+                    return run.go_on(folder)
             with group.together():
                 require_space(Path(planned), config, programs, plan_frames(config, 1))
                 run.prepare()
             folder = Path(group.decide(lambda: str(new_run_folder(config))))
-            with locked(folder, group):
+            place, replace = place_of_copy(config, folder), config.output.overwrite
+            with locked(folder, group), copied(folder, place, group, replace):
                 return run.begin(folder)

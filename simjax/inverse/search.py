@@ -13,7 +13,13 @@ import jax
 import numpy as np
 import yaml
 
-from simjax.config.folders import clear_run_folder, new_run_folder, resume_differences, run_folders
+from simjax.config.folders import (
+    clear_run_folder,
+    new_run_folder,
+    place_of_copy,
+    resume_differences,
+    run_folders,
+)
 from simjax.driver.build import named_values
 from simjax.driver.environment import StopSignals, join_processes
 from simjax.driver.mesh_choice import with_devices
@@ -30,6 +36,7 @@ from simjax.inverse.problem import InverseProblem
 from simjax.inverse.solver_from_config import solver_of
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
+from simjax.io.folder_copy import copied
 from simjax.io.lock import locked
 from simjax.notebook import card, in_notebook
 from simjax.parallel import whole
@@ -167,7 +174,8 @@ class Search:
                 if earlier is None:
                     stages.check()
             folder = Path(group.decide(lambda: str(new_run_folder(config))) if earlier is None else earlier)
-            with locked(folder, group):
+            place, replace = place_of_copy(config, folder), earlier is None and config.output.overwrite
+            with locked(folder, group), copied(folder, place, group, replace):
                 if earlier is None and config.output.overwrite and group.first:
                     clear_run_folder(folder)
                 return _Search(config, stages, folder, signals, progress and group.first, launched).carry_out(

@@ -101,6 +101,11 @@ class OutputConfig:
         about="folder of this run; null: experiment and time",
     )
     overwrite: bool = key(Flag(), False, about="whether a run in that folder is replaced")
+    copy_to: str | None = key(
+        Text(optional=True, described="a place in an object store, such as gs://bucket/runs"),
+        None,
+        about="object store that keeps a copy of the run's folder, brought up to date at every checkpoint; null: none",
+    )
     fields: tuple[str, ...] | None = key(
         ListOf(Text(), 0, 100, optional=True, noun="variable names"),
         None,

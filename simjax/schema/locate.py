@@ -40,6 +40,11 @@ def config_folders(config_dir: str | Path | None = None) -> tuple[Path, ...]:
     return (conf_folder(), folder)
 
 
+def is_url(place: str | None) -> bool:
+    """Tell whether a place is in an object store, such as gs://bucket/runs, rather than a folder."""
+    return "://" in (place or "")
+
+
 def input_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
     """Folders in which relative input files are looked up: working directory, user's folder, simjax's own."""
     return (Path.cwd(), *config_dirs, conf_folder().parent)

@@ -205,7 +205,7 @@ def test_particles_from_elsewhere_are_refused(folder):
         read_particles(folder / "a.h5", 2)
 
 
-@pytest.mark.parametrize("place", ["output.root=gs://bucket/runs", "output.folder=s3://bucket/x", "resume=gs://b/x"])
+@pytest.mark.parametrize("place", ["output.root=gs://bucket/runs", "output.folder=s3://bucket/x"])
 def test_object_stores_are_refused_before_a_folder_of_that_name_is_made(place):
-    with pytest.raises(ConfigurationError, match="a folder on a file system.*copy the run's folder there"):
+    with pytest.raises(ConfigurationError, match="a folder on a file system.*output.copy_to"):
         load_config("fluid", [place])

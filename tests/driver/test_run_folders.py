@@ -136,7 +136,7 @@ def test_files_are_written_beside_their_place_and_renamed():
         if path.name == "files.py" or not any(word in text for word in ("write_text(", "write_bytes(", "open(")):
             continue
         tree = ast.parse(text)
-        allowed = replaced_names(tree)
+        allowed = replaced_names(tree) | {"self._files"}  # an object store, where files appear whole
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
             written = name in ("write_text", "write_bytes") and isinstance(call.func, ast.Attribute)
