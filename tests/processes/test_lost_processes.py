@@ -151,14 +151,16 @@ def suffer(fault, folder, processes, chance, frames):
     return {75}
 
 
-@pytest.mark.long
-def test_twenty_random_faults_lose_nothing_before_the_last_checkpoint(tmp_path, uninterrupted, begin):
+@pytest.mark.parametrize(
+    "faults", [pytest.param(len(FAULTS), marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
+)
+def test_random_faults_lose_nothing_before_the_last_checkpoint(faults, tmp_path, uninterrupted, begin):
     chance, folder, damaged = random.Random(20), tmp_path / "run", set()
     for name, code in (("clock jump", JUMPING_CLOCK), ("full disk", FULL_DISK)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "sitecustomize.py").write_text(code)
     command = [*DYE, f"output.root={tmp_path}", "output.folder=run"]
-    for number in range(20):
+    for number in range(faults):
         at = time.monotonic()
         fault, count = FAULTS[number % len(FAULTS)], chance.choice((1, 2))
         kept, sure = newest_checkpoint(folder, damaged)
