@@ -9,7 +9,7 @@ from typing import Any
 
 from simjax.config.sections import find_input
 from simjax.errors import SimjaxError
-from simjax.schema.config import DISTRIBUTIONS, EnsembleConfig, EnsembleKeys, Variation
+from simjax.schema.members import DISTRIBUTIONS, EnsembleConfig, EnsembleKeys, Variation
 from simjax.schema.devices import MeshConfig
 from simjax.schema.ensemble import values_of_members
 from simjax.schema.errors import ConfigErrors, join

@@ -34,8 +34,9 @@ from simjax.io.group_output import GroupFile, with_members, write_over_groups
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE
-from simjax.schema.config import Config, Variation
+from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
+from simjax.schema.members import Variation
 from simjax.status import OK, reasons
 
 NEVER = np.iinfo(np.int32).max
