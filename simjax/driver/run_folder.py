@@ -31,6 +31,7 @@ from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
 from simjax.driver.statistics import Statistics, reduced
+from simjax.driver.statistics_output import StatisticsOutput
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
@@ -115,6 +116,8 @@ class RunFolder:
         require_frames(folder, self.writer.frames_kept, (counted or {}).get("frames"))
         for name, kept in self.instruments.kept.items():
             require_frames(folder / FOLDER / name, kept, (counted or {}).get("samples", {}).get(name))
+        known = None if keep_until_step is None else (counted or {}).get("statistics", {})
+        self.statistics = StatisticsOutput(folder, instruments.statistics, file_attributes(config, run.id), known)
         self._metrics: TextIO | None = None
         self._first_energy: float | None = None
         self._log: TextIO | None = None
@@ -302,17 +305,19 @@ class RunFolder:
             return frame % every.every_frames == 0
         return every.every_seconds is not None and wall.monotonic() - self._last_checkpoint >= every.every_seconds
 
-    def checkpoint(self, state_and_clock, meta: dict[str, Any], pace: CallLength) -> None:
-        """Save a state whose status is known to be good, after everything before it is on disk."""
+    def checkpoint(self, tree, meta: dict[str, Any], pace: CallLength) -> None:
+        """Save a state, its clock and sums, whose status is known to be good, after everything before it is on disk."""
         begin = wall.monotonic()
         self.settle_all(pace)
         self._begin()
         self.instruments.commit()
+        self.statistics.commit()
         on_disk = self.writer.commit()
-        step = int(np.max(whole(state_and_clock[1].step)))
+        step = int(np.max(whole(tree[1].step)))
         samples = {"samples": self.instruments.counts} if self.instruments.writers else {}
-        known = {**samples, "frames": self.writer.frames, "run": self._description}
-        self.checkpoints.save(step, state_and_clock, {**meta, **known}, after=on_disk)
+        sets = {"statistics": self.statistics.counts} if self.statistics.writers else {}
+        known = {**samples, **sets, "frames": self.writer.frames, "run": self._description}
+        self.checkpoints.save(step, tree, {**meta, **known}, after=on_disk)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 
@@ -351,7 +356,9 @@ class RunFolder:
         if self.display is not None:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
-        writers = self.writer.abandon, self.instruments.abandon, self.checkpoints.abandon
+        writers = (
+            self.writer.abandon, self.instruments.abandon, self.statistics.abandon, self.checkpoints.abandon,
+        )  # fmt: skip
         for close in (*writers, self.goodput.end, *files):
             with contextlib.suppress(Exception):
                 close()
@@ -360,6 +367,7 @@ class RunFolder:
         statuses = self.statuses if self.programs.members is not None else self.statuses[0]
         with self.goodput.during(OUTPUT):
             self.instruments.close(complete)
+            self.statistics.close(complete)
             self.writer.close(complete, statuses)
             self.checkpoints.close()
         if self._metrics is not None:

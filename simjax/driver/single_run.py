@@ -36,6 +36,7 @@ from simjax.schema.config import AUTO, Config
 from simjax.schema.errors import closest
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
+from simjax.stepping.moments import Sums
 from simjax.stepping.simulate import Schedule
 
 RETRIES = 3
@@ -55,6 +56,7 @@ class SingleRun:
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
+        self.sums: dict[str, Sums] = {}  # of statistics in time
         self.goodput = GoodputLog(launched, kept=self.group.first)
         self.instruments = CompiledInstruments(programs)
         self.pace = CallLength(config, programs, self.goodput, self.instruments)
@@ -73,11 +75,12 @@ class SingleRun:
         self.notes = list(self.programs.notes)
         if self.config.inverse is not None:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
+        self.sums = self.instruments.statistics.start()
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
         with logged(self.notes.append):
-            self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
+            self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock, self.sums)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -89,12 +92,14 @@ class SingleRun:
 
     def go_on(self, folder: Path) -> Result:
         """The run in `folder`, from its last good checkpoint to time.end."""
-        parameters = self.programs.parameters
+        parameters, statistics = self.programs.parameters, self.instruments.statistics
         run, restored, notes = restore(
-            folder, self.config, parameters, lambda meta: self.programs.template(meta.get("room", {}))
-        )
+            folder, self.config, parameters,
+            lambda meta: self._checkpointed(*self.programs.template(meta.get("room", {})), statistics.template()),
+        )  # fmt: skip
         self.notes += notes
-        self.state, self.clock = restored.tree
+        self.state, self.clock, *sums = restored.tree
+        self.sums = sums[0] if sums else {}
         self.halvings = self.halvings_before = restored.meta["halvings"]
         self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
         if self.chosen_before is not None:
@@ -110,7 +115,7 @@ class SingleRun:
         with self.group.together():
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
             with logged(self.notes.append):
-                self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
+                self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock, self.sums)
         self._open_record(folder, run, restored.step, restored.meta)
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -150,6 +155,7 @@ class SingleRun:
                 reason = self._loop(first_frame)
             self.record.settle_all(self.pace)
             self._checkpoint()
+            self._write_open_sets()
             elapsed = wall.monotonic() - self.started
             if reason:
                 code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
@@ -181,7 +187,7 @@ class SingleRun:
             count, said = self.group.gather(chosen)[0]
         self.programs.steps_per_exchange = count
         with self.group.together():
-            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, measured=True)
+            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, self.sums, measured=True)
         for text in (said, *notes):
             self.record.tell(text)
 
@@ -195,6 +201,7 @@ class SingleRun:
                 if reason:
                     return reason
                 frame += 1
+                self._end_windows(frame)
                 self._observe(frame)
                 if np.all(self.record.statuses != OK):
                     break
@@ -241,15 +248,19 @@ class SingleRun:
         """Call the device; tell whether the steps were dispatched, rather than found to need more room."""
         program = self.instruments.advance(schedule, steps)
         until = self.instruments.until(self.plan, frame, self.substeps, steps)
+        given = self.programs.values, self.programs.files, self.state, self.clock, until
         with self.pace.timed(program):
-            state, clock, *found = program(self.programs.values, self.programs.files, self.state, self.clock, until)
+            if self.instruments.in_the_loop:
+                state, clock, found, self.sums = program(*given, self.sums)
+            else:
+                (state, clock), found = program(*given), {}
         if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
         self.state, self.clock = state, clock
         self.pace.dispatched(steps)
-        for readings in found:
+        if found:
             before = self.step + self.substeps
-            samples = of_call(self.instruments, self.plan, frame, self.substeps, steps, before, readings)
+            samples = of_call(self.instruments, self.plan, frame, self.substeps, steps, before, found)
             self.record.instruments.add(samples)
         return True
 
@@ -284,13 +295,32 @@ class SingleRun:
             self.record.instruments.add(at_frame(measured, time, self.step))
         self.record.add(time, self.step, observed, self.clock, self.pace)
 
-    def _checkpoint(self) -> None:
+    def _end_windows(self, frames: int) -> None:
+        """Write the statistics in time whose windows end with a frame, unless the run is taken back before it."""
+        statistics = self.instruments.statistics
+        if statistics.has_windows and np.any(whole(self.clock.status) == OK):
+            self.sums = self.record.statistics.end_windows(self.sums, self.plan.time_after(frames), self.step)
+
+    def _write_open_sets(self) -> None:
+        """Write the statistics in time so far, after the checkpoint that has their sums."""
+        if self.sums:
+            self.record.statistics.write_open(self.sums, self._now()[1], int(np.max(whole(self.clock.step))))
+
+    def _checkpointed(self, state, clock, sums) -> tuple[Any, ...]:
+        """What a checkpoint holds."""
+        return (state, clock, sums) if self.instruments.statistics else (state, clock)
+
+    def _now(self) -> tuple[float, float]:
+        """The time at which the frame began, and the present time."""
         clock = jax.tree.map(whole, self.clock)
-        frame = int(np.min(clock.frame))
-        begun = self.plan.time_after(frame)
+        begun = self.plan.time_after(int(np.min(clock.frame)))
         dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(clock)))
+        return begun, begun + (elapsed if dt is None else self.substeps * dt)
+
+    def _checkpoint(self) -> None:
+        begun, now = self._now()
         meta = {
-            "time": begun + (elapsed if dt is None else self.substeps * dt),
+            "time": now,
             "frame_time": begun,
             "origin_time": self.plan.origin.time,
             "origin_frame": self.plan.origin.frame,
@@ -300,7 +330,8 @@ class SingleRun:
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
         with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
-            self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
+            kept = jax.tree.map(jnp.copy, self._checkpointed(self.state, self.clock, self.sums))
+            self.record.checkpoint(kept, meta, self.pace)
 
     def _is_good(self) -> bool:
         """Tell whether any member is well after all that was dispatched."""
@@ -337,6 +368,7 @@ class SingleRun:
     def _give_up(self, status: int) -> NoReturn:
         """Save the last good state; name the field, the place and the step in the error."""
         self._checkpoint()
+        self._write_open_sets()
         frame = int(np.min(whole(self.clock.frame)))
         schedule = self.plan.schedule_of(frame)
         where = first_fault(self.programs, self.state, self.clock, schedule, self.pace.longest_call)

@@ -1,6 +1,7 @@
-"""Steps whose states are looked at on the way: what is seen gathers in buffers that the loop over steps carries."""
+"""Steps whose states are looked at on the way: what is seen gathers in buffers and sums that the loop carries."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,11 @@ from simjax.jaxpr.varying import steady_carry, vary_like
 from simjax.status import OK
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.clock import Clock, Schedule, time_of
+from simjax.stepping.moments import Averages, Moments, Sums
 from simjax.stepping.simulate import arranged_steps, if_good, prepared_scheme, required, take_step
+
+EARLY = 1e-3
+"""Part of a step by which it may begin before the time from which states count."""
 
 
 class Watch(NamedTuple):
@@ -41,31 +46,59 @@ class Readings(NamedTuple):
     values: Any
 
 
+class Gathering(NamedTuple):
+    """Sums over the states of a run, and a function that reads the fields of them, `(t, state) -> fields by variable`.
+
+    over: the reductions of each variable's field. is_due: as of `Watch`; a state counts with the time since the one
+    before it that did.
+    """
+
+    moments: Moments
+    read: Callable[[Array, Any], Mapping[str, Array]]
+    over: Mapping[str, Averages]
+    is_due: Callable[[Any, Array, Clock, Clock], Array] | None
+
+
+class Start(NamedTuple):
+    """When states begin to count, as time since the frame's begin, and what a gathering's `is_due` gets."""
+
+    elapsed: Array
+    when: Any
+
+
 def advance_watching(
     model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
     *, steps: int, until, watches: Mapping[str, Watch], when: Mapping[str, Any],
-) -> tuple[Any, Clock, dict[str, Readings]]:  # fmt: skip
-    """The result of `advance`, and what the watches read on the way: nothing where the steps are given up.
+    gatherings: Mapping[str, Gathering] = MappingProxyType({}), starts: Mapping[str, Start] = MappingProxyType({}),
+    sums: Mapping[str, Sums] = MappingProxyType({}),
+) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums]]:  # fmt: skip
+    """The result of `advance`, what the watches read on the way, and the sums of the gatherings: nothing is read and
+    added where the steps are given up.
 
-    when: of each watch, what its `is_due` gets. A state is read after each step, so none is left between exchanges.
+    when, starts: of each watch what its `is_due` gets, and of each gathering. A state is read after each step, so none
+    is left between exchanges.
     """
     params = vary_like(params, state)
     begin = state, clock
 
     def look(seen, before: Clock, after: Clock, state):
-        number, found = seen
+        number, found, sums = seen
         # Else the step is computed once more for the few values that are read.
         state = jax.tree.map(lax.optimization_barrier, state)
         found = {
             name: _with_reading(watch, when[name], number, (before, after), state, schedule, found[name])
             for name, watch in watches.items()
         }
-        return number + 1, found
+        sums = {
+            name: _with_sample(one, starts[name], number, (before, after), state, schedule, sums[name])
+            for name, one in gatherings.items()
+        }
+        return number + 1, found, sums
 
     empty = {name: _empty(watch, state, clock, schedule) for name, watch in watches.items()}
-    seen = jnp.zeros((), jnp.int32), empty
+    seen = jnp.zeros((), jnp.int32), empty, dict(sums)
     if isinstance(model, SelfSteppingModel):
-        *after, (_, found) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
+        *after, (_, found, gathered) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
     else:
         integrator = required(model, integrator)
         prepared = prepared_scheme(model, integrator, params, state, schedule)
@@ -76,11 +109,12 @@ def advance_watching(
             return state, clock, look(seen, before, clock, state)
 
         in_pairs = integrator.stages == 1  # as `advance` takes them
-        *after, (_, found) = repeat(step, (*begin, seen), steps, "none", in_pairs=in_pairs)
+        *after, (_, found, gathered) = repeat(step, (*begin, seen), steps, "none", in_pairs=in_pairs)
     state, clock = if_good(model, params, begin, tuple(after))
     good = clock.status == OK
     kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in found.items()}
-    return state, clock, kept
+    gathered = jax.tree.map(lambda new, old: jnp.where(good, new, old), gathered, dict(sums))
+    return state, clock, kept, gathered
 
 
 def _empty(watch: Watch, state, clock: Clock, schedule: Schedule) -> Readings:
@@ -114,6 +148,29 @@ def _with_reading(
         lambda rows, one: lax.dynamic_update_index_in_dim(rows, one.astype(rows.dtype), place, 0), found[1:], row
     )
     return Readings(place + due.astype(place.dtype), *kept)
+
+
+def _with_sample(
+    gathering: Gathering, start: Start, number: Array, clocks: tuple[Clock, Clock], state, schedule: Schedule,
+    sums: Sums,
+) -> Sums:  # fmt: skip
+    """The sums with the state after a step, where it counts."""
+    before, after = clocks
+    t = time_of(after, schedule)
+    counts = (after.step != before.step) & (before.elapsed >= start.elapsed - EARLY * after.dt)
+    due = counts if gathering.is_due is None else counts & gathering.is_due(start.when, number, before, after)
+    sums = sums._replace(waiting=sums.waiting + jnp.where(counts, after.dt, 0))
+
+    def with_state(sums: Sums) -> Sums:
+        return gathering.moments.with_sample(sums, t, sums.waiting, gathering.read(t, state), gathering.over)
+
+    with_state, sums = steady_carry(with_state, sums)
+    return lax.cond(due, with_state, lambda sums: sums, sums)
+
+
+def due_at_frames(_: Any, number: Array, before: Clock, after: Clock) -> Array:
+    """Tell it by the end of a frame."""
+    return after.frame != before.frame
 
 
 def due_by_number(flags: Array, number: Array, before: Clock, after: Clock) -> Array:
