@@ -42,10 +42,6 @@ def _check_run(keys: Mapping[str, Any], found: Mapping[str, Any], context: Conte
             f"statistics: expected steps_per_exchange=0, got {keys['steps_per_exchange']}, which leave no field whole "
             "between two exchanges; write steps_per_exchange=0",
         )
-    ensemble = found["ensemble"]
-    if ensemble is not None and (ensemble.group is not None or ensemble.retry):
-        what = "ensemble.retry" if ensemble.retry else f"ensemble.group={ensemble.group}"
-        context.problems.say("statistics", f"statistics: expected an ensemble that runs at once, got {what}; leave out one")
 
 
 def _read_one(

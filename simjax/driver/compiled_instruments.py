@@ -145,7 +145,7 @@ class CompiledInstruments:
             return advance_watching(
                 model, programs.integrator, params, state, clock, schedule,
                 steps=steps, until=until[0], watches=watches, when=until[1],
-                gatherings=self.statistics.gatherings(schedule, model, params), starts=until[2], sums=sums,
+                gatherings=self.statistics.gatherings(schedule, model, vary_like(params, state)), starts=until[2], sums=sums,
             )  # fmt: skip
 
         one: Any = programs._one

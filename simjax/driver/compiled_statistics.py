@@ -156,7 +156,9 @@ def _averages(domain: Domain, over: tuple[int, ...]) -> Averages:
 
 
 def _statistic(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:
-    variables, kinds = programs.outputs_named(source.of), source.kinds
+    kinds, known = source.kinds, {output.name: output for output in programs.outputs_named(source.of)}
+    written = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
+    variables = tuple(known[name] for name in dict.fromkeys(name for own in source.of for name in written[own]))
     over = tuple(AXES.index(axis) for axis in source.over)
     where = f"statistics {source.name!r}"
     for output in variables:

@@ -94,6 +94,11 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
                 f"outputs: expected null in an ensemble that runs in groups, here of {length} of {size} members, or "
                 "with ensemble.retry; write a smaller ensemble.size, more devices (mesh.ensemble) or no outputs."
             )
+        if grouped and config.statistics:
+            raise ConfigurationError(
+                f"statistics: expected null in an ensemble that runs in groups, here of {length} of {size} members, or "
+                "with ensemble.retry; write a smaller ensemble.size, more devices (mesh.ensemble) or no statistics."
+            )
         try:
             programs = compiled_run(of_group(config, groups_of(config, length)[0]) if grouped else config)
             programs.require_least_memory(programs.frame_bytes())
