@@ -46,7 +46,7 @@ def described(
     variables: Sequence[Output], kinds: Sequence[str], over: Sequence[str], time_units: str
 ) -> Iterator[Described]:
     """Every statistic of every variable, and the covariances of every two."""
-    axes = "".join(f", {axis}" for axis in over)
+    axes = "".join(f", {axis}" for axis in over[:-1]) + "".join(f" and {axis}" for axis in over[-1:])
     for one in variables:
         text = one.long_name or one.name
         for kind in (kind for kind in kinds if kind != COVARIANCE):
