@@ -23,7 +23,7 @@ RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
     "mesh", "distributed", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
-    "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective",
+    "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective", "stop",
 )  # fmt: skip
 
 

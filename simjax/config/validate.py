@@ -23,6 +23,7 @@ from simjax.config.sections import (
 )
 from simjax.config.stretching import read_stretching
 from simjax.config.time_statistics import read_statistics
+from simjax.config.triggers import read_triggers
 from simjax.config.variations import read_ensemble
 from simjax.models.registry import MODELS
 from simjax.schema.config import (
@@ -99,6 +100,7 @@ def validate(
             found["particles"] = _locate_particles(keys["particles"], context)
         found["outputs"] = read_instruments(keys, found, context)
         found["statistics"] = read_statistics(keys, found, context)
+        found["events"] = read_triggers(found, context)
         found["inverse"] = read_inverse(keys, found, context)
         _check_output_fields(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:

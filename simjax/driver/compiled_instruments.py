@@ -33,7 +33,7 @@ from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
 from simjax.status import OK
 from simjax.stepping.clock import Schedule
-from simjax.stepping.watching import Readings, Watch, advance_watching, due_by_number, due_by_time
+from simjax.stepping.watching import Halt, Readings, Watch, advance_watching, due_by_number, due_by_time
 
 LARGEST_BUFFER = 64 << 20
 """Bytes of the readings of one call on each device: calls are shortened until they fit."""
@@ -60,11 +60,11 @@ class CompiledInstruments:
     """The instruments of a run and their programs.
 
     instruments: by name. watched: names of those with a cadence of their own, which are read in the loop over steps.
-    statistics: in time, which are gathered there too.
+    statistics: in time, which are gathered there too. halt: (model, params) -> where the loop ends early.
     """
 
-    def __init__(self, programs: CompiledRun):
-        self.programs = programs
+    def __init__(self, programs: CompiledRun, halt: Callable[[Any, Any], Halt] | None = None):
+        self.programs, self._halt = programs, halt
         self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
         self.statistics = CompiledStatistics(programs)
@@ -72,8 +72,8 @@ class CompiledInstruments:
 
     @property
     def in_the_loop(self) -> bool:
-        """Tell whether the loop over steps reads or gathers anything."""
-        return bool(self.watched or self.statistics)
+        """Tell whether the loop over steps reads, gathers or judges anything."""
+        return bool(self.watched or self.statistics or self._halt)
 
     # ------------------------------------------------------------------ what is read
 
@@ -125,7 +125,8 @@ class CompiledInstruments:
         return tuple(f"{name}={size}" for name, size in self.programs.room().items())
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
-        """Compiled `(values, files, state, clock, (until, when, starts), sums) -> (state, clock, readings, sums)`.
+        """Compiled `(values, files, state, clock, (until, when, starts), sums) ->
+        (state, clock, readings, sums, halted)`.
 
         Without instruments that are read in the loop over steps and statistics it is `CompiledRun.advance`.
         """
@@ -141,11 +142,13 @@ class CompiledInstruments:
 
         def forward(values, files, state, clock, until, sums):
             model, params = programs.build(vary_like(values, state), files)
+            varying = vary_like(params, state)
             watches = {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}
             return advance_watching(
                 model, programs.integrator, params, state, clock, schedule,
                 steps=steps, until=until[0], watches=watches, when=until[1],
-                gatherings=self.statistics.gatherings(schedule, model, vary_like(params, state)), starts=until[2], sums=sums,
+                gatherings=self.statistics.gatherings(schedule, model, varying), starts=until[2], sums=sums,
+                halt=None if self._halt is None else self._halt(model, varying),
             )  # fmt: skip
 
         one: Any = programs._one
@@ -154,7 +157,7 @@ class CompiledInstruments:
         sums = self.statistics.specs
         specs = (one, programs._file_specs, programs.state_specs, one, PartitionSpec(), sums)
         donate = () if programs.regrows else (2, 5)
-        results = programs.state_specs, one, found, sums
+        results = programs.state_specs, one, found, sums, None if self._halt is None else one
         return programs._compile(forward, (0, None, 0, 0, None, 0), specs, results, donate=donate)
 
     def _watch(self, name: str, schedule: Schedule, steps: int, model, params, files) -> Watch:

@@ -32,6 +32,7 @@ from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
 from simjax.driver.statistics import Statistics, reduced
 from simjax.driver.statistics_output import StatisticsOutput
+from simjax.driver.triggers import EventFiles
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
@@ -118,6 +119,9 @@ class RunFolder:
             require_frames(folder / FOLDER / name, kept, (counted or {}).get("samples", {}).get(name))
         known = None if keep_until_step is None else (counted or {}).get("statistics", {})
         self.statistics = StatisticsOutput(folder, instruments.statistics, file_attributes(config, run.id), known)
+        self.events = EventFiles(
+            folder, programs, plan, run.id, keep_until_step, (counted or {}).get("events", {})
+        )  # fmt: skip
         self._metrics: TextIO | None = None
         self._first_energy: float | None = None
         self._log: TextIO | None = None
@@ -193,6 +197,11 @@ class RunFolder:
         self._write_log(text)
         if self.display is not None:
             self.display.message(text)
+
+    def note(self, text: str) -> None:
+        """A line in the log, on the display and in the report."""
+        self.notes.append(text)
+        self.tell(text)
 
     def _write_log(self, text: str) -> None:
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
@@ -312,11 +321,13 @@ class RunFolder:
         self._begin()
         self.instruments.commit()
         self.statistics.commit()
+        self.events.commit()
         on_disk = self.writer.commit()
         step = int(np.max(whole(tree[1].step)))
         samples = {"samples": self.instruments.counts} if self.instruments.writers else {}
         sets = {"statistics": self.statistics.counts} if self.statistics.writers else {}
-        known = {**samples, **sets, "frames": self.writer.frames, "run": self._description}
+        events = {"events": self.events.counts} if self.events.writers else {}
+        known = {**samples, **sets, **events, "frames": self.writer.frames, "run": self._description}
         self.checkpoints.save(step, tree, {**meta, **known}, after=on_disk)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
@@ -330,13 +341,14 @@ class RunFolder:
 
     # ------------------------------------------------------------------ endings
 
-    def finish(self, pace: CallLength, elapsed: float) -> str:
-        """Close a run that reached its end; the closing sentence."""
+    def finish(self, pace: CallLength, elapsed: float, ended: str | None = None) -> str:
+        """Close a run that reached its end, or has `ended` by a condition; the closing sentence."""
         lost = int(np.sum(self.statuses != OK))
         outcome = f"completed, with {lost} of {len(self.statuses)} members frozen on the way" if lost else "completed"
+        outcome = f"{outcome}: {ended}" if ended else outcome
         self._close(complete=True)
         self._write_report(outcome, pace, elapsed)
-        return self._say_goodbye(f"{outcome} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)")
+        return self._say_goodbye(f"{outcome}{',' if ended else ''} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)")
 
     def stop(self, reason: str, pace: CallLength, elapsed: float) -> str:
         """Close a run that was asked to stop; it can go on later."""
@@ -357,7 +369,7 @@ class RunFolder:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
         writers = (
-            self.writer.abandon, self.instruments.abandon, self.statistics.abandon, self.checkpoints.abandon,
+            self.writer.abandon, self.instruments.abandon, self.statistics.abandon, self.events.abandon, self.checkpoints.abandon,
         )  # fmt: skip
         for close in (*writers, self.goodput.end, *files):
             with contextlib.suppress(Exception):
@@ -368,6 +380,7 @@ class RunFolder:
         with self.goodput.during(OUTPUT):
             self.instruments.close(complete)
             self.statistics.close(complete)
+            self.events.close(complete)
             self.writer.close(complete, statuses)
             self.checkpoints.close()
         if self._metrics is not None:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +29,7 @@ from simjax.driver.instrument_output import at_frame, of_call
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
+from simjax.driver.triggers import Triggers
 from simjax.errors import ConfigurationError, NumericalError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
@@ -58,8 +59,10 @@ class SingleRun:
         self.clock: Any = None
         self.sums: dict[str, Sums] = {}  # of statistics in time
         self.goodput = GoodputLog(launched, kept=self.group.first)
-        self.instruments = CompiledInstruments(programs)
+        self.triggers = Triggers(config, programs)
+        self.instruments = CompiledInstruments(programs, self.triggers.halt() if self.triggers.after_steps else None)
         self.pace = CallLength(config, programs, self.goodput, self.instruments)
+        self.halted: Any = None  # which conditions on quantities ended the last call
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -70,6 +73,7 @@ class SingleRun:
     def prepare(self) -> None:
         """Everything that can be refused before a file is written: initial fields, the time step."""
         _check_objective(self.config, self.programs)
+        self.triggers.check()
         self.state, self.clock = self.programs.start()
         refuse_start(self.programs, self.state)
         self.notes = list(self.programs.notes)
@@ -107,8 +111,11 @@ class SingleRun:
         self.pace.measure_step(self.programs.stable_dt(self.state))
         frame = self._plan_from(restored.meta)
         completed = self.group.decide(lambda: (last_outcome(folder) or "").startswith(COMPLETED))
-        if frame >= self.plan.total and completed:
-            message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
+        self.triggers.check()
+        ended = self.triggers.restore(restored.meta.get("triggers", {}))
+        if completed and (ended or frame >= self.plan.total):
+            reached = f"already {ended}" if ended else f"already reached time.end={self.config.time.end:g}"
+            message = f"{folder} has {reached}; nothing to do."
             if self.progress:
                 print(message)
             return Result(folder, 0, message)
@@ -160,7 +167,7 @@ class SingleRun:
             if reason:
                 code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
             else:
-                code, message = 0, self.record.finish(self.pace, elapsed)
+                code, message = 0, self.record.finish(self.pace, elapsed, self.triggers.ended)
             return Result(
                 self.record.folder, code, message, self.record.statuses, failed_checks=self.record.failed_checks,
                 _last_frame=self._last_frame(),
@@ -200,9 +207,14 @@ class SingleRun:
                 reason = self._advance_frame(frame)
                 if reason:
                     return reason
+                if self.triggers.ended and not self._is_complete(frame):
+                    self._look(self._now()[1], self.step + self.substeps)
+                    return None
                 frame += 1
                 self._end_windows(frame)
                 self._observe(frame)
+                if self.triggers.ended:
+                    return None
                 if np.all(self.record.statuses != OK):
                     break
                 if frame < self.plan.total and self.group.gather(self.record.checkpoint_is_due(frame))[0]:
@@ -223,7 +235,7 @@ class SingleRun:
     def _advance_frame(self, frame: int) -> str | None:
         """Advance by a frame; the reason why it was cut short, if it was."""
         schedule = self.plan.schedule_of(frame)
-        if schedule.dt is not None:
+        if schedule.dt is not None and not self.triggers.after_steps:
             while self.substeps < schedule.steps:
                 for steps in self.pace.pieces(schedule, self.substeps):
                     if reason := self._reason_to_stop():
@@ -237,11 +249,17 @@ class SingleRun:
         while True:
             if reason := self._reason_to_stop():
                 return reason
-            self._call(schedule, self.pace.steps_of_call(schedule), frame)
+            fixed = schedule.dt is not None
+            steps = next(self.pace.pieces(schedule)) if fixed else self.pace.steps_of_call(schedule)
+            self._call(schedule, steps, frame)
             clock = jax.tree.map(whole, self.clock)
-            self.record.watch_step(clock, schedule)
-            if np.all((clock.frame > frame) | (clock.status != OK)):
-                self.step = int(np.max(clock.step))
+            if fixed:
+                self._place_clock()
+            else:
+                self.record.watch_step(clock, schedule)
+            self._judge_step()
+            if np.all((clock.frame > frame) | (clock.status != OK)) or self.triggers.ended:
+                self.step = int(np.max(clock.step)) - self.substeps
                 return None
 
     def _call(self, schedule: Schedule, steps: int, frame: int) -> bool:
@@ -251,7 +269,7 @@ class SingleRun:
         given = self.programs.values, self.programs.files, self.state, self.clock, until
         with self.pace.timed(program):
             if self.instruments.in_the_loop:
-                state, clock, found, self.sums = program(*given, self.sums)
+                state, clock, found, self.sums, self.halted = program(*given, self.sums)
             else:
                 (state, clock), found = program(*given), {}
         if self.programs.regrows and self._regrown(whole(clock.status)):
@@ -280,7 +298,10 @@ class SingleRun:
 
     def _observe(self, frames: int) -> None:
         """Look at the state after `frames` frames. While the device goes on, the frame before is written."""
-        time = self.plan.time_after(frames)
+        self._look(self.plan.time_after(frames), self.step, first=frames == 0)
+
+    def _look(self, time: float, step: int, *, first: bool = False) -> None:
+        """Write a frame of the state, and judge conditions on its quantities."""
         at = jnp.asarray(time, self.programs.dtype)
         while True:
             program = self.programs.observe()
@@ -288,12 +309,36 @@ class SingleRun:
                 *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             if not (self.programs.regrows and self._regrown(whole(status))):
                 break
-        if names := self.instruments.at_frame(first=frames == 0):
+        if names := self.instruments.at_frame(first=first):
             program = self.instruments.measure(names)
             with self.pace.timed(program):
                 measured = program(self.programs.values, self.programs.files, self.state, self.clock, at)
-            self.record.instruments.add(at_frame(measured, time, self.step))
-        self.record.add(time, self.step, observed, self.clock, self.pace)
+            self.record.instruments.add(at_frame(measured, time, step))
+        self.record.add(time, step, observed, self.clock, self.pace)
+        if self.triggers and np.any(whole(self.clock.status) == OK):
+            self._occur(self.triggers.judge(time, step, observed[1], first=first).events, time, step)
+
+    def _judge_step(self) -> None:
+        """Judge conditions at which the last call ended."""
+        if self.halted is None or not np.any(held := whole(self.halted)):
+            return
+        time, step = self._now()[1], int(np.max(whole(self.clock.step)))
+
+        def quantities():
+            at = jnp.asarray(time, self.programs.dtype)
+            return self.programs.observe()(self.programs.values, self.programs.files, self.state, self.clock, at)[1]
+
+        self._occur(self.triggers.judge_step(time, step, held, quantities).events, time, step)
+
+    def _occur(self, events: Mapping[str, str], time: float, step: int) -> None:
+        """Write a frame for each event, and tell of it."""
+        self.record.events.write(tuple(events), time, step, self.state, self.clock)
+        for sentence in events.values():
+            self.record.note(sentence)
+
+    def _is_complete(self, frame: int) -> bool:
+        """Tell whether the steps of a frame are done."""
+        return bool(np.all(whole(self.clock.frame) > frame))
 
     def _end_windows(self, frames: int) -> None:
         """Write the statistics in time whose windows end with a frame, unless the run is taken back before it."""
@@ -327,6 +372,7 @@ class SingleRun:
             "interval": self.plan.schedule.interval,
             "halvings": self.halvings,
             "room": self.programs.room(),
+            **({"triggers": self.triggers.told()} if self.triggers else {}),
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
         with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):

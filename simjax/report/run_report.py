@@ -96,7 +96,8 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
 def _header(dataset: xr.Dataset, report: RunReport) -> str:
     failed = sum(not verdict.passed for verdict in report.checks)
     count = len(report.checks)
-    badges = [(report.outcome[:1].upper() + report.outcome[1:], "good" if report.outcome == "completed" else "bad")]
+    good = report.outcome == "completed" or report.outcome.startswith("completed: ")
+    badges = [(report.outcome[:1].upper() + report.outcome[1:], "good" if good else "bad")]
     if count:
         checks = "1 check" if count == 1 else f"{count} checks"
         text = f"{failed} of {checks} failed" if failed else f"{'all ' if count > 1 else ''}{checks} passed"

@@ -33,6 +33,7 @@ from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
+from simjax.schema.triggers import EVENTS, EventConfig, StopConfig
 
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
 PRECISIONS = ("float32", "float64")
@@ -275,6 +276,8 @@ class Config:
     objective: str | None = None
     outputs: Instruments = Instruments()
     statistics: TimeStatistics = TimeStatistics()
+    stop: StopConfig | None = None
+    events: tuple[EventConfig, ...] | None = None
 
     def write(self) -> dict[str, Any]:
         """The configuration as plain YAML values by key, every default filled in."""
@@ -409,6 +412,12 @@ class Keys:
         None,
         about="means, variances, covariances, third moments and extremes in time; null: none",
     )  # fmt: skip
+    stop: StopConfig | None = key(
+        Nested(StopConfig, optional=True), None, about="conditions on quantities that end the run; null: none"
+    )
+    events: tuple[EventConfig, ...] | None = key(
+        EVENTS, None, about="conditions on quantities that write a frame; null: none"
+    )
     inverse: Mapping[str, Any] | None = key(
         Table("unknowns and observations", optional=True), None, about="what is sought, and what was measured"
     )

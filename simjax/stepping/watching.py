@@ -59,6 +59,16 @@ class Gathering(NamedTuple):
     is_due: Callable[[Any, Array, Clock, Clock], Array] | None
 
 
+class Halt(NamedTuple):
+    """Conditions at which the steps of a call end: `(t, state) -> (conditions,)` whether each holds.
+
+    at_once: of each, whether it does so wherever it holds, rather than where it begins to.
+    """
+
+    holds: Callable[[Array, Any], Array]
+    at_once: tuple[bool, ...]
+
+
 class Start(NamedTuple):
     """When states begin to count, as time since the frame's begin, and what a gathering's `is_due` gets."""
 
@@ -70,19 +80,26 @@ def advance_watching(
     model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
     *, steps: int, until, watches: Mapping[str, Watch], when: Mapping[str, Any],
     gatherings: Mapping[str, Gathering] = MappingProxyType({}), starts: Mapping[str, Start] = MappingProxyType({}),
-    sums: Mapping[str, Sums] = MappingProxyType({}),
-) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums]]:  # fmt: skip
-    """The result of `advance`, what the watches read on the way, and the sums of the gatherings: nothing is read and
-    added where the steps are given up.
+    sums: Mapping[str, Sums] = MappingProxyType({}), halt: Halt | None = None,
+) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums], Array | None]:  # fmt: skip
+    """The result of `advance`, what the watches read on the way, the sums of the gatherings, and which conditions of
+    `halt` ended the steps: nothing is read and added where the steps are given up.
 
     when, starts: of each watch what its `is_due` gets, and of each gathering. A state is read after each step, so none
-    is left between exchanges.
+    is left between exchanges. With `halt` no step is taken after one at which a condition asks for it, nor beyond the
+    end of frame number `until`.
     """
     params = vary_like(params, state)
     begin = state, clock
 
+    def judged(t: Array, state) -> Array:
+        assert halt is not None
+        # All devices go by the same.
+        holds = halt.holds(t, state).astype(jnp.int32)
+        return jnp.stack([model.domain.max(one) for one in holds]) > 0
+
     def look(seen, before: Clock, after: Clock, state):
-        number, found, sums = seen
+        number, found, sums, halted = seen
         # Else the step is computed once more for the few values that are read.
         state = jax.tree.map(lax.optimization_barrier, state)
         found = {
@@ -93,12 +110,20 @@ def advance_watching(
             name: _with_sample(one, starts[name], number, (before, after), state, schedule, sums[name])
             for name, one in gatherings.items()
         }
-        return number + 1, found, sums
+        if halted is not None and halt is not None:
+            held, _ = halted
+            holds = judged(time_of(after, schedule), state)
+            halted = holds, holds & (jnp.asarray(halt.at_once) | ~held)
+        return number + 1, found, sums, halted
 
     empty = {name: _empty(watch, state, clock, schedule) for name, watch in watches.items()}
-    seen = jnp.zeros((), jnp.int32), empty, dict(sums)
+    halted = None
+    if halt is not None:
+        held = judged(time_of(clock, schedule), state)
+        halted = held, jnp.zeros_like(held)
+    seen = jnp.zeros((), jnp.int32), empty, dict(sums), halted
     if isinstance(model, SelfSteppingModel):
-        *after, (_, found, gathered) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
+        *after, (_, found, gathered, halted) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
     else:
         integrator = required(model, integrator)
         prepared = prepared_scheme(model, integrator, params, state, schedule)
@@ -108,13 +133,21 @@ def advance_watching(
             state, clock = take_step(model, integrator, params, state, before, schedule, until, prepared)
             return state, clock, look(seen, before, clock, state)
 
+        def step_unless_halted(carry):
+            _, before, (*_, halted) = carry
+            over = jnp.any(halted[1]) | (before.frame >= until)
+            taken, carry = steady_carry(step, carry)
+            return lax.cond(over, lambda carry: carry, taken, carry)
+
         in_pairs = integrator.stages == 1  # as `advance` takes them
-        *after, (_, found, gathered) = repeat(step, (*begin, seen), steps, "none", in_pairs=in_pairs)
+        *after, (_, found, gathered, halted) = repeat(
+            step if halt is None else step_unless_halted, (*begin, seen), steps, "none", in_pairs=in_pairs
+        )
     state, clock = if_good(model, params, begin, tuple(after))
     good = clock.status == OK
     kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in found.items()}
     gathered = jax.tree.map(lambda new, old: jnp.where(good, new, old), gathered, dict(sums))
-    return state, clock, kept, gathered
+    return state, clock, kept, gathered, None if halted is None else halted[1] & good
 
 
 def _empty(watch: Watch, state, clock: Clock, schedule: Schedule) -> Readings:

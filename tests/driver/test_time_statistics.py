@@ -253,7 +253,7 @@ def test_what_does_not_go_together_is_refused(tmp_path):
 def test_a_killed_run_has_the_statistics_of_one_that_was_not(tmp_path):
     path = tmp_path / "conf" / "experiment" / "wave.yaml"
     path.parent.mkdir(parents=True)
-    changes = {**STATISTICS, "time.end": 32.0, "checkpoint.every_frames": 20, "output.root": str(tmp_path)}
+    changes = {**STATISTICS, "time.end": 12.0, "checkpoint.every_frames": 10, "output.root": str(tmp_path)}
     path.write_text("# @package _global_\n# A wave\n" + yaml.safe_dump(changed(WAVE, changes)))
     told = ["--config-dir", str(tmp_path / "conf"), "experiment=wave"]
     outputs(start_run([*told, f"output.folder={tmp_path / 'long'}"], count=1))
