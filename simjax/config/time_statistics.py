@@ -70,13 +70,13 @@ def _read_one(
         name = text.read(join(where, "name"), value["name"], problems) or ""
     if len(problems) > before or of is None or kinds is None or over is None or start is None:
         return None
-    one = StatisticsConfig(
-        name, of, tuple(sorted(kinds, key=KINDS.index)), start, every, tuple(sorted(over)), window
-    )
+    one = StatisticsConfig(name, of, tuple(sorted(kinds, key=KINDS.index)), start, every, tuple(sorted(over)), window)
     _check_times(where, one, found["time"], context)
     _check_stretched(where, one, found["grid"], context)
-    if COVARIANCE in kinds and len([v for n in of for v in context.schema.written(context.ndim, context.counts)[n]]) < 2:
-        problems.add(join(where, "of"), list(of), "at least two variables for kinds=covariance", "write variance for one")
+    written = context.schema.written(context.ndim, context.counts)
+    if COVARIANCE in kinds and len({variable for name in of for variable in written[name]}) < 2:
+        expected = "at least two variables for kinds=covariance"
+        problems.add(join(where, "of"), list(of), expected, "write variance for one")
     return one
 
 
@@ -95,8 +95,8 @@ def _check_times(where: str, one: StatisticsConfig, time: TimeConfig | None, con
     if one.start >= time.end:
         problems.add(join(where, "from"), one.start, f"a time before time.end={time.end:g}")
     if time.dt is not None and not isinstance(one.every, str) and one.every < time.dt * (1 - 1e-9):
-        expected = f"at least time.dt={time.dt:g}"
-        problems.add(join(where, "every"), one.every, expected, f"write every: {STEP} for each step, {FRAME} for frames")
+        hint = f"write every: {STEP} for each step, {FRAME} for frames"
+        problems.add(join(where, "every"), one.every, f"at least time.dt={time.dt:g}", hint)
     if one.window is None:
         return
     for key, value in (("window", one.window), ("from", one.start)):
@@ -115,9 +115,7 @@ def _check_stretched(where: str, one: StatisticsConfig, grid: GridConfig | None,
         context.problems.add(join(where, "over"), list(one.over), problem, f"leave {wrong[0]} out")
 
 
-def _named(
-    read: list[tuple[str, StatisticsConfig]], outputs: list[str], context: Context
-) -> TimeStatistics | None:
+def _named(read: list[tuple[str, StatisticsConfig]], outputs: list[str], context: Context) -> TimeStatistics | None:
     """Each with a name that no other and no instrument has: "statistics", with a number from the second on."""
     before = len(context.problems)
     taken = [*outputs, *(one.name for _, one in read if one.name)]

@@ -99,8 +99,7 @@ def validate(
         if schema.of_particles:
             found["particles"] = _locate_particles(keys["particles"], context)
         found["outputs"] = read_instruments(keys, found, context)
-        found["statistics"] = read_statistics(keys, found, context)
-        found["events"] = read_triggers(found, context)
+        found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
         found["inverse"] = read_inverse(keys, found, context)
         _check_output_fields(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:

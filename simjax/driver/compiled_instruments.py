@@ -33,7 +33,7 @@ from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
 from simjax.status import OK
 from simjax.stepping.clock import Schedule
-from simjax.stepping.watching import Halt, Readings, Watch, advance_watching, due_by_number, due_by_time
+from simjax.stepping.watching import Halt, Readings, Sight, Watch, advance_watching, due_by_number, due_by_time
 
 LARGEST_BUFFER = 64 << 20
 """Bytes of the readings of one call on each device: calls are shortened until they fit."""
@@ -143,12 +143,14 @@ class CompiledInstruments:
         def forward(values, files, state, clock, until, sums):
             model, params = programs.build(vary_like(values, state), files)
             varying = vary_like(params, state)
-            watches = {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}
+            sight = Sight(
+                {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}, until[1],
+                self.statistics.gatherings(schedule, model, varying), until[2],
+                None if self._halt is None else self._halt(model, varying),
+            )  # fmt: skip
             return advance_watching(
                 model, programs.integrator, params, state, clock, schedule,
-                steps=steps, until=until[0], watches=watches, when=until[1],
-                gatherings=self.statistics.gatherings(schedule, model, varying), starts=until[2], sums=sums,
-                halt=None if self._halt is None else self._halt(model, varying),
+                steps=steps, until=until[0], sight=sight, sums=sums,
             )  # fmt: skip
 
         one: Any = programs._one

@@ -97,7 +97,7 @@ class CompiledStatistics:
     # ------------------------------------------------------------------ in the loop over steps
 
     def gatherings(self, schedule: Schedule, model, params) -> dict[str, Gathering]:
-        """What the loop over steps needs to add states to the sums."""
+        """The sums that the loop over steps adds states to, with the fields that they read."""
         return {name: self._gathering(one, schedule, model, params) for name, one in self.entries.items()}
 
     def _gathering(self, statistic: Statistic, schedule: Schedule, model, params) -> Gathering:
@@ -193,4 +193,3 @@ def _centred(programs: CompiledFieldRun, *outputs: Output) -> str:
         f"{o.vector}_centered" for o in outputs if o.vector and f"{o.vector}_centered" in known
     )
     return f", {', '.join(wanted)}" if wanted else ""
-

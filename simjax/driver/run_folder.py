@@ -348,7 +348,8 @@ class RunFolder:
         outcome = f"{outcome}: {ended}" if ended else outcome
         self._close(complete=True)
         self._write_report(outcome, pace, elapsed)
-        return self._say_goodbye(f"{outcome}{',' if ended else ''} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)")
+        took = f"{',' if ended else ''} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)"
+        return self._say_goodbye(f"{outcome}{took}")
 
     def stop(self, reason: str, pace: CallLength, elapsed: float) -> str:
         """Close a run that was asked to stop; it can go on later."""
@@ -369,7 +370,8 @@ class RunFolder:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
         writers = (
-            self.writer.abandon, self.instruments.abandon, self.statistics.abandon, self.events.abandon, self.checkpoints.abandon,
+            self.writer.abandon, self.instruments.abandon, self.statistics.abandon, self.events.abandon,
+            self.checkpoints.abandon,
         )  # fmt: skip
         for close in (*writers, self.goodput.end, *files):
             with contextlib.suppress(Exception):

@@ -99,7 +99,7 @@ class SingleRun:
         parameters, statistics = self.programs.parameters, self.instruments.statistics
         run, restored, notes = restore(
             folder, self.config, parameters,
-            lambda meta: self._checkpointed(*self.programs.template(meta.get("room", {})), statistics.template()),
+            lambda meta: self._checkpointed(self.programs.template(meta.get("room", {})), statistics.template()),
         )  # fmt: skip
         self.notes += notes
         self.state, self.clock, *sums = restored.tree
@@ -351,9 +351,9 @@ class SingleRun:
         if self.sums:
             self.record.statistics.write_open(self.sums, self._now()[1], int(np.max(whole(self.clock.step))))
 
-    def _checkpointed(self, state, clock, sums) -> tuple[Any, ...]:
-        """What a checkpoint holds."""
-        return (state, clock, sums) if self.instruments.statistics else (state, clock)
+    def _checkpointed(self, state_and_clock, sums) -> tuple[Any, ...]:
+        """The tree that a checkpoint holds."""
+        return (*state_and_clock, sums) if self.instruments.statistics else state_and_clock
 
     def _now(self) -> tuple[float, float]:
         """The time at which the frame began, and the present time."""
@@ -376,7 +376,7 @@ class SingleRun:
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
         with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
-            kept = jax.tree.map(jnp.copy, self._checkpointed(self.state, self.clock, self.sums))
+            kept = jax.tree.map(jnp.copy, self._checkpointed((self.state, self.clock), self.sums))
             self.record.checkpoint(kept, meta, self.pace)
 
     def _is_good(self) -> bool:

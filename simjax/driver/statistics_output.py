@@ -19,7 +19,7 @@ from simjax.io.time_statistics_files import BOUNDS, FOLDER, WEIGHT, Described, S
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
-from simjax.schema.time_statistics import COVARIANCE, MAX, MEAN, MIN, THIRD_MOMENT
+from simjax.schema.time_statistics import MAX, MEAN, MIN, THIRD_MOMENT
 from simjax.stepping.moments import Sums, Total
 
 
@@ -64,7 +64,7 @@ class StatisticsOutput:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What a checkpoint says of each, for JSON."""
+        """Begin of the set that goes on, of each, for JSON."""
         return {name: vars(one) for name, one in self._open.items()}
 
     def end_windows(self, sums: Mapping[str, Sums], time: float, step: int) -> dict[str, Sums]:
@@ -141,7 +141,7 @@ def _values(sums: Sums, statistics: list[Described]) -> dict[str, np.ndarray]:
             elif one.kind == THIRD_MOMENT:
                 total = _total(sums.third[one.of[0]])
             else:
-                total = _total(sums.second[one.of if one.kind == COVARIANCE else one.of * 2])
+                total = _total(sums.second[one.of[0], one.of[-1]])
             counted = np.reshape(weight, weight.shape + (1,) * (total.ndim - weight.ndim))
             over = 1.0 if one.kind == MEAN else counted
             found[one.name] = np.where(counted > 0, total / over, np.nan)

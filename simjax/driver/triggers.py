@@ -34,7 +34,7 @@ BESIDE = "courant", "error_"
 
 
 class Judged(NamedTuple):
-    """What was found at a time: why the run ends, if it does, and which events occurred, each with a sentence."""
+    """Findings at a time: why the run ends, if it does, and which events occurred, each with a sentence."""
 
     ended: str | None
     events: dict[str, str]
@@ -91,7 +91,7 @@ class Triggers:
     # ------------------------------------------------------------------ at output times
 
     def judge(self, time: float, step: int, diagnostics: Mapping[str, Any], *, first: bool) -> Judged:
-        """What is found at an output time; at the `first`, the start, nothing ends and nothing occurs."""
+        """Findings at an output time; at the `first`, the start, nothing ends and nothing occurs."""
         names = self._quantities(FRAME)
         values = {name: float(whole(diagnostics[name])) for name in names if name != TIME} | {TIME: time}
         events = {}
@@ -147,7 +147,7 @@ class Triggers:
         return halting
 
     def judge_step(self, time: float, step: int, held, diagnostics: Callable[[], Mapping[str, Any]]) -> Judged:
-        """What is found where the loop over steps halted: `held` by the order of `after_steps`."""
+        """Findings where the loop over steps halted: `held` by the order of `after_steps`."""
         found = {name: float(whole(value)) for name, value in diagnostics().items()} | {TIME: time}
         events = {}
         for (name, when), holds in zip(self._at[STEP].items(), held, strict=True):
@@ -162,7 +162,7 @@ class Triggers:
     # ------------------------------------------------------------------ checkpoints
 
     def told(self) -> dict[str, Any]:
-        """What a checkpoint says of them, for JSON."""
+        """The state of the conditions for a checkpoint, for JSON."""
         stop = write(self._config.stop)
         return {"held": self._held, "history": self._history, "ended": self.ended, "stop": stop}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from simjax.io.read import open_output, statistics_names
 from simjax.io.readable import readable
 from simjax.report.instrument_pictures import figure
@@ -28,9 +26,10 @@ def statistics_figures(folder: Path) -> Iterator[str]:
                 shown, title = name, label_of(dataset, name)
                 if name.endswith("_variance"):
                     # In the units of the variable itself, which are those of its mean.
-                    shown, title = f"{name.removesuffix('_variance')}_rms", f"Root of the {title[:1].lower()}{title[1:]}"
-                    units = _root(str(dataset[name].attrs.get("units", "1")))
-                    dataset = dataset.assign({shown: np.sqrt(dataset[name]).assign_attrs(units=units)})
+                    shown = f"{name.removesuffix('_variance')}_rms"
+                    title = f"Root of the {title[:1].lower()}{title[1:]}"
+                    root, units = dataset[name] ** 0.5, str(dataset[name].attrs.get("units", "1"))
+                    dataset = dataset.assign({shown: root.assign_attrs(units=_root(units))})
                 yield figure(dataset, shown, f"{output}: {title}")
 
 

@@ -38,7 +38,7 @@ class Extreme(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What is known of the samples so far.
+    """Sums over the samples so far.
 
     weight: of all. waiting: time since the last sample. mean: by variable. second: sums of products of distances from
     the means, by pairs of variables. third: of their cubes, by variable. min, max: by variable.

@@ -76,54 +76,53 @@ class Start(NamedTuple):
     when: Any
 
 
+class Sight(NamedTuple):
+    """Everything that the loop over steps looks at.
+
+    watches, gatherings: by name. when, starts: what the `is_due` of each gets, and when states begin to count. halt: at
+    which conditions no further step is taken.
+    """
+
+    watches: Mapping[str, Watch] = MappingProxyType({})
+    when: Mapping[str, Any] = MappingProxyType({})
+    gatherings: Mapping[str, Gathering] = MappingProxyType({})
+    starts: Mapping[str, Start] = MappingProxyType({})
+    halt: Halt | None = None
+
+
+class Seen(NamedTuple):
+    """Findings of a call. number: of steps. held, halted: of each condition of `halt`, whether it holds, and
+    whether it ended the steps; None without."""
+
+    number: Array
+    found: dict[str, Readings]
+    sums: dict[str, Sums]
+    held: Array | None
+    halted: Array | None
+
+
 def advance_watching(
     model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
-    *, steps: int, until, watches: Mapping[str, Watch], when: Mapping[str, Any],
-    gatherings: Mapping[str, Gathering] = MappingProxyType({}), starts: Mapping[str, Start] = MappingProxyType({}),
-    sums: Mapping[str, Sums] = MappingProxyType({}), halt: Halt | None = None,
+    *, steps: int, until, sight: Sight, sums: Mapping[str, Sums] = MappingProxyType({}),
 ) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums], Array | None]:  # fmt: skip
-    """The result of `advance`, what the watches read on the way, the sums of the gatherings, and which conditions of
-    `halt` ended the steps: nothing is read and added where the steps are given up.
+    """The result of `advance`, what the watches read on the way, the sums of the gatherings, and which conditions
+    ended the steps: nothing is read and added where the steps are given up.
 
-    when, starts: of each watch what its `is_due` gets, and of each gathering. A state is read after each step, so none
-    is left between exchanges. With `halt` no step is taken after one at which a condition asks for it, nor beyond the
-    end of frame number `until`.
+    A state is read after each step, so none is left between exchanges. With conditions no step is taken after one at
+    which one of them asks for it, nor beyond the end of frame number `until`.
     """
     params = vary_like(params, state)
-    begin = state, clock
+    begin, halt = (state, clock), sight.halt
+    held = None if halt is None else _judged(model, halt, clock, state, schedule)
+    found = {name: _empty(watch, state, clock, schedule) for name, watch in sight.watches.items()}
+    halted = None if held is None else jnp.zeros_like(held)
+    seen = Seen(jnp.zeros((), jnp.int32), found, dict(sums), held, halted)
 
-    def judged(t: Array, state) -> Array:
-        assert halt is not None
-        # All devices go by the same.
-        holds = halt.holds(t, state).astype(jnp.int32)
-        return jnp.stack([model.domain.max(one) for one in holds]) > 0
+    def look(seen: Seen, before: Clock, after: Clock, state) -> Seen:
+        return _with_state(sight, model, seen, (before, after), state, schedule)
 
-    def look(seen, before: Clock, after: Clock, state):
-        number, found, sums, halted = seen
-        # Else the step is computed once more for the few values that are read.
-        state = jax.tree.map(lax.optimization_barrier, state)
-        found = {
-            name: _with_reading(watch, when[name], number, (before, after), state, schedule, found[name])
-            for name, watch in watches.items()
-        }
-        sums = {
-            name: _with_sample(one, starts[name], number, (before, after), state, schedule, sums[name])
-            for name, one in gatherings.items()
-        }
-        if halted is not None and halt is not None:
-            held, _ = halted
-            holds = judged(time_of(after, schedule), state)
-            halted = holds, holds & (jnp.asarray(halt.at_once) | ~held)
-        return number + 1, found, sums, halted
-
-    empty = {name: _empty(watch, state, clock, schedule) for name, watch in watches.items()}
-    halted = None
-    if halt is not None:
-        held = judged(time_of(clock, schedule), state)
-        halted = held, jnp.zeros_like(held)
-    seen = jnp.zeros((), jnp.int32), empty, dict(sums), halted
     if isinstance(model, SelfSteppingModel):
-        *after, (_, found, gathered, halted) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
+        *after, seen = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
     else:
         integrator = required(model, integrator)
         prepared = prepared_scheme(model, integrator, params, state, schedule)
@@ -134,20 +133,43 @@ def advance_watching(
             return state, clock, look(seen, before, clock, state)
 
         def step_unless_halted(carry):
-            _, before, (*_, halted) = carry
-            over = jnp.any(halted[1]) | (before.frame >= until)
+            over = jnp.any(carry[2].halted) | (carry[1].frame >= until)
             taken, carry = steady_carry(step, carry)
             return lax.cond(over, lambda carry: carry, taken, carry)
 
+        one = step if halt is None else step_unless_halted
         in_pairs = integrator.stages == 1  # as `advance` takes them
-        *after, (_, found, gathered, halted) = repeat(
-            step if halt is None else step_unless_halted, (*begin, seen), steps, "none", in_pairs=in_pairs
-        )
+        *after, seen = repeat(one, (*begin, seen), steps, "none", in_pairs=in_pairs)
     state, clock = if_good(model, params, begin, tuple(after))
     good = clock.status == OK
-    kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in found.items()}
-    gathered = jax.tree.map(lambda new, old: jnp.where(good, new, old), gathered, dict(sums))
-    return state, clock, kept, gathered, None if halted is None else halted[1] & good
+    kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in seen.found.items()}
+    gathered = jax.tree.map(lambda new, old: jnp.where(good, new, old), seen.sums, dict(sums))
+    return state, clock, kept, gathered, None if seen.halted is None else seen.halted & good
+
+
+def _with_state(sight: Sight, model: Model, seen: Seen, clocks: tuple[Clock, Clock], state, schedule: Schedule) -> Seen:
+    """The findings with the state after one more step."""
+    # Else the step is computed once more for the few values that are read.
+    state = jax.tree.map(lax.optimization_barrier, state)
+    found = {
+        name: _with_reading(watch, sight.when[name], seen.number, clocks, state, schedule, seen.found[name])
+        for name, watch in sight.watches.items()
+    }
+    sums = {
+        name: _with_sample(one, sight.starts[name], seen.number, clocks, state, schedule, seen.sums[name])
+        for name, one in sight.gatherings.items()
+    }
+    held, halted = seen.held, seen.halted
+    if sight.halt is not None and held is not None:
+        before, held = held, _judged(model, sight.halt, clocks[1], state, schedule)
+        halted = held & (jnp.asarray(sight.halt.at_once) | ~before)
+    return Seen(seen.number + 1, found, sums, held, halted)
+
+
+def _judged(model: Model, halt: Halt, clock: Clock, state, schedule: Schedule) -> Array:
+    """Tell which conditions hold; all devices go by the same."""
+    holds = halt.holds(time_of(clock, schedule), state).astype(jnp.int32)
+    return jnp.stack([model.domain.max(one) for one in holds]) > 0
 
 
 def _empty(watch: Watch, state, clock: Clock, schedule: Schedule) -> Readings:
@@ -197,8 +219,8 @@ def _with_sample(
     def with_state(sums: Sums) -> Sums:
         return gathering.moments.with_sample(sums, t, sums.waiting, gathering.read(t, state), gathering.over)
 
-    with_state, sums = steady_carry(with_state, sums)
-    return lax.cond(due, with_state, lambda sums: sums, sums)
+    added, sums = steady_carry(with_state, sums)
+    return lax.cond(due, added, lambda sums: sums, sums)
 
 
 def due_at_frames(_: Any, number: Array, before: Clock, after: Clock) -> Array:
