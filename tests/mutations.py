@@ -65,11 +65,13 @@ MUTATIONS = [
         "tests/driver/test_time_statistics.py::test_statistics_are_those_of_the_states_after_every_step",
     ),
     Mutation(
-        "states count from a step too early", "stepping/watching.py", "start.elapsed - EARLY *", "start.elapsed - 1.5 *",
+        "states count from a step too early", "stepping/watching.py", "start.elapsed - EARLY *",
+        "start.elapsed - 1.5 *",
         "tests/driver/test_time_statistics.py::test_statistics_are_those_of_the_states_after_every_step",
     ),
     Mutation(
-        "a third moment moves with the mean the other way", "stepping/moments.py", "skew + 3 * shift", "skew - 3 * shift",
+        "a third moment moves with the mean the other way", "stepping/moments.py", "skew + 3 * shift",
+        "skew - 3 * shift",
         "tests/driver/test_time_statistics.py::test_statistics_are_those_of_the_states_after_every_step",
     ),
     Mutation(
@@ -83,7 +85,8 @@ MUTATIONS = [
     ),
     Mutation(
         "an event occurs at every frame at which its condition holds", "driver/triggers.py",
-        "self._held.get(name, first)", "first", "tests/driver/test_triggers.py::test_a_run_ends_where_its_condition_holds",
+        "self._held.get(name, first)", "first",
+        "tests/driver/test_triggers.py::test_a_run_ends_where_its_condition_holds",
     ),
     Mutation(
         "a run is steady after half the time", "driver/triggers.py", "time - over *", "time - 0.5 * over *",
