@@ -16,6 +16,7 @@ from simjax.driver.frame_files import on_host, open_writer
 from simjax.driver.provenance import require_frames
 from simjax.errors import ConfigurationError
 from simjax.io.frame_output import FrameWriter
+from simjax.io.grid_output import EVENTS_FOLDER
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -25,7 +26,6 @@ from simjax.schema.instruments import FRAME, STEP
 from simjax.schema.kinds import write
 from simjax.stepping.watching import Halt
 
-FOLDER = "events"
 TIME = "t"
 STOP = ""
 """The name of the condition `stop.when` among those of events, which have names."""
@@ -193,7 +193,7 @@ class EventFiles:
             return
         self.programs = programs if config.output.fields is None else programs.of_all_variables()
         for event in config.events:
-            path = folder / FOLDER / event.name
+            path = folder / EVENTS_FOLDER / event.name
             if processes().first:
                 path.mkdir(parents=True, exist_ok=True)
             writer = open_writer(path, self.programs, config, plan, run_id, keep_until_step)

@@ -16,7 +16,7 @@ from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
 from simjax.io.containment import require_contained
 from simjax.io.formats import output_formats
 from simjax.io.frame_output import DIAGNOSTICS_NAME
-from simjax.io.grid_output import FIELDS_NAME
+from simjax.io.grid_output import EVENTS_FOLDER, FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.instrument_files import FOLDER, SAMPLES_NAME
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
@@ -216,6 +216,8 @@ def check_files(folder: Path) -> list[str]:
         problem = verify_checkpoint(checkpoint)
         if problem:
             problems.append(f"{checkpoint}: {problem}")
+    for master in sorted(folder.glob(f"{EVENTS_FOLDER}/*/{FIELDS_NAME}")):
+        problems += check_files(master.parent)
     return list(dict.fromkeys(problems))
 
 

@@ -13,6 +13,7 @@ from process_groups import outputs, start_run
 
 import simjax as sj
 from simjax.config import validate
+from simjax.config.folders import clear_run_folder
 from simjax.errors import ConfigurationError
 from simjax.stepping.moments import Averages, Moments
 
@@ -164,6 +165,8 @@ def test_a_run_that_goes_on_has_the_same_statistics(whole):
     run(folder, both, resume=folder)
     same(read(folder), read(whole[1]))  # the same programs: bit for bit
     assert sj.check_files(folder) == []
+    clear_run_folder(folder)
+    assert not [*folder.rglob("*.h5")]
 
 
 def test_members_over_devices_have_the_statistics_of_each_alone(whole):

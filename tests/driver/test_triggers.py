@@ -8,6 +8,7 @@ from configurations import changed, refusal
 
 import simjax as sj
 from simjax.config import validate
+from simjax.config.folders import clear_run_folder
 from simjax.errors import ConfigurationError
 
 # A wave that decays and is carried on: its variance falls as exp(-8 pi^2 D t), by 1.6 % in a step.
@@ -68,6 +69,8 @@ def test_a_run_ends_where_its_condition_holds(steps, every, tmp_path):
     assert outcome.startswith("completed: ended as stop.when held") and outcome in log
     assert f"event low: {event} began to hold at t = {low * 0.01:g}" in log
     assert sj.check_files(tmp_path / "run") == []
+    clear_run_folder(tmp_path / "run")
+    assert not [*(tmp_path / "run").rglob("*.h5")]
 
 
 def test_a_run_that_has_ended_goes_on_with_another_condition_only(steps, tmp_path):
