@@ -1,5 +1,6 @@
 """Statistics in time are those of the states after every step, however a run is cut, stopped or decomposed."""
 
+import itertools
 import signal
 import time
 
@@ -14,7 +15,10 @@ from process_groups import outputs, start_run
 import simjax as sj
 from simjax.config import validate
 from simjax.config.folders import clear_run_folder
+from simjax.driver.compiled_instruments import CompiledInstruments
+from simjax.driver.compiled_run import compiled_run
 from simjax.errors import ConfigurationError
+from simjax.report.statistics_pictures import statistics_figures
 from simjax.stepping.moments import Averages, Moments
 
 WAVE = {
@@ -147,6 +151,33 @@ def test_files_tell_units_places_and_methods(whole):
     assert lines.pressure_variance.attrs["cell_methods"] == "x: time: variance"
     assert points.pressure_min_time.attrs["units"] == "s" and points.time.attrs["bounds"] == "time_bounds"
     assert sj.check_files(whole[1]) == []
+    mean, deviation = itertools.islice(statistics_figures(whole[1]), 2)
+    assert "lines: Mean over time and x of" in mean and "Root of the variance over time and x of" in deviation
+
+
+def test_a_run_without_is_compiled_as_it_was():
+    config = validate(changed(WAVE, {}))
+    programs = compiled_run(config)
+    schedule = sj.Schedule(0.08, dt=0.015)
+    assert CompiledInstruments(programs).advance(schedule, 6) is programs.advance(schedule, 6)
+
+
+@pytest.mark.slow
+def test_a_member_that_fails_counts_until_then(tmp_path):
+    changes = {
+        "precision": "float64",
+        "forcing": {"velocity": ["where(t > 0.17, rate*rate, 0)", "0"]},  # in the third frame, infinite for one member
+        "parameters": {"rate": 0.0},
+        "ensemble": {"size": 2, "vary": {"parameters.rate": {"values": [0.0, 1e200]}}},
+        "statistics": [{"of": "pressure", "window": 0.08}],
+        "time": {"end": 0.24, "output_every": 0.08, "dt": 0.02},
+        "output": {**WAVE["output"], "root": str(tmp_path), "folder": str(tmp_path / "run")},
+    }
+    sj.Simulation(validate(changed(FLOW, changes))).run()
+    with sj.open_output(tmp_path / "run", "statistics") as found:
+        np.testing.assert_allclose(found.time_counted, [[0.08, 0.08, 0.08], [0.08, 0.08, 0.0]], rtol=1e-12)
+        unknown = np.isnan(found.pressure_mean).all(("x", "y"))
+        np.testing.assert_array_equal(unknown, [[False, False, False], [False, False, True]])
 
 
 def same(found, wanted, tolerance=0.0):
@@ -273,12 +304,18 @@ def test_a_killed_run_has_the_statistics_of_one_that_was_not(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_statistics_of_one(whole, tmp_path):
+def test_two_processes_have_the_statistics_of_one_and_write_its_events(whole, tmp_path):
+    event = {"events": [{"when": "t > 0.1", "every": "step"}]}
     path = tmp_path / "conf" / "experiment" / "wave.yaml"
     path.parent.mkdir(parents=True)
-    path.write_text("# @package _global_\n# A wave\n" + yaml.safe_dump(changed(WAVE, STATISTICS)))
+    path.write_text("# @package _global_\n# A wave\n" + yaml.safe_dump(changed(WAVE, {**STATISTICS, **event})))
     told = ["--config-dir", str(tmp_path / "conf"), "experiment=wave", f"output.root={tmp_path}"]
     folder = tmp_path / "two"
     outputs(start_run([*told, f"output.folder={folder}", "mesh.x=2", "mesh.y=2", "time.end=0.16"]))
     outputs(start_run([f"resume={folder}", "time.end=0.24"]))
     same(read(folder), read(whole[1]), 1e-12)
+    with sj.open_run(folder / "events" / "event") as found, sj.open_output(whole[1], "probe") as wanted:
+        assert found.step.values.tolist() == [int(wanted.step[wanted.time > 0.1][0])] and "velocity_x" in found
+        pressure = wanted.pressure.sel(time=found.time[0].item(), method="nearest").values.reshape(16, 8).T
+        np.testing.assert_allclose(found.pressure[0], pressure, rtol=0, atol=1e-12)
+    assert sj.check_files(folder) == []
