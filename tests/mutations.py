@@ -58,6 +58,40 @@ class Mutation:
 
 
 MUTATIONS = [
+    # statistics in time and conditions
+    Mutation(
+        "the last state's step is not the weight of the next", "stepping/watching.py",
+        "t, sums.waiting, gathering", "t, jnp.ones_like(sums.waiting), gathering",
+        "tests/driver/test_time_statistics.py::test_statistics_are_those_of_the_states_after_every_step",
+    ),
+    Mutation(
+        "states count from a step too early", "stepping/watching.py", "start.elapsed - EARLY *",
+        "start.elapsed - 1.5 *",
+        "tests/driver/test_time_statistics.py::test_statistics_are_those_of_the_states_after_every_step",
+    ),
+    Mutation(
+        "a third moment moves with the mean the other way", "stepping/moments.py", "skew + 3 * shift",
+        "skew - 3 * shift",
+        "tests/driver/test_time_statistics.py::test_statistics_are_those_of_the_states_after_every_step",
+    ),
+    Mutation(
+        "a sum of float32 drops its rounding error", "stepping/moments.py",
+        "Total(*added((self.value, self.low), x))", "Total(self.value + x, self.low)",
+        "tests/driver/test_time_statistics.py::test_a_long_sum_of_float32_keeps_its_digits",
+    ),
+    Mutation(
+        "an event occurs as long as its condition holds", "stepping/watching.py", " | ~before)", " | True)",
+        "tests/driver/test_triggers.py::test_a_run_that_has_ended_goes_on_with_another_condition_only",
+    ),
+    Mutation(
+        "an event occurs at every frame at which its condition holds", "driver/triggers.py",
+        "self._held.get(name, first)", "first",
+        "tests/driver/test_triggers.py::test_a_run_ends_where_its_condition_holds",
+    ),
+    Mutation(
+        "a run is steady after half the time", "driver/triggers.py", "time - over *", "time - 0.5 * over *",
+        "tests/driver/test_triggers.py::test_a_run_ends_when_it_is_steady",
+    ),
     # core
     Mutation(
         "a wall's ghosts mirror the wall face itself", "core/boundary.py",

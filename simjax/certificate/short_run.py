@@ -30,8 +30,9 @@ from simjax.grid import CENTER
 from simjax.models.particle_model import family_of
 from simjax.parallel import distribute
 from simjax.particles.cells import at_slots
-from simjax.schema.config import Config, EnsembleConfig
+from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig
+from simjax.schema.members import EnsembleConfig
 from simjax.status import OK
 from simjax.stepping.checkpointing.plan import Binomial, Checkpoint
 

@@ -23,7 +23,7 @@ RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
     "mesh", "distributed", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
-    "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective",
+    "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective", "stop",
 )  # fmt: skip
 
 
@@ -119,7 +119,8 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
 WRITTEN = (
     PROVENANCE_NAME, "metrics.jsonl", "goodput.jsonl", "run.log", "report.html", "summary.png", "summary.pdf",
     "summary.svg", "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5", GROUPS_NAME,
-    "outputs/*/samples.h5", "outputs/*/data/samples.p*.s*.h5",
+    *(f"{place}/*/{name}" for place in ("outputs", "statistics") for name in ("samples.h5", "data/samples.p*.s*.h5")),
+    "events/*/diagnostics.h5",
 )  # fmt: skip
 
 
@@ -129,7 +130,8 @@ def clear_run_folder(folder: Path) -> None:
 
     from simjax.io.formats import output_formats
 
-    patterns = (*WRITTEN, *(pattern for form in output_formats() for pattern in form.patterns))
+    of_frames = [pattern for form in output_formats() for pattern in form.patterns]
+    patterns = (*WRITTEN, *of_frames, *(f"events/*/{pattern}" for pattern in of_frames))
     try:
         for checkpoint in (folder / "checkpoints").glob("*"):
             if checkpoint.name.isdecimal() and checkpoint.is_dir() and not checkpoint.is_symlink():

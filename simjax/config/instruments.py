@@ -65,7 +65,7 @@ def _read_one(
             problems.say(where, f"{where}: instruments take uniform grids only; leave grid.stretch or outputs out")
         variables = _read_variables(where, kind, value, context)
         given = _read_places(where, kind, value, found, context)
-    every = _read_every(join(where, "every"), value.get("every", FRAME), problems)
+    every = read_every(join(where, "every"), value.get("every", FRAME), problems)
     name = ""
     if "name" in value:
         name = Text(pattern=NAME, described="a name of letters, digits, _ . -").read(
@@ -89,7 +89,7 @@ def _read_variables(where: str, kind: str, value: Mapping[str, Any], context: Co
     return tuple(dict.fromkeys(read))
 
 
-def _read_every(path: str, value: Any, problems: ConfigErrors) -> float | str:
+def read_every(path: str, value: Any, problems: ConfigErrors) -> float | str:
     """A time above zero, or one of the words."""
     if value in (FRAME, STEP):
         return value

@@ -16,7 +16,7 @@ from simjax.schema.parts import Chosen
 # Sections that the host reads, and sections that enter programs as arguments.
 _NOT_COMPILED = (
     "experiment_name", "title", "output", "checkpoint", "limits", "resume", "exact", "overrides",
-    "description", "notes", "inverse", "outputs", "physics", "parameters", "seed",
+    "description", "notes", "inverse", "outputs", "statistics", "stop", "events", "physics", "parameters", "seed",
 )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ from simjax.config.sections import (
     read_parameters,
 )
 from simjax.config.stretching import read_stretching
+from simjax.config.time_statistics import read_statistics
+from simjax.config.triggers import read_triggers
 from simjax.config.variations import read_ensemble
 from simjax.models.registry import MODELS
 from simjax.schema.config import (
@@ -97,6 +99,7 @@ def validate(
         if schema.of_particles:
             found["particles"] = _locate_particles(keys["particles"], context)
         found["outputs"] = read_instruments(keys, found, context)
+        found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
         found["inverse"] = read_inverse(keys, found, context)
         _check_output_fields(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:

@@ -69,8 +69,12 @@ class CallLength:
         whole, rest = divmod(remaining, size)
         yield from [size * together] * whole + [n for n in (rest * together, single) if n]
 
-    def require_memory(self, plan: Plan, frame: int, state: Any, clock: Clock, *, measured: bool = False) -> list[str]:
+    def require_memory(
+        self, plan: Plan, frame: int, state: Any, clock: Clock, sums: Any = (), *, measured: bool = False
+    ) -> list[str]:
         """Compile the first call of a run from `frame` on, and return sentences on the memory that the run needs.
+
+        sums: of statistics in time.
 
         Where steps between exchanges are still to be `measured`, its program is traced only.
 
@@ -84,12 +88,12 @@ class CallLength:
         done = int(np.max(whole(clock.substep)))
         steps = self.steps_of_call(schedule) if schedule.dt is None else next(self.pieces(schedule, done))
         program: Any = self.instruments.advance(schedule, steps)
-        until = self.instruments.until(plan, frame, done, steps)
+        until = self.instruments.until(plan, frame, done, steps), *([sums] if self.instruments.in_the_loop else [])
         if self.config.steps_per_exchange == AUTO and not measured:
-            program.eval_shape(self.programs.values, self.programs.files, state, clock, until)
+            program.eval_shape(self.programs.values, self.programs.files, state, clock, *until)
             return []
         with self.timed(program):
-            found = self.programs.require_memory(program, state, clock, until)
+            found = self.programs.require_memory(program, state, clock, *until)
         notes = [] if found is None else [found.sentence(self.programs.available_memory)]
         batch, members = getattr(program, "batch", None), self.programs.local_members
         if batch is not None and batch < members:

@@ -328,7 +328,7 @@ class CompiledRun(abc.ABC):
         least = least_memory(self.state_bytes(), self.local_members, donated=not self.regrows)
         dataclasses.replace(least, frames=frames).require(self.available_memory, self._memory_advice)
 
-    def require_memory(self, program: Callable, state, clock, until) -> RunMemory | None:
+    def require_memory(self, program: Callable, state, clock, *until) -> RunMemory | None:
         """The memory that the run needs, of which `program` is what advances the state; both are compiled here.
 
         Raises:
@@ -336,7 +336,7 @@ class CompiledRun(abc.ABC):
         """
         given = self.values, self.files, state, clock
         look = memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
-        step = memory_of(program, *given, until)
+        step = memory_of(program, *given, *until)
         found = run_memory(step, look, cut=self.mesh is not None)
         if found is not None:
             found.require(self.available_memory, self._memory_advice)

@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.model import Output
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.compiled_statistics import CompiledStatistics
 from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
@@ -32,7 +33,7 @@ from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
 from simjax.status import OK
 from simjax.stepping.clock import Schedule
-from simjax.stepping.watching import Readings, Watch, advance_watching, due_by_number, due_by_time
+from simjax.stepping.watching import Halt, Readings, Sight, Watch, advance_watching, due_by_number, due_by_time
 
 LARGEST_BUFFER = 64 << 20
 """Bytes of the readings of one call on each device: calls are shortened until they fit."""
@@ -59,13 +60,20 @@ class CompiledInstruments:
     """The instruments of a run and their programs.
 
     instruments: by name. watched: names of those with a cadence of their own, which are read in the loop over steps.
+    statistics: in time, which are gathered there too. halt: (model, params) -> where the loop ends early.
     """
 
-    def __init__(self, programs: CompiledRun):
-        self.programs = programs
+    def __init__(self, programs: CompiledRun, halt: Callable[[Any, Any], Halt] | None = None):
+        self.programs, self._halt = programs, halt
         self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
+        self.statistics = CompiledStatistics(programs)
         self._compiled: dict[Hashable, Callable] = {}  # also by the room of particles, which grows
+
+    @property
+    def in_the_loop(self) -> bool:
+        """Tell whether the loop over steps reads, gathers or judges anything."""
+        return bool(self.watched or self.statistics or self._halt)
 
     # ------------------------------------------------------------------ what is read
 
@@ -117,11 +125,12 @@ class CompiledInstruments:
         return tuple(f"{name}={size}" for name, size in self.programs.room().items())
 
     def advance(self, schedule: Schedule, steps: int) -> Callable:
-        """Compiled `(values, files, state, clock, (until, when)) -> (state, clock, readings)`.
+        """Compiled `(values, files, state, clock, (until, when, starts), sums) ->
+        (state, clock, readings, sums, halted)`.
 
-        Without instruments that are read in the loop over steps it is `CompiledRun.advance`.
+        Without instruments that are read in the loop over steps and statistics it is `CompiledRun.advance`.
         """
-        if not self.watched:
+        if not self.in_the_loop:
             return self.programs.advance(schedule, steps)
         key = schedule, steps, *self._room_of_particles
         if key not in self._compiled:
@@ -131,21 +140,27 @@ class CompiledInstruments:
     def _compiled_advance(self, schedule: Schedule, steps: int) -> Callable:
         programs = self.programs
 
-        def forward(values, files, state, clock, until):
+        def forward(values, files, state, clock, until, sums):
             model, params = programs.build(vary_like(values, state), files)
-            watches = {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}
+            varying = vary_like(params, state)
+            sight = Sight(
+                {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}, until[1],
+                self.statistics.gatherings(schedule, model, varying), until[2],
+                None if self._halt is None else self._halt(model, varying),
+            )  # fmt: skip
             return advance_watching(
                 model, programs.integrator, params, state, clock, schedule,
-                steps=steps, until=until[0], watches=watches, when=until[1],
+                steps=steps, until=until[0], sight=sight, sums=sums,
             )  # fmt: skip
 
         one: Any = programs._one
         rows = self._specs(self.watched)
         found = {name: Readings(one, one, one, one, rows[name]) for name in self.watched}
-        specs = (one, programs._file_specs, programs.state_specs, one, PartitionSpec())
-        donate = () if programs.regrows else (2,)
-        results = programs.state_specs, one, found
-        return programs._compile(forward, (0, None, 0, 0, None), specs, results, donate=donate)
+        sums = self.statistics.specs
+        specs = (one, programs._file_specs, programs.state_specs, one, PartitionSpec(), sums)
+        donate = () if programs.regrows else (2, 5)
+        results = programs.state_specs, one, found, sums, None if self._halt is None else one
+        return programs._compile(forward, (0, None, 0, 0, None, 0), specs, results, donate=donate)
 
     def _watch(self, name: str, schedule: Schedule, steps: int, model, params, files) -> Watch:
         read, every = self._read((name,), model, params, files), self.instruments[name].source.interval
@@ -179,9 +194,9 @@ class CompiledInstruments:
         return steps
 
     def until(self, plan: Plan, frame: int, substeps: int, steps: int) -> Any:
-        """The last argument of `advance`: the number of the frame's end, and when to read."""
+        """The argument `until` of `advance`: the number of the frame's end, and when to read and to gather."""
         until = jnp.asarray(frame + 1, jnp.int32)
-        if not self.watched:
+        if not self.in_the_loop:
             return until
         schedule, dtype = plan.schedule_of(frame), self.programs.dtype
         begin = plan.time_after(frame)
@@ -195,7 +210,7 @@ class CompiledInstruments:
             else:
                 first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
                 when[name] = jnp.asarray(first, dtype)
-        return until, when
+        return until, when, self.statistics.starts(plan, frame)
 
     def times(self, plan: Plan, frame: int, substeps: int, steps: int, step: int, name: str, found: Readings):
         """Times and steps of the readings of a call, on the host; `step`: steps before it."""

@@ -34,8 +34,9 @@ from simjax.io.group_output import GroupFile, with_members, write_over_groups
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE
-from simjax.schema.config import Config, Variation
+from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
+from simjax.schema.members import Variation
 from simjax.status import OK, reasons
 
 NEVER = np.iinfo(np.int32).max
@@ -92,6 +93,11 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
             raise ConfigurationError(
                 f"outputs: expected null in an ensemble that runs in groups, here of {length} of {size} members, or "
                 "with ensemble.retry; write a smaller ensemble.size, more devices (mesh.ensemble) or no outputs."
+            )
+        if grouped and config.statistics:
+            raise ConfigurationError(
+                f"statistics: expected null in an ensemble that runs in groups, here of {length} of {size} members, or "
+                "with ensemble.retry; write a smaller ensemble.size, more devices (mesh.ensemble) or no statistics."
             )
         try:
             programs = compiled_run(of_group(config, groups_of(config, length)[0]) if grouped else config)

@@ -31,6 +31,8 @@ from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
 from simjax.driver.statistics import Statistics, reduced
+from simjax.driver.statistics_output import StatisticsOutput
+from simjax.driver.triggers import EventFiles
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
@@ -115,6 +117,11 @@ class RunFolder:
         require_frames(folder, self.writer.frames_kept, (counted or {}).get("frames"))
         for name, kept in self.instruments.kept.items():
             require_frames(folder / FOLDER / name, kept, (counted or {}).get("samples", {}).get(name))
+        known = None if keep_until_step is None else (counted or {}).get("statistics", {})
+        self.statistics = StatisticsOutput(folder, instruments.statistics, file_attributes(config, run.id), known)
+        self.events = EventFiles(
+            folder, programs, plan, run.id, keep_until_step, (counted or {}).get("events", {})
+        )  # fmt: skip
         self._metrics: TextIO | None = None
         self._first_energy: float | None = None
         self._log: TextIO | None = None
@@ -190,6 +197,11 @@ class RunFolder:
         self._write_log(text)
         if self.display is not None:
             self.display.message(text)
+
+    def note(self, text: str) -> None:
+        """A line in the log, on the display and in the report."""
+        self.notes.append(text)
+        self.tell(text)
 
     def _write_log(self, text: str) -> None:
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
@@ -302,17 +314,21 @@ class RunFolder:
             return frame % every.every_frames == 0
         return every.every_seconds is not None and wall.monotonic() - self._last_checkpoint >= every.every_seconds
 
-    def checkpoint(self, state_and_clock, meta: dict[str, Any], pace: CallLength) -> None:
-        """Save a state whose status is known to be good, after everything before it is on disk."""
+    def checkpoint(self, tree, meta: dict[str, Any], pace: CallLength) -> None:
+        """Save a state, its clock and sums, whose status is known to be good, after everything before it is on disk."""
         begin = wall.monotonic()
         self.settle_all(pace)
         self._begin()
         self.instruments.commit()
+        self.statistics.commit()
+        self.events.commit()
         on_disk = self.writer.commit()
-        step = int(np.max(whole(state_and_clock[1].step)))
+        step = int(np.max(whole(tree[1].step)))
         samples = {"samples": self.instruments.counts} if self.instruments.writers else {}
-        known = {**samples, "frames": self.writer.frames, "run": self._description}
-        self.checkpoints.save(step, state_and_clock, {**meta, **known}, after=on_disk)
+        sets = {"statistics": self.statistics.counts} if self.statistics.writers else {}
+        events = {"events": self.events.counts} if self.events.writers else {}
+        known = {**samples, **sets, **events, "frames": self.writer.frames, "run": self._description}
+        self.checkpoints.save(step, tree, {**meta, **known}, after=on_disk)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 
@@ -325,13 +341,15 @@ class RunFolder:
 
     # ------------------------------------------------------------------ endings
 
-    def finish(self, pace: CallLength, elapsed: float) -> str:
-        """Close a run that reached its end; the closing sentence."""
+    def finish(self, pace: CallLength, elapsed: float, ended: str | None = None) -> str:
+        """Close a run that reached its end, or has `ended` by a condition; the closing sentence."""
         lost = int(np.sum(self.statuses != OK))
         outcome = f"completed, with {lost} of {len(self.statuses)} members frozen on the way" if lost else "completed"
+        outcome = f"{outcome}: {ended}" if ended else outcome
         self._close(complete=True)
         self._write_report(outcome, pace, elapsed)
-        return self._say_goodbye(f"{outcome} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)")
+        took = f"{',' if ended else ''} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)"
+        return self._say_goodbye(f"{outcome}{took}")
 
     def stop(self, reason: str, pace: CallLength, elapsed: float) -> str:
         """Close a run that was asked to stop; it can go on later."""
@@ -351,7 +369,10 @@ class RunFolder:
         if self.display is not None:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
-        writers = self.writer.abandon, self.instruments.abandon, self.checkpoints.abandon
+        writers = (
+            self.writer.abandon, self.instruments.abandon, self.statistics.abandon, self.events.abandon,
+            self.checkpoints.abandon,
+        )  # fmt: skip
         for close in (*writers, self.goodput.end, *files):
             with contextlib.suppress(Exception):
                 close()
@@ -360,6 +381,8 @@ class RunFolder:
         statuses = self.statuses if self.programs.members is not None else self.statuses[0]
         with self.goodput.during(OUTPUT):
             self.instruments.close(complete)
+            self.statistics.close(complete)
+            self.events.close(complete)
             self.writer.close(complete, statuses)
             self.checkpoints.close()
         if self._metrics is not None:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +29,7 @@ from simjax.driver.instrument_output import at_frame, of_call
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
+from simjax.driver.triggers import Triggers
 from simjax.errors import ConfigurationError, NumericalError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
@@ -36,6 +37,7 @@ from simjax.schema.config import AUTO, Config
 from simjax.schema.errors import closest
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
+from simjax.stepping.moments import Sums
 from simjax.stepping.simulate import Schedule
 
 RETRIES = 3
@@ -55,9 +57,12 @@ class SingleRun:
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
+        self.sums: dict[str, Sums] = {}  # of statistics in time
         self.goodput = GoodputLog(launched, kept=self.group.first)
-        self.instruments = CompiledInstruments(programs)
+        self.triggers = Triggers(config, programs)
+        self.instruments = CompiledInstruments(programs, self.triggers.halt() if self.triggers.after_steps else None)
         self.pace = CallLength(config, programs, self.goodput, self.instruments)
+        self.halted: Any = None  # which conditions on quantities ended the last call
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
@@ -68,16 +73,18 @@ class SingleRun:
     def prepare(self) -> None:
         """Everything that can be refused before a file is written: initial fields, the time step."""
         _check_objective(self.config, self.programs)
+        self.triggers.check()
         self.state, self.clock = self.programs.start()
         refuse_start(self.programs, self.state)
         self.notes = list(self.programs.notes)
         if self.config.inverse is not None:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
+        self.sums = self.instruments.statistics.start()
         self.pace.measure_step(self.programs.checked_step(self.state))
         self.plan = plan_frames(self.config, self.pace.steps_per_frame)
         # Compiled now, and used when it is called: what cannot be a kernel, be blocked or fit is refused here.
         with logged(self.notes.append):
-            self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock)
+            self.notes += self.pace.require_memory(self.plan, 0, self.state, self.clock, self.sums)
 
     def begin(self, folder: Path) -> Result:
         """A new run in a folder of its own."""
@@ -89,12 +96,14 @@ class SingleRun:
 
     def go_on(self, folder: Path) -> Result:
         """The run in `folder`, from its last good checkpoint to time.end."""
-        parameters = self.programs.parameters
+        parameters, statistics = self.programs.parameters, self.instruments.statistics
         run, restored, notes = restore(
-            folder, self.config, parameters, lambda meta: self.programs.template(meta.get("room", {}))
-        )
+            folder, self.config, parameters,
+            lambda meta: self._checkpointed(self.programs.template(meta.get("room", {})), statistics.template()),
+        )  # fmt: skip
         self.notes += notes
-        self.state, self.clock = restored.tree
+        self.state, self.clock, *sums = restored.tree
+        self.sums = sums[0] if sums else {}
         self.halvings = self.halvings_before = restored.meta["halvings"]
         self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
         if self.chosen_before is not None:
@@ -102,15 +111,18 @@ class SingleRun:
         self.pace.measure_step(self.programs.stable_dt(self.state))
         frame = self._plan_from(restored.meta)
         completed = self.group.decide(lambda: (last_outcome(folder) or "").startswith(COMPLETED))
-        if frame >= self.plan.total and completed:
-            message = f"{folder} has already reached time.end={self.config.time.end:g}; nothing to do."
+        self.triggers.check()
+        ended = self.triggers.restore(restored.meta.get("triggers", {}))
+        if completed and (ended or frame >= self.plan.total):
+            reached = f"already {ended}" if ended else f"already reached time.end={self.config.time.end:g}"
+            message = f"{folder} has {reached}; nothing to do."
             if self.progress:
                 print(message)
             return Result(folder, 0, message)
         with self.group.together():
             require_space(folder, self.config, self.programs, self.plan, resumed=True)
             with logged(self.notes.append):
-                self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock)
+                self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock, self.sums)
         self._open_record(folder, run, restored.step, restored.meta)
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
@@ -150,11 +162,12 @@ class SingleRun:
                 reason = self._loop(first_frame)
             self.record.settle_all(self.pace)
             self._checkpoint()
+            self._write_open_sets()
             elapsed = wall.monotonic() - self.started
             if reason:
                 code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
             else:
-                code, message = 0, self.record.finish(self.pace, elapsed)
+                code, message = 0, self.record.finish(self.pace, elapsed, self.triggers.ended)
             return Result(
                 self.record.folder, code, message, self.record.statuses, failed_checks=self.record.failed_checks,
                 _last_frame=self._last_frame(),
@@ -181,7 +194,7 @@ class SingleRun:
             count, said = self.group.gather(chosen)[0]
         self.programs.steps_per_exchange = count
         with self.group.together():
-            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, measured=True)
+            notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, self.sums, measured=True)
         for text in (said, *notes):
             self.record.tell(text)
 
@@ -194,8 +207,14 @@ class SingleRun:
                 reason = self._advance_frame(frame)
                 if reason:
                     return reason
+                if self.triggers.ended and not self._is_complete(frame):
+                    self._look(self._now()[1], self.step + self.substeps)
+                    return None
                 frame += 1
+                self._end_windows(frame)
                 self._observe(frame)
+                if self.triggers.ended:
+                    return None
                 if np.all(self.record.statuses != OK):
                     break
                 if frame < self.plan.total and self.group.gather(self.record.checkpoint_is_due(frame))[0]:
@@ -216,7 +235,7 @@ class SingleRun:
     def _advance_frame(self, frame: int) -> str | None:
         """Advance by a frame; the reason why it was cut short, if it was."""
         schedule = self.plan.schedule_of(frame)
-        if schedule.dt is not None:
+        if schedule.dt is not None and not self.triggers.after_steps:
             while self.substeps < schedule.steps:
                 for steps in self.pace.pieces(schedule, self.substeps):
                     if reason := self._reason_to_stop():
@@ -230,26 +249,36 @@ class SingleRun:
         while True:
             if reason := self._reason_to_stop():
                 return reason
-            self._call(schedule, self.pace.steps_of_call(schedule), frame)
+            fixed = schedule.dt is not None
+            steps = next(self.pace.pieces(schedule)) if fixed else self.pace.steps_of_call(schedule)
+            self._call(schedule, steps, frame)
             clock = jax.tree.map(whole, self.clock)
-            self.record.watch_step(clock, schedule)
-            if np.all((clock.frame > frame) | (clock.status != OK)):
-                self.step = int(np.max(clock.step))
+            if fixed:
+                self._place_clock()
+            else:
+                self.record.watch_step(clock, schedule)
+            self._judge_step()
+            if np.all((clock.frame > frame) | (clock.status != OK)) or self.triggers.ended:
+                self.step = int(np.max(clock.step)) - self.substeps
                 return None
 
     def _call(self, schedule: Schedule, steps: int, frame: int) -> bool:
         """Call the device; tell whether the steps were dispatched, rather than found to need more room."""
         program = self.instruments.advance(schedule, steps)
         until = self.instruments.until(self.plan, frame, self.substeps, steps)
+        given = self.programs.values, self.programs.files, self.state, self.clock, until
         with self.pace.timed(program):
-            state, clock, *found = program(self.programs.values, self.programs.files, self.state, self.clock, until)
+            if self.instruments.in_the_loop:
+                state, clock, found, self.sums, self.halted = program(*given, self.sums)
+            else:
+                (state, clock), found = program(*given), {}
         if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
         self.state, self.clock = state, clock
         self.pace.dispatched(steps)
-        for readings in found:
+        if found:
             before = self.step + self.substeps
-            samples = of_call(self.instruments, self.plan, frame, self.substeps, steps, before, readings)
+            samples = of_call(self.instruments, self.plan, frame, self.substeps, steps, before, found)
             self.record.instruments.add(samples)
         return True
 
@@ -269,7 +298,10 @@ class SingleRun:
 
     def _observe(self, frames: int) -> None:
         """Look at the state after `frames` frames. While the device goes on, the frame before is written."""
-        time = self.plan.time_after(frames)
+        self._look(self.plan.time_after(frames), self.step, first=frames == 0)
+
+    def _look(self, time: float, step: int, *, first: bool = False) -> None:
+        """Write a frame of the state, and judge conditions on its quantities."""
         at = jnp.asarray(time, self.programs.dtype)
         while True:
             program = self.programs.observe()
@@ -277,30 +309,75 @@ class SingleRun:
                 *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             if not (self.programs.regrows and self._regrown(whole(status))):
                 break
-        if names := self.instruments.at_frame(first=frames == 0):
+        if names := self.instruments.at_frame(first=first):
             program = self.instruments.measure(names)
             with self.pace.timed(program):
                 measured = program(self.programs.values, self.programs.files, self.state, self.clock, at)
-            self.record.instruments.add(at_frame(measured, time, self.step))
-        self.record.add(time, self.step, observed, self.clock, self.pace)
+            self.record.instruments.add(at_frame(measured, time, step))
+        self.record.add(time, step, observed, self.clock, self.pace)
+        if self.triggers and np.any(whole(self.clock.status) == OK):
+            self._occur(self.triggers.judge(time, step, observed[1], first=first).events, time, step)
+
+    def _judge_step(self) -> None:
+        """Judge conditions at which the last call ended."""
+        if self.halted is None or not np.any(held := whole(self.halted)):
+            return
+        time, step = self._now()[1], int(np.max(whole(self.clock.step)))
+
+        def quantities():
+            at = jnp.asarray(time, self.programs.dtype)
+            return self.programs.observe()(self.programs.values, self.programs.files, self.state, self.clock, at)[1]
+
+        self._occur(self.triggers.judge_step(time, step, held, quantities).events, time, step)
+
+    def _occur(self, events: Mapping[str, str], time: float, step: int) -> None:
+        """Write a frame for each event, and tell of it."""
+        self.record.events.write(tuple(events), time, step, self.state, self.clock)
+        for sentence in events.values():
+            self.record.note(sentence)
+
+    def _is_complete(self, frame: int) -> bool:
+        """Tell whether the steps of a frame are done."""
+        return bool(np.all(whole(self.clock.frame) > frame))
+
+    def _end_windows(self, frames: int) -> None:
+        """Write the statistics in time whose windows end with a frame, unless the run is taken back before it."""
+        statistics = self.instruments.statistics
+        if statistics.has_windows and np.any(whole(self.clock.status) == OK):
+            self.sums = self.record.statistics.end_windows(self.sums, self.plan.time_after(frames), self.step)
+
+    def _write_open_sets(self) -> None:
+        """Write the statistics in time so far, after the checkpoint that has their sums."""
+        if self.sums:
+            self.record.statistics.write_open(self.sums, self._now()[1], int(np.max(whole(self.clock.step))))
+
+    def _checkpointed(self, state_and_clock, sums) -> tuple[Any, ...]:
+        """The tree that a checkpoint holds."""
+        return (*state_and_clock, sums) if self.instruments.statistics else state_and_clock
+
+    def _now(self) -> tuple[float, float]:
+        """The time at which the frame began, and the present time."""
+        clock = jax.tree.map(whole, self.clock)
+        begun = self.plan.time_after(int(np.min(clock.frame)))
+        dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(clock)))
+        return begun, begun + (elapsed if dt is None else self.substeps * dt)
 
     def _checkpoint(self) -> None:
-        clock = jax.tree.map(whole, self.clock)
-        frame = int(np.min(clock.frame))
-        begun = self.plan.time_after(frame)
-        dt, elapsed = self.plan.schedule.dt, float(np.min(elapsed_of(clock)))
+        begun, now = self._now()
         meta = {
-            "time": begun + (elapsed if dt is None else self.substeps * dt),
+            "time": now,
             "frame_time": begun,
             "origin_time": self.plan.origin.time,
             "origin_frame": self.plan.origin.frame,
             "interval": self.plan.schedule.interval,
             "halvings": self.halvings,
             "room": self.programs.room(),
+            **({"triggers": self.triggers.told()} if self.triggers else {}),
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
         with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
-            self.record.checkpoint(self.programs.copy(self.state, self.clock), meta, self.pace)
+            kept = jax.tree.map(jnp.copy, self._checkpointed((self.state, self.clock), self.sums))
+            self.record.checkpoint(kept, meta, self.pace)
 
     def _is_good(self) -> bool:
         """Tell whether any member is well after all that was dispatched."""
@@ -337,6 +414,7 @@ class SingleRun:
     def _give_up(self, status: int) -> NoReturn:
         """Save the last good state; name the field, the place and the step in the error."""
         self._checkpoint()
+        self._write_open_sets()
         frame = int(np.min(whole(self.clock.frame)))
         schedule = self.plan.schedule_of(frame)
         where = first_fault(self.programs, self.state, self.clock, schedule, self.pace.longest_call)

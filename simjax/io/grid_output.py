@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from simjax.grid import Grid
 
 FIELDS_NAME = "fields.h5"
+EVENTS_FOLDER = "events"
+"""Folder of the folders with frames that events wrote."""
 
 
 @output_format(

@@ -90,18 +90,26 @@ def plane_coordinates(
     grid: Grid, outputs: Sequence[Output], axis: int, position: float, units: str
 ) -> tuple[list[Variable], dict[str, tuple[str, ...]]]:
     """Coordinates of a plane across an axis, and the dimensions of each output in it: of centres or of faces."""
+    fixed, dims = cell_coordinates(grid, outputs, [k for k in range(grid.ndim) if k != axis], units)
+    about = {"units": units, "long_name": f"{AXES[axis]} of the plane"}
+    at = Variable(AXES[axis], (), np.dtype("f8"), about, np.asarray(position))
+    return [*fixed, at], dims
+
+
+def cell_coordinates(
+    grid: Grid, outputs: Sequence[Output], axes: Sequence[int], units: str
+) -> tuple[list[Variable], dict[str, tuple[str, ...]]]:
+    """Coordinates along some axes, and the dimensions of each output along them: of centres or of faces."""
     fixed, dims = {}, {}
     for output in outputs:
         own = []
-        for k in reversed([k for k in range(grid.ndim) if k != axis]):
+        for k in reversed(axes):
             place, name = ("centre", AXES[k]) if output.offset[k] == CENTER else ("face", f"{AXES[k]}_face")
             about = {"axis": AXES[k].upper(), "units": units, "long_name": f"{AXES[k]} of the cell {place}"}
             fixed[name] = Variable(name, (name,), np.dtype("f8"), about, grid.coordinates(k, output.offset[k]))
             own.append(name)
         dims[output.name] = tuple(own)
-    about = {"units": units, "long_name": f"{AXES[axis]} of the plane"}
-    at = Variable(AXES[axis], (), np.dtype("f8"), about, np.asarray(position))
-    return [*fixed.values(), at], dims
+    return list(fixed.values()), dims
 
 
 def station_coordinates(points: np.ndarray, units: str) -> list[Variable]:

@@ -16,13 +16,14 @@ from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
 from simjax.io.containment import require_contained
 from simjax.io.formats import output_formats
 from simjax.io.frame_output import DIAGNOSTICS_NAME
-from simjax.io.grid_output import FIELDS_NAME
+from simjax.io.grid_output import EVENTS_FOLDER, FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.instrument_files import FOLDER, SAMPLES_NAME
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.segments import chunks_of, read_master, segment_problem, unreadable
 from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
 from simjax.io.stored import open_stored
+from simjax.io.time_statistics_files import FOLDER as STATISTICS_FOLDER
 from simjax.schema.errors import closest
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")
@@ -62,12 +63,14 @@ def open_run(folder: Path) -> xarray.Dataset:
 
 
 def open_output(folder: Path, name: str) -> xarray.Dataset:
-    """The samples of one instrument of a run, an entry of `outputs`, read on demand; also while the run goes on.
+    """The samples of an entry of `outputs` of a run, or the sets of one of `statistics`, read on demand; also while
+    the run goes on.
 
-    `time` is that of its samples. A probe has the dimensions ([member,] station, time), others ([member,] time, ...).
+    `time` is that of its samples, or the end of each set. A probe has the dimensions ([member,] station, time), others
+    ([member,] time, ...).
 
     Raises:
-        InputOutputError: the run has no such instrument, or a file is missing or damaged.
+        InputOutputError: the run has no such entry, or a file is missing or damaged.
 
     Examples:
         >>> probe = "outputs=[{probe: {points: [[0.25], [0.75]]}, of: [density], every: step}]"
@@ -76,12 +79,12 @@ def open_output(folder: Path, name: str) -> xarray.Dataset:
         >>> sj.open_output(folder, "probe").density.dims
         ('station', 'time')
     """
-    there = output_names(Path(folder))
+    there = _output_masters(Path(folder))
     if name not in there:
         close = closest(name, there)
         hint = f"did you mean '{close}'?" if close else f"it has {', '.join(there) or 'none'}."
         raise InputOutputError(f"{folder}: no output named {name!r}; {hint}")
-    master = Path(folder) / FOLDER / name / SAMPLES_NAME
+    master = there[name]
     problems = _field_problems(master)
     if problems:
         raise InputOutputError("; ".join(problems))
@@ -93,6 +96,17 @@ def open_output(folder: Path, name: str) -> xarray.Dataset:
 def output_names(folder: Path) -> list[str]:
     """Names of the instruments whose samples a run's folder holds, in their order."""
     return sorted(path.parent.name for path in (folder / FOLDER).glob(f"*/{SAMPLES_NAME}"))
+
+
+def statistics_names(folder: Path) -> list[str]:
+    """Names of the statistics in time that a run's folder holds, in their order."""
+    return sorted(path.parent.name for path in (folder / STATISTICS_FOLDER).glob(f"*/{SAMPLES_NAME}"))
+
+
+def _output_masters(folder: Path) -> dict[str, Path]:
+    """The files of instruments and of statistics in time by name."""
+    instruments = {name: folder / FOLDER / name / SAMPLES_NAME for name in output_names(folder)}
+    return instruments | {name: folder / STATISTICS_FOLDER / name / SAMPLES_NAME for name in statistics_names(folder)}
 
 
 def require_readable(folder: Path) -> Path:
@@ -187,8 +201,8 @@ def check_files(folder: Path) -> list[str]:
     """
     folder = Path(folder)
     problems = _field_problems(_master_of(folder), thorough=True)
-    for name in output_names(folder):
-        problems += _field_problems(folder / FOLDER / name / SAMPLES_NAME, thorough=True)
+    for master in _output_masters(folder).values():
+        problems += _field_problems(master, thorough=True)
     at_end = [form for form in output_formats() if form.write is not None and form.hdf5]
     for path in (folder / DIAGNOSTICS_NAME, *sorted(path for form in at_end for path in form.files(folder))):
         try:
@@ -202,6 +216,8 @@ def check_files(folder: Path) -> list[str]:
         problem = verify_checkpoint(checkpoint)
         if problem:
             problems.append(f"{checkpoint}: {problem}")
+    for master in sorted(folder.glob(f"{EVENTS_FOLDER}/*/{FIELDS_NAME}")):
+        problems += check_files(master.parent)
     return list(dict.fromkeys(problems))
 
 

@@ -41,14 +41,19 @@ def instrument_figures(folder: Path) -> Iterator[str]:
                 if drawn == MOST_PICTURES or not dataset.sizes["time"]:
                     return
                 drawn += 1
-                yield _figure(dataset, output, name)
+                yield figure(dataset, name, f"{output}: {label_of(dataset, name)}")
 
 
-def _figure(dataset: xr.Dataset, output: str, name: str) -> str:
-    title, variable = f"{output}: {label_of(dataset, name)}", dataset[name]
+def figure(dataset: xr.Dataset, name: str, title: str) -> str:
+    """An HTML figure of one variable, of which the first member and the middle plane are drawn."""
+    variable = dataset[name]
     if "member" in variable.dims:
         number = int(variable["member"].values[0])
         title, variable = f"{title}, member {number}", variable.isel(member=0)
+    own = [dim for dim in variable.dims if dim != "time"]
+    if len(own) == 3:
+        title = f"{title}, middle of {str(own[0]).replace('_face', '')}"
+        variable = variable.isel({own[0]: variable.sizes[own[0]] // 2})
     picture = Picture.drawn(lambda path: _draw(path, dataset, variable), "png")
     return f"<figure><figcaption>{escape(title)}</figcaption>{image(picture.content, 'png', title)}</figure>"
 
@@ -118,6 +123,7 @@ def _plane(sheet: Sheet, dataset: xr.Dataset, plane: xr.DataArray) -> None:
     else:
         scale = ColourScale("thermal", low, high if high > low else low + (abs(low) or 1.0), (False, False))
     ends = [_ends(plane[dim].values) for dim in (along, up)]
+    values = values[np.ix_(_nearest(plane[up].values, ends[1]), _nearest(plane[along].values, ends[0]))]
     width, height = _WIDTH - 1.75, _HEIGHT - 0.87
     axes = sheet.axes(0.75, 0.32, width, height, plain=True)
     extent = (*ends[0], *ends[1])
@@ -131,9 +137,18 @@ def _plane(sheet: Sheet, dataset: xr.Dataset, plane: xr.DataArray) -> None:
 
 
 def _ends(places: np.ndarray) -> tuple[float, float]:
-    """Ends of cells around evenly spaced places."""
-    half = 0.5 * (places[1] - places[0]) if len(places) > 1 else 0.5
-    return float(places[0] - half), float(places[-1] + half)
+    """Ends of the outermost cells around places, as far from them as half the way to the next one."""
+    first, last = (0.5 * (places[1] - places[0]), 0.5 * (places[-1] - places[-2])) if len(places) > 1 else (0.5, 0.5)
+    return float(places[0] - first), float(places[-1] + last)
+
+
+def _nearest(places: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
+    """Numbers of the places that are next to evenly spaced ones, of which there are as many as the nearest ask for."""
+    widths = np.diff(places)
+    if not len(widths) or np.allclose(widths, widths[0]):
+        return np.arange(len(places))
+    even = np.linspace(*ends, 2 * min(400, int(np.ceil((ends[1] - ends[0]) / widths.min()))) + 1)[1::2]
+    return np.searchsorted(0.5 * (places[1:] + places[:-1]), even)
 
 
 def _bar(sheet: Sheet, scale: ColourScale, units: str, place: tuple[float, float, float, float]) -> None:

@@ -15,6 +15,7 @@ from simjax.report import html
 from simjax.report.config_difference import Difference, differences, marked_yaml
 from simjax.report.instrument_pictures import instrument_figures
 from simjax.report.labels import duration, metric
+from simjax.report.statistics_pictures import statistics_figures
 from simjax.report.summary import describe
 from simjax.report.svg_curves import curve_figures
 
@@ -67,7 +68,7 @@ class RunReport:
 def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
     """Write `folder`/report.html, below 3 MB, and return its path.
 
-    What the instruments of the run saw is read from `folder`.
+    What the instruments of the run saw, and its statistics in time, are read from `folder`.
 
     summary.png and animation.webp or .mp4 are taken from `folder` where they are there and inlined, the
     animation more coarsely where it would make the page too large. All text is escaped.
@@ -78,6 +79,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
         html.picture(folder / "summary.png", "Summary", "fields at several times and diagnostics"),
         _diagnostics(dataset),
         _instruments(folder),
+        _statistics(folder),
         _again(folder, report),
         _configuration(report),
         _goodput(report),
@@ -94,7 +96,8 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
 def _header(dataset: xr.Dataset, report: RunReport) -> str:
     failed = sum(not verdict.passed for verdict in report.checks)
     count = len(report.checks)
-    badges = [(report.outcome[:1].upper() + report.outcome[1:], "good" if report.outcome == "completed" else "bad")]
+    good = report.outcome == "completed" or report.outcome.startswith("completed: ")
+    badges = [(report.outcome[:1].upper() + report.outcome[1:], "good" if good else "bad")]
     if count:
         checks = "1 check" if count == 1 else f"{count} checks"
         text = f"{failed} of {checks} failed" if failed else f"{'all ' if count > 1 else ''}{checks} passed"
@@ -147,6 +150,11 @@ def _diagnostics(dataset: xr.Dataset) -> str:
 def _instruments(folder: Path) -> str:
     drawn = "".join(instrument_figures(folder))
     return html.section("Instruments", f'<div class="curves two">{drawn}</div>') if drawn else ""
+
+
+def _statistics(folder: Path) -> str:
+    drawn = "".join(statistics_figures(folder))
+    return html.section("Statistics in time", f'<div class="curves two">{drawn}</div>') if drawn else ""
 
 
 def _again(folder: Path, report: RunReport) -> str:

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from simjax.schema.config import DRAWN, Config, Variation
+from simjax.schema.config import Config
+from simjax.schema.members import DRAWN, Variation
 
 if TYPE_CHECKING:
     import numpy as np

@@ -96,6 +96,31 @@ class Formula:
         return _evaluate(self.tree, namespace, _array_functions(module), module)
 
 
+@dataclass(frozen=True, init=False)
+class Condition:
+    """A comparison of named numbers, or several joined by `and`, `or`, `not`; equal texts are equal conditions."""
+
+    text: str
+    names: frozenset[str] = field(init=False, compare=False, repr=False)
+    tree: Tree = field(init=False, compare=False, repr=False)
+
+    def __init__(self, text: str):
+        object.__setattr__(self, "text", text)
+        parser = _Parser(text)
+        object.__setattr__(self, "tree", parser.parse(condition=True))
+        if parser.uses_noise:
+            raise ConfigurationError(f"noise(...) in '{_shorten(text)}' is known to initial conditions only.")
+        object.__setattr__(self, "names", frozenset(parser.names))
+
+    def write(self) -> str:
+        """The plain YAML value."""
+        return self.text
+
+    def __call__(self, namespace: Mapping[str, Any], module: ModuleType) -> Any:
+        """Tell whether it holds, with `module` (jax.numpy or numpy) and the values of `namespace`."""
+        return _evaluate(self.tree, namespace, _array_functions(module), module)
+
+
 def _suggest(name: str, allowed: Collection[str]) -> str:
     close = difflib.get_close_matches(name, [*allowed, *FUNCTIONS], n=1, cutoff=0.5)
     if close:
@@ -123,7 +148,7 @@ class _Parser:
         self.uses_noise = False
         self.nodes = 0
 
-    def parse(self) -> Tree:
+    def parse(self, *, condition: bool = False) -> Tree:
         if not self.text:
             raise ConfigurationError("the formula is empty; write a number or a text such as 'sin(x)'.")
         if len(self.text) > MAXIMUM_LENGTH:
@@ -140,7 +165,9 @@ class _Parser:
                 f"the formula '{_shorten(self.text)}' cannot be parsed; at most {MAXIMUM_NODES} terms and "
                 f"{MAXIMUM_DEPTH} levels of nesting are accepted."
             ) from None
-        return self.read(expression, 0)
+        if condition and not isinstance(expression, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+            self.refuse(expression, "expected a comparison such as x < 0.5")
+        return self.read_condition(expression, 0) if condition else self.read(expression, 0)
 
     def refuse(self, node: ast.AST, message: str) -> NoReturn:
         column = getattr(node, "col_offset", 0) + 1

@@ -1,6 +1,7 @@
-"""Steps whose states are looked at on the way: what is seen gathers in buffers that the loop over steps carries."""
+"""Steps whose states are looked at on the way: what is seen gathers in buffers and sums that the loop carries."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,11 @@ from simjax.jaxpr.varying import steady_carry, vary_like
 from simjax.status import OK
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.clock import Clock, Schedule, time_of
+from simjax.stepping.moments import Averages, Moments, Sums
 from simjax.stepping.simulate import arranged_steps, if_good, prepared_scheme, required, take_step
+
+EARLY = 1e-3
+"""Part of a step by which it may begin before the time from which states count."""
 
 
 class Watch(NamedTuple):
@@ -41,31 +46,83 @@ class Readings(NamedTuple):
     values: Any
 
 
+class Gathering(NamedTuple):
+    """Sums over the states of a run, and a function that reads the fields of them, `(t, state) -> fields by variable`.
+
+    over: the reductions of each variable's field. is_due: as of `Watch`; a state counts with the time since the one
+    before it that did.
+    """
+
+    moments: Moments
+    read: Callable[[Array, Any], Mapping[str, Array]]
+    over: Mapping[str, Averages]
+    is_due: Callable[[Any, Array, Clock, Clock], Array] | None
+
+
+class Halt(NamedTuple):
+    """Conditions at which the steps of a call end: `(t, state) -> (conditions,)` whether each holds.
+
+    at_once: of each, whether it does so wherever it holds, rather than where it begins to.
+    """
+
+    holds: Callable[[Array, Any], Array]
+    at_once: tuple[bool, ...]
+
+
+class Start(NamedTuple):
+    """When states begin to count, as time since the frame's begin, and what a gathering's `is_due` gets."""
+
+    elapsed: Array
+    when: Any
+
+
+class Sight(NamedTuple):
+    """Everything that the loop over steps looks at.
+
+    watches, gatherings: by name. when, starts: what the `is_due` of each gets, and when states begin to count. halt: at
+    which conditions no further step is taken.
+    """
+
+    watches: Mapping[str, Watch] = MappingProxyType({})
+    when: Mapping[str, Any] = MappingProxyType({})
+    gatherings: Mapping[str, Gathering] = MappingProxyType({})
+    starts: Mapping[str, Start] = MappingProxyType({})
+    halt: Halt | None = None
+
+
+class Seen(NamedTuple):
+    """Findings of a call. number: of steps. held, halted: of each condition of `halt`, whether it holds, and
+    whether it ended the steps; None without."""
+
+    number: Array
+    found: dict[str, Readings]
+    sums: dict[str, Sums]
+    held: Array | None
+    halted: Array | None
+
+
 def advance_watching(
     model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
-    *, steps: int, until, watches: Mapping[str, Watch], when: Mapping[str, Any],
-) -> tuple[Any, Clock, dict[str, Readings]]:  # fmt: skip
-    """The result of `advance`, and what the watches read on the way: nothing where the steps are given up.
+    *, steps: int, until, sight: Sight, sums: Mapping[str, Sums] = MappingProxyType({}),
+) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums], Array | None]:  # fmt: skip
+    """The result of `advance`, what the watches read on the way, the sums of the gatherings, and which conditions
+    ended the steps: nothing is read and added where the steps are given up.
 
-    when: of each watch, what its `is_due` gets. A state is read after each step, so none is left between exchanges.
+    A state is read after each step, so none is left between exchanges. With conditions no step is taken after one at
+    which one of them asks for it, nor beyond the end of frame number `until`.
     """
     params = vary_like(params, state)
-    begin = state, clock
+    begin, halt = (state, clock), sight.halt
+    held = None if halt is None else _judged(model, halt, clock, state, schedule)
+    found = {name: _empty(watch, state, clock, schedule) for name, watch in sight.watches.items()}
+    halted = None if held is None else jnp.zeros_like(held)
+    seen = Seen(jnp.zeros((), jnp.int32), found, dict(sums), held, halted)
 
-    def look(seen, before: Clock, after: Clock, state):
-        number, found = seen
-        # Else the step is computed once more for the few values that are read.
-        state = jax.tree.map(lax.optimization_barrier, state)
-        found = {
-            name: _with_reading(watch, when[name], number, (before, after), state, schedule, found[name])
-            for name, watch in watches.items()
-        }
-        return number + 1, found
+    def look(seen: Seen, before: Clock, after: Clock, state) -> Seen:
+        return _with_state(sight, model, seen, (before, after), state, schedule)
 
-    empty = {name: _empty(watch, state, clock, schedule) for name, watch in watches.items()}
-    seen = jnp.zeros((), jnp.int32), empty
     if isinstance(model, SelfSteppingModel):
-        *after, (_, found) = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
+        *after, seen = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
     else:
         integrator = required(model, integrator)
         prepared = prepared_scheme(model, integrator, params, state, schedule)
@@ -75,12 +132,44 @@ def advance_watching(
             state, clock = take_step(model, integrator, params, state, before, schedule, until, prepared)
             return state, clock, look(seen, before, clock, state)
 
+        def step_unless_halted(carry):
+            over = jnp.any(carry[2].halted) | (carry[1].frame >= until)
+            taken, carry = steady_carry(step, carry)
+            return lax.cond(over, lambda carry: carry, taken, carry)
+
+        one = step if halt is None else step_unless_halted
         in_pairs = integrator.stages == 1  # as `advance` takes them
-        *after, (_, found) = repeat(step, (*begin, seen), steps, "none", in_pairs=in_pairs)
+        *after, seen = repeat(one, (*begin, seen), steps, "none", in_pairs=in_pairs)
     state, clock = if_good(model, params, begin, tuple(after))
     good = clock.status == OK
-    kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in found.items()}
-    return state, clock, kept
+    kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in seen.found.items()}
+    gathered = jax.tree.map(lambda new, old: jnp.where(good, new, old), seen.sums, dict(sums))
+    return state, clock, kept, gathered, None if seen.halted is None else seen.halted & good
+
+
+def _with_state(sight: Sight, model: Model, seen: Seen, clocks: tuple[Clock, Clock], state, schedule: Schedule) -> Seen:
+    """The findings with the state after one more step."""
+    # Else the step is computed once more for the few values that are read.
+    state = jax.tree.map(lax.optimization_barrier, state)
+    found = {
+        name: _with_reading(watch, sight.when[name], seen.number, clocks, state, schedule, seen.found[name])
+        for name, watch in sight.watches.items()
+    }
+    sums = {
+        name: _with_sample(one, sight.starts[name], seen.number, clocks, state, schedule, seen.sums[name])
+        for name, one in sight.gatherings.items()
+    }
+    held, halted = seen.held, seen.halted
+    if sight.halt is not None and held is not None:
+        before, held = held, _judged(model, sight.halt, clocks[1], state, schedule)
+        halted = held & (jnp.asarray(sight.halt.at_once) | ~before)
+    return Seen(seen.number + 1, found, sums, held, halted)
+
+
+def _judged(model: Model, halt: Halt, clock: Clock, state, schedule: Schedule) -> Array:
+    """Tell which conditions hold; all devices go by the same."""
+    holds = halt.holds(time_of(clock, schedule), state).astype(jnp.int32)
+    return jnp.stack([model.domain.max(one) for one in holds]) > 0
 
 
 def _empty(watch: Watch, state, clock: Clock, schedule: Schedule) -> Readings:
@@ -114,6 +203,29 @@ def _with_reading(
         lambda rows, one: lax.dynamic_update_index_in_dim(rows, one.astype(rows.dtype), place, 0), found[1:], row
     )
     return Readings(place + due.astype(place.dtype), *kept)
+
+
+def _with_sample(
+    gathering: Gathering, start: Start, number: Array, clocks: tuple[Clock, Clock], state, schedule: Schedule,
+    sums: Sums,
+) -> Sums:  # fmt: skip
+    """The sums with the state after a step, where it counts."""
+    before, after = clocks
+    t = time_of(after, schedule)
+    counts = (after.step != before.step) & (before.elapsed >= start.elapsed - EARLY * after.dt)
+    due = counts if gathering.is_due is None else counts & gathering.is_due(start.when, number, before, after)
+    sums = sums._replace(waiting=sums.waiting + jnp.where(counts, after.dt, 0))
+
+    def with_state(sums: Sums) -> Sums:
+        return gathering.moments.with_sample(sums, t, sums.waiting, gathering.read(t, state), gathering.over)
+
+    added, sums = steady_carry(with_state, sums)
+    return lax.cond(due, added, lambda sums: sums, sums)
+
+
+def due_at_frames(_: Any, number: Array, before: Clock, after: Clock) -> Array:
+    """Tell it by the end of a frame."""
+    return after.frame != before.frame
 
 
 def due_by_number(flags: Array, number: Array, before: Clock, after: Clock) -> Array:

@@ -1,0 +1,132 @@
+"""The section `statistics`: moments and extremes in time, of which variables, from when on and over which axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from simjax.config.instruments import read_every
+from simjax.config.sections import Context
+from simjax.schema.config import NAME, GridConfig, TimeConfig
+from simjax.schema.errors import join
+from simjax.schema.instruments import FRAME, STEP, Instruments
+from simjax.schema.kinds import Choice, ListOf, Real, Text
+from simjax.schema.time_statistics import COVARIANCE, DEFAULT_KINDS, KINDS, StatisticsConfig, TimeStatistics
+
+KEYS = ("of", "kinds", "from", "every", "over", "window", "name")
+EXAMPLE = "such as {of: [velocity], kinds: [mean, variance], from: 2.0}"
+
+
+def read_statistics(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> TimeStatistics | None:
+    """The statistics in time; `keys`: all sections as written, `found`: what they were read as. None after telling why
+    not."""
+    problems, before = context.problems, len(context.problems)
+    given = keys["statistics"] or ()
+    if given and context.schema.of_particles:
+        problems.say("statistics", f"statistics: expected a model of fields, model={context.schema.name} has particles")
+        return None
+    if given:
+        _check_run(keys, found, context)
+    read = [(f"statistics[{i}]", _read_one(f"statistics[{i}]", one, found, context)) for i, one in enumerate(given)]
+    if len(problems) > before:
+        return None
+    outputs = found["outputs"] if isinstance(found["outputs"], Instruments) else ()
+    return _named([(where, one) for where, one in read if one is not None], [one.name for one in outputs], context)
+
+
+def _check_run(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> None:
+    """The whole state is there after every step."""
+    if keys["steps_per_exchange"] not in (0, None):
+        context.problems.say(
+            "statistics",
+            f"statistics: expected steps_per_exchange=0, got {keys['steps_per_exchange']}, which leave no field whole "
+            "between two exchanges; write steps_per_exchange=0",
+        )
+
+
+def _read_one(
+    where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
+) -> StatisticsConfig | None:
+    problems, before = context.problems, len(context.problems)
+    for key in value:
+        if key not in KEYS:
+            problems.unknown(where, key, KEYS)
+    variables = Choice(tuple(context.schema.written(context.ndim, context.counts)))
+    if value.get("of") in (None, [], ()):
+        path = join(where, "of")
+        problems.say(path, f"{path} is missing: expected variables, {EXAMPLE}")
+        of: tuple[str, ...] | None = None
+    else:
+        of = _names(join(where, "of"), value["of"], variables, context)
+    kinds = _names(join(where, "kinds"), value.get("kinds", DEFAULT_KINDS), Choice(KINDS), context)
+    over = value.get("over")
+    over = () if over in (None, [], ()) else _names(join(where, "over"), over, Choice(tuple(context.axes)), context)
+    start = Real(low=0.0, formula=True).read(join(where, "from"), value.get("from", 0.0), problems)
+    every = read_every(join(where, "every"), value.get("every", STEP), problems)
+    window = Real(above=0.0, formula=True, optional=True).read(join(where, "window"), value.get("window"), problems)
+    name = ""
+    if "name" in value:
+        text = Text(pattern=NAME, described="a name of letters, digits, _ . -")
+        name = text.read(join(where, "name"), value["name"], problems) or ""
+    if len(problems) > before or of is None or kinds is None or over is None or start is None:
+        return None
+    one = StatisticsConfig(name, of, tuple(sorted(kinds, key=KINDS.index)), start, every, tuple(sorted(over)), window)
+    _check_times(where, one, found["time"], context)
+    _check_stretched(where, one, found["grid"], context)
+    written = context.schema.written(context.ndim, context.counts)
+    if COVARIANCE in kinds and len({variable for name in of for variable in written[name]}) < 2:
+        expected = "at least two variables for kinds=covariance"
+        problems.add(join(where, "of"), list(of), expected, "write variance for one")
+    return one
+
+
+def _names(path: str, value: Any, choice: Choice, context: Context) -> tuple[str, ...] | None:
+    """A name or a list of names, each once."""
+    given = [value] if isinstance(value, str) else value
+    read = ListOf(choice, 1, 100, noun="names").read(path, given, context.problems)
+    return None if read is None else tuple(dict.fromkeys(read))
+
+
+def _check_times(where: str, one: StatisticsConfig, time: TimeConfig | None, context: Context) -> None:
+    """States count before the end, and windows end where frames do, at which all devices and members meet."""
+    if time is None:
+        return
+    problems = context.problems
+    if one.start >= time.end:
+        problems.add(join(where, "from"), one.start, f"a time before time.end={time.end:g}")
+    if time.dt is not None and not isinstance(one.every, str) and one.every < time.dt * (1 - 1e-9):
+        hint = f"write every: {STEP} for each step, {FRAME} for frames"
+        problems.add(join(where, "every"), one.every, f"at least time.dt={time.dt:g}", hint)
+    if one.window is None:
+        return
+    for key, value in (("window", one.window), ("from", one.start)):
+        count = value / time.output_every
+        if abs(count - round(count)) > 1e-9 * max(1.0, count):
+            expected = f"a multiple of time.output_every={time.output_every:g}, as windows end with a frame"
+            problems.add(join(where, key), value, expected)
+
+
+def _check_stretched(where: str, one: StatisticsConfig, grid: GridConfig | None, context: Context) -> None:
+    if grid is None or grid.stretch is None:
+        return
+    wrong = [axis for axis in one.over if getattr(grid.stretch, axis) is not None]
+    if wrong:
+        problem = f"axes with cells of one width, {wrong[0]} is stretched"
+        context.problems.add(join(where, "over"), list(one.over), problem, f"leave {wrong[0]} out")
+
+
+def _named(read: list[tuple[str, StatisticsConfig]], outputs: list[str], context: Context) -> TimeStatistics | None:
+    """Each with a name that no other and no instrument has: "statistics", with a number from the second on."""
+    before = len(context.problems)
+    taken = [*outputs, *(one.name for _, one in read if one.name)]
+    for where, one in read:
+        if one.name and taken.count(one.name) > 1:
+            context.problems.add(join(where, "name"), one.name, "a name that no other of statistics and outputs has")
+    result, used = [], set(taken)
+    for _, one in read:
+        name, number = one.name or "statistics", 2
+        while not one.name and name in used:
+            name, number = f"statistics_{number}", number + 1
+        used.add(name)
+        result.append(StatisticsConfig(name, one.of, one.kinds, one.start, one.every, one.over, one.window))
+    return TimeStatistics(result) if len(context.problems) == before else None

@@ -1,0 +1,195 @@
+"""The compiled part of a run's statistics in time: which fields they read, and the sums that the run carries."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from simjax.core.domain import Domain
+from simjax.core.model import Output
+from simjax.driver.build import Plan
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER
+from simjax.schema.instruments import TOLERANCE
+from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
+from simjax.stepping.clock import Schedule
+from simjax.stepping.moments import Averages, Moments, Sums
+from simjax.stepping.watching import Gathering, Start, due_at_frames, due_by_time
+
+
+class Statistic(NamedTuple):
+    """One entry of `statistics`. over: the axes that are averaged over, by number."""
+
+    source: StatisticsConfig
+    variables: tuple[Output, ...]
+    moments: Moments
+    over: tuple[int, ...]
+
+    def kept(self, ndim: int) -> tuple[int, ...]:
+        """The axes that are not averaged over."""
+        return tuple(axis for axis in range(ndim) if axis not in self.over)
+
+
+class CompiledStatistics:
+    """The statistics in time of a run, by name; none of a run without."""
+
+    def __init__(self, programs: CompiledRun):
+        self.programs = programs
+        self.entries: dict[str, Statistic] = {}
+        for source in programs.config.statistics:
+            assert isinstance(programs, CompiledFieldRun)  # others are refused before
+            self.entries[source.name] = _statistic(source, programs)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    @property
+    def has_windows(self) -> bool:
+        """Tell whether a set ends before the run does."""
+        return any(one.source.window is not None for one in self.entries.values())
+
+    # ------------------------------------------------------------------ sums
+
+    def _zero(self, name: str) -> Sums:
+        """One member's sums before the first sample, on the host, of all devices together."""
+        statistic, grid = self.entries[name], self.programs.domain.grid
+        shape = tuple(grid.shape[axis] for axis in statistic.kept(grid.ndim))
+        return statistic.moments.zero({one.name: shape for one in statistic.variables}, self.programs.dtype)
+
+    def _specs_of(self, name: str) -> Any:
+        domain = self.programs.domain
+        kept = PartitionSpec(*(domain.spec()[axis] for axis in self.entries[name].kept(domain.grid.ndim)))
+        specs = jax.tree.map(lambda leaf: kept, self._zero(name))
+        numbers = PartitionSpec()
+        weight = specs.weight._replace(value=numbers, low=None if specs.weight.low is None else numbers)
+        return self.programs._member_specs(specs._replace(weight=weight, waiting=numbers))
+
+    @property
+    def specs(self) -> dict[str, Any]:
+        """The partition of the sums."""
+        return {name: self._specs_of(name) for name in self.entries}
+
+    def zero(self, name: str) -> Sums:
+        """The sums of all members before the first sample, on the devices."""
+        members = self.programs.members
+        lead = () if members is None else (members,)
+        zeros = jax.tree.map(lambda leaf: np.broadcast_to(leaf, lead + leaf.shape), self._zero(name))
+        return self.programs._place(zeros, self._specs_of(name))
+
+    def start(self) -> dict[str, Sums]:
+        """The sums at the start of a run."""
+        return {name: self.zero(name) for name in self.entries}
+
+    def template(self) -> dict[str, Sums]:
+        """Shapes, dtypes and shardings of the sums, to restore a checkpoint."""
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), self.start()
+        )
+
+    # ------------------------------------------------------------------ in the loop over steps
+
+    def gatherings(self, schedule: Schedule, model, params) -> dict[str, Gathering]:
+        """The sums that the loop over steps adds states to, with the fields that they read."""
+        return {name: self._gathering(one, schedule, model, params) for name, one in self.entries.items()}
+
+    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params) -> Gathering:
+        programs, every = self.programs, statistic.source.interval
+        names = [output.name for output in statistic.variables]
+
+        def read(t, state) -> dict[str, jax.Array]:
+            found = programs.view(model, t, state, params, statistic.variables).variables
+            return {name: found[name] for name in names}
+
+        is_due = due_at_frames if every is None else None
+        if every:
+            is_due = due_by_time(schedule.interval, every, TOLERANCE)
+        averages = dict.fromkeys(names, _averages(model.domain, statistic.over))
+        return Gathering(statistic.moments, read, averages, is_due)
+
+    def starts(self, plan: Plan, frame: int) -> dict[str, Start]:
+        """When states count in a frame."""
+        begin, dtype, found = plan.time_after(frame), self.programs.dtype, {}
+        for name, one in self.entries.items():
+            every = one.source.interval
+            first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
+            found[name] = Start(jnp.asarray(one.source.start - begin, dtype), jnp.asarray(first, dtype))
+        return found
+
+    # ------------------------------------------------------------------ on the host
+
+    def window_ends(self, name: str, begun: float, time: float) -> bool:
+        """Tell whether the set that has `begun` ends at a time, that of a frame."""
+        source = self.entries[name].source
+        if source.window is None:
+            return False
+        sets = [math.floor((t - source.start) / source.window + 1e-9) for t in (begun, time)]
+        return sets[1] > sets[0]
+
+
+def _averages(domain: Domain, over: tuple[int, ...]) -> Averages:
+    """Reductions of this block's field over some axes, across the devices along them."""
+    if not over:
+        return Averages(*(lambda u: u,) * 4)
+    along = Domain(domain.grid, [entry if axis in over else None for axis, entry in enumerate(domain.split)])
+    count = math.prod(domain.grid.shape[axis] for axis in over)
+    lead = tuple(range(len(over)))
+
+    def largest(u: jax.Array) -> jax.Array:
+        u = jnp.moveaxis(u, over, lead)
+        kept = u.shape[len(over) :]
+        return jax.vmap(along.max, in_axes=1)(u.reshape(-1, math.prod(kept))).reshape(kept)
+
+    return Averages(
+        mean=lambda u: along.total(jnp.sum(u, over)) / count,
+        expand=lambda u: jnp.expand_dims(u, over),
+        min=lambda u: -largest(-u),
+        max=largest,
+    )
+
+
+def _statistic(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:
+    kinds, known = source.kinds, {output.name: output for output in programs.outputs_named(source.of)}
+    written = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
+    variables = tuple(known[name] for name in dict.fromkeys(name for own in source.of for name in written[own]))
+    over = tuple(AXES.index(axis) for axis in source.over)
+    where = f"statistics {source.name!r}"
+    for output in variables:
+        for axis in over:
+            if output.offset[axis] != CENTER and not programs.config.boundaries[axis].periodic:
+                raise ConfigurationError(
+                    f"{where}: over={list(source.over)}: {output.name} lies on faces along {AXES[axis]}, where there "
+                    f"are walls, so its values do not stand for equal parts; write values at cell centres"
+                    f"{_centred(programs, output)}."
+                )
+    names = tuple(output.name for output in variables)
+    pairs = tuple((name, name) for name in names) if {VARIANCE, THIRD_MOMENT} & {*kinds} else ()
+    if COVARIANCE in kinds:
+        for a, b in itertools.combinations(variables, 2):
+            if a.offset != b.offset:
+                raise ConfigurationError(
+                    f"{where}: kinds={COVARIANCE}: {a.name} and {b.name} lie at different places of a cell; write "
+                    f"values at cell centres{_centred(programs, a, b)}."
+                )
+        pairs += tuple(itertools.combinations(names, 2))
+    moments = Moments(
+        means=names if {*kinds} - {MIN, MAX} else (), pairs=pairs, thirds=names if THIRD_MOMENT in kinds else (),
+        mins=names if MIN in kinds else (), maxs=names if MAX in kinds else (),
+    )  # fmt: skip
+    return Statistic(source, variables, moments, over)
+
+
+def _centred(programs: CompiledFieldRun, *outputs: Output) -> str:
+    """A hint of the derived fields at cell centres, where there are some."""
+    known = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
+    wanted: Mapping[str, None] = dict.fromkeys(
+        f"{o.vector}_centered" for o in outputs if o.vector and f"{o.vector}_centered" in known
+    )
+    return f", {', '.join(wanted)}" if wanted else ""

@@ -1,0 +1,50 @@
+"""The key `statistics`: moments and extremes in time, gathered while a run goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from simjax.schema.instruments import FRAME, STEP
+
+MEAN, VARIANCE, COVARIANCE, THIRD_MOMENT, MIN, MAX = "mean", "variance", "covariance", "third_moment", "min", "max"
+KINDS = (MEAN, VARIANCE, COVARIANCE, THIRD_MOMENT, MIN, MAX)
+DEFAULT_KINDS = (MEAN, VARIANCE)
+
+
+@dataclass(frozen=True)
+class StatisticsConfig:
+    """One entry of `statistics`.
+
+    name: of its files. of: variables or whole fields, as they are written. kinds: of `KINDS`, in that order. start:
+    the time from which states count. every: `STEP`, `FRAME` or a time. over: axes that are averaged over. window: the
+    length of each set; None for one set until the run ends.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    kinds: tuple[str, ...] = DEFAULT_KINDS
+    start: float = 0.0
+    every: float | str = STEP
+    over: tuple[str, ...] = ()
+    window: float | None = None
+
+    @property
+    def interval(self) -> float | None:
+        """Time between two samples: zero where it is every step, None where it is every frame."""
+        return {STEP: 0.0, FRAME: None}[self.every] if isinstance(self.every, str) else self.every
+
+    def write(self) -> dict[str, Any]:
+        """The plain YAML value."""
+        return {
+            "of": list(self.of), "kinds": list(self.kinds), "from": self.start, "every": self.every,
+            "over": list(self.over), "window": self.window, "name": self.name,
+        }  # fmt: skip
+
+
+class TimeStatistics(tuple[StatisticsConfig, ...]):
+    """The entries of `statistics`; null where there are none."""
+
+    def write(self) -> list[dict[str, Any]] | None:
+        """The plain YAML value."""
+        return [one.write() for one in self] or None
