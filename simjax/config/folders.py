@@ -194,7 +194,10 @@ def _from_store(url: str, parent: Path) -> Path:
 
 
 def place_of_copy(config: Config, folder: Path) -> str | None:
-    """The place of the copy of a run's folder, if one is kept: below `output.copy_to` as the folder is below `output.root`."""
+    """The place of the copy of a run's folder, if one is kept.
+
+    It is below `output.copy_to` as the folder is below `output.root`.
+    """
     if config.output.copy_to is None:
         return None
     root = Path(config.output.root).expanduser().resolve()

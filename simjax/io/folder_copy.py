@@ -200,9 +200,8 @@ def fetched(url: str, parent: Path) -> Path:
         for name in names:
             path = whole / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            with files.open(f"{root}/{name}", "rb") as source, replaced(path) as temporary:
-                with temporary.open("xb") as target:
-                    shutil.copyfileobj(source, target, PIECE_BYTES)
+            with files.open(f"{root}/{name}", "rb") as source, replaced(path) as part, part.open("xb") as target:
+                shutil.copyfileobj(source, target, PIECE_BYTES)
         _record(whole, url, {name: _seen((whole / name).stat()) for name in names})
         if folder.is_dir():
             folder.rmdir()
