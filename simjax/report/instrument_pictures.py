@@ -117,11 +117,14 @@ def _plane(sheet: Sheet, dataset: xr.Dataset, plane: xr.DataArray) -> None:
         scale = diverging_scale([values])
     else:
         scale = ColourScale("thermal", low, high if high > low else low + (abs(low) or 1.0), (False, False))
-    ends = [_ends(plane[dim].values) for dim in (along, up)]
+    edges = [_edges(plane[dim].values) for dim in (along, up)]
     width, height = _WIDTH - 1.75, _HEIGHT - 0.87
     axes = sheet.axes(0.75, 0.32, width, height, plain=True)
-    extent = (*ends[0], *ends[1])
-    axes.imshow(scale.colours(values), origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+    if all(np.allclose(np.diff(own), own[1] - own[0]) for own in edges):
+        extent = (*edges[0][[0, -1]], *edges[1][[0, -1]])
+        axes.imshow(scale.colours(values), origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+    else:
+        axes.pcolormesh(*edges, scale.colours(values))
     for place, dim in ((axes.set_xlabel, along), (axes.set_ylabel, up)):
         place(with_units(dim.replace("_face", ""), units_of(dataset, dim)), fontsize=NORMAL, color=INK)
     set_ticks(axes)
@@ -130,10 +133,12 @@ def _plane(sheet: Sheet, dataset: xr.Dataset, plane: xr.DataArray) -> None:
     sheet.text(0.75, 0.1, when, size=SMALL)
 
 
-def _ends(places: np.ndarray) -> tuple[float, float]:
-    """Ends of cells around evenly spaced places."""
-    half = 0.5 * (places[1] - places[0]) if len(places) > 1 else 0.5
-    return float(places[0] - half), float(places[-1] + half)
+def _edges(places: np.ndarray) -> np.ndarray:
+    """Edges of cells around places: midway between them, and as far beyond the outermost."""
+    if len(places) == 1:
+        return places[0] + np.array([-0.5, 0.5])
+    inner = 0.5 * (places[1:] + places[:-1])
+    return np.concatenate([[2 * places[0] - inner[0]], inner, [2 * places[-1] - inner[-1]]])
 
 
 def _bar(sheet: Sheet, scale: ColourScale, units: str, place: tuple[float, float, float, float]) -> None:
