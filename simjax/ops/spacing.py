@@ -63,6 +63,11 @@ def between_centers(spacing: Spacing, axis: int) -> Spacing:
     return 0.5 * (below + above)
 
 
+def around_centers(spacing: Spacing, axis: int) -> Spacing:
+    """Half the distances between the centres of the two neighbours of each cell; one ghost cell along `axis`."""
+    return between_centers(between_centers(spacing, axis), axis)
+
+
 def smallest(spacing: Spacing, axis: int) -> Spacing:
     """The least width of a cell and its two neighbours; `spacing` has one ghost cell along `axis`."""
     if not isinstance(spacing, Array):
