@@ -13,7 +13,7 @@ from simjax.core.mappings import faces_and_centers, geometric, lines, tanh
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.scalar import burgers, transport
+from simjax.models.scalar import advection_diffusion, burgers, transport
 from simjax.stepping.simulate import integrate
 
 WAVY = "s + 0.1*sin(2*pi*s)"  # widths differ by a factor of four
@@ -83,6 +83,25 @@ def test_burgers_conserves_on_a_stretched_plane():
     end = integrate(model, INTEGRATORS["ssprk3"], burgers.Params(jnp.asarray(0.01)), start, dt=1e-3, steps=5)
     totals = [model.diagnostics(0.0, state, None)["total_concentration"] for state in (start, end)]
     assert abs(totals[1] - totals[0]) < 1e-14
+
+
+@pytest.mark.parametrize("scheme", ["central", "upwind"])
+def test_a_constant_velocity_is_carried_as_by_transport(scheme):
+    """The same fluxes, hence the same order and the same totals."""
+    domain = Domain(wavy(12, 2))
+    model = advection_diffusion.AdvectionDiffusion(domain, [FIXED, PERIODIC], scheme)
+    other = transport.Transport(domain, [FIXED, PERIODIC], scheme)
+    kappa, speeds = jnp.asarray(0.3), jnp.asarray([0.7, -0.4])
+    c = jnp.asarray(np.random.default_rng(1).normal(size=(12, 12)))
+    flow = transport.Params(tuple(jnp.full((12, 12), speed) for speed in speeds), jnp.full((12, 12), kappa))
+    # A wall lets nothing through a side of transport unless it is open: there both have the value of the side.
+    state, params = advection_diffusion.State(c), advection_diffusion.Params(kappa, speeds)
+    found, expected = rhs(model, state, params).concentration, rhs(other, transport.State(c), flow).concentration
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * float(jnp.abs(expected).max()))
+    seen, known = model.diagnostics(0.0, state, params), other.diagnostics(0.0, transport.State(c), flow)
+    for name, value in seen.items():
+        assert abs(value - known[name]) < 1e-14
+    assert jnp.min(model.stable_dt(state, params)) == pytest.approx(jnp.min(other.stable_dt(transport.State(c), flow)))
 
 
 def layer_error(grid: Grid, steepness: float = 40.0) -> float:
@@ -208,5 +227,5 @@ def test_configurations_and_files_of_faces(tmp_path):
 
 
 def test_a_family_that_takes_uniform_grids_says_so():
-    with pytest.raises(ConfigurationError, match="model=incompressible takes uniform grids only.*transport, burgers"):
-        load_config("cavity", ["grid.stretch.x.tanh.strength=1"])
+    with pytest.raises(ConfigurationError, match="model=vorticity takes uniform grids only.*compressible.*transport"):
+        load_config("turbulence_2d", ["grid.stretch.x.tanh.strength=1"])
