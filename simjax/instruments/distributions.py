@@ -70,7 +70,7 @@ class Histogram(Operator):
         return domain.total(counts)[1:-1].astype(field.dtype) / domain.grid.cells
 
     def _volumes(self, domain, offset, periodic, dtype):
-        """What each of this block's values stands for, over the mean of all."""
+        """Volumes that this block's values stand for, over the mean of all."""
         product = jnp.ones((), dtype)
         for axis in range(domain.grid.ndim):
             extents = extents_along(domain, axis, offset[axis], periodic[axis])

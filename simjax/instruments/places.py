@@ -1,4 +1,4 @@
-"""Where points and boxes lie among the values of a field, in float64 on the host: on uniform and on stretched axes."""
+"""Places of points and boxes among the values of a field, in float64 on the host: on uniform and on stretched axes."""
 
 from collections.abc import Sequence
 

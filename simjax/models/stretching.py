@@ -1,4 +1,4 @@
-"""How abruptly cells may change in width for schemes of high order."""
+"""Limits of how abruptly cells may change in width for schemes of high order."""
 
 from collections.abc import Sequence
 

@@ -63,7 +63,7 @@ class Scheme:
 
     @property
     def reach(self) -> int:
-        """How many faces beyond enter a flux, and so the widths on a stretched grid; see `AdvectionScheme`."""
+        """Faces beyond that enter a flux, and so the widths on a stretched grid; see `AdvectionScheme`."""
         return 2 if self.interpolation.order > 2 else 0
 
     @property
