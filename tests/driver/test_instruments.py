@@ -255,8 +255,6 @@ def test_what_does_not_go_together_is_refused():
     step = {"outputs": [{"probe": {"points": [[0, 0]]}, "of": ["concentration"], "every": "step"}]}
     assert "steps_per_exchange=0" in refusal(changed(DYE, {**step, "steps_per_exchange": 2, "time.dt": 0.001}))
     assert "every: frame" in refusal(changed(DYE, {**step, "ensemble.size": 2}))
-    frames = {"outputs": [{"box_mean": {"lower": [0, 0], "upper": [1, 1]}, "of": ["concentration"]}]}
-    assert "uniform grids only" in refusal(changed(DYE, {**frames, "grid.stretch": {"y": {"tanh": {"strength": 2.0}}}}))
     walls = {"boundaries.y": {"lower": "no_slip", "upper": "no_slip"}, "outputs": [{"spectrum": "velocity"}]}
     assert "y has walls" in refusal(changed(FLOW, walls))
 

@@ -30,7 +30,7 @@ AxisScales = tuple[Scales | None, ...]
 
 
 def scales_of(domain: Domain, layout: FieldLayout, order: int, dtype) -> AxisScales:
-    """Scales of derivatives of this order; `layout` of a field at cell centres, which says what lies beyond the sides."""
+    """Scales of derivatives of this order; `layout` of a field at centres, which says what lies beyond the sides."""
     found: list[Scales | None] = [None] * domain.grid.ndim
     width = staggered_wave.halo(order)
     spacing = domain.spacing(layout, width, dtype)
