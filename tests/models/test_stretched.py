@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from case import PERIODIC
+from case import PERIODIC, QUICK
+from cases import CASES
 
 import simjax as sj
 from simjax.config import load_config
@@ -205,6 +206,38 @@ def test_mappings():
 def test_what_is_no_stretching_is_refused_with_its_numbers(make, said):
     with pytest.raises(ConfigurationError, match=said):
         make()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gas-2d-walls", "acoustic-2d", "maxwell-2d"])
+def test_equal_cells_given_as_faces_are_those_of_a_uniform_grid(name):
+    """With walls, gravity, friction, layers, free surfaces, sources and rough media: run, diagnostics and time step."""
+    case = next(case for case in CASES if case.name == name)
+    ends = zip(case.grid.lower, case.grid.upper, case.grid.shape, strict=True)
+    same = Grid(case.grid.shape, stretch=[Lines(np.linspace(a, b, n + 1)) for a, b, n in ends])
+    start, params, found = case.initial_state(), case.params(), []
+    for domain in (Domain(case.grid), Domain(same)):
+        model, run = case.build(domain), case.runner(domain)
+
+        def seen(state, params, model=model, run=run):
+            step = jnp.min(model.stable_dt(state, params))
+            return run(params, state), model.diagnostics(0.0, state, params), model.observe(0.0, state, params), step
+
+        found.append(jax.jit(seen, compiler_options=QUICK)(start, params))
+    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        # Rounding of widths and of a few steps.
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-13 * float(jnp.abs(one).max()))
+
+
+def test_what_a_scheme_of_high_order_does_not_resolve_is_refused():
+    domain = Domain(Grid((8,), stretch=[Lines([0.0, 1.0, 2.0, 3.0, 4.0, 44.0, 45.0, 46.0, 47.0])]))
+    for make in (
+        lambda scheme: transport.Transport(domain, [FIXED], scheme),
+        lambda scheme: burgers.Burgers(domain, [FIXED], scheme),
+    ):
+        make("van_leer")
+        with pytest.raises(ConfigurationError, match="physics.scheme=weno5: cells along x change too abruptly"):
+            make("weno5")
 
 
 PLANE = ["model=transport", "grid.shape=[8,4]", "coefficients={velocity: [1, 0], diffusivity: 0.1}"]

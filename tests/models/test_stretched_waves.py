@@ -209,5 +209,5 @@ def test_what_layers_of_growing_cells_send_back():
 def test_an_abrupt_stretching_is_refused_at_fourth_order():
     grid = Grid((8,), stretch=[Lines([0, 1, 2, 3, 4, 5, 45, 46, 47])])
     Acoustic(Domain(grid), [RIGID])
-    with pytest.raises(ConfigurationError, match=r"Acoustic.order=4: cells along x change too abruptly.*at cell 4"):
+    with pytest.raises(ConfigurationError, match=r"physics.order=4: cells along x change too abruptly.*at cell 4"):
         Acoustic(Domain(grid), [RIGID], order=4)

@@ -196,8 +196,8 @@ class Compressible(ExplicitModel):
         self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
         require_widths(
-            f"Compressible.scheme={self.scheme.reconstruction}", domain, self.plain,
-            transport.FLUX_WEIGHTS[self.scheme.reach], 'a limited one such as "mc"',
+            f"physics.reconstruction={self.scheme.reconstruction}", domain, self.plain,
+            transport.FLUX_WEIGHTS[self.scheme.reach], "mc",
         )  # fmt: skip
 
     @classmethod

@@ -118,7 +118,7 @@ class Acoustic(SplitModel):
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
-        check_scales("Acoustic", domain, self.pressure_layout, order)
+        check_scales(domain, self.pressure_layout, order)
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
         self.order = order
         self.free = tuple((isinstance(a, FreeSurface), isinstance(b, FreeSurface)) for a, b in sides)

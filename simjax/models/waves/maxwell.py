@@ -189,7 +189,7 @@ class Maxwell(SplitModel):
             _layout([FACE if axis == c else CENTER for axis in range(ndim)], sides, MAGNETIC) for c in magnetic
         )
         self.medium_layout = mirrored_layout(_layout([CENTER] * ndim, sides))
-        check_scales("Maxwell", domain, self.medium_layout, order)
+        check_scales(domain, self.medium_layout, order)
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
 
     @classmethod

@@ -46,10 +46,10 @@ def scales_of(domain: Domain, layout: FieldLayout, order: int, dtype) -> AxisSca
     return tuple(found)
 
 
-def check_scales(name: str, domain: Domain, layout: FieldLayout, order: int) -> None:
+def check_scales(domain: Domain, layout: FieldLayout, order: int) -> None:
     """Refuse widths that change so abruptly that derivatives of this order would be divided by nothing."""
     for weights in (staggered_wave.FACE_WIDTHS[order], staggered_wave.CENTER_WIDTHS[order]):
-        require_widths(f"{name}.order={order}", domain, layout, weights, "order=2")
+        require_widths(f"physics.order={order}", domain, layout, weights, "2")
 
 
 def along(scales: AxisScales, axis: int, offset: float) -> Array | float:

@@ -230,5 +230,5 @@ def test_colliding_and_parting_streams_stay_positive(scheme, widths, problems):
 def test_an_abrupt_stretching_is_refused_with_weno5():
     grid = Grid((8,), stretch=[Lines([0, 1, 2, 3, 4, 44, 45, 46, 47])])
     Compressible(Domain(grid), [CLOSED], MUSCL)
-    with pytest.raises(ConfigurationError, match="Compressible.scheme=weno5: cells along x change too abruptly"):
+    with pytest.raises(ConfigurationError, match="physics.reconstruction=weno5: cells along x change too abruptly"):
         Compressible(Domain(grid), [CLOSED], WENO)
