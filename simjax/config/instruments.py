@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.observations import MOST_RADII, check_inside, check_periodic, check_radii, kind_of
+from simjax.config.observations import MOST_RADII, check_inside, check_periodic, check_radii, check_uniform, kind_of
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
@@ -60,9 +60,6 @@ def _read_one(
         if kind == "mean_square_displacement" and value[kind] not in (None, {}):
             problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
     else:
-        grid: GridConfig | None = found["grid"]
-        if grid is not None and grid.stretch is not None:
-            problems.say(where, f"{where}: instruments take uniform grids only; leave grid.stretch or outputs out")
         variables = _read_variables(where, kind, value, context)
         given = _read_places(where, kind, value, found, context)
     every = read_every(join(where, "every"), value.get("every", FRAME), problems)
@@ -120,6 +117,7 @@ def _read_places(
     grid: GridConfig | None = found["grid"]
     if kind == "spectrum":
         check_periodic(join(where, kind), found["boundaries"], "look at it with line or histogram", context)
+        check_uniform(join(where, kind), grid, "look at it with line or histogram", context)
         if "shells" not in value:
             return {}
         return {"shells": Integer(1, MOST_BINS).read(join(where, "shells"), value["shells"], context.problems)}

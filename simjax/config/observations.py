@@ -64,6 +64,7 @@ def read_observation(
     target = None if keys.get("target") is None else read_formula(f"{where}.target", keys["target"], context)
     if kind == "spectrum":
         check_periodic(f"{where}.spectrum", found["boundaries"], "observe with box_average", context)
+        check_uniform(f"{where}.spectrum", found["grid"], "observe with box_average", context)
     if kind == "radial_distribution":
         check_radii(where, keys, found["box"], problems)
     file = _find_sensors(where, keys[kind], context) if kind == "sensors" else None
@@ -211,6 +212,14 @@ def check_periodic(path: str, boundaries: Sequence[AxisBoundary] | None, instead
     walls = [axis for axis, sides in zip(context.axes, boundaries or (), strict=False) if not sides.periodic]
     if walls:
         context.problems.say(path, f"{path}: expected periodic axes only, {', '.join(walls)} has walls; {instead}")
+
+
+def check_uniform(path: str, grid: GridConfig | None, instead: str, context: Context) -> None:
+    """Check that a spectrum has cells of one width; instead: what to write where it has not."""
+    if grid is not None and grid.stretch is not None:
+        axes = ", ".join(axis for axis in context.axes if getattr(grid.stretch, axis) is not None)
+        found = f"expected cells of one width, the grid is stretched along {axes}"
+        context.problems.say(path, f"{path}: {found}; {instead}")
 
 
 def _find_sensors(where: str, file: str, context: Context) -> Path | None:

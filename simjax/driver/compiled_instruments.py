@@ -257,7 +257,8 @@ def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrume
         return Instrument(source, *_spectra(source, programs), variables)
     outputs = {output.name: output for output in variables}
     if source.kind == "histogram":
-        outputs = {name: _share_of_cells(output) for name, output in outputs.items()}
+        of = "the volume" if programs.grid.stretched else "cells"
+        outputs = {name: _share_of(of, output) for name, output in outputs.items()}
     operators = {name: _operator(source, name) for name in outputs}
     return Instrument(source, operators, outputs, variables)
 
@@ -275,10 +276,9 @@ def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> In
     return Instrument(source, {name: operator}, {name: Output(name, (), "1", about)})
 
 
-def _share_of_cells(output: Output) -> Output:
-    return dataclasses.replace(
-        output, units="1", long_name=f"share of cells by {output.long_name or output.name}", standard_name=""
-    )
+def _share_of(what: str, output: Output) -> Output:
+    about = f"share of {what} by {output.long_name or output.name}"
+    return dataclasses.replace(output, units="1", long_name=about, standard_name="")
 
 
 def _operator(source: InstrumentConfig, variable: str) -> Instrumental:

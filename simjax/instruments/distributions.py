@@ -8,6 +8,8 @@ import numpy as np
 
 from simjax.errors import ConfigurationError
 from simjax.instruments.operators import Instrumental, Operator, Spectrum
+from simjax.instruments.places import extents_along
+from simjax.instruments.sampling import own
 
 
 class VectorSpectrum(Instrumental):
@@ -32,9 +34,10 @@ class VectorSpectrum(Instrumental):
 
 
 class Histogram(Operator):
-    """The share of the cells whose value lies in each of `bins` equal bins from `lower` to `upper`: (bins,).
+    """The share of the volume whose value lies in each of `bins` equal bins from `lower` to `upper`: (bins,).
 
-    A bin holds its lower edge, the last one also its upper. What lies outside counts as a cell and is in no bin.
+    On a uniform grid that is the share of the cells; on a stretched one each counts with its volume. A bin holds its
+    lower edge, the last one also its upper. What lies outside counts and is in no bin.
     """
 
     variable: str = eqx.field(static=True)
@@ -58,9 +61,23 @@ class Histogram(Operator):
         edges = jnp.asarray(self.edges, field.dtype)
         number = jnp.searchsorted(edges, field.ravel(), side="right").astype(jnp.int32)
         number = jnp.where(field.ravel() == edges[-1], self.bins, number)
+        if domain.grid.stretched:
+            volumes = jnp.broadcast_to(self._volumes(domain, offset, periodic, field.dtype), field.shape)
+            amounts = jnp.zeros(self.bins + 2, field.dtype).at[number].add(volumes.ravel())
+            return domain.total(amounts)[1:-1] / domain.grid.cells
         # What is not a number lies beyond the last edge: numbers 0 and bins + 1 stand for what is in no bin.
         counts = jnp.zeros(self.bins + 2, jnp.int32).at[number].add(1)
         return domain.total(counts)[1:-1].astype(field.dtype) / domain.grid.cells
+
+    def _volumes(self, domain, offset, periodic, dtype):
+        """Volumes that this block's values stand for, over the mean of all."""
+        product = jnp.ones((), dtype)
+        for axis in range(domain.grid.ndim):
+            extents = extents_along(domain, axis, offset[axis], periodic[axis])
+            if extents is not None:
+                shape = tuple(-1 if k == axis else 1 for k in range(domain.grid.ndim))
+                product = product * own(domain, axis, extents, dtype).reshape(shape)
+        return product
 
     def check(self, grid):
         pass

@@ -18,6 +18,8 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
+from simjax.instruments.places import number_along, numbers
+from simjax.instruments.rays import pieces
 from simjax.instruments.sampling import corners, interpolate, require_axes, shares, waves
 from simjax.particles.cells import Cells
 
@@ -136,7 +138,7 @@ class Slice(Operator):
 
     def measure(self, domain, field, offset, periodic):
         grid, axis = domain.grid, self.axis
-        place = (self.position - grid.lower[axis]) / grid.spacing[axis] - offset[axis]
+        place = float(number_along(domain, axis, np.asarray(self.position), offset[axis], periodic[axis]))
         below = math.floor(place)
         at = jnp.asarray(below, jnp.int32), jnp.asarray(place - below, field.dtype)
         plane = jnp.zeros((), field.dtype)
@@ -176,11 +178,11 @@ class PointSensors(Operator):
         self.positions = _places("Points.positions", positions)
 
     def measure(self, domain, field, offset, periodic):
-        # Formed on the host in float64: in float32 a position on a long axis would lose a part of a cell.
-        places = _in_spacings(domain.grid, self.positions) - np.asarray(offset)
+        require_axes("periodic", periodic, domain.grid.ndim)
+        places = np.stack(numbers(domain, np.asarray(self.positions).T, offset, periodic))
         below = np.floor(places)
         return interpolate(
-            domain, field, jnp.asarray(below.T, jnp.int32), jnp.asarray((places - below).T, field.dtype), periodic
+            domain, field, jnp.asarray(below, jnp.int32), jnp.asarray(places - below, field.dtype), periodic
         )
 
     def check(self, grid):
@@ -193,8 +195,9 @@ class PointSensors(Operator):
 class LineOfSight(Operator):
     """Integrals of the field along straight segments from `starts` to `ends`, both (segments, axes): (segments,).
 
-    The midpoint rule on multilinear interpolation, with samples at most half a cell apart along every axis. Second
-    order; linear fields are integrated exactly where they do not wrap.
+    The midpoint rule on multilinear interpolation, with samples at most half a cell apart along every axis, on a
+    stretched grid with two in each piece of a segment that lies between the same values. Second order; linear fields
+    are integrated exactly where they do not wrap.
     """
 
     variable: str = eqx.field(static=True)
@@ -212,6 +215,12 @@ class LineOfSight(Operator):
                 )
 
     def measure(self, domain, field, offset, periodic):
+        if domain.grid.stretched:
+            places, lengths = pieces(domain, np.asarray(self.starts), np.asarray(self.ends), offset, periodic)
+            below = np.floor(places)
+            fraction = jnp.asarray(places - below, field.dtype)
+            values = interpolate(domain, field, jnp.asarray(below, jnp.int32), fraction, periodic)
+            return jnp.sum(values * jnp.asarray(lengths, field.dtype), axis=1)
         starts, ends = (_in_spacings(domain.grid, p) - np.asarray(offset) for p in (self.starts, self.ends))
         samples = math.ceil(2 * np.abs(ends - starts).max())
         lengths = np.linalg.norm(np.subtract(self.ends, self.starts), axis=1)
@@ -233,8 +242,9 @@ class LineOfSight(Operator):
 class BoxAverage(Operator):
     """Averages of the field over boxes from `lowers` to `uppers`, both (boxes, axes): (boxes,).
 
-    Every value stands for one spacing around it along each axis, and counts with the part of that volume that lies
-    in the box; the outermost stored face stands also for the half spacing up to the upper wall. Second order.
+    Every value stands for one spacing around it along each axis (on a stretched axis one in a centre for its cell, one
+    on a face for what lies between the centres beside it), and counts with the part of that volume that lies in the
+    box; the outermost stored face stands also for what is left up to the upper wall. Second order.
     """
 
     variable: str = eqx.field(static=True)
@@ -253,11 +263,9 @@ class BoxAverage(Operator):
                 )
 
     def measure(self, domain, field, offset, periodic):
-        # Value i stands for [i, i + 1] in these coordinates.
-        shift = 0.5 - np.asarray(offset)
-        lowers, uppers = (_in_spacings(domain.grid, p) + shift for p in (self.lowers, self.uppers))
+        lowers, uppers = np.asarray(self.lowers), np.asarray(self.uppers)
         weights = [
-            shares(domain, axis, lowers[:, axis], uppers[:, axis], periodic[axis], field.dtype)
+            shares(domain, axis, lowers[:, axis], uppers[:, axis], offset[axis], periodic[axis], field.dtype)
             for axis in range(domain.grid.ndim)
         ]
         letters = "xyz"[: domain.grid.ndim]
@@ -288,6 +296,7 @@ class Spectrum(Operator):
 
     def measure(self, domain, field, offset, periodic):
         require_axes("periodic", periodic, domain.grid.ndim)
+        self._check_widths(domain.grid)
         if not all(periodic):
             axis = AXES[[*periodic].index(False)]
             raise ConfigurationError(
@@ -316,7 +325,15 @@ class Spectrum(Operator):
             square = square[..., None] + k**2
         return np.floor(np.sqrt(square) + 0.5).astype(np.int32)
 
+    def _check_widths(self, grid: Grid) -> None:
+        if grid.stretched:
+            raise ConfigurationError(
+                f"Spectrum of '{self.variable}' needs cells of one width along every axis, and the grid is stretched "
+                f"along {', '.join(AXES[axis] for axis in grid.stretched)}; observe with BoxAverage or PointSensors."
+            )
+
     def check(self, grid):
+        self._check_widths(grid)
         complete = complete_shells(grid)
         if self.shells > complete:
             raise ConfigurationError(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
+from simjax.instruments.places import edges_along, line_of
 
 
 def interpolate(domain: Domain, field: Array, below: Array, fraction: Array, periodic: Sequence[bool]) -> Array:
@@ -48,9 +49,24 @@ def corners(domain: Domain, axis: int, below: Array, fraction: Array, wraps: boo
     return result
 
 
-def shares(domain: Domain, axis: int, lowers: np.ndarray, uppers: np.ndarray, wraps: bool, dtype) -> Array:
+def shares(
+    domain: Domain, axis: int, lowers: np.ndarray, uppers: np.ndarray, offset: float, wraps: bool, dtype
+) -> Array:
     """The share of each of this block's values in the averages over the intervals along `axis`: (intervals, cells)."""
-    n, block = domain.grid.shape[axis], domain.block_shape[axis]
+    grid, line = domain.grid, line_of(domain, axis)
+    if line is not None:
+        edges = edges_along(line, offset, wraps)
+        images = (0.0, -grid.lengths[axis]) if wraps else (0.0,)
+        overlap = sum(
+            np.clip(np.minimum(uppers[:, None] + image, edges[1:]) - np.maximum(lowers[:, None] + image, edges[:-1]),
+                    0.0, None)
+            for image in images
+        )  # fmt: skip
+        return own(domain, axis, overlap / (uppers - lowers)[:, None], dtype)
+    # Value i stands for [i, i + 1] in these coordinates.
+    shift = 0.5 - offset
+    lowers, uppers = ((x - grid.lower[axis]) / grid.mean_spacing[axis] + shift for x in (lowers, uppers))
+    n, block = grid.shape[axis], domain.block_shape[axis]
     index = domain.block_index(axis) * block + jnp.arange(block, dtype=jnp.int32)
 
     def below(edges: np.ndarray, image: int) -> Array:
@@ -63,6 +79,14 @@ def shares(domain: Domain, axis: int, lowers: np.ndarray, uppers: np.ndarray, wr
     images = (0, n) if wraps else (0,)
     overlap = sum(below(uppers, image) - below(lowers, image) for image in images)
     return overlap / jnp.asarray(uppers - lowers, dtype)[:, None]
+
+
+def own(domain: Domain, axis: int, values: np.ndarray, dtype) -> Array:
+    """This block's part of `values` (..., n), one for each cell along `axis`."""
+    whole, block = jnp.asarray(values, dtype), domain.block_shape[axis]
+    if domain.split[axis] is None:
+        return whole
+    return lax.dynamic_slice_in_dim(whole, domain.block_index(axis) * block, block, axis=whole.ndim - 1)
 
 
 def waves(domain: Domain, axis: int, largest: int, dtype) -> Array:

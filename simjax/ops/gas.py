@@ -23,6 +23,7 @@ from simjax.ops.riemann import (
     sound_speed,
     squared_norm,
 )
+from simjax.ops.spacing import Spacing
 from simjax.stencil.materialise import held, held_in_reverse, stacked, stored
 
 QUIET = 1e-3
@@ -61,6 +62,11 @@ class Scheme:
         return INTERPOLATIONS[self.reconstruction]
 
     @property
+    def reach(self) -> int:
+        """Faces beyond that enter a flux, and so the widths on a stretched grid; see `AdvectionScheme`."""
+        return 2 if self.interpolation.order > 2 else 0
+
+    @property
     def riemann_flux(self) -> RiemannFlux:
         return FLUXES[self.flux]
 
@@ -85,7 +91,7 @@ def convective_flux(
     left, right = stored((limit_state(left, at_rest[width - 1]), limit_state(right, at_rest[width])))
     flux = stored(carry_scalars(scheme.riemann_flux(left, right, axis, gamma), left, right))
     fluxes = _split(f, axis, ndim, width)
-    if interpolation.order > 2:
+    if scheme.reach:
         flux = jax.tree.map(jnp.add, flux, _curvature(fluxes, axis, rises))
     speed = jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
     speeds = held_in_reverse(around_faces(speed, axis, ndim, width))
@@ -199,10 +205,12 @@ def _curvature(fluxes: list[Conserved], axis: int, rises: Sequence[Array] | None
     return result._replace(momentum=tuple(m - change if k == axis else m for k, m in enumerate(result.momentum)))
 
 
-def hydrostatic_rises(density: Array, gravity: Array, axis: int, ndim: int, spacing: float, width: int) -> list[Array]:
+def hydrostatic_rises(
+    density: Array, gravity: Array, axis: int, ndim: int, spacing: Spacing, width: int
+) -> list[Array]:
     """h g rho between each two of the 2 width cells around a face, by the trapezoidal rule; one sign each.
 
-    `density` is padded along `axis` only; `gravity` like it, or a scalar.
+    `density` is padded along `axis` only; `gravity` like it, or a scalar. spacing: between the centres of neighbours.
     """
     array_axis = density.ndim - ndim + axis
 

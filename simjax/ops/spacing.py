@@ -70,3 +70,8 @@ def smallest(spacing: Spacing, axis: int) -> Spacing:
     n = spacing.shape[axis]
     parts = [lax.slice_in_dim(spacing, k, n - 2 + k, axis=axis) for k in range(3)]
     return jnp.minimum(jnp.minimum(parts[0], parts[1]), parts[2])
+
+
+def around_centers(spacing: Spacing, axis: int) -> Spacing:
+    """Half the distances between the centres of the two neighbours of each cell; one ghost cell along `axis`."""
+    return between_centers(between_centers(spacing, axis), axis)

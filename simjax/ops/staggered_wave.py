@@ -2,18 +2,27 @@
 
 A field at cell centres has its derivative on faces and the other way round. Blocks are padded by `halo(order)`
 ghost cells on every side; results are on the interior. Levander (1988), Geophysics 53, 1425.
+
+Along a stretched axis differences are taken over the numbers of the cells, in which the grid is uniform, and divided by
+widths, the derivative of the place with respect to the number to the same order (`FACE_WIDTHS`, `CENTER_WIDTHS`). As
+both derivatives are the same differences but for these, they stay adjoint, weighted by them, and energy is conserved.
 """
 
 from collections.abc import Sequence
 
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.grid import FACE
 from simjax.ops.difference import shift, shift_by
+from simjax.ops.spacing import Spacing
 
 WEIGHTS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (9 / 8, -1 / 24)}
 """Order -> weights of the differences over 1, 3, ... spacings."""
+
+FACE_WIDTHS: dict[int, tuple[float, ...]] = {2: (1 / 2, 1 / 2), 4: (-1 / 12, 7 / 12, 7 / 12, -1 / 12)}
+CENTER_WIDTHS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (-1 / 24, 26 / 24, -1 / 24)}
+"""Order -> weights of the widths of the cells around a face or a cell in what a derivative there is divided by."""
 
 
 def halo(order: int) -> int:
@@ -55,18 +64,43 @@ def mean_to(u: Float[Array, "..."], offset: Sequence[float]) -> Float[Array, "..
     return sum(terms[1:], terms[0]) * (1 / len(terms))
 
 
-def stiffest_square(density: Float[Array, "..."], spacing: Sequence[float], order: int) -> Float[Array, "..."]:
+def combined(widths: Array, axis: int, weights: Sequence[float]) -> Array:
+    """Sums with `weights` of as many neighbouring widths along `axis`, wherever there are so many."""
+    n = widths.shape[axis] - len(weights) + 1
+    terms = [w * lax.slice_in_dim(widths, k, k + n, axis=axis) for k, w in enumerate(weights)]
+    return sum(terms[1:], terms[0])
+
+
+def stiffest_halo(order: int, stretched: bool) -> int:
+    """Ghost cells that `stiffest_square` reads on every side."""
+    return 2 * halo(order) - 1 if stretched else halo(order)
+
+
+def stiffest_square(
+    density: Float[Array, "..."], spacing: Sequence[Spacing], order: int, width: int
+) -> Float[Array, "..."]:
     """Bound on the square of the largest frequency of rho div((1/rho) grad p), in every cell.
 
-    Gershgorin's theorem: the row's sum of absolute entries; 4 sum 1/h^2 at second order and constant density.
+    Gershgorin's theorem: the row's sum of absolute entries; 4 sum 1/h^2 at second order and constant density. Blocks
+    are padded by `width`.
     """
-    ndim, width = len(spacing), halo(order)
+    ndim = len(spacing)
     entries = []
     for axis, h in enumerate(spacing):
 
-        def buoyancy(face: int, axis: int = axis):
-            return 2 / (shift(density, ndim, axis, face, width) + shift(density, ndim, axis, face - 1, width))
+        def widths(first: int, weights: Sequence[float], axis: int = axis, h: Spacing = h):
+            assert isinstance(h, Array)
+            terms = [w * shift(h, ndim, axis, first + k, width) for k, w in enumerate(weights)]
+            return sum(terms[1:], terms[0])
+
+        def buoyancy(face: int, axis: int = axis, h: Spacing = h, widths=widths):
+            value = 2 / (shift(density, ndim, axis, face, width) + shift(density, ndim, axis, face - 1, width))
+            weights = FACE_WIDTHS[order]
+            return value if not isinstance(h, Array) else value / widths(face - len(weights) // 2, weights)
 
         for k, w in enumerate(WEIGHTS[order]):
-            entries.append((buoyancy(1 + k) + buoyancy(-k)) * (2 * abs(w) * largest_symbol(order) / h**2))
+            factor = 2 * abs(w) * largest_symbol(order)
+            weights = CENTER_WIDTHS[order]
+            share = factor / h**2 if not isinstance(h, Array) else factor / widths(-(len(weights) // 2), weights)
+            entries.append((buoyancy(1 + k) + buoyancy(-k)) * share)
     return shift(density, ndim, width=width) * sum(entries[1:], entries[0])

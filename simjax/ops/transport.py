@@ -69,6 +69,12 @@ SCHEMES: dict[str, AdvectionScheme] = {
 order without new extremes (TVD); weno5: fifth order, almost without them."""
 
 
+FLUX_WEIGHTS: dict[int, tuple[float, ...]] = {
+    0: (1.0,), 1: (-1 / 24, 13 / 12, -1 / 24), 2: (3 / 640, -29 / 480, 1067 / 960, -29 / 480, 3 / 640),
+}  # fmt: skip
+"""Reach -> weights of what passes neighbouring faces in a flux whose differences are derivatives to that order."""
+
+
 def carried(left: Float[Array, "..."], right: Float[Array, "..."], velocity: Float[Array, "..."]) -> Array:
     """velocity times the value that comes with it."""
     return jnp.maximum(velocity, 0) * left + jnp.minimum(velocity, 0) * right

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from jax import Array, lax
 
 from simjax.ops.riemann import Conserved
+from simjax.ops.spacing import Spacing
 
 
 class _Faces:
     """The n + 1 faces normal to `axis` of blocks padded by `width` along every axis, and the cells around them."""
 
-    def __init__(self, axis: int, spacing: Sequence[float], width: int):
+    def __init__(self, axis: int, spacing: Sequence[Spacing], width: int):
         self.axis, self.spacing, self.width = axis, spacing, width
 
     def _cells(self, u: Array, side: int, along: int = 0, by: int = 0) -> Array:
@@ -29,17 +30,21 @@ class _Faces:
 
     def slope(self, u: Array, along: int) -> Array:
         """du/dx along an axis: between the two cells, or the mean of their central differences."""
+        h = self.spacing[along]
         if along == self.axis:
-            return (self._cells(u, 1) - self._cells(u, 0)) * (1 / self.spacing[along])
+            distance = 0.5 * (self._cells(h, 0) + self._cells(h, 1)) if isinstance(h, Array) else h
+            return (self._cells(u, 1) - self._cells(u, 0)) * (1 / distance)
+        if isinstance(h, Array):  # half the distance between the centres of the neighbours
+            h = 0.5 * self._cells(h, 0) + 0.25 * (self._cells(h, 0, along, 1) + self._cells(h, 0, along, -1))
         ahead, behind = ((self._cells(u, 0, along, by) + self._cells(u, 1, along, by)) for by in (1, -1))
-        return (ahead - behind) * (0.25 / self.spacing[along])
+        return (ahead - behind) * (0.25 / h)
 
 
 def viscous_flux(
     velocity: tuple[Array, ...],
     temperature: Array,
     axis: int,
-    spacing: Sequence[float],
+    spacing: Sequence[Spacing],
     width: int,
     viscosity: Array,
     conductivity: Array,
@@ -47,7 +52,7 @@ def viscous_flux(
     """Flux of momentum -tau and of energy -tau . u - k grad(T) through the faces normal to `axis`; none of mass.
 
     tau = mu (grad u + grad u^T - 2/3 div(u) 1), Stokes's hypothesis. All fields are padded by `width` along every
-    axis; the faces are n + 1 along `axis` and n along the others.
+    axis, widths along stretched ones too; the faces are n + 1 along `axis` and n along the others.
     """
     faces = _Faces(axis, spacing, width)
     slopes = [faces.slope(u, axis) for u in velocity]

@@ -122,12 +122,14 @@ def _plane(sheet: Sheet, dataset: xr.Dataset, plane: xr.DataArray) -> None:
         scale = diverging_scale([values])
     else:
         scale = ColourScale("thermal", low, high if high > low else low + (abs(low) or 1.0), (False, False))
-    ends = [_ends(plane[dim].values) for dim in (along, up)]
-    values = values[np.ix_(_nearest(plane[up].values, ends[1]), _nearest(plane[along].values, ends[0]))]
+    edges = [_edges(plane[dim].values) for dim in (along, up)]
     width, height = _WIDTH - 1.75, _HEIGHT - 0.87
     axes = sheet.axes(0.75, 0.32, width, height, plain=True)
-    extent = (*ends[0], *ends[1])
-    axes.imshow(scale.colours(values), origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+    if all(np.allclose(np.diff(own), own[1] - own[0]) for own in edges):
+        extent = (*edges[0][[0, -1]], *edges[1][[0, -1]])
+        axes.imshow(scale.colours(values), origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+    else:
+        axes.pcolormesh(*edges, scale.colours(values))
     for place, dim in ((axes.set_xlabel, along), (axes.set_ylabel, up)):
         place(with_units(dim.replace("_face", ""), units_of(dataset, dim)), fontsize=NORMAL, color=INK)
     set_ticks(axes)
@@ -136,19 +138,12 @@ def _plane(sheet: Sheet, dataset: xr.Dataset, plane: xr.DataArray) -> None:
     sheet.text(0.75, 0.1, when, size=SMALL)
 
 
-def _ends(places: np.ndarray) -> tuple[float, float]:
-    """Ends of the outermost cells around places, as far from them as half the way to the next one."""
-    first, last = (0.5 * (places[1] - places[0]), 0.5 * (places[-1] - places[-2])) if len(places) > 1 else (0.5, 0.5)
-    return float(places[0] - first), float(places[-1] + last)
-
-
-def _nearest(places: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
-    """Numbers of the places that are next to evenly spaced ones, of which there are as many as the nearest ask for."""
-    widths = np.diff(places)
-    if not len(widths) or np.allclose(widths, widths[0]):
-        return np.arange(len(places))
-    even = np.linspace(*ends, 2 * min(400, int(np.ceil((ends[1] - ends[0]) / widths.min()))) + 1)[1::2]
-    return np.searchsorted(0.5 * (places[1:] + places[:-1]), even)
+def _edges(places: np.ndarray) -> np.ndarray:
+    """Edges of cells around places: midway between them, and as far beyond the outermost."""
+    if len(places) == 1:
+        return places[0] + np.array([-0.5, 0.5])
+    inner = 0.5 * (places[1:] + places[:-1])
+    return np.concatenate([[2 * places[0] - inner[0]], inner, [2 * places[-1] - inner[-1]]])
 
 
 def _bar(sheet: Sheet, scale: ColourScale, units: str, place: tuple[float, float, float, float]) -> None:

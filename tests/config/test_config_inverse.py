@@ -370,6 +370,10 @@ MISTAKES = {
         changed(observed(spectrum="concentration", shells=2), {"boundaries.y": "neumann"}),
         ["observations[0].spectrum: expected periodic axes only, y has walls"],
     ),
+    "spectrum on a stretched grid": (
+        changed(observed(spectrum="concentration", shells=2), {"grid.stretch": {"y": {"tanh": {"strength": 1.0}}}}),
+        ["observations[0].spectrum: expected cells of one width, the grid is stretched along y; observe with box"],
+    ),
     "shells": (observed(spectrum="concentration", shells=0), ["observations[0].shells = 0", ">= 1"]),
     "no such file": (posed(observations=[{"sensors": "no.csv"}]), ["observations[0].sensors = 'no.csv': no such file"]),
     "target of points": (

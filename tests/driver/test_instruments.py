@@ -136,6 +136,42 @@ def test_members_over_devices_see_what_one_on_one_device_does(whole):
     assert not np.allclose(members["probe"].pressure[0], members["probe"].pressure[1])
 
 
+def test_on_a_stretched_grid_instruments_see_places_and_volumes_as_they_are(tmp_path):
+    dye = {
+        "model": "transport",
+        "grid": {"shape": [12, 8], "stretch": {"x": {"formula": "s + 0.1*sin(2*pi*s)"}}},
+        "coefficients": {"velocity": ["1", "0.5"], "diffusivity": "0"},
+        "initial": {"concentration": "2 + x - 3*y"},
+        "boundaries": {"x": "no_slip", "y": "no_slip"},
+        "time": {"end": 0.02, "output_every": 0.02},
+    }
+    seeing = [
+        {"probe": {"points": [[0.07, 0.5], [0.83, 0.9]]}, "of": "concentration"},
+        {"slice": {"x": 0.31}, "of": "concentration"},
+        {"box_mean": {"lower": [0, 0], "upper": [1, 1]}, "of": "concentration"},
+        {"histogram": {"bins": 2, "lower": -1, "upper": 3}, "of": "concentration"},
+    ]
+    keys = ("precision", "output")
+    config = {**dye, **{key: WAVE[key] for key in keys}}
+    folder = tmp_path / "run"
+    place = {"output.root": str(tmp_path), "output.folder": str(folder)}
+    sj.Simulation(validate(changed(config, {**place, "outputs": seeing}))).run()
+    seen = {name: dataset.isel(time=0) for name, dataset in read(folder, {"outputs": seeing}).items()}
+    # A linear field: to the rounding of numbers up to 3.
+    np.testing.assert_allclose(seen["probe"].concentration, [2 + 0.07 - 1.5, 2 + 0.83 - 2.7], atol=1e-14)
+    np.testing.assert_allclose(seen["slice"].concentration, 2 + 0.31 - 3 * seen["slice"].y, atol=1e-14)
+    with sj.open_run(folder) as frames:
+        first = frames.concentration.isel(time=0).load()
+        volume = frames.cell_area.load()
+    np.testing.assert_allclose(seen["box_mean"].concentration, float((first * volume).sum()), atol=1e-14)
+    shares = [float(volume.where(inside).sum()) for inside in (first < 1, first >= 1)]
+    np.testing.assert_allclose(seen["histogram"].concentration, shares, atol=1e-14)
+    wave = {"boundaries": {"x": "periodic", "y": "periodic"}, "outputs": [{"spectrum": "concentration"}]}
+    assert "outputs[0].spectrum: expected cells of one width, the grid is stretched along x" in refusal(
+        changed(config, wave)
+    )
+
+
 @pytest.mark.slow
 def test_eight_devices_see_what_one_does(whole):
     root, seen, _ = whole
@@ -219,8 +255,6 @@ def test_what_does_not_go_together_is_refused():
     step = {"outputs": [{"probe": {"points": [[0, 0]]}, "of": ["concentration"], "every": "step"}]}
     assert "steps_per_exchange=0" in refusal(changed(DYE, {**step, "steps_per_exchange": 2, "time.dt": 0.001}))
     assert "every: frame" in refusal(changed(DYE, {**step, "ensemble.size": 2}))
-    frames = {"outputs": [{"box_mean": {"lower": [0, 0], "upper": [1, 1]}, "of": ["concentration"]}]}
-    assert "uniform grids only" in refusal(changed(DYE, {**frames, "grid.stretch": {"y": {"tanh": {"strength": 2.0}}}}))
     walls = {"boundaries.y": {"lower": "no_slip", "upper": "no_slip"}, "outputs": [{"spectrum": "velocity"}]}
     assert "y has walls" in refusal(changed(FLOW, walls))
 

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from case import PERIODIC
+from case import PERIODIC, QUICK
+from cases import CASES
 
 import simjax as sj
 from simjax.config import load_config
@@ -13,7 +14,7 @@ from simjax.core.mappings import faces_and_centers, geometric, lines, tanh
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.scalar import burgers, transport
+from simjax.models.scalar import advection_diffusion, burgers, transport
 from simjax.stepping.simulate import integrate
 
 WAVY = "s + 0.1*sin(2*pi*s)"  # widths differ by a factor of four
@@ -83,6 +84,25 @@ def test_burgers_conserves_on_a_stretched_plane():
     end = integrate(model, INTEGRATORS["ssprk3"], burgers.Params(jnp.asarray(0.01)), start, dt=1e-3, steps=5)
     totals = [model.diagnostics(0.0, state, None)["total_concentration"] for state in (start, end)]
     assert abs(totals[1] - totals[0]) < 1e-14
+
+
+@pytest.mark.parametrize("scheme", ["central", "upwind"])
+def test_a_constant_velocity_is_carried_as_by_transport(scheme):
+    """The same fluxes, hence the same order and the same totals."""
+    domain = Domain(wavy(12, 2))
+    model = advection_diffusion.AdvectionDiffusion(domain, [FIXED, PERIODIC], scheme)
+    other = transport.Transport(domain, [FIXED, PERIODIC], scheme)
+    kappa, speeds = jnp.asarray(0.3), jnp.asarray([0.7, -0.4])
+    c = jnp.asarray(np.random.default_rng(1).normal(size=(12, 12)))
+    flow = transport.Params(tuple(jnp.full((12, 12), speed) for speed in speeds), jnp.full((12, 12), kappa))
+    # A wall lets nothing through a side of transport unless it is open: there both have the value of the side.
+    state, params = advection_diffusion.State(c), advection_diffusion.Params(kappa, speeds)
+    found, expected = rhs(model, state, params).concentration, rhs(other, transport.State(c), flow).concentration
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * float(jnp.abs(expected).max()))
+    seen, known = model.diagnostics(0.0, state, params), other.diagnostics(0.0, transport.State(c), flow)
+    for name, value in seen.items():
+        assert abs(value - known[name]) < 1e-14
+    assert jnp.min(model.stable_dt(state, params)) == pytest.approx(jnp.min(other.stable_dt(transport.State(c), flow)))
 
 
 def layer_error(grid: Grid, steepness: float = 40.0) -> float:
@@ -188,6 +208,38 @@ def test_what_is_no_stretching_is_refused_with_its_numbers(make, said):
         make()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gas-2d-walls", "acoustic-2d", "maxwell-2d"])
+def test_equal_cells_given_as_faces_are_those_of_a_uniform_grid(name):
+    """With walls, gravity, friction, layers, free surfaces, sources and rough media: run, diagnostics and time step."""
+    case = next(case for case in CASES if case.name == name)
+    ends = zip(case.grid.lower, case.grid.upper, case.grid.shape, strict=True)
+    same = Grid(case.grid.shape, stretch=[Lines(np.linspace(a, b, n + 1)) for a, b, n in ends])
+    start, params, found = case.initial_state(), case.params(), []
+    for domain in (Domain(case.grid), Domain(same)):
+        model, run = case.build(domain), case.runner(domain)
+
+        def seen(state, params, model=model, run=run):
+            step = jnp.min(model.stable_dt(state, params))
+            return run(params, state), model.diagnostics(0.0, state, params), model.observe(0.0, state, params), step
+
+        found.append(jax.jit(seen, compiler_options=QUICK)(start, params))
+    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        # Rounding of widths and of a few steps.
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-13 * float(jnp.abs(one).max()))
+
+
+def test_what_a_scheme_of_high_order_does_not_resolve_is_refused():
+    domain = Domain(Grid((8,), stretch=[Lines([0.0, 1.0, 2.0, 3.0, 4.0, 44.0, 45.0, 46.0, 47.0])]))
+    for make in (
+        lambda scheme: transport.Transport(domain, [FIXED], scheme),
+        lambda scheme: burgers.Burgers(domain, [FIXED], scheme),
+    ):
+        make("van_leer")
+        with pytest.raises(ConfigurationError, match="physics.scheme=weno5: cells along x change too abruptly"):
+            make("weno5")
+
+
 PLANE = ["model=transport", "grid.shape=[8,4]", "coefficients={velocity: [1, 0], diffusivity: 0.1}"]
 SHORT = [*PLANE, "initial={concentration: x}", "time={end: 0.1, output_every: 0.1}"]
 
@@ -208,5 +260,5 @@ def test_configurations_and_files_of_faces(tmp_path):
 
 
 def test_a_family_that_takes_uniform_grids_says_so():
-    with pytest.raises(ConfigurationError, match="model=incompressible takes uniform grids only.*transport, burgers"):
-        load_config("cavity", ["grid.stretch.x.tanh.strength=1"])
+    with pytest.raises(ConfigurationError, match="model=vorticity takes uniform grids only.*compressible.*transport"):
+        load_config("turbulence_2d", ["grid.stretch.x.tanh.strength=1"])

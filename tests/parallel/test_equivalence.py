@@ -83,6 +83,7 @@ DEAR = (
     "particles-stars-2d", "particles-liquid-2d", "passive-scalar-2d-walls", "spectral-vorticity-2d",
     "semilinear-gray-scott-2d", "transport-2d-implicit", "maxwell-2d", "burgers-1d-weno5",
     "particles-radiating-plasma-2d", "transport-2d-stretched-implicit", "burgers-2d-stretched",
+    "acoustic-2d-stretched", "maxwell-2d-stretched", "gas-1d-stretched", "stretched-advection-2d",
 )  # fmt: skip
 LONG = ("gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere")
 

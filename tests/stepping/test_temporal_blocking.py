@@ -16,6 +16,7 @@ from refusals import refusals
 
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
+from simjax.core.mappings import lines
 from simjax.driver.call_length import TARGET_SECONDS, CallLength
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
@@ -29,6 +30,7 @@ from simjax.stepping import temporal_blocking
 from simjax.stepping.simulate import Clock, Schedule, advance
 from simjax.stepping.temporal_blocking import blocked
 
+WAVY = "s + 0.08*sin(2*pi*s)"
 _plane = Grid((16, 24), (0.0, -1.0), (6.0, 3.0))
 # Steps of two halves, through a medium: its arrays are surrounded too.
 SOUND = Case(
@@ -37,7 +39,14 @@ SOUND = Case(
     lambda: acoustic.Params(medium(_plane, 3), medium(_plane, 5), None, ()), rippled, "leapfrog",
     Schedule(0.05, dt=0.02), checkpoint="none",
 )  # fmt: skip
-OF_STENCILS = {case.name: case for case in (*CASES, SOUND)}
+_stretched = Grid(
+    (16, 24), stretch=[lines("formula", "s - 0.1*s*(1 - s)", 16, 0.0, 6.0), lines("formula", WAVY, 24, -1.0, 3.0)]
+)
+UNEVEN = dataclasses.replace(
+    SOUND, name="acoustic-2d-rigid-stretched", grid=_stretched,
+    params=lambda: acoustic.Params(medium(_stretched, 3), medium(_stretched, 5), None, ()),
+)  # fmt: skip
+OF_STENCILS = {case.name: case for case in (*CASES, SOUND, UNEVEN)}
 # Of three steps of a frame, two come in one block and the last, which is shorter, by itself. Those that are limited by
 # the Courant number come one by one. On blocks of these sizes, as many as reach no further than the neighbour.
 MESHES = {1: {"x": 2}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "y": 2, "z": 2}}
@@ -45,7 +54,7 @@ USUAL = ("advection-1d pallas", "advection-3d-walls xla")
 NAMES = (
     "advection-1d", "advection-2d-periodic", "advection-2d-walls", "advection-3d-walls", "gas-1d-weno",
     "gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic", "transport-1d-walls", "burgers-1d-weno5",
-    "acoustic-2d-rigid", "declared-maxwell_tm",
+    "acoustic-2d-rigid", "acoustic-2d-rigid-stretched", "declared-maxwell_tm",
 )  # fmt: skip
 DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic")
 

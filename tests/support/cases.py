@@ -15,12 +15,14 @@ from cases_declared import declared
 from simjax.models.registry import MODELS
 
 WRITTEN = {
-    "advection_diffusion": ("advection-1d", "advection-2d-walls", "advection-2d-periodic", "advection-3d-walls"),
+    "advection_diffusion": (
+        "advection-1d", "advection-2d-walls", "advection-2d-periodic", "advection-3d-walls", "stretched-advection-2d",
+    ),
     "incompressible": ("flow-2d-periodic", "flow-2d-walls", "flow-3d-periodic", "flow-3d-walls"),
     "passive_scalar": ("passive-scalar-2d-walls",),
-    "compressible": ("gas-1d-weno", "gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic"),
-    "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-3d"),
-    "maxwell_te": ("maxwell-2d",),
+    "compressible": ("gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-3d-periodic"),
+    "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-2d-stretched", "acoustic-3d"),
+    "maxwell_te": ("maxwell-2d", "maxwell-2d-stretched"),
     "maxwell": ("maxwell-3d",),
     "vorticity": ("spectral-vorticity-2d", "spectral-vorticity-2d-courant"),
     "spectral_velocity": ("spectral-velocity-3d",),
@@ -40,7 +42,7 @@ WRITTEN = {
     "electrostatic_pic": ("particles-plasma-2d",),
     "electromagnetic_pic": ("particles-radiating-plasma-2d",),
     "sph": ("particles-water-2d",),
-}
+}  # fmt: skip
 """Names of the problems written for a model; every registered model of particles has one."""
 
 KEYS = {"kuramoto_sivashinsky": {"form": "height"}}  # a slope has a component per axis

@@ -9,6 +9,7 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.core.boundary import NoSlipWall, Outflow, SlipWall
+from simjax.core.mappings import lines
 from simjax.grid import CENTER, Grid
 from simjax.models.gas.boundaries import GasInflow, GasOutflow, GasWall
 from simjax.models.gas.compressible import Compressible, Params
@@ -26,6 +27,10 @@ def _heavy():
 
 def _real():
     return Params(jnp.asarray(1.4), jnp.asarray(0.02), jnp.asarray(0.03), jnp.asarray([0.0, -0.5]))
+
+
+def _sticky():
+    return Params(jnp.asarray(1.4), jnp.asarray(0.02), jnp.asarray(0.03), jnp.asarray([-0.5]))
 
 
 def _initial(model, params):
@@ -56,6 +61,7 @@ def _warm(t, *x):
 
 
 _line = Grid((32,), (0.0,), (2.0,))
+_stretched = Grid((32,), stretch=(lines("formula", "s - 0.5*s*s*(1 - s)", 32, 0.0, 2.0),))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _box = Grid((12, 10, 10), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 _inflow = GasInflow(1.1, _warm, (0.4, 0.1), (0.7,))
@@ -69,6 +75,11 @@ CASES = (
     Case(
         "gas-1d-atmosphere", _line, _gas([(_slip, _slip)], Scheme("mc", "primitive", "rusanov"), gravity_axes=(0,)),
         _heavy, _initial, "williamson3", Schedule(0.04, courant=0.4, max_steps=3), frames=1,
+    ),
+    Case(
+        "gas-1d-stretched", _stretched,
+        _gas([(_slip, GasWall(temperature=1.2))], Scheme("weno5", "primitive", "rusanov"), gravity_axes=(0,)),
+        _sticky, _initial, "euler", Schedule(0.012, courant=0.4, max_steps=3), frames=1,
     ),
     Case(
         "gas-2d-walls", _plane,

@@ -10,7 +10,7 @@ from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import passive_scalar
 from simjax.models.robin import ExchangeSide
-from simjax.models.scalar import burgers, transport
+from simjax.models.scalar import advection_diffusion, burgers, transport
 from simjax.stepping.simulate import Schedule
 
 
@@ -109,6 +109,13 @@ CASES = (
     Case(
         "burgers-2d-stretched", _stretched, lambda domain: burgers.Burgers(domain, [PERIODIC, (_warm, _given)], "mc"),
         lambda: burgers.Params(jnp.asarray(0.03)), _initial, "ssprk2", Schedule(0.01, courant=0.4, max_steps=4),
+    ),
+    Case(
+        "stretched-advection-2d", _stretched,
+        lambda domain: advection_diffusion.AdvectionDiffusion(domain, [PERIODIC, (_warm, _given)], "central"),
+        lambda: advection_diffusion.Params(jnp.asarray(0.05), jnp.asarray([0.7, -0.4])),
+        lambda model, params: advection_diffusion.State(smooth_field(_stretched, (0.5, 0.5), 0)),
+        "heun", Schedule(0.01, courant=0.4, max_steps=4), frames=1,
     ),
     Case(
         "transport-3d-implicit", _box,

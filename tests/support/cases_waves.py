@@ -7,6 +7,7 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.core.boundary import SlipWall
+from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.waves import acoustic, maxwell
 from simjax.models.waves.pml import AbsorbingSide, FreeSurface
@@ -78,6 +79,13 @@ def _shining(grid, *sources, conductivity=True):
 _line = Grid((24,), (0.0,), (2.0,))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _box = Grid((8, 12, 8), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
+_stretched = Grid(
+    (24, 16),
+    stretch=(
+        lines("formula", "s - 0.1*sin(2*pi*s)", 24, 0.0, 2 * np.pi),
+        lines("formula", "tanh(1.2*s)", 16, -1.0, 3.0),
+    ),
+)
 _wall, _free, _layer = SlipWall(), FreeSurface(), AbsorbingSide()
 # 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
 _fixed = Schedule(0.05, dt=0.02)
@@ -95,6 +103,12 @@ CASES = (
         checkpoint=Binomial(2),
     ),
     Case(
+        "acoustic-2d-stretched", _stretched,
+        lambda domain: acoustic.Acoustic(domain, [PERIODIC, (_layer, _free)], order=4, layer_cells=4),
+        _sounding(_stretched, (2.2, 0.4)), rippled, "leapfrog", Schedule(0.05, courant=0.5, max_steps=3),
+        checkpoint="none", frames=1,
+    ),
+    Case(
         "acoustic-3d", _box, lambda domain: acoustic.Acoustic(domain, [PERIODIC] * 3, order=4),
         _sounding(_box, (0.2, 2.9, 0.0)), rippled, "leapfrog", _fixed, checkpoint="none",
     ),
@@ -102,6 +116,12 @@ CASES = (
         "maxwell-2d", _plane,
         lambda domain: maxwell.Maxwell(domain, [PERIODIC, (_layer, _layer)], polarisation="te", layer_cells=5),
         _shining(_plane, (2.2, 0.4)), rippled, "leapfrog", _fixed, checkpoint="two_level",
+    ),
+    Case(
+        "maxwell-2d-stretched", _stretched,
+        lambda domain: maxwell.Maxwell(domain, [PERIODIC, (_wall, _layer)], polarisation="te", layer_cells=4),
+        _shining(_stretched, (2.2, 0.4)), rippled, "leapfrog", Schedule(0.05, courant=0.5, max_steps=3),
+        checkpoint="none", frames=1,
     ),
     Case(
         "maxwell-3d", _box,

@@ -1,5 +1,6 @@
 """Compressible flow of a perfect gas on cell centres, in one, two and three dimensions."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +29,12 @@ from simjax.models.gas.boundaries import (
 )
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
-from simjax.ops import gas, riemann
+from simjax.models.stretching import require_widths
+from simjax.ops import gas, riemann, transport
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces, pad_only
 from simjax.ops.riemann import Conserved, Primitive
+from simjax.ops.spacing import Spacing, along, around_centers, between_centers, relative, scaled, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
 from simjax.schema.kinds import Choice, ListOf, Real, key
 
@@ -104,6 +107,7 @@ def _conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
     # Means of forward Euler steps keep density and pressure positive; rk4 is none, and loses strong shocks and near
     # vacua at any step length, but is far more exact where the flow is smooth: docs/gas.md.
     integrators=("ssprk3", "ssprk2", "williamson3", "kutta3", "rk4", "heun", "midpoint", "euler"),
+    stretched=True,
     forced=(),
     check=_check,
     conserved=_conserved_quantities,
@@ -121,8 +125,8 @@ class Compressible(ExplicitModel):
     (`ops.gas`, `ops.positivity`); viscous terms of second order. Gravity is balanced against pressure between
     neighbouring cells, so that an atmosphere at rest stays at rest, and the work of gravity is that of the mass
     fluxes, so that E - rho g . x is conserved. Sides: periodic, slip, no-slip (moving, adiabatic or at a given
-    temperature), inflow of a given state, outflow. Toro (2009), Riemann Solvers and Numerical Methods for Fluid
-    Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.
+    temperature), inflow of a given state, outflow. Takes stretched grids. Toro (2009), Riemann Solvers and Numerical
+    Methods for Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.
 
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
 
@@ -191,6 +195,10 @@ class Compressible(ExplicitModel):
         self.layouts = gas_layouts(sides, scalars, gas_constant)
         self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
+        require_widths(
+            f"physics.reconstruction={self.scheme.reconstruction}", domain, self.plain,
+            transport.FLUX_WEIGHTS[self.scheme.reach], "mc",
+        )  # fmt: skip
 
     @classmethod
     def configured(cls, setup):
@@ -239,11 +247,11 @@ class Compressible(ExplicitModel):
         fields = (w.pressure / w.density, w.velocity, w.pressure, w.scalars, pulls)
         layouts = (*self.layouts, tuple(self._pull_layout(axis) for axis in walled))
 
-        def tendency(heat, velocity, pressure, scalars, pulls):
+        def tendency(heat, velocity, pressure, scalars, pulls, spacing):
             padded = Primitive(pressure / heat, velocity, pressure, scalars)
-            return self._tendency(padded, heat, dict(zip(walled, pulls, strict=True)), params)
+            return self._tendency(padded, heat, dict(zip(walled, pulls, strict=True)), params, spacing)
 
-        slope = self.domain.apply(tendency, fields, layouts, width=self.width, t=t)
+        slope = self.domain.apply_spaced(tendency, fields, layouts, self.width, t)
         return State(slope.density, slope.momentum, slope.energy, slope.scalars)
 
     def _gravity(self, params: Params, axis: int) -> Array:
@@ -259,33 +267,39 @@ class Compressible(ExplicitModel):
         wraps = [self._is_periodic(k) for k in range(ndim)]
         return center_layout([(Periodic(),) * 2 if wrap else (Dirichlet(0.0),) * 2 for wrap in wraps])
 
-    def _tendency(self, padded: Primitive, heat: Array, pulls: dict[int, Array], params: Params) -> Conserved:
+    def _tendency(
+        self, padded: Primitive, heat: Array, pulls: dict[int, Array], params: Params, spacing: Sequence[Spacing]
+    ) -> Conserved:
         """The tendency on the interior of a padded block; `heat` is p / rho.
 
-        Axes are added before anything is divided by the spacing of the first: in a sum of products compilers leave one
-        product unrounded, and a flow that is symmetric about the diagonal would not stay so to the last bit.
+        Axes are added before anything is divided by the mean spacing of the first: in a sum of products compilers leave
+        one product unrounded, and a flow that is symmetric about the diagonal would not stay so to the last bit.
         """
         total = None
         for axis in range(self.domain.grid.ndim):
-            slope = self._axis_tendency(padded, heat, axis, pulls.get(axis), params)
+            slope = self._axis_tendency(padded, heat, axis, pulls.get(axis), params, spacing)
             total = slope if total is None else jax.tree.map(jnp.add, total, slope)
         assert total is not None
-        return jax.tree.map(lambda slope: slope * (1 / self.domain.grid.spacing[0]), total)
+        return jax.tree.map(lambda slope: slope * (1 / self.domain.grid.mean_spacing[0]), total)
 
-    def _axis_tendency(self, padded: Primitive, heat: Array, axis: int, pull: Array | None, params: Params):
-        """The tendency by one axis, times the spacing along the first axis."""
-        h, width = self.domain.grid.spacing, self.width
-        ndim, stretch = len(h), h[axis] / h[0]
+    def _axis_tendency(
+        self, padded: Primitive, heat: Array, axis: int, pull: Array | None, params: Params, spacing: Sequence[Spacing]
+    ):
+        """The tendency by one axis, times the mean spacing along the first axis."""
+        width, ndim, unit = self.width, len(spacing), self.domain.grid.mean_spacing[0]
+        around = along(spacing[axis], axis, ndim, width)
+        distances, reach = between_centers(around, axis), self.scheme.reach
+        stretch = transport.widths(without_ends(around, axis, width - reach), axis, ndim, reach) / unit
         w = gas.along(padded, axis, ndim, width)
         rises = None
         if axis in self.gravity_axes:
             gravity = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
-            rises = gas.hydrostatic_rises(w.density, gravity, axis, ndim, h[axis], width)
+            rises = gas.hydrostatic_rises(w.density, gravity, axis, ndim, distances, width)
         flux = gas.convective_flux(w, axis, ndim, params.gamma, self.scheme, rises)
         mass = flux.density
         viscosity, per_heat = self._transport(params)
         if viscosity is not None and per_heat is not None:
-            drag = viscous_flux(padded.velocity, heat, axis, h, width, viscosity, per_heat)
+            drag = viscous_flux(padded.velocity, heat, axis, spacing, width, viscosity, per_heat)
             momentum = tuple(map(jnp.add, flux.momentum, drag.momentum))
             flux = flux._replace(momentum=momentum, energy=flux.energy + drag.energy)
         slope = jax.tree.map(lambda f: difference_of_faces(f, axis, ndim, -stretch), flux)
@@ -293,7 +307,11 @@ class Compressible(ExplicitModel):
             return slope
         fall = _mean_of_faces(rises[width - 1], axis, ndim) / stretch
         momentum = tuple(m + fall if k == axis else m for k, m in enumerate(slope.momentum))
-        work = h[0] * self._gravity(params, axis) * _mean_of_faces(mass, axis, ndim)
+        pull = self._gravity(params, axis)
+        if isinstance(stretch, Array):  # so that the work in all cells is what mass loses in falling between centres
+            work = pull * _mean_of_faces(mass * without_ends(distances, axis, width - 1), axis, ndim) / stretch
+        else:
+            work = unit * pull * _mean_of_faces(mass, axis, ndim)
         return slope._replace(momentum=momentum, energy=slope.energy + work)
 
     def _transport(self, params: Params) -> tuple[Array | None, Array | None]:
@@ -324,9 +342,10 @@ class Compressible(ExplicitModel):
     def stable_dt(self, state, params):
         """One over the sum over axes of (|u| + c) / h, and of the rates of viscosity and conduction.
 
-        A sum, not the largest: in a cube, Courant number 0.3 of it is 0.1 per axis where all axes are alike.
+        A sum, not the largest: in a cube, Courant number 0.3 of it is 0.1 per axis where all axes are alike. h is the
+        least width of a cell and its neighbours, whose gas may be faster: so density and pressure stay positive.
         """
-        h = self.domain.grid.spacing
+        h = self._least_widths(state.density.dtype)
         w = riemann.primitive(_conserved(state), params.gamma)
         c = riemann.sound_speed(w, params.gamma)
         rate = sum((jnp.abs(u) + c) * (1 / s) for u, s in zip(w.velocity, h, strict=True))
@@ -336,6 +355,14 @@ class Compressible(ExplicitModel):
             rate = rate + 2 * diffusion / state.density * sum(1 / s**2 for s in h)
         return 1 / jnp.max(rate)
 
+    def _widths(self, dtype, ghosts: int = 0) -> tuple[Spacing, ...]:
+        """Widths of cells along every axis as the scheme has them."""
+        spacing, reach = self.domain.spacing(self.plain, self.scheme.reach + ghosts, dtype), self.scheme.reach
+        return tuple(transport.widths(h, axis, len(spacing), reach) for axis, h in enumerate(spacing))
+
+    def _least_widths(self, dtype) -> tuple[Spacing, ...]:
+        return tuple(smallest(h, axis) for axis, h in enumerate(self._widths(dtype, 1)))
+
     # ------------------------------------------------------------------ what is seen of it
 
     def diagnostics(self, t, state, params):
@@ -343,13 +370,18 @@ class Compressible(ExplicitModel):
         domain = self.domain
         w = riemann.primitive(_conserved(state), params.gamma)
         mach = _mach(w, params.gamma)
-        volume = domain.grid.cell_volume
-        result = {"mass": domain.sum(state.density) * volume}
+        mean = domain.grid.mean_spacing
+        volume, share = math.prod(mean), math.prod(map(relative, self._widths(w.density.dtype), mean))
+
+        def total(u: Array) -> Array:
+            return domain.sum(scaled(u, share)) * volume
+
+        result = {"mass": total(state.density)}
         for axis, m in zip(AXES, state.momentum, strict=False):
-            result[f"momentum_{axis}"] = domain.sum(m) * volume
-        result["energy"] = domain.sum(state.energy) * volume
+            result[f"momentum_{axis}"] = total(m)
+        result["energy"] = total(state.energy)
         for number, s in enumerate(state.scalars):
-            result[f"scalar_{number}"] = domain.sum(s) * volume
+            result[f"scalar_{number}"] = total(s)
         result["max_mach"] = domain.max(mach)
         result["minimum_density"] = domain.min(state.density)
         result["minimum_pressure"] = domain.min(w.pressure)
@@ -420,15 +452,17 @@ class Compressible(ExplicitModel):
 
     def _schlieren(self, state) -> Array:
         """|grad rho|, central."""
-        h = self.domain.grid.spacing
+        ndim = self.domain.grid.ndim
 
-        def steepness(rho):
+        def steepness(rho, spacing):
             slopes = [
-                (0.5 / s) * (shift(rho, len(h), axis, 1) - shift(rho, len(h), axis, -1)) for axis, s in enumerate(h)
+                (0.5 / around_centers(along(h, axis, ndim, 1), axis))
+                * (shift(rho, ndim, axis, 1) - shift(rho, ndim, axis, -1))
+                for axis, h in enumerate(spacing)
             ]
             return _root(riemann.squared_norm(tuple(slopes)))
 
-        return self.domain.apply(steepness, state.density, self.plain, width=1)
+        return self.domain.apply_spaced(steepness, state.density, self.plain, 1)
 
 
 Compressible.Params, Compressible.State = Params, State

@@ -1,5 +1,6 @@
 """Advection and diffusion of a scalar by a uniform velocity."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -17,7 +18,8 @@ from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.measures import of_field
 from simjax.models.sides import SCALAR_SIDES, check_sides
-from simjax.ops import difference
+from simjax.ops import difference, transport
+from simjax.ops.spacing import along, relative, scaled, smallest
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -44,6 +46,7 @@ class Params(eqx.Module):
     "advection_diffusion",
     fields=(FieldSchema("concentration"),),
     sides=SCALAR_SIDES,
+    stretched=True,
     forced=(),
     conserved=lambda config: (("mean_concentration", "maximum_concentration"),) if config.periodic else (),
 )
@@ -51,8 +54,9 @@ class AdvectionDiffusion(ExplicitModel):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).
 
     Second-order central diffusion; advection first-order upwind or second-order central. Boundaries: periodic,
-    given value (Dirichlet), given slope (Neumann), walls, inflow and outflow. LeVeque (2007), Finite Difference
-    Methods for Ordinary and Partial Differential Equations, ch. 9-10.
+    given value (Dirichlet), given slope (Neumann), walls, inflow and outflow. Takes stretched grids, on which both are
+    fluxes through faces. LeVeque (2007), Finite Difference Methods for Ordinary and Partial Differential Equations,
+    ch. 9-10.
 
     Examples:
         >>> model = sj.AdvectionDiffusion(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -88,6 +92,8 @@ class AdvectionDiffusion(ExplicitModel):
         return cls(setup.domain, setup.sides, setup.keys.scheme), params
 
     def rhs(self, t, state, params):
+        if self.domain.grid.stretched:
+            return self._by_fluxes(t, state, params)
         h = self.domain.grid.spacing
         advect = difference.advect_upwind if self.scheme == "upwind" else difference.advect_central
 
@@ -96,17 +102,33 @@ class AdvectionDiffusion(ExplicitModel):
 
         return State(self.domain.apply(tendency, state.concentration, self.layout, width=1, t=t))
 
+    def _by_fluxes(self, t, state, params):
+        ndim, scheme = self.domain.grid.ndim, transport.SCHEMES[self.scheme]
+
+        def flux(left, right, axis):
+            return transport.carried(left, right, params.velocity[axis])
+
+        def tendency(c, spacing):
+            own = [along(h, axis, ndim, scheme.width) for axis, h in enumerate(spacing)]
+            spread = transport.diffusion_tendency(c, (params.diffusivity,) * ndim, own)
+            return transport.conservative_tendency(c, flux, scheme, spacing) + spread
+
+        return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
+
     def stable_dt(self, state, params):
-        h = self.domain.grid.spacing
+        dtype = state.concentration.dtype
+        h = [smallest(s, axis) for axis, s in enumerate(self.domain.spacing(self.layout, 1, dtype))]
         rate = sum(jnp.abs(params.velocity[axis]) / h[axis] for axis in range(len(h)))
         return 1 / (rate + 2 * params.diffusivity * sum(1 / s**2 for s in h))
 
     def diagnostics(self, t, state, params):
         c, domain = state.concentration, self.domain
-        mean = domain.mean(c)
+        widths = domain.spacing(self.layout, 0, c.dtype)
+        volumes = math.prod(map(relative, widths, domain.grid.mean_spacing))
+        mean = domain.mean(scaled(c, volumes))
         return {
             "mean_concentration": mean,
-            "variance_concentration": domain.mean((c - mean) ** 2),
+            "variance_concentration": domain.mean(scaled((c - mean) ** 2, volumes)),
             "minimum_concentration": domain.min(c),
             "maximum_concentration": domain.max(c),
         }

@@ -17,9 +17,12 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout
-from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, receive, spread
+from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
+from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
+from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
+from simjax.ops.spacing import scaled
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
 PRESSURE = FieldSchema("pressure", units="Pa")
@@ -61,12 +64,14 @@ class Params(eqx.Module):
 
 
 class Prepared(eqx.Module):
-    """buoyancy 1/rho on faces; stiffness rho c^2 and its weights around the sources; profiles (face, centre)."""
+    """buoyancy 1/rho on faces; stiffness rho c^2 and its weights around the sources; profiles (face, centre); scales
+    of derivatives."""
 
     buoyancy: tuple[Array, ...]
     stiffness: Array
     sources: PointSources | None
     profiles: tuple[tuple[Profile, Profile] | None, ...]
+    scales: AxisScales
 
 
 @model(
@@ -78,6 +83,7 @@ class Prepared(eqx.Module):
         FieldSchema("density", units="kg m-3", default=1.0),
     ),
     integrators=SPLITTING,
+    stretched=True,
     forced=(),
     check=check_waves,
 )
@@ -87,7 +93,7 @@ class Acoustic(SplitModel):
     p pressure, u particle velocity, c speed of sound, rho density, q_k volume injected per time at x_k. Velocity on
     faces, pressure at centres, leapfrog in time, second or fourth order in space (Virieux 1986, Geophysics 51, 889;
     Levander 1988, Geophysics 53, 1425). Sides: periodic, rigid (SlipWall), FreeSurface, or AbsorbingSide behind a CPML
-    of `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D.
+    of `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D. Takes stretched grids.
 
     Examples:
         >>> string = sj.configure(
@@ -112,6 +118,7 @@ class Acoustic(SplitModel):
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
+        check_scales(domain, self.pressure_layout, order)
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
         self.order = order
         self.free = tuple((isinstance(a, FreeSurface), isinstance(b, FreeSurface)) for a, b in sides)
@@ -128,12 +135,14 @@ class Acoustic(SplitModel):
         stiffness = jnp.asarray(params.density * params.speed**2)
         speed = self.domain.mean(params.speed) if params.speed.ndim else params.speed
         profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
+        scales = scales_of(self.domain, self.pressure_layout, self.order, stiffness.dtype)
         sources = None
         if params.sources is not None:
             sources = locate(self.domain, self.pressure_layout, params.sources)
             around = gather(sources, stiffness) if stiffness.ndim else stiffness
-            sources = PointSources(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
-        return Prepared(self._buoyancy(params.density), stiffness, sources, profiles)
+            scale = per_volume_at(scales, self.pressure_layout.offset)
+            sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), scale)
+        return Prepared(self._buoyancy(params.density), stiffness, sources, profiles, scales)
 
     def _profiles(self, axis: int, speed: Array):
         face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
@@ -153,7 +162,7 @@ class Acoustic(SplitModel):
         return mirrored_layout(self.pressure_layout)
 
     def kick(self, t, dt, state, params, prepared):
-        h, width = self.domain.grid.spacing, staggered_wave.halo(self.order)
+        h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
 
         def gradient(p):
             return tuple(staggered_wave.diff_to_face(p, axis, h, self.order) for axis in range(len(h)))
@@ -161,6 +170,7 @@ class Acoustic(SplitModel):
         slopes = self.domain.apply(gradient, state.pressure, self.pressure_layout, width, t)
         velocity, memory, surface = [], [], []
         for axis, slope in enumerate(slopes):
+            slope = scaled(slope, along(prepared.scales, axis, FACE))
             factor = -dt * prepared.buoyancy[axis]
             u, kept = state.velocity[axis] + factor * slope, state.memory[axis]
             if kept is not None:
@@ -169,21 +179,23 @@ class Acoustic(SplitModel):
                 kept = (first, kept[1])
             velocity.append(u)
             memory.append(kept)
-            surface.append(None if state.surface[axis] is None else self._kick_surface(axis, dt, state, params))
+            known = state.surface[axis] is not None
+            surface.append(self._kick_surface(axis, dt, state, params, prepared.scales) if known else None)
         return State(state.pressure, tuple(velocity), tuple(memory), tuple(surface), state.lag)
 
     def drift(self, t, dt, state, params, prepared):
-        h, width = self.domain.grid.spacing, staggered_wave.halo(self.order)
+        h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
 
         def stretches(*velocity):
             return tuple(staggered_wave.diff_to_center(u, axis, h, self.order) for axis, u in enumerate(velocity))
 
         slopes = self.domain.apply(stretches, state.velocity, self.layouts, width, t)
+        slopes = [scaled(slope, along(prepared.scales, axis, CENTER)) for axis, slope in enumerate(slopes)]
         factor = -dt * prepared.stiffness
         pressure = state.pressure + factor * sum(slopes[1:], slopes[0])
         for axis, surface in enumerate(state.surface):
             if surface is not None:
-                pressure = self._press(axis, pressure, factor, surface)
+                pressure = self._press(axis, pressure, factor, surface, prepared.scales)
         absorbed = [axis for axis, kept in enumerate(state.memory) if kept is not None]
         terms = [Term(axis, slopes[axis], state.memory[axis][1], prepared.profiles[axis][1]) for axis in absorbed]
         pressure, second = self.layer.correct(pressure, factor, terms, dt)
@@ -214,13 +226,14 @@ class Acoustic(SplitModel):
         where = u.ndim + axis - self.domain.grid.ndim
         return lax.dynamic_update_slice_in_dim(u, line, u.shape[where] - 1 - inwards, where)
 
-    def _kick_surface(self, axis: int, dt, state, params) -> Array:
+    def _kick_surface(self, axis: int, dt, state, params, scales: AxisScales) -> Array:
         """The surface's velocity after rho du/dt = -dp/dx, with p mirrored oddly about the surface."""
         surface = state.surface[axis]
         density = params.density if params.density.ndim == 0 else self._line(params.density, axis)
         weights = staggered_wave.WEIGHTS[self.order]
         fall = sum(w * self._line(state.pressure, axis, k) for k, w in enumerate(weights))
-        change = dt / density * fall * (2 / self.domain.grid.spacing[axis])
+        change = dt / density * fall * (2 / self.domain.grid.mean_spacing[axis])
+        change = scaled(change, _top(scales, axis))
         return self._replace_line(surface, self._line(surface, axis) + self._if_uppermost(change, axis), axis)
 
     def _if_uppermost(self, line: Array, axis: int) -> Array:
@@ -232,11 +245,13 @@ class Acoustic(SplitModel):
         assert surface is not None
         return self._if_uppermost(self._line(surface, axis), axis)
 
-    def _press(self, axis: int, pressure: Array, factor: Array, surface: Array) -> Array:
+    def _press(self, axis: int, pressure: Array, factor: Array, surface: Array, scales: AxisScales) -> Array:
         """The pressure changed by what the surface's velocity adds to du/dx in the cells below it."""
-        h, speed = self.domain.grid.spacing[axis], self._surface_line(surface, axis)
+        h, speed = self.domain.grid.mean_spacing[axis], self._surface_line(surface, axis)
+        width = along(scales, axis, CENTER)
         for k, w in enumerate(staggered_wave.WEIGHTS[self.order]):
             scale = factor if factor.ndim == 0 else self._line(factor, axis, k)
+            scale = scale if not isinstance(width, Array) else scale * self._line(width, axis, k)
             line = self._line(pressure, axis, k) + scale * speed * (w / h)
             pressure = self._replace_line(pressure, line, axis, k)
         return pressure
@@ -246,15 +261,18 @@ class Acoustic(SplitModel):
     def stable_dt(self, state, params):
         """Courant number one is where leapfrog becomes unstable: 1 / (c sqrt(sum 1/h^2)), times 6/7 at fourth order.
 
-        With variable density, the bound by Gershgorin's theorem on the largest frequency.
+        With variable density, or on a stretched grid, the bound by Gershgorin's theorem on the largest frequency.
         """
-        h, order = self.domain.grid.spacing, self.order
-        if params.density.ndim == 0:
-            steepest = math.sqrt(sum(1 / s**2 for s in h))
+        grid, order = self.domain.grid, self.order
+        if params.density.ndim == 0 and not grid.stretched:
+            steepest = math.sqrt(sum(1 / s**2 for s in grid.spacing))
             return 1 / (params.speed * (steepest * staggered_wave.largest_symbol(order)))
-        square = self.domain.apply(
-            lambda rho: staggered_wave.stiffest_square(rho, h, order),
-            params.density, self._density_layout(), staggered_wave.halo(order),
+        width = staggered_wave.stiffest_halo(order, bool(grid.stretched))
+        density = params.density
+        square = self.domain.apply_spaced(
+            lambda rho, spacing: staggered_wave.stiffest_square(rho, spacing, order, width),
+            density if density.ndim else jnp.broadcast_to(density, self.domain.block_shape), self._density_layout(),
+            width,
         )  # fmt: skip
         return 2 / (params.speed * jnp.sqrt(square))
 
@@ -267,20 +285,24 @@ class Acoustic(SplitModel):
         rounding from the end of the first step on, as long as steps are equal."""
         prepared = self.prepare(params)
         mirrored = self.velocity(t, state, params, prepared, later=2.0)
-        total = self.domain.sum(state.pressure**2 / prepared.stiffness)
+        volume = 1 / per_volume_at(prepared.scales, self.pressure_layout.offset)
+        total = self.domain.sum(scaled(state.pressure**2 / prepared.stiffness, volume))
         for axis, (u, v) in enumerate(zip(state.velocity, mirrored.velocity, strict=True)):
             product = u * v / prepared.buoyancy[axis]
+            product = scaled(product, 1 / per_volume_at(prepared.scales, self.layouts[axis].offset))
             total = total + self.domain.sum(product * self._share(axis, product) if self.free[axis][LOWER] else product)
             if self.free[axis][UPPER]:
                 before, after = (self._surface_line(s.surface[axis], axis) for s in (state, mirrored))
                 density = params.density if params.density.ndim == 0 else self._line(params.density, axis)
-                total = total + 0.5 * self.domain.sum(density * before * after)
-        return 0.5 * self.domain.grid.cell_volume * total
+                others = [along(prepared.scales, k, CENTER) for k in range(len(self.layouts)) if k != axis]
+                product = scaled(density * before * after, *(1 / s for s in (_top(prepared.scales, axis), *others)))
+                total = total + 0.5 * self.domain.sum(product)
+        return 0.5 * math.prod(self.domain.grid.mean_spacing) * total
 
     def _share(self, axis: int, like: Array) -> Array:
         """The part of a face's surroundings that lies in the box: one half for the lower wall face."""
         x = self.domain.coordinates(self.layouts[axis].offset, like.dtype)[axis]
-        at_wall = jnp.abs(x - self.domain.grid.lower[axis]) < 0.25 * self.domain.grid.spacing[axis]
+        at_wall = jnp.abs(x - self.domain.grid.lower[axis]) < 0.25 * float(self.domain.grid.widths(axis).min())
         return jnp.where(at_wall, jnp.full_like(x, 0.5), jnp.ones_like(x))
 
     def marks(self, params):
@@ -354,6 +376,12 @@ class Acoustic(SplitModel):
 
 
 Acoustic.Params, Acoustic.State = Params, State
+
+
+def _top(scales: AxisScales, axis: int) -> Array | float:
+    """The scale on the upper face of the last cell; 1.0 along a uniform axis."""
+    one = scales[axis]
+    return 1.0 if one is None else one.top
 
 
 def _is_spec(node) -> bool:

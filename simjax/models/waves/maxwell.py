@@ -20,9 +20,12 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, Term, mirrored_layout
-from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, receive, spread
+from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
+from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
+from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
+from simjax.ops.spacing import scaled
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
@@ -79,13 +82,14 @@ class Params(eqx.Module):
 
 class Prepared(eqx.Module):
     """1/permittivity and conductivity/permittivity where E is, 1/permeability where H is, profiles (face, centre) per
-    axis, and 1/permittivity-weighted surroundings of the sources."""
+    axis, 1/permittivity-weighted surroundings of the sources, and scales of derivatives."""
 
     impermittivity: tuple[Array, ...]
     decay: tuple[Array, ...] | None
     impermeability: tuple[Array, ...]
     profiles: tuple[tuple[Profile, Profile] | None, ...]
     sources: PointSources | None
+    scales: AxisScales
 
 
 def _check_maxwell(components: tuple[str, ...]):
@@ -117,6 +121,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
             FieldSchema("conductivity", units="S m-1", optional=True),
         ),
         integrators=SPLITTING,
+        stretched=True,
         forced=(),
         check=_check_maxwell(electric),
     )
@@ -132,7 +137,7 @@ class Maxwell(SplitModel):
     (x, y or z). Yee's grid (1966, IEEE Trans. Antennas Propag. 14, 302): E on edges, H on faces; leapfrog in time,
     conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx, Hy) or "te" (Ex, Ey, Hz). The medium's means are
     arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
-    (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`.
+    (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`. Takes stretched grids.
 
     Examples:
         >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
@@ -184,6 +189,7 @@ class Maxwell(SplitModel):
             _layout([FACE if axis == c else CENTER for axis in range(ndim)], sides, MAGNETIC) for c in magnetic
         )
         self.medium_layout = mirrored_layout(_layout([CENTER] * ndim, sides))
+        check_scales(domain, self.medium_layout, order)
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
 
     @classmethod
@@ -226,14 +232,16 @@ class Maxwell(SplitModel):
             conductivity = self._at_edges(params.conductivity)
             decay = tuple(s / e for s, e in zip(conductivity, permittivity, strict=True))
         impermittivity = tuple(1 / e for e in permittivity)
+        scales = scales_of(self.domain, self.medium_layout, self.order, params.permittivity.dtype)
         sources = None
         if params.sources is not None:
             sources = locate(self.domain, self.electric_layouts[self.along], params.sources)
             value = impermittivity[self.along]
             around = gather(sources, value) if value.ndim else value
-            sources = PointSources(sources.cells, sources.weights * around * (1 / self.domain.grid.cell_volume))
+            scale = per_volume_at(scales, self.electric_layouts[self.along].offset)
+            sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), scale)
         profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
-        return Prepared(impermittivity, decay, self._inverse_at_faces(params.permeability), profiles, sources)
+        return Prepared(impermittivity, decay, self._inverse_at_faces(params.permeability), profiles, sources, scales)
 
     def _profiles(self, axis: int, speed: Array):
         face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
@@ -256,16 +264,22 @@ class Maxwell(SplitModel):
 
         return self.domain.apply(means, value, self.medium_layout, width=1)
 
-    def _slopes(self, curls: Sequence[Curl], fields, layouts, difference, t) -> tuple[tuple[Array, ...], ...]:
-        """Every term of the curls with its sign."""
-        h = self.domain.grid.spacing
+    def _slopes(
+        self, curls: Sequence[Curl], fields, layouts, difference, t, scales: Sequence[Array | float]
+    ) -> tuple[tuple[Array, ...], ...]:
+        """Every term of the curls with its sign; scales: of the derivatives, one per axis."""
+        h = self.domain.grid.mean_spacing
 
         def terms(*padded):
             return tuple(
                 tuple(sign * difference(padded[f], axis, h, self.order) for axis, f, sign in curl) for curl in curls
             )
 
-        return self.domain.apply(terms, tuple(fields), tuple(layouts), staggered_wave.halo(self.order), t)
+        found = self.domain.apply(terms, tuple(fields), tuple(layouts), staggered_wave.halo(self.order), t)
+        return tuple(
+            tuple(scaled(slope, scales[axis]) for slope, (axis, _, _) in zip(slopes, curl, strict=True))
+            for slopes, curl in zip(found, curls, strict=True)
+        )
 
     def _absorb(self, u: Array, factor: Array, curl: Curl, slopes, memories, profiles, dt):
         """`u` and its memories after the layers' part of an update by `factor` times the curl."""
@@ -279,7 +293,8 @@ class Maxwell(SplitModel):
 
     def kick(self, t, dt, state, params, prepared):
         curls = self._curls_of_electric
-        slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t)
+        scales = [along(prepared.scales, axis, CENTER) for axis in range(self.domain.grid.ndim)]
+        slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t, scales)
         profiles = [pair and pair[1] for pair in prepared.profiles]
         magnetic, memory = [], []
         for k, (u, curl, terms) in enumerate(zip(state.magnetic, curls, slopes, strict=True)):
@@ -292,7 +307,8 @@ class Maxwell(SplitModel):
 
     def drift(self, t, dt, state, params, prepared):
         curls = self._curls_of_magnetic
-        slopes = self._slopes(curls, state.magnetic, self.magnetic_layouts, staggered_wave.diff_to_face, t)
+        scales = [along(prepared.scales, axis, FACE) for axis in range(self.domain.grid.ndim)]
+        slopes = self._slopes(curls, state.magnetic, self.magnetic_layouts, staggered_wave.diff_to_face, t, scales)
         profiles = [pair and pair[0] for pair in prepared.profiles]
         electric, memory = [], []
         for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
@@ -328,9 +344,22 @@ class Maxwell(SplitModel):
 
         c is that of the least permittivity and the least permeability, wherever they are.
         """
-        steepest = math.sqrt(sum(1 / h**2 for h in self.domain.grid.spacing))
         slowness = jnp.sqrt(self.domain.min(params.permittivity) * self.domain.min(params.permeability))
+        if self.domain.grid.stretched:
+            return 2 * slowness / jnp.sqrt(self.domain.max(self._stiffest_square(slowness.dtype)))
+        steepest = math.sqrt(sum(1 / h**2 for h in self.domain.grid.spacing))
         return slowness / (steepest * staggered_wave.largest_symbol(self.order))
+
+    def _stiffest_square(self, dtype) -> Array:
+        """Bound on the square of the largest wavenumber on a stretched grid, in every cell.
+
+        The curl of the curl has the sums of the squares of what the derivatives along each axis have, as scalar waves.
+        """
+        width = staggered_wave.stiffest_halo(self.order, True)
+        return self.domain.apply_spaced(
+            lambda ones, spacing: staggered_wave.stiffest_square(ones, spacing, self.order, width),
+            jnp.ones(self.domain.block_shape, dtype), self.medium_layout, width,
+        )  # fmt: skip
 
     def receive(self, t, state, params) -> Array:
         """The component `along` of E at the receivers, (receivers,)."""
@@ -342,11 +371,15 @@ class Maxwell(SplitModel):
         rounding from the end of the first step on, as long as steps are equal."""
         prepared = self.prepare(params)
         mirrored = self.kick(t, 2 * state.lag, state, params, prepared)
-        pairs = zip(state.electric, prepared.impermittivity, strict=True)
-        total = self.domain.sum(tuple(u * u / e for u, e in pairs))
-        triples = zip(state.magnetic, mirrored.magnetic, prepared.impermeability, strict=True)
-        total = total + self.domain.sum(tuple(u * v / m for u, v, m in triples))
-        return 0.5 * self.domain.grid.cell_volume * total
+        electric, magnetic = (
+            [1 / per_volume_at(prepared.scales, layout.offset) for layout in layouts]
+            for layouts in (self.electric_layouts, self.magnetic_layouts)
+        )
+        triples = zip(state.electric, prepared.impermittivity, electric, strict=True)
+        total = self.domain.sum(tuple(scaled(u * u / e, volume) for u, e, volume in triples))
+        entries = zip(state.magnetic, mirrored.magnetic, prepared.impermeability, magnetic, strict=True)
+        total = total + self.domain.sum(tuple(scaled(u * v / m, volume) for u, v, m, volume in entries))
+        return 0.5 * math.prod(self.domain.grid.mean_spacing) * total
 
     def marks(self, params):
         return marks_of(params)

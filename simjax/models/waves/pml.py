@@ -135,15 +135,19 @@ class AbsorbingLayer(eqx.Module):
         if not self.absorbs(axis):
             return None
         grid = self.domain.grid
-        h = grid.spacing[axis]
-        thickness = self.cells * h
+        lower, upper = self._thickness(axis)
         x = self.domain.coordinates((offset,) * grid.ndim, speed.dtype)[axis]
-        beyond_lower = (grid.lower[axis] + thickness - x) if self.sides[axis][0] else jnp.zeros_like(x)
-        beyond_upper = (x - grid.upper[axis] + thickness) if self.sides[axis][1] else jnp.zeros_like(x)
+        beyond_lower = (grid.lower[axis] + lower - x) if self.sides[axis][0] else jnp.zeros_like(x)
+        beyond_upper = (x - grid.upper[axis] + upper) if self.sides[axis][1] else jnp.zeros_like(x)
+        thickness = lower
+        if grid.stretch[axis] is not None:
+            thickness = jnp.where(beyond_lower > beyond_upper, *(jnp.asarray(v, x.dtype) for v in (lower, upper)))
         depth = jnp.maximum(beyond_lower, beyond_upper) / thickness
         # The wall face itself is at rest: the layer must not move it. Elsewhere rounding may not decide.
-        at_wall = (jnp.abs(x - grid.lower[axis]) < 0.25 * h) & (offset == FACE)
-        inside = (depth * self.cells > 0.25) & ~at_wall
+        least = float(grid.widths(axis).min())
+        at_wall = (jnp.abs(x - grid.lower[axis]) < 0.25 * least) & (offset == FACE)
+        cells = self.cells if grid.stretch[axis] is None else thickness / least
+        inside = (depth * cells > 0.25) & ~at_wall
         depth = jnp.clip(depth, 0.0, 1.0)
         damping = -math.log(REFLECTION) * (GRADING + 1) / (2 * thickness)
         sigma = damping * speed * depth**GRADING
@@ -155,6 +159,14 @@ class AbsorbingLayer(eqx.Module):
             gain=jnp.where(inside, sigma / (sigma + alpha), zero),
             weight=inside.astype(x.dtype),
         )
+
+    def _thickness(self, axis: int) -> tuple[float, float]:
+        """Thickness of the layers at both sides of an axis."""
+        grid = self.domain.grid
+        if grid.stretch[axis] is None:
+            return self.cells * grid.mean_spacing[axis], self.cells * grid.mean_spacing[axis]
+        widths = grid.widths(axis)
+        return float(widths[: self.cells].sum()), float(widths[-self.cells :].sum())
 
     def slabs(self, axis: int) -> list[tuple[int, int]]:
         """Lines (first, last + 1) of every block that hold the layer of some block."""

@@ -6,10 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
+from simjax.core.stretched import as_array, places_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER, UPPER
 
@@ -83,13 +85,13 @@ def locate(domain: Domain, layout: FieldLayout, positions: Array) -> PointSource
 def _locate_along(domain: Domain, layout: FieldLayout, axis: int, x: Array) -> tuple[Array, Array]:
     """Cells of this block, (count, taps), and weights of points at positions `x` (count,) along one axis."""
     grid, offset = domain.grid, layout.offset[axis]
-    n, h = grid.shape[axis], grid.spacing[axis]
+    n = grid.shape[axis]
     if n < HALF_WIDTH + 1:
         raise ConfigurationError(
             f"grid.shape[{axis}]={n}: points reach {HALF_WIDTH} cells to either side; use more than {HALF_WIDTH} "
             f"cells along {AXES[axis]}."
         )
-    place = (x - grid.lower[axis]) / h - offset
+    place = _number(domain, layout, axis, x)
     below = jnp.floor(place)
     taps = jnp.arange(1 - HALF_WIDTH, HALF_WIDTH + 1, dtype=jnp.int32)
     weights = kernel((below - place)[:, None] + taps.astype(x.dtype)[None, :])
@@ -103,6 +105,19 @@ def _locate_along(domain: Domain, layout: FieldLayout, axis: int, x: Array) -> t
     here = (mine >= 0) & (mine < domain.block_shape[axis])
     weights = jnp.where(here, weights, jnp.zeros_like(weights))
     return jnp.clip(mine, 0, domain.block_shape[axis] - 1), weights
+
+
+def _number(domain: Domain, layout: FieldLayout, axis: int, x: Array) -> Array:
+    """Positions in numbers of the values beside them: linear between the places of values on a stretched axis."""
+    grid, offset, wraps = domain.grid, layout.offset[axis], layout.is_periodic(axis)
+    line = grid.stretch[axis]
+    if line is None:
+        return (x - grid.lower[axis]) / grid.mean_spacing[axis] - offset
+    faces, centers = domain.lines[axis] or (np.asarray(line.faces), np.asarray(line.centers))
+    values = centers if offset != FACE else faces[:-1] if wraps else faces
+    around = as_array(places_around(values, faces, 1, wraps), x.dtype)
+    below = jnp.clip(jnp.searchsorted(around, x, side="right") - 1, 0, grid.shape[axis])
+    return below.astype(x.dtype) - 1 + (x - around[below]) / (around[below + 1] - around[below])
 
 
 def _fold(cells: Array, n: int, offset: float, boundaries) -> tuple[Array, Array]:
@@ -132,6 +147,17 @@ def gather(points: PointSources, field: Array) -> Array:
 def receive(domain: Domain, points: PointSources, field: Array) -> Array:
     """The field at the points, (count,)."""
     return jax.vmap(domain.sum)(points.weights * gather(points, field))
+
+
+def per_volume(domain: Domain, points: PointSources, scale: Array | float) -> PointSources:
+    """Amounts at points as densities in the cells around them.
+
+    scale: the mean volume of a cell over that of each, 1.0 on a uniform grid.
+    """
+    weights = points.weights
+    if isinstance(scale, Array):
+        weights = weights * gather(points, jnp.broadcast_to(scale, domain.block_shape))
+    return PointSources(points.cells, weights * (1 / math.prod(domain.grid.mean_spacing)))
 
 
 def spread(points: PointSources, amounts: Array, field: Array) -> Array:

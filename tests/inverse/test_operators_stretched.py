@@ -1,0 +1,144 @@
+"""Observation operators on stretched grids: true places, true volumes, order, decomposition, refusals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from blocks import check_decompositions, random
+from case import smooth_field
+
+from simjax.core.domain import Domain
+from simjax.core.mappings import lines
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid, Lines
+from simjax.instruments.distributions import Histogram
+from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Spectrum
+
+LOWER, UPPER = (0.0, -1.0), (2.0, 2.0)
+PLACES = [[0.01, 1.99], [2.0, -1.0], [1.0, 0.4], [0.71, -0.3], [1.96, 1.0]]
+STARTS, ENDS = [[0.0, -1.0], [0.3, 1.9], [1.7, 0.2]], [[2.0, 2.0], [0.3, -0.7], [0.1, 0.25]]
+LOWERS, UPPERS = [[0.0, -1.0], [0.33, 0.41], [1.51, -0.9]], [[2.0, 2.0], [0.36, 1.17], [2.0, 2.0]]
+OPERATORS = {
+    "points": PointSensors("u", PLACES),
+    "line of sight": LineOfSight("u", STARTS, ENDS),
+    "box average": BoxAverage("u", LOWERS, UPPERS),
+    "slice": Slice("u", 0, 1.93),
+    "histogram": Histogram("u", 4, -1.0, 1.0),
+}
+WALLS, WRAPS = (False, False), (True, True)
+
+
+def stretched(cells: int) -> Grid:
+    """Along x finest at the upper wall, along y wavy and smooth where it wraps."""
+    shape = cells, 3 * cells // 2
+    return Grid(
+        shape,
+        stretch=[
+            lines("formula", "s - 0.12*sin(2*pi*s)", shape[0], LOWER[0], UPPER[0]),
+            lines("formula", "s + 0.1*sin(2*pi*s)", shape[1], LOWER[1], UPPER[1]),
+        ],
+    )
+
+
+GRID = stretched(16)
+
+
+def measured(operator, grid, field, offset, periodic):
+    operator.check(grid)
+    return np.asarray(jax.jit(lambda u: operator.measure(Domain(grid), u, offset, periodic))(field))
+
+
+def places(grid, offset):
+    return np.meshgrid(*(grid.coordinates(axis, offset[axis]) for axis in range(2)), indexing="ij")
+
+
+def linear(x, y):
+    return 2 - x + 3 * y
+
+
+@pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5)])
+def test_linear_fields_are_read_exactly_up_to_the_walls(offset):
+    field = jnp.asarray(linear(*places(GRID, offset)))
+    # A few roundings of numbers up to 10, and sums of up to 100 of them along a line.
+    found = measured(OPERATORS["points"], GRID, field, offset, WALLS)
+    np.testing.assert_allclose(found, linear(*np.transpose(PLACES)), rtol=0, atol=1e-13)
+    found = measured(OPERATORS["slice"], GRID, field, offset, WALLS)
+    np.testing.assert_allclose(found, linear(1.93, GRID.coordinates(1, offset[1])), rtol=0, atol=1e-13)
+    found = measured(OPERATORS["line of sight"], GRID, field, offset, WALLS)
+    lengths = np.linalg.norm(np.subtract(ENDS, STARTS), axis=1)
+    np.testing.assert_allclose(found, lengths * linear(*(np.add(STARTS, ENDS) / 2).T), rtol=0, atol=1e-12)
+
+
+def wave(x, y):
+    return np.sin(np.pi * x + 0.3) * np.cos(2 * np.pi / 3 * y - 0.7)
+
+
+@pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5)])
+def test_every_operator_converges_to_second_order(offset):
+    (a, b), (c, d) = np.moveaxis(np.asarray(LOWERS), 1, 0), np.moveaxis(np.asarray(UPPERS), 1, 0)
+    along_x = -(np.cos(np.pi * c + 0.3) - np.cos(np.pi * a + 0.3)) / (np.pi * (c - a))
+    along_y = 1.5 / np.pi * (np.sin(2 * np.pi / 3 * d - 0.7) - np.sin(2 * np.pi / 3 * b - 0.7)) / (d - b)
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    start, end = np.asarray(STARTS)[:, None], np.asarray(ENDS)[:, None]
+    samples = 0.5 * (start + end) + 0.5 * (end - start) * nodes[None, :, None]
+    integrals = (wave(samples[..., 0], samples[..., 1]) @ weights) * np.linalg.norm(end - start, axis=-1)[:, 0] / 2
+    expected = {
+        "points": wave(*np.transpose(PLACES)),
+        "line of sight": integrals,
+        "box average": along_x * along_y,
+    }
+    for name, right in expected.items():
+        errors = []
+        for n in (32, 128):
+            grid = stretched(n)
+            field = jnp.asarray(wave(*places(grid, offset)))
+            errors.append(np.abs(measured(OPERATORS[name], grid, field, offset, WRAPS) - right).max())
+        # A quarter of the spacing: a sixteenth of the error. Where a place lies in its cell changes by how much.
+        assert errors[1] < errors[0] / 8, (name, errors)
+
+
+@pytest.mark.parametrize("periodic", [WALLS, WRAPS])
+def test_boxes_and_histograms_weigh_by_volume(periodic):
+    for offset in ((0.5, 0.5), (0.0, 0.5), (0.5, 0.0)):
+        ones = measured(OPERATORS["box average"], GRID, jnp.ones(GRID.shape), offset, periodic)
+        np.testing.assert_allclose(ones, 1, rtol=1e-13)  # sums of 400 shares
+    field = random(GRID.shape)
+    x, y = (np.asarray(line.faces) for line in GRID.stretch)
+    found = measured(OPERATORS["box average"], GRID, field, (0.5, 0.5), periodic)
+    for value, (a, b), (c, d) in zip(found, LOWERS, UPPERS, strict=True):
+        wide = np.clip(np.minimum(c, x[1:]) - np.maximum(a, x[:-1]), 0, None)
+        high = np.clip(np.minimum(d, y[1:]) - np.maximum(b, y[:-1]), 0, None)
+        assert value == pytest.approx(wide @ np.asarray(field) @ high / ((c - a) * (d - b)), abs=1e-13)
+    volumes = np.outer(np.diff(x), np.diff(y)) / 6
+    expected = np.histogram(np.asarray(field), 4, (-1.0, 1.0), weights=volumes)[0]
+    found = measured(OPERATORS["histogram"], GRID, field, (0.5, 0.5), periodic)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5), (0.5, 0.0)])
+def test_a_stretching_that_is_none_reads_as_a_uniform_grid(offset):
+    faces = [np.linspace(a, b, n + 1) for a, b, n in zip(LOWER, UPPER, (8, 12), strict=True)]
+    same = Grid((8, 12), stretch=[Lines(x) for x in faces])
+    plain, field = Grid((8, 12), LOWER, UPPER), random((8, 12))
+    for periodic in (WALLS, (True, False)):
+        for name in ("points", "box average", "slice", "histogram"):  # of lines the samples lie elsewhere
+            found, expected = (measured(OPERATORS[name], grid, field, offset, periodic) for grid in (same, plain))
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)  # rounding of the places
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
+    operator, offset = OPERATORS[name], (0.5, 0.0)
+    field = smooth_field(GRID, offset, 1)
+    check_decompositions(
+        lambda domain, u: operator.measure(domain, u, offset, (False, True)), GRID, [{"x": 2, "y": 4}], (field,),
+        (True,), operator.spec,
+    )  # fmt: skip
+
+
+def test_a_spectrum_and_places_that_may_change_are_refused():
+    with pytest.raises(ConfigurationError, match="cells of one width along every axis, .* stretched along x, y"):
+        Spectrum("u", 2).check(GRID)
+    moving = Domain(GRID, lines=[(jnp.asarray(line.faces), jnp.asarray(line.centers)) for line in GRID.stretch])
+    with pytest.raises(ConfigurationError, match="places of its own along x"):
+        OPERATORS["points"].measure(moving, jnp.ones(GRID.shape), (0.5, 0.5), WALLS)
