@@ -12,11 +12,12 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.jaxpr.platform import platform
-from simjax.jaxpr.varying import cast_varying, varying_axes
+from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.ops.difference import laplacian
-from simjax.solvers.elliptic import elliptic
+from simjax.solvers.elliptic import Elliptic, elliptic
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
+from simjax.solvers.modes import Modes, modes_along
 from simjax.solvers.multigrid import GATHERED_CELLS, multigrid, solve_elliptic
 from simjax.solvers.predicted_time import multigrid_time, transform_time
 from simjax.solvers.spectral import SpectralBasis
@@ -27,7 +28,11 @@ METHODS = ("auto", "spectral", "tridiagonal", "multigrid")
 
 
 def solve_poisson(
-    domain: Domain, layout: FieldLayout, source: Float[Array, "*block"], method: str = "auto"
+    domain: Domain,
+    layout: FieldLayout,
+    source: Float[Array, "*block"],
+    method: str = "auto",
+    modes: Sequence[Modes | None] | None = None,
 ) -> Float[Array, "*block"]:
     """phi with lap(phi) = source, for the second-order Laplacian and homogeneous boundaries of `layout`.
 
@@ -37,10 +42,11 @@ def solve_poisson(
         source: this block's right-hand side, `(..., *block_shape)`.
         method: `spectral`: transforms along every axis; `tridiagonal`: along all but one that is cut, which is solved
             in its blocks; `multigrid`: conjugate gradients with V-cycles; `auto`: see `choose`.
+        modes: of stretched axes, where they were found before: see `modes_along`.
 
     Returns:
         phi, like `source`. Where the operator is singular (no Dirichlet side) the mean of `source` is ignored
-        and phi has zero mean.
+        and phi has zero mean, both weighted by volumes.
 
     The derivative is implicit: one more solve, since the operator is symmetric.
     """
@@ -48,6 +54,10 @@ def solve_poisson(
     if layout.offset != (CENTER,) * domain.grid.ndim:
         raise ConfigurationError(f"The Poisson solve is for cell-centred fields; got offset {layout.offset}.")
     transforms = [transform for transform, _ in kinds]
+    if domain.grid.stretched:
+        check_stretched(domain, method)
+        if method != "multigrid":
+            return _on_stretched(domain, layout, source, transforms, modes)
     method = choose(domain, transforms, source.dtype.itemsize) if method == "auto" else method
     if method == "multigrid":
         return _by_multigrid(domain, layout, source)
@@ -78,6 +88,40 @@ def solve_poisson(
     return symmetric_solve(matvec, source, solve)
 
 
+def check_stretched(domain: Domain, method: str) -> None:
+    """Refuse a method that does not solve on a stretched grid.
+
+    Raises:
+        ConfigurationError: `method` is `tridiagonal`, and the grid is stretched.
+    """
+    if domain.grid.stretched and method == "tridiagonal":
+        raise ConfigurationError(
+            "pressure_solver 'tridiagonal' takes uniform grids only, and this one is stretched along "
+            f"{', '.join(AXES[axis] for axis in domain.grid.stretched)}; write spectral, multigrid or auto."
+        )
+
+
+def _on_stretched(
+    domain: Domain,
+    layout: FieldLayout,
+    source: Array,
+    transforms: Sequence[Transform],
+    modes: Sequence[Modes | None] | None,
+) -> Array:
+    """The solve of the Laplacian times the cells' volumes, which is symmetric."""
+    axes = sorted(varying_axes(source))
+    operator = vary_like(_operator(domain, layout, source.dtype), source)
+    modes = modes_along(domain, layout, source.dtype) if modes is None else modes
+    kinds = [kind if one is None else one.cast(axes) for kind, one in zip(transforms, modes, strict=True)]
+    basis = SpectralBasis(domain, kinds)
+    eigenvalues = tuple(cast_varying(values, axes) for values in basis.eigenvalues(source.dtype))
+
+    def solve(_, right):
+        return basis.inverse(_divide(basis.forward(right), eigenvalues))
+
+    return symmetric_solve(lambda phi: -operator(phi, 0.0), source * operator.mass, solve)
+
+
 def choose(domain: Domain, transforms: Sequence[Transform], itemsize: int) -> str:
     """The way of `METHODS` with the least predicted time on TPUs; transforms on one device and elsewhere."""
     left = _last_cut(domain)
@@ -105,15 +149,27 @@ def _without_mean(domain: Domain, u: Array) -> Array:
     return u - sums / domain.grid.cells
 
 
+def _operator(domain: Domain, layout: FieldLayout, dtype) -> Elliptic:
+    """-div grad, on a stretched grid times the volumes of the cells."""
+    faces = [tuple(n + (k == axis) for k, n in enumerate(domain.block_shape)) for axis in range(domain.grid.ndim)]
+    return elliptic(domain, layout, [jnp.ones(shape, dtype) for shape in faces])
+
+
 def _by_multigrid(domain: Domain, layout: FieldLayout, source: Array) -> Array:
     """By conjugate gradients with one V-cycle each, to a hundred roundings of the residual."""
-    faces = [tuple(n + (k == axis) for k, n in enumerate(domain.block_shape)) for axis in range(domain.grid.ndim)]
-    operator = elliptic(domain, layout, [jnp.ones(shape, source.dtype) for shape in faces])
+    operator = _operator(domain, layout, source.dtype)
     hierarchy = multigrid(operator)
     tolerance = 100 * float(jnp.finfo(source.dtype).eps)
+    stretched, singular = bool(domain.grid.stretched), operator.closed
+
+    def mean(u: Array) -> Array:
+        return domain.mean(operator.mass * u)
 
     def solve(right: Array) -> Array:
-        return solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance, limit=MOST_ITERATIONS).solution
+        if stretched:
+            right = operator.mass * (right - mean(right) if singular else right)
+        found = solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance, limit=MOST_ITERATIONS).solution
+        return found - mean(found) if stretched and singular else found
 
     if source.ndim == domain.grid.ndim:
         return solve(source)
