@@ -6,11 +6,9 @@ at once: Lynch, Rice and Thomas (1964), Numer. Math. 6, 185.
 """
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -18,7 +16,6 @@ from jax import Array, lax
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import Lines
-from simjax.jaxpr.varying import cast_varying
 from simjax.jaxpr.table import table
 from simjax.solvers.transforms import product
 
@@ -50,10 +47,6 @@ class Modes(eqx.Module):
         blocks = self.rates.reshape(-1, size)
         first = lax.broadcasted_iota(index.dtype, (blocks.shape[0], 1), 0) * size
         return jnp.sum(jnp.where(first == index[0], blocks, 0), axis=0)
-
-    def cast(self, names: Sequence[str]) -> "Modes":
-        """These, typed as varying over mesh axes too."""
-        return Modes(cast_varying(self.vectors, names), cast_varying(self.rates, names))
 
 
 def modes_along(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes | None, ...]:
@@ -107,8 +100,3 @@ def _found(faces, periodic: bool, held: bool, module: Any):
         vectors = module.where(first, constant[:, None], vectors)
         rates = module.where(first, 0.0, rates)
     return scale[:, None] * vectors, rates
-
-
-def traced(domain: Domain) -> bool:
-    """Whether the places of any cells are only known while a program runs."""
-    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(domain.lines))

@@ -109,17 +109,18 @@ def _on_stretched(
     modes: Sequence[Modes | None] | None,
 ) -> Array:
     """The solve of the Laplacian times the cells' volumes, which is symmetric."""
-    axes = sorted(varying_axes(source))
-    operator = vary_like(_operator(domain, layout, source.dtype), source)
+    operator = _operator(domain, layout, source.dtype)
     modes = modes_along(domain, layout, source.dtype) if modes is None else modes
-    kinds = [kind if one is None else one.cast(axes) for kind, one in zip(transforms, modes, strict=True)]
-    basis = SpectralBasis(domain, kinds)
-    eigenvalues = tuple(cast_varying(values, axes) for values in basis.eigenvalues(source.dtype))
+    right = source * operator.mass
+    # Cast as those of uniform grids.
+    operator, right, modes = vary_like((operator, right, tuple(modes)), (operator, right, modes))
+    basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(transforms, modes, strict=True)])
+    eigenvalues = vary_like(basis.eigenvalues(source.dtype), right)
 
     def solve(_, right):
         return basis.inverse(_divide(basis.forward(right), eigenvalues))
 
-    return symmetric_solve(lambda phi: -operator(phi, 0.0), source * operator.mass, solve)
+    return symmetric_solve(lambda phi: -operator(phi, 0.0), right, solve)
 
 
 def choose(domain: Domain, transforms: Sequence[Transform], itemsize: int) -> str:
