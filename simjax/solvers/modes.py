@@ -1,8 +1,8 @@
 """Eigenvectors of the second difference along stretched axes: one dense product in the place of a Fourier transform.
 
-With widths W = diag(h) and the differences between neighbours over the distances of their centres, S, the operator along
-an axis is W^-1 S. W^-1/2 S W^-1/2 is symmetric, so that with its eigenvectors the Laplacian is diagonal along all axes
-at once: Lynch, Rice and Thomas (1964), Numer. Math. 6, 185.
+Along an axis the operator is W^-1 S, with the widths W = diag(h), and S of differences between neighbours over the
+distances of their centres. W^-1/2 S W^-1/2 is symmetric, so that with its eigenvectors the Laplacian is diagonal along
+all axes at once: Lynch, Rice and Thomas (1964), Numer. Math. 6, 185.
 """
 
 import functools
@@ -92,7 +92,7 @@ def _found(faces, periodic: bool, held: bool, module: Any):
     with_below = beside[:, None] * np.roll(np.eye(n), -1, axis=1)
     matrix = module.diag(lower + upper) - with_below - with_below.T
     scale = 1 / module.sqrt(widths)
-    values, vectors = module.linalg.eigh(scale[:, None] * matrix * scale)
+    values, vectors = module.linalg.eigh(scale[:, None] * matrix * scale[None, :])
     rates = -values / mean**2
     if not held:  # the constant, of which rounding would leave a tiny rate
         constant = module.sqrt(widths / n)

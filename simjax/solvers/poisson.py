@@ -14,6 +14,7 @@ from simjax.grid import AXES, CENTER
 from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.ops.difference import laplacian
+from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import Elliptic, elliptic
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
@@ -54,13 +55,12 @@ def solve_poisson(
     if layout.offset != (CENTER,) * domain.grid.ndim:
         raise ConfigurationError(f"The Poisson solve is for cell-centred fields; got offset {layout.offset}.")
     transforms = [transform for transform, _ in kinds]
-    if domain.grid.stretched:
-        check_stretched(domain, method)
-        if method != "multigrid":
-            return _on_stretched(domain, layout, source, transforms, modes)
     method = choose(domain, transforms, source.dtype.itemsize) if method == "auto" else method
+    check_stretched(domain, method)
     if method == "multigrid":
         return _by_multigrid(domain, layout, source)
+    if domain.grid.stretched:
+        return _on_stretched(domain, layout, source, transforms, modes)
     left = _last_cut(domain) if method == "tridiagonal" else None
     basis = SpectralBasis(domain, transforms, left)
     singular = left is not None and all(ends != ODD for _, ends in kinds)
@@ -111,7 +111,9 @@ def _on_stretched(
     """The solve of the Laplacian times the cells' volumes, which is symmetric."""
     operator = _operator(domain, layout, source.dtype)
     modes = modes_along(domain, layout, source.dtype) if modes is None else modes
-    right = source * operator.mass
+    # The constant part depends on the volumes as well, where these have derivatives.
+    measured = operator.closed and any(line is not None for line in domain.lines)
+    right = operator.mass * (_without_mean(domain, source, operator.mass) if measured else source)
     # Cast as those of uniform grids.
     operator, right, modes = vary_like((operator, right, tuple(modes)), (operator, right, modes))
     basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(transforms, modes, strict=True)])
@@ -120,13 +122,14 @@ def _on_stretched(
     def solve(_, right):
         return basis.inverse(_divide(basis.forward(right), eigenvalues))
 
-    return symmetric_solve(lambda phi: -operator(phi, 0.0), right, solve)
+    phi = symmetric_solve(lambda phi: -operator(phi, 0.0), right, solve)
+    return _without_mean(domain, phi, operator.mass) if measured else phi
 
 
 def choose(domain: Domain, transforms: Sequence[Transform], itemsize: int) -> str:
-    """The way of `METHODS` with the least predicted time on TPUs; transforms on one device and elsewhere."""
+    """The way of `METHODS` with the least predicted time on TPUs; transforms elsewhere, and on all stretched grids."""
     left = _last_cut(domain)
-    if left is None or platform() != "tpu":
+    if left is None or domain.grid.stretched or platform() != "tpu":
         return "spectral"
     seconds = {"multigrid": multigrid_time(domain, itemsize, GATHERED_CELLS)}
     for method, kept in (("spectral", None), ("tridiagonal", left)):
@@ -144,9 +147,9 @@ def _last_cut(domain: Domain) -> int | None:
     return max((axis for axis, entry in enumerate(domain.split) if entry is not None), default=None)
 
 
-def _without_mean(domain: Domain, u: Array) -> Array:
-    """Each field less its mean over the whole grid."""
-    sums = domain.total(jnp.sum(u, axis=tuple(range(-domain.grid.ndim, 0)), keepdims=True))
+def _without_mean(domain: Domain, u: Array, volumes: float | Array = 1.0) -> Array:
+    """Each field less its mean over the whole grid; volumes of the cells are in mean ones."""
+    sums = domain.total(jnp.sum(scaled(u, volumes), axis=tuple(range(-domain.grid.ndim, 0)), keepdims=True))
     return u - sums / domain.grid.cells
 
 
@@ -163,14 +166,11 @@ def _by_multigrid(domain: Domain, layout: FieldLayout, source: Array) -> Array:
     tolerance = 100 * float(jnp.finfo(source.dtype).eps)
     stretched, singular = bool(domain.grid.stretched), operator.closed
 
-    def mean(u: Array) -> Array:
-        return domain.mean(operator.mass * u)
-
     def solve(right: Array) -> Array:
         if stretched:
-            right = operator.mass * (right - mean(right) if singular else right)
+            right = operator.mass * (_without_mean(domain, right, operator.mass) if singular else right)
         found = solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance, limit=MOST_ITERATIONS).solution
-        return found - mean(found) if stretched and singular else found
+        return _without_mean(domain, found, operator.mass) if stretched and singular else found
 
     if source.ndim == domain.grid.ndim:
         return solve(source)

@@ -208,5 +208,5 @@ def test_configurations_and_files_of_faces(tmp_path):
 
 
 def test_a_family_that_takes_uniform_grids_says_so():
-    with pytest.raises(ConfigurationError, match="model=incompressible takes uniform grids only.*transport, burgers"):
-        load_config("cavity", ["grid.stretch.x.tanh.strength=1"])
+    with pytest.raises(ConfigurationError, match="model=vorticity takes uniform grids only.*incompressible"):
+        load_config("turbulence_2d", ["grid.stretch.x.tanh.strength=1"])

@@ -217,9 +217,13 @@ class Incompressible(ExplicitModel):
     def stable_dt(self, state, params):
         h = self._least_spacing(state.velocity[0].dtype)
         rate = sum(jnp.abs(u) * (1 / s) for u, s in zip(state.velocity, h, strict=True))
-        spreading = 2 * params.viscosity * sum(1 / s**2 for s in h)
-        fastest = jnp.max(rate + spreading) if self.domain.grid.stretched else jnp.max(rate) + spreading
-        return 1 / (fastest + params.drag)
+
+        def spreading():
+            return 2 * params.viscosity * sum(1 / s**2 for s in h)
+
+        if self.domain.grid.stretched:
+            return 1 / (jnp.max(rate + spreading()) + params.drag)
+        return 1 / (jnp.max(rate) + spreading() + params.drag)
 
     def _least_spacing(self, dtype) -> tuple[Spacing, ...]:
         """The least width of each cell and its two neighbours along every axis, which limits the time step."""
@@ -228,9 +232,7 @@ class Incompressible(ExplicitModel):
     def _volumes(self, on_faces: Sequence[int], dtype) -> list[Spacing]:
         """Widths of what lies around cell centres, or around lower faces `on_faces` of an axis, in mean ones."""
         widths = self.domain.spacing(self.pressure_layout, 1, dtype)
-        own = (
-            lower_faces(h, axis) if axis in on_faces else without_ends(h, axis, 1) for axis, h in enumerate(widths)
-        )
+        own = (lower_faces(h, axis) if axis in on_faces else without_ends(h, axis, 1) for axis, h in enumerate(widths))
         return [relative(h, mean) for h, mean in zip(own, self.domain.grid.mean_spacing, strict=True)]
 
     def _planes(self) -> list[tuple[int, int]]:
@@ -251,17 +253,17 @@ class Incompressible(ExplicitModel):
 
         Means are over the volume.
         """
-        domain = self.domain
+        domain, cells = self.domain, self.domain.grid.cells
         vorticity = self._vorticity(staggered.vorticity, state, t)
 
-        def square(u: Array, *on_faces: int) -> Array:
-            return scaled(u * u, *self._volumes(on_faces, u.dtype))
+        def half_of_mean_square(components, faces) -> Array:
+            """`faces`: for each component the axes whose lower faces it is on."""
+            places = zip(components, faces, strict=True)
+            return 0.5 * domain.sum(tuple(scaled(u * u, *self._volumes(on, u.dtype)) for u, on in places)) / cells
 
-        energies = tuple(square(u, axis) for axis, u in enumerate(state.velocity))
-        enstrophies = tuple(square(w, *plane) for w, plane in zip(vorticity, self._planes(), strict=True))
         return {
-            "kinetic_energy": 0.5 * domain.sum(energies) / domain.grid.cells,
-            "enstrophy": 0.5 * domain.sum(enstrophies) / domain.grid.cells,
+            "kinetic_energy": half_of_mean_square(state.velocity, [(axis,) for axis in range(domain.grid.ndim)]),
+            "enstrophy": half_of_mean_square(vorticity, self._planes()),
             "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t))),
         }
 
