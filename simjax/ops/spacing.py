@@ -69,8 +69,8 @@ def lower_faces(spacing: Spacing, axis: int) -> Spacing:
     """Distances between centres across the lower face of each cell; `spacing` has one ghost cell along `axis`."""
     if not isinstance(spacing, Array):
         return spacing
-    apart = between_centers(spacing, axis)
-    return lax.slice_in_dim(apart, 0, apart.shape[axis] - 1, axis=axis)
+    below, own = pairs(lax.slice_in_dim(spacing, 0, spacing.shape[axis] - 1, axis=axis), axis)
+    return 0.5 * (below + own)
 
 
 def width_of(spacing: Spacing, axis: int, ndim: int, by: int = 0) -> Spacing:

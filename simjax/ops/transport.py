@@ -181,6 +181,8 @@ def laplacian(c: Float[Array, "..."], spacing: Sequence[Spacing], scheme: Advect
         below, above = around_faces(line, axis, ndim, 1)
         around = along(h, axis, ndim, width)
         slope = scaled(above - below, 1 / between_centers(around, axis))
+        where, faces = slope.ndim - ndim + axis, slope.shape[axis - ndim]
+        slope = lax.slice_in_dim(slope, width - 1, faces - width + 1, axis=where)
         own = widths(without_ends(around, axis, scheme.interpolated), axis, ndim, scheme.reach)
-        terms.append(difference_of_faces(without_ends(slope, slope.ndim - ndim + axis, width - 1), axis, ndim, own))
+        terms.append(difference_of_faces(slope, axis, ndim, own))
     return sum(terms[1:], terms[0])

@@ -110,13 +110,13 @@ def _on_stretched(
 ) -> Array:
     """The solve of the Laplacian times the cells' volumes, which is symmetric."""
     operator = _operator(domain, layout, source.dtype)
-    modes = modes_along(domain, layout, source.dtype) if modes is None else modes
+    found = tuple(modes_along(domain, layout, source.dtype) if modes is None else modes)
     # The constant part depends on the volumes as well, where these have derivatives.
     measured = operator.closed and any(line is not None for line in domain.lines)
     right = operator.mass * (_without_mean(domain, source, operator.mass) if measured else source)
     # Cast as those of uniform grids.
-    operator, right, modes = vary_like((operator, right, tuple(modes)), (operator, right, modes))
-    basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(transforms, modes, strict=True)])
+    operator, right, found = vary_like((operator, right, found), (operator, right, found))
+    basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(transforms, found, strict=True)])
     eigenvalues = vary_like(basis.eigenvalues(source.dtype), right)
 
     def solve(_, right):
