@@ -121,21 +121,31 @@ def test_equal_widths_give_the_flow_of_a_uniform_grid():
 def test_a_uniform_velocity_stays_one():
     model = Incompressible(Domain(stretched((8, 6), (WAVY, WAVY))), [PERIODIC] * 2)
     state = State((jnp.full((8, 6), 2.0), jnp.full((8, 6), -1.0)))
-    assert largest(*model.rhs(0.0, state, parameters(0.1)).velocity) < 1e-12  # rounding of 4 over the least width
+    assert (
+        largest(*jax.jit(model.rhs)(0.0, state, parameters(0.1)).velocity) < 1e-12
+    )  # rounding of 4 over the least width
 
 
 def test_advected_decaying_vortices_are_of_second_order():
     exact, end = advected_vortices(0.05, (1.0, 0.6)), 0.8
 
-    def error(n):
+    def errors(n):
+        """Of the velocity at the end; of the pressure and the vorticity at the start, which the drift leaves."""
         grid = stretched((n, n), ("s + 0.08*sin(2*pi*s)",) * 2, (TAU, TAU))
-        model = Incompressible(Domain(grid), [PERIODIC] * 2)
+        model, params = Incompressible(Domain(grid), [PERIODIC] * 2), parameters(0.05)
+        start, (x, y) = sampled(model, exact), model.domain.coordinates((0.5, 0.5))
+        observed = jax.jit(model.observe)(0.0, start, params)
         schedule = Schedule(end, dt=end / 100)  # as on uniform grids: errors in time are nothing beside those in space
-        final = advance(model, parameters(0.05), sampled(model, exact), schedule, integrator="ssprk3").state
-        return difference(final, sampled(model, exact, end))
+        final = advance(model, params, start, schedule, integrator="ssprk3").state
+        return np.array([
+            difference(final, sampled(model, exact, end)),
+            largest(observed["pressure"] - (jnp.cos(2 * x) + jnp.cos(2 * y)) / 4),
+            largest(observed["vorticity"] - 2 * jnp.sin(x) * jnp.sin(y)),
+        ])  # fmt: skip
 
-    coarse, fine = error(24), error(48)
-    assert 1.85 <= np.log2(coarse / fine) <= 2.1, (coarse, fine)
+    coarse, fine = errors(24), errors(48)
+    orders = np.log2(coarse / fine)
+    assert np.all((orders > 1.8) & (orders < 2.2)), (coarse, fine, orders)
 
 
 @pytest.mark.slow
@@ -196,9 +206,8 @@ def stokes_error(cells: int, formula: str | None, depth: float = 0.02) -> float:
 
 def test_an_oscillating_boundary_layer_is_better_than_with_four_times_the_cells():
     fine = stokes_error(24, "exp(4*s)")
-    # 0.0071 beside 0.0220 of 96 equal cells and 0.095 of 24.
-    assert fine < 0.5 * stokes_error(96, None)
-    assert fine < 0.1 * stokes_error(24, None)
+    # 0.0071 beside 0.0220 of 96 equal cells; of 24 it is 0.095.
+    assert fine < 0.4 * stokes_error(96, None)
 
 
 def test_gradient_with_respect_to_the_strength_of_a_stretching():
@@ -213,7 +222,7 @@ def test_gradient_with_respect_to_the_strength_of_a_stretching():
         start = State((jnp.sin(TAU * x) * y * y, jnp.cos(TAU * x) * y * (1 - y)))
         params = parameters(0.02)
         start = model.constrain(0.0, 0.0, start, params)
-        end = integrate(model, INTEGRATORS["heun"], params, start, dt=1e-3, steps=5)
+        end = integrate(model, INTEGRATORS["euler"], params, start, dt=1e-3, steps=3)
         numbers = model.diagnostics(0.0, end, params)
         return numbers["kinetic_energy"] + 0.01 * numbers["enstrophy"] + jnp.sum(model.pressure(0.0, end, params) ** 3)
 
@@ -239,6 +248,28 @@ def test_a_scalar_is_conserved_and_a_constant_stays_one(scheme):
     if scheme == "van_leer":  # in two directions schemes of high order have another divergence
         kept = jax.jit(model.rhs)(0.0, passive_scalar.State(velocity, jnp.full(shape, 3.0)), params).concentration
         assert largest(kept) < 1e-11  # rounding of three times velocities of order one over the least width, 0.02
+
+
+def test_diffusion_of_a_scalar_is_of_second_order_beside_a_scheme_of_high_order():
+    def error(n):
+        grid = stretched((n, n), ("s + 0.08*sin(2*pi*s)",) * 2, (TAU, TAU))
+        model = passive_scalar.PassiveScalar(Domain(grid), [PERIODIC] * 2, "weno5")
+        x, y = model.domain.coordinates((0.5, 0.5))
+        state = passive_scalar.State((jnp.zeros((n, n)),) * 2, jnp.sin(x) * jnp.cos(y))
+        params = passive_scalar.Params(*map(jnp.asarray, (0.0, 0.0, 0.3)))
+        return largest(jax.jit(model.rhs)(0.0, state, params).concentration + 0.6 * jnp.sin(x) * jnp.cos(y))
+
+    coarse, fine = error(24), error(48)
+    assert 1.85 <= np.log2(coarse / fine) <= 2.1, (coarse, fine)
+
+
+def test_the_time_step_follows_the_smallest_cells():
+    grid, viscosity = stretched((8, 6), (WAVY, WALLS)), 0.3
+    model = Incompressible(Domain(grid), [PERIODIC, SLIP])
+    state = State((jnp.full((8, 6), 2.0), jnp.full((8, 6), -1.0)))
+    narrow = [grid.widths(axis).min() for axis in range(2)]
+    rate = 2 / narrow[0] + 1 / narrow[1] + 2 * viscosity * sum(1 / h**2 for h in narrow)
+    assert float(jnp.min(model.stable_dt(state, parameters(viscosity, 0.1)))) == pytest.approx(1 / (rate + 0.1))
 
 
 def test_prescribed_velocities_balance_by_the_areas_of_faces():
