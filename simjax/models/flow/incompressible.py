@@ -104,7 +104,7 @@ class Incompressible(ExplicitModel):
     pressure_layout: FieldLayout
     forces: tuple[Force | None, ...]
     modes: tuple[Modes | None, ...] | None
-    """Of the pressure, where `Domain.lines` may be traced: all steps share them."""
+    """Eigenvectors for the pressure where `Domain.lines` are given, which may be traced: all steps share them."""
     watched: bool = eqx.field(static=True)
     pressure_solver: str = eqx.field(static=True)
 
@@ -236,7 +236,7 @@ class Incompressible(ExplicitModel):
         return [relative(h, mean) for h, mean in zip(own, self.domain.grid.mean_spacing, strict=True)]
 
     def _planes(self) -> list[tuple[int, int]]:
-        """Of each component of the vorticity, one in 2-D and three in 3-D."""
+        """Planes of the components of the vorticity, one in 2-D and three in 3-D."""
         return [(0, 1)] if self.domain.grid.ndim == 2 else [(1, 2), (2, 0), (0, 1)]
 
     def _vorticity(self, operator, state, t) -> tuple[Array, ...]:
