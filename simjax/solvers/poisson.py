@@ -111,6 +111,7 @@ def _on_stretched(
     """The solve of the Laplacian times the cells' volumes, which is symmetric."""
     operator = _operator(domain, layout, source.dtype)
     found = tuple(modes_along(domain, layout, source.dtype) if modes is None else modes)
+    found = jax.tree.map(lambda x: x.astype(source.dtype), found)
     # The constant part depends on the volumes as well, where these have derivatives.
     measured = operator.closed and any(line is not None for line in domain.lines)
     right = operator.mass * (_without_mean(domain, source, operator.mass) if measured else source)
