@@ -33,6 +33,7 @@ from simjax.solvers.modes import Modes, modes_along
 from simjax.solvers.poisson import METHODS, check_stretched, solve_poisson
 
 FLOW_SIDES = ("flow",)
+WRAPPED = (Periodic(), Periodic())
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Force = Callable[..., Array]
@@ -125,7 +126,7 @@ class Incompressible(ExplicitModel):
         self.layouts = velocity_layouts(sides, VELOCITY.units)
         periodic = [isinstance(self.layouts[0].boundaries[axis][0], Periodic) for axis in range(ndim)]
         self.pressure_layout = center_layout(
-            [(Periodic(), Periodic()) if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
+            [WRAPPED if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
         )
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.pressure_solver = pressure_solver
@@ -229,9 +230,12 @@ class Incompressible(ExplicitModel):
         """The least width of each cell and its two neighbours along every axis, which limits the time step."""
         return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.pressure_layout, 1, dtype)))
 
-    def _volumes(self, on_faces: Sequence[int], dtype) -> list[Spacing]:
-        """Widths of what lies around cell centres, or around lower faces `on_faces` of an axis, in mean ones."""
-        widths = self.domain.spacing(self.pressure_layout, 1, dtype)
+    def _volumes(self, on_faces: Sequence[int], layout: FieldLayout, dtype) -> list[Spacing]:
+        """Widths of what lies around cell centres, or around lower faces `on_faces` of an axis, in mean ones.
+
+        layout: periodic where the face in a lower side stands for that in the upper one too, which is not stored.
+        """
+        widths = self.domain.spacing(layout, 1, dtype)
         own = (lower_faces(h, axis) if axis in on_faces else without_ends(h, axis, 1) for axis, h in enumerate(widths))
         return [relative(h, mean) for h, mean in zip(own, self.domain.grid.mean_spacing, strict=True)]
 
@@ -253,17 +257,20 @@ class Incompressible(ExplicitModel):
 
         Means are over the volume.
         """
-        domain, cells = self.domain, self.domain.grid.cells
+        domain = self.domain
         vorticity = self._vorticity(staggered.vorticity, state, t)
 
-        def half_of_mean_square(components, faces) -> Array:
+        def half_of_mean_square(components, faces, layout) -> Array:
             """`faces`: for each component the axes whose lower faces it is on."""
-            places = zip(components, faces, strict=True)
-            return 0.5 * domain.sum(tuple(scaled(u * u, *self._volumes(on, u.dtype)) for u, on in places)) / cells
+            squares = (
+                scaled(u * u, *self._volumes(on, layout, u.dtype)) for u, on in zip(components, faces, strict=True)
+            )
+            return 0.5 * domain.sum(tuple(squares)) / domain.grid.cells
 
+        normal, through = [(axis,) for axis in range(domain.grid.ndim)], center_layout([WRAPPED] * domain.grid.ndim)
         return {
-            "kinetic_energy": half_of_mean_square(state.velocity, [(axis,) for axis in range(domain.grid.ndim)]),
-            "enstrophy": half_of_mean_square(vorticity, self._planes()),
+            "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
+            "enstrophy": half_of_mean_square(vorticity, self._planes(), self.pressure_layout),
             "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t))),
         }
 

@@ -272,6 +272,15 @@ def test_the_time_step_follows_the_smallest_cells():
     assert float(jnp.min(model.stable_dt(state, parameters(viscosity, 0.1)))) == pytest.approx(1 / (rate + 0.1))
 
 
+def test_the_energy_of_a_flow_through_the_box_is_that_of_its_velocity():
+    """Of both faces in the sides of x, half a cell of unequal width each, one is stored."""
+    wind = Inflow((1.0, 0.0))
+    model = Incompressible(Domain(stretched((6, 4), ("exp(2*s)", WALLS))), [(wind, wind), SLIP])
+    state = State((jnp.ones((6, 4)), jnp.zeros((6, 4))))
+    energy = jax.jit(model.diagnostics)(0.0, state, parameters())["kinetic_energy"]
+    assert abs(energy - 0.5) < 1e-15  # of 24 terms
+
+
 def test_prescribed_velocities_balance_by_the_areas_of_faces():
     """What comes in along a wall of unequal cells as 2 y, and leaves by the next wall everywhere alike."""
     grid = Grid((4, 4), stretch={"y": Lines([0.0, 0.1, 0.3, 0.6, 1.0])})
