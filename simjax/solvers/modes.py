@@ -70,7 +70,7 @@ def modes_along(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes | Non
     return tuple(found)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=8)
 def _on_host(line: Lines, periodic: bool, held: bool) -> tuple[np.ndarray, np.ndarray]:
     return _found(np.asarray(line.faces), periodic, held, np)
 
