@@ -90,10 +90,11 @@ def _divergence(programs: CompiledFieldRun, dataset: xarray.Dataset) -> Check:
     """Check that the divergence vanishes to rounding.
 
     It is a difference of velocities over the spacing: the projection's transforms leave some tens of units in the last
-    place of the largest velocity, over the smallest spacing.
+    place of the largest velocity, over the smallest width.
     """
     speed = float(np.sqrt(2 * dataset["kinetic_energy"].max())) + 1e-30
-    rounding = float(np.finfo(programs.dtype).eps) * speed / min(programs.grid.spacing)
+    narrowest = min(float(np.min(programs.grid.widths(axis))) for axis in range(programs.grid.ndim))
+    rounding = float(np.finfo(programs.dtype).eps) * speed / narrowest
     largest = float(dataset["max_divergence"].max())
     return Check(
         "Largest divergence",

@@ -30,11 +30,15 @@ def laplacian(u: Float[Array, "..."], spacing: Sequence[float], width: int = 1) 
     """Second-order Laplacian: sum over axes of (u[i-1] - 2 u[i] + u[i+1]) / h^2."""
     ndim = len(spacing)
     center = shift(u, ndim, width=width)
-    terms = [
-        (shift(u, ndim, axis, 1, width) - 2 * center + shift(u, ndim, axis, -1, width)) * (1 / h**2)
-        for axis, h in enumerate(spacing)
-    ]
+    terms = [second_difference(u, center, axis, ndim, h, width) for axis, h in enumerate(spacing)]
     return sum(terms[1:], terms[0])
+
+
+def second_difference(
+    u: Float[Array, "..."], center: Float[Array, "..."], axis: int, ndim: int, h: float, width: int = 1
+) -> Float[Array, "..."]:
+    """(u[i-1] - 2 u[i] + u[i+1]) / h^2 along one axis; `center` is u[i], the interior."""
+    return (shift(u, ndim, axis, 1, width) - 2 * center + shift(u, ndim, axis, -1, width)) * (1 / h**2)
 
 
 def advect_central(

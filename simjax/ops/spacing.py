@@ -7,6 +7,8 @@ the size of these too, or one.
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.ops.difference import shift
+
 Spacing = float | Array
 
 
@@ -61,6 +63,26 @@ def between_centers(spacing: Spacing, axis: int) -> Spacing:
         return spacing
     below, above = pairs(spacing, axis)
     return 0.5 * (below + above)
+
+
+def lower_faces(spacing: Spacing, axis: int) -> Spacing:
+    """Distances between centres across the lower face of each cell; `spacing` has one ghost cell along `axis`."""
+    if not isinstance(spacing, Array):
+        return spacing
+    below, own = pairs(lax.slice_in_dim(spacing, 0, spacing.shape[axis] - 1, axis=axis), axis)
+    return 0.5 * (below + own)
+
+
+def width_of(spacing: Spacing, axis: int, ndim: int, by: int = 0) -> Spacing:
+    """Widths along `axis` of cells i + by, on the interior of a block of widths padded by one."""
+    return shift(spacing, ndim, axis, by) if isinstance(spacing, Array) else spacing
+
+
+def apart(spacing: Spacing, axis: int, ndim: int, by: int = 0) -> Spacing:
+    """Distances between the centres of cells i + by - 1 and i + by along `axis`, on the interior as `width_of`."""
+    if not isinstance(spacing, Array):
+        return spacing
+    return 0.5 * (shift(spacing, ndim, axis, by - 1) + shift(spacing, ndim, axis, by))
 
 
 def smallest(spacing: Spacing, axis: int) -> Spacing:

@@ -2,7 +2,8 @@
 
 Velocity component i lives on the faces normal to axis i; a cell owns its lower face. Every argument is a block
 padded by one ghost cell on every side; every result is on the interior. Second order: Harlow and Welch (1965),
-Phys. Fluids 8, 2182.
+Phys. Fluids 8, 2182. `spacing` has a number for each uniform axis and a padded block of widths for each stretched one.
+A velocity's own cell reaches from centre to centre along its axis, and has the width of the cells across it.
 """
 
 from collections.abc import Sequence
@@ -11,19 +12,20 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.grid import CENTER
-from simjax.ops.difference import laplacian, shift, shift_by
+from simjax.ops.difference import second_difference, shift, shift_by
+from simjax.ops.spacing import Spacing, apart, scaled, width_of
 
 
-def diff_to_center(u: Float[Array, "..."], axis: int, spacing: Sequence[float]) -> Float[Array, "..."]:
+def diff_to_center(u: Float[Array, "..."], axis: int, spacing: Sequence[Spacing]) -> Float[Array, "..."]:
     """du/dx at cell centres from values on the faces normal to `axis`."""
     ndim = len(spacing)
-    return (shift(u, ndim, axis, 1) - shift(u, ndim)) * (1 / spacing[axis])
+    return scaled(shift(u, ndim, axis, 1) - shift(u, ndim), 1 / width_of(spacing[axis], axis, ndim))
 
 
-def diff_to_face(u: Float[Array, "..."], axis: int, spacing: Sequence[float]) -> Float[Array, "..."]:
+def diff_to_face(u: Float[Array, "..."], axis: int, spacing: Sequence[Spacing]) -> Float[Array, "..."]:
     """du/dx on the lower faces normal to `axis` from values at cell centres."""
     ndim = len(spacing)
-    return (shift(u, ndim) - shift(u, ndim, axis, -1)) * (1 / spacing[axis])
+    return scaled(shift(u, ndim) - shift(u, ndim, axis, -1), 1 / apart(spacing[axis], axis, ndim))
 
 
 def mean_at(u: Float[Array, "..."], offset: Sequence[float], place: Sequence[float]) -> Float[Array, "..."]:
@@ -43,16 +45,21 @@ def mean_at(u: Float[Array, "..."], offset: Sequence[float], place: Sequence[flo
     return u
 
 
-def divergence(velocity: Sequence[Float[Array, "..."]], spacing: Sequence[float]) -> Float[Array, "..."]:
+def divergence(velocity: Sequence[Float[Array, "..."]], spacing: Sequence[Spacing]) -> Float[Array, "..."]:
     """Sum over axes of du_i/dx_i at cell centres."""
     terms = [diff_to_center(u, axis, spacing) for axis, u in enumerate(velocity)]
     return sum(terms[1:], terms[0])
 
 
-def advection(velocity: Sequence[Float[Array, "..."]], component: int, spacing: Sequence[float]) -> Float[Array, "..."]:
+def advection(
+    velocity: Sequence[Float[Array, "..."]], component: int, spacing: Sequence[Spacing]
+) -> Float[Array, "..."]:
     """Divergence of momentum flux, sum over j of d(u_j u_i)/dx_j, on the faces of component i.
 
-    Central and conservative: fluxes are products of means, at cell centres for j = i and on cell edges else.
+    Central and conservative: fluxes are products of means, at cell centres for j = i and on cell edges else. What
+    carries u_i into its own cell is half of what flows into either of the cells beside the face, while u_i itself is
+    the plain mean of two neighbours whatever their widths: so no kinetic energy comes from a flow without divergence
+    (Verstappen and Veldman 2003, J. Comput. Phys. 187, 343).
     """
     ndim = len(spacing)
     u = velocity[component]
@@ -62,37 +69,66 @@ def advection(velocity: Sequence[Float[Array, "..."]], component: int, spacing: 
             center = shift(u, ndim)
             ahead = center + shift(u, ndim, axis, 1)
             behind = center + shift(u, ndim, axis, -1)
-            flux = (ahead * ahead - behind * behind) * (0.25 / h)
+            flux = scaled(ahead * ahead - behind * behind, 0.25 / apart(h, axis, ndim))
         else:
             a = velocity[axis]
             center = shift(u, ndim)
-            above = (shift(u, ndim, axis, 1) + center) * _mean_across(a, component, axis, 1, ndim)
-            below = (center + shift(u, ndim, axis, -1)) * _mean_across(a, component, axis, 0, ndim)
-            flux = (above - below) * (0.25 / h)
+            above = (shift(u, ndim, axis, 1) + center) * _carried_across(a, component, axis, 1, spacing)
+            below = (center + shift(u, ndim, axis, -1)) * _carried_across(a, component, axis, 0, spacing)
+            flux = scaled(above - below, 0.25 / width_of(h, axis, ndim))
         total = flux if total is None else total + flux
     assert total is not None
     return total
 
 
-def _mean_across(a: Float[Array, "..."], component: int, axis: int, by: int, ndim: int) -> Float[Array, "..."]:
-    """Twice the mean of transporting component `axis` at the edge it shares with component `component`."""
+def _carried_across(
+    a: Float[Array, "..."], component: int, axis: int, by: int, spacing: Sequence[Spacing]
+) -> Float[Array, "..."]:
+    """Twice the mean of transporting component `axis` over the face that a cell of component `component` has there.
+
+    Half of that face is one of either of the cells beside it, and counts with its width.
+    """
+    ndim = len(spacing)
     here = tuple(by if k == axis else 0 for k in range(ndim))
     behind = tuple(h - (k == component) for k, h in enumerate(here))
-    return shift_by(a, here) + shift_by(a, behind)
+    h = spacing[component]
+    shares = [
+        width_of(h, component, ndim, k) / apart(h, component, ndim) if isinstance(h, Array) else 1.0 for k in (0, -1)
+    ]
+    return scaled(shift_by(a, here), shares[0]) + scaled(shift_by(a, behind), shares[1])
+
+
+def laplacian(u: Float[Array, "..."], spacing: Sequence[Spacing], component: int | None = None) -> Float[Array, "..."]:
+    """Laplacian of a velocity component on its own faces, or of a field at cell centres."""
+    ndim = len(spacing)
+    center = shift(u, ndim)
+    terms = []
+    for axis, h in enumerate(spacing):
+        if not isinstance(h, Array):
+            terms.append(second_difference(u, center, axis, ndim, h))
+            continue
+        if axis == component:
+            below, own, above = width_of(h, axis, ndim, -1), apart(h, axis, ndim), width_of(h, axis, ndim)
+        else:
+            below, own, above = apart(h, axis, ndim), width_of(h, axis, ndim), apart(h, axis, ndim, 1)
+        rise = scaled(shift(u, ndim, axis, 1) - center, 1 / above)
+        fall = scaled(center - shift(u, ndim, axis, -1), 1 / below)
+        terms.append(scaled(rise - fall, 1 / own))
+    return sum(terms[1:], terms[0])
 
 
 def momentum_tendency(
-    velocity: Sequence[Float[Array, "..."]], viscosity, spacing: Sequence[float]
+    velocity: Sequence[Float[Array, "..."]], viscosity, spacing: Sequence[Spacing]
 ) -> tuple[Float[Array, "..."], ...]:
     """viscosity lap(u_i) - sum_j d(u_j u_i)/dx_j for every component, each on its own faces."""
     return tuple(
-        viscosity * laplacian(u, spacing) - advection(velocity, component, spacing)
+        viscosity * laplacian(u, spacing, component) - advection(velocity, component, spacing)
         for component, u in enumerate(velocity)
     )
 
 
 def vorticity(
-    velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[float]
+    velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[Spacing]
 ) -> Float[Array, "..."]:
     """dv/dx - du/dy on the lower edges of cells, with (x, y) = `plane` and (u, v) those components."""
     x, y = plane
@@ -100,9 +136,12 @@ def vorticity(
 
 
 def vorticity_at_center(
-    velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[float]
+    velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[Spacing]
 ) -> Float[Array, "..."]:
-    """dv/dx - du/dy at cell centres: the mean of `vorticity` over the four edges around."""
+    """dv/dx - du/dy at cell centres: the mean of `vorticity` over the four edges around.
+
+    Of a derivative along a stretched axis that mean is weighted by distances, as a difference over both is.
+    """
     ndim = len(spacing)
 
     def derivative(component: int, axis: int) -> Float[Array, "..."]:
@@ -113,7 +152,8 @@ def vorticity_at_center(
             here = tuple(by if k == axis else 0 for k in range(ndim))
             ahead = tuple(h + (k == component) for k, h in enumerate(here))
             terms.append(shift_by(u, here) + shift_by(u, ahead))
-        return (terms[0] - terms[1]) * (0.25 / spacing[axis])
+        h = spacing[axis]
+        return scaled(terms[0] - terms[1], 0.5 / (apart(h, axis, ndim) + apart(h, axis, ndim, 1)))
 
     x, y = plane
     return derivative(y, x) - derivative(x, y)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
+from simjax.ops.difference import second_difference, shift
 from simjax.ops.reconstruction import INTERPOLATIONS, around_faces, difference_of_faces, pad_only, values_at_faces
 from simjax.ops.spacing import Spacing, along, between_centers, pairs, scaled, without_ends
 
@@ -168,4 +169,26 @@ def diffusion_tendency(
         below, above = around_faces(pad_only(c, axis, ndim, 1), axis, ndim, 1)
         slope = k * (above - below) * (1 / between_centers(without_ends(h, axis, reach), axis))
         terms.append(difference_of_faces(slope, axis, ndim, widths(without_ends(h, axis, 1), axis, ndim, reach)))
+    return sum(terms[1:], terms[0])
+
+
+def laplacian(c: Float[Array, "..."], spacing: Sequence[Spacing], scheme: AdvectionScheme) -> Float[Array, "..."]:
+    """div grad c beside the advection of a scheme; `c` and arrays of widths padded by `scheme.width`.
+
+    Along stretched axes it takes the widths of the scheme, and so keeps the same total.
+    """
+    ndim, width = len(spacing), scheme.width
+    center, terms = shift(c, ndim, width=width), []
+    for axis, h in enumerate(spacing):
+        if not isinstance(h, Array):
+            terms.append(second_difference(c, center, axis, ndim, h, width))
+            continue
+        line = pad_only(c, axis, ndim, width)
+        below, above = around_faces(line, axis, ndim, 1)
+        around = along(h, axis, ndim, width)
+        slope = scaled(above - below, 1 / between_centers(around, axis))
+        where, faces = slope.ndim - ndim + axis, slope.shape[axis - ndim]
+        slope = lax.slice_in_dim(slope, width - 1, faces - width + 1, axis=where)
+        own = widths(without_ends(around, axis, scheme.interpolated), axis, ndim, scheme.reach)
+        terms.append(difference_of_faces(slope, axis, ndim, own))
     return sum(terms[1:], terms[0])

@@ -113,7 +113,9 @@ def elliptic(
         conductances.append(scaled(k * (1 / mean[axis] ** 2), *area, 1 / apart))
     unit = scaled(jnp.ones((), jnp.result_type(*conductances)), *shares)
     mass = jnp.broadcast_to(unit, domain.block_shape) if unit.ndim else unit
-    return Elliptic(domain, wall_layout(layout), tuple(conductances), mass, closed)
+    # Where cells are is in the conductances; traced places beside them would be captured by every solve.
+    placed = eqx.tree_at(lambda one: one.lines, domain, (None,) * domain.grid.ndim, is_leaf=lambda leaf: leaf is None)
+    return Elliptic(placed, wall_layout(layout), tuple(conductances), mass, closed)
 
 
 def _wall_factor(boundary: Boundary, axis: int, spacing: float | Array) -> float | Array:

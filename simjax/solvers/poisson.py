@@ -12,11 +12,13 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.jaxpr.platform import platform
-from simjax.jaxpr.varying import cast_varying, varying_axes
+from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.ops.difference import laplacian
-from simjax.solvers.elliptic import elliptic
+from simjax.ops.spacing import scaled
+from simjax.solvers.elliptic import Elliptic, elliptic
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
+from simjax.solvers.modes import Modes, modes_along
 from simjax.solvers.multigrid import GATHERED_CELLS, multigrid, solve_elliptic
 from simjax.solvers.predicted_time import multigrid_time, transform_time
 from simjax.solvers.spectral import SpectralBasis
@@ -27,7 +29,11 @@ METHODS = ("auto", "spectral", "tridiagonal", "multigrid")
 
 
 def solve_poisson(
-    domain: Domain, layout: FieldLayout, source: Float[Array, "*block"], method: str = "auto"
+    domain: Domain,
+    layout: FieldLayout,
+    source: Float[Array, "*block"],
+    method: str = "auto",
+    modes: Sequence[Modes | None] | None = None,
 ) -> Float[Array, "*block"]:
     """phi with lap(phi) = source, for the second-order Laplacian and homogeneous boundaries of `layout`.
 
@@ -37,10 +43,11 @@ def solve_poisson(
         source: this block's right-hand side, `(..., *block_shape)`.
         method: `spectral`: transforms along every axis; `tridiagonal`: along all but one that is cut, which is solved
             in its blocks; `multigrid`: conjugate gradients with V-cycles; `auto`: see `choose`.
+        modes: of stretched axes, where they were found before: see `modes_along`.
 
     Returns:
         phi, like `source`. Where the operator is singular (no Dirichlet side) the mean of `source` is ignored
-        and phi has zero mean.
+        and phi has zero mean, both weighted by volumes.
 
     The derivative is implicit: one more solve, since the operator is symmetric.
     """
@@ -49,8 +56,11 @@ def solve_poisson(
         raise ConfigurationError(f"The Poisson solve is for cell-centred fields; got offset {layout.offset}.")
     transforms = [transform for transform, _ in kinds]
     method = choose(domain, transforms, source.dtype.itemsize) if method == "auto" else method
+    check_stretched(domain, method)
     if method == "multigrid":
         return _by_multigrid(domain, layout, source)
+    if domain.grid.stretched:
+        return _on_stretched(domain, layout, source, transforms, modes)
     left = _last_cut(domain) if method == "tridiagonal" else None
     basis = SpectralBasis(domain, transforms, left)
     singular = left is not None and all(ends != ODD for _, ends in kinds)
@@ -78,10 +88,49 @@ def solve_poisson(
     return symmetric_solve(matvec, source, solve)
 
 
+def check_stretched(domain: Domain, method: str) -> None:
+    """Refuse a method that does not solve on a stretched grid.
+
+    Raises:
+        ConfigurationError: `method` is `tridiagonal`, and the grid is stretched.
+    """
+    if domain.grid.stretched and method == "tridiagonal":
+        raise ConfigurationError(
+            "pressure_solver 'tridiagonal' takes uniform grids only, and this one is stretched along "
+            f"{', '.join(AXES[axis] for axis in domain.grid.stretched)}; write spectral, multigrid or auto."
+        )
+
+
+def _on_stretched(
+    domain: Domain,
+    layout: FieldLayout,
+    source: Array,
+    transforms: Sequence[Transform],
+    modes: Sequence[Modes | None] | None,
+) -> Array:
+    """The solve of the Laplacian times the cells' volumes, which is symmetric."""
+    operator = _operator(domain, layout, source.dtype)
+    found = tuple(modes_along(domain, layout, source.dtype) if modes is None else modes)
+    found = jax.tree.map(lambda x: x.astype(source.dtype), found)
+    # The constant part depends on the volumes as well, where these have derivatives.
+    measured = operator.closed and any(line is not None for line in domain.lines)
+    right = operator.mass * (_without_mean(domain, source, operator.mass) if measured else source)
+    # Cast as those of uniform grids.
+    operator, right, found = vary_like((operator, right, found), (operator, right, found))
+    basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(transforms, found, strict=True)])
+    eigenvalues = vary_like(basis.eigenvalues(source.dtype), right)
+
+    def solve(_, right):
+        return basis.inverse(_divide(basis.forward(right), eigenvalues))
+
+    phi = symmetric_solve(lambda phi: -operator(phi, 0.0), right, solve)
+    return _without_mean(domain, phi, operator.mass) if measured else phi
+
+
 def choose(domain: Domain, transforms: Sequence[Transform], itemsize: int) -> str:
-    """The way of `METHODS` with the least predicted time on TPUs; transforms on one device and elsewhere."""
+    """The way of `METHODS` with the least predicted time on TPUs; transforms elsewhere, and on all stretched grids."""
     left = _last_cut(domain)
-    if left is None or platform() != "tpu":
+    if left is None or domain.grid.stretched or platform() != "tpu":
         return "spectral"
     seconds = {"multigrid": multigrid_time(domain, itemsize, GATHERED_CELLS)}
     for method, kept in (("spectral", None), ("tridiagonal", left)):
@@ -99,21 +148,30 @@ def _last_cut(domain: Domain) -> int | None:
     return max((axis for axis, entry in enumerate(domain.split) if entry is not None), default=None)
 
 
-def _without_mean(domain: Domain, u: Array) -> Array:
-    """Each field less its mean over the whole grid."""
-    sums = domain.total(jnp.sum(u, axis=tuple(range(-domain.grid.ndim, 0)), keepdims=True))
+def _without_mean(domain: Domain, u: Array, volumes: float | Array = 1.0) -> Array:
+    """Each field less its mean over the whole grid; volumes of the cells are in mean ones."""
+    sums = domain.total(jnp.sum(scaled(u, volumes), axis=tuple(range(-domain.grid.ndim, 0)), keepdims=True))
     return u - sums / domain.grid.cells
+
+
+def _operator(domain: Domain, layout: FieldLayout, dtype) -> Elliptic:
+    """-div grad, on a stretched grid times the volumes of the cells."""
+    faces = [tuple(n + (k == axis) for k, n in enumerate(domain.block_shape)) for axis in range(domain.grid.ndim)]
+    return elliptic(domain, layout, [jnp.ones(shape, dtype) for shape in faces])
 
 
 def _by_multigrid(domain: Domain, layout: FieldLayout, source: Array) -> Array:
     """By conjugate gradients with one V-cycle each, to a hundred roundings of the residual."""
-    faces = [tuple(n + (k == axis) for k, n in enumerate(domain.block_shape)) for axis in range(domain.grid.ndim)]
-    operator = elliptic(domain, layout, [jnp.ones(shape, source.dtype) for shape in faces])
+    operator = _operator(domain, layout, source.dtype)
     hierarchy = multigrid(operator)
     tolerance = 100 * float(jnp.finfo(source.dtype).eps)
+    stretched, singular = bool(domain.grid.stretched), operator.closed
 
     def solve(right: Array) -> Array:
-        return solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance, limit=MOST_ITERATIONS).solution
+        if stretched:
+            right = operator.mass * (_without_mean(domain, right, operator.mass) if singular else right)
+        found = solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance, limit=MOST_ITERATIONS).solution
+        return _without_mean(domain, found, operator.mass) if stretched and singular else found
 
     if source.ndim == domain.grid.ndim:
         return solve(source)

@@ -14,6 +14,7 @@ from simjax.grid import AXES
 from simjax.jaxpr.platform import platform
 from simjax.solvers import dft
 from simjax.solvers.exchange import block_index, exchange_then, then_exchange
+from simjax.solvers.modes import Modes
 from simjax.solvers.transforms import FOURIER, Transform, eigenvalue, factored
 
 Placement = tuple[tuple[str, ...], ...]
@@ -38,11 +39,11 @@ class SpectralBasis:
     by one multidimensional real FFT; on TPUs, where transforms are products with matrices, one by one.
 
     Args:
-        transforms: one per axis.
+        transforms: one per axis; of a stretched axis its `Modes`.
         left: an axis that is cut and stays so, without a transform: see `solvers.lines`.
     """
 
-    def __init__(self, domain: Domain, transforms: Sequence[Transform], left: int | None = None):
+    def __init__(self, domain: Domain, transforms: Sequence[Transform | Modes], left: int | None = None):
         self.domain = domain
         self.transforms = tuple(transforms)
         ndim = domain.grid.ndim
@@ -129,7 +130,7 @@ class SpectralBasis:
         Without those of the axis that is left.
         """
         result = []
-        for axis, (n, h) in enumerate(zip(self.domain.grid.shape, self.domain.grid.spacing, strict=True)):
+        for axis, (n, h) in enumerate(zip(self.domain.grid.shape, self.domain.grid.mean_spacing, strict=True)):
             names = self.placement[axis]
             if axis == self._left:
                 continue

@@ -57,15 +57,15 @@ def cosine(u: Float[Array, "*shape"], axis: int) -> Float[Array, "*shape"]:
     if n > LONGEST_PRODUCT:
         return _cosine_by_fourier(u, axis)
     if n % 2:
-        return _product(_cosines(n, jnp.arange(n), n, u.dtype), u, axis)
+        return product(_cosines(n, jnp.arange(n), n, u.dtype), u, axis)
     half = n // 2
     front = lax.slice_in_dim(u, 0, half, axis=axis)
     back = lax.rev(lax.slice_in_dim(u, half, n, axis=axis), (axis,))
     even, odd = 2 * jnp.arange(half), 2 * jnp.arange(half) + 1
     return jnp.concatenate(
         [
-            _product(_cosines(n, even, half, u.dtype), front + back, axis),
-            _product(_cosines(n, odd, half, u.dtype), front - back, axis),
+            product(_cosines(n, even, half, u.dtype), front + back, axis),
+            product(_cosines(n, odd, half, u.dtype), front - back, axis),
         ],
         axis=axis,
     )
@@ -79,11 +79,11 @@ def inverse_cosine(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "*
     index = _index(packed, axis)
     weighted = packed * jnp.where(index == 0, 1 / n, 2 / n).astype(packed.dtype)
     if n % 2:
-        return _product(_cosines(n, jnp.arange(n), n, packed.dtype).T, weighted, axis)
+        return product(_cosines(n, jnp.arange(n), n, packed.dtype).T, weighted, axis)
     half = n // 2
     even, odd = 2 * jnp.arange(half), 2 * jnp.arange(half) + 1
-    symmetric = _product(_cosines(n, even, half, packed.dtype).T, lax.slice_in_dim(weighted, 0, half, axis=axis), axis)
-    antisymmetric = _product(
+    symmetric = product(_cosines(n, even, half, packed.dtype).T, lax.slice_in_dim(weighted, 0, half, axis=axis), axis)
+    antisymmetric = product(
         _cosines(n, odd, half, packed.dtype).T, lax.slice_in_dim(weighted, half, n, axis=axis), axis
     )
     back = lax.rev(symmetric - antisymmetric, (axis,))
@@ -145,8 +145,8 @@ def _cosines(n: int, waves: Array, points: int, dtype) -> Array:
     return jnp.cos(np.pi / (2 * n) * turns.astype(dtype))
 
 
-def _product(matrix: Array, u: Array, axis: int) -> Array:
-    """`matrix` applied along `axis` of `u`."""
+def product(matrix: Array, u: Array, axis: int) -> Array:
+    """`matrix` applied along `axis` of `u`, counted from the first."""
     letters = "abcdefgh"[: u.ndim]
     result = letters.replace(letters[axis], "k")
     return jnp.einsum(f"k{letters[axis]},{letters}->{result}", matrix, u, precision=lax.Precision.HIGHEST)

@@ -260,5 +260,5 @@ def test_configurations_and_files_of_faces(tmp_path):
 
 
 def test_a_family_that_takes_uniform_grids_says_so():
-    with pytest.raises(ConfigurationError, match="model=vorticity takes uniform grids only.*compressible.*transport"):
+    with pytest.raises(ConfigurationError, match="model=vorticity takes uniform grids only.*compressible.*incompressible"):
         load_config("turbulence_2d", ["grid.stretch.x.tanh.strength=1"])

@@ -6,6 +6,7 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
+from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import incompressible
 from simjax.models.robin import ExchangeSide
@@ -58,6 +59,7 @@ def _flow():
 
 _line = Grid((24,), (0.0,), (2.0,))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_walls = Grid(_plane.shape, _plane.lower, _plane.upper, (None, lines("formula", "tanh(1.5*s)", 24, -1.0, 3.0)))
 _box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 # 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
 _fixed = Schedule(0.05, dt=0.02)
@@ -92,6 +94,11 @@ CASES = (
         "flow-2d-walls", _plane,
         _incompressible([(_still, _slip), (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
         _flow, swirl, "euler", _courant, checkpoint=Binomial(3),
+    ),
+    Case(
+        "flow-2d-stretched", _walls,
+        _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
+        _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
     ),
     Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",

@@ -1,5 +1,6 @@
 """The volume that prescribed velocities drive through the sides of a box, which an incompressible flow must balance."""
 
+import math
 from collections.abc import Sequence
 
 import jax
@@ -14,6 +15,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, LOWER, UPPER
 from simjax.jaxpr.varying import cast_varying
+from simjax.ops.spacing import relative, scaled
 from simjax.status import OK, UNBALANCED
 
 # In roundings of the flux. An imbalance of 100 of them, over the length of the box, is a divergence below that of the
@@ -125,14 +127,23 @@ def _name(place: Place) -> str:
 
 
 def _face(domain: Domain, axis: int) -> float:
-    """Area of a cell's face."""
-    return domain.grid.cell_volume / domain.grid.spacing[axis]
+    """Mean area of a cell's face."""
+    spacing = domain.grid.mean_spacing
+    return math.prod(spacing) / spacing[axis]
 
 
 def _speed_on(domain: Domain, layouts: Sequence[FieldLayout], place: Place, t, dtype) -> tuple[Array, int]:
-    """The prescribed velocity through a side at this block's faces, or one for equally many each; their number."""
+    """The prescribed velocity through a side at this block's faces, or one for equally many each; their number.
+
+    Times their areas, in mean ones, where these differ.
+    """
     axis, side = place
     like = jax.ShapeDtypeStruct(domain.block_shape, dtype)
     speed = domain.prescribed(like, layouts[axis], axis, side, t)
     assert speed is not None
+    across = [k for k in domain.grid.stretched if k != axis]
+    if across:
+        speed = jnp.broadcast_to(speed, tuple(1 if k == axis else n for k, n in enumerate(domain.block_shape)))
+        widths, mean = domain.spacing(layouts[axis], 0, dtype), domain.grid.mean_spacing
+        speed = scaled(speed, *(relative(widths[k], mean[k]) for k in across))
     return speed, int(np.prod(domain.block_shape)) // domain.block_shape[axis]

@@ -26,11 +26,14 @@ from simjax.models.declaration import model
 from simjax.models.flow import balance
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
+from simjax.ops.spacing import Spacing, lower_faces, relative, scaled, smallest, without_ends
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.solvers.poisson import METHODS, solve_poisson
+from simjax.solvers.modes import Modes, modes_along
+from simjax.solvers.poisson import METHODS, check_stretched, solve_poisson
 
 FLOW_SIDES = ("flow",)
+WRAPPED = (Periodic(), Periodic())
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Force = Callable[..., Array]
@@ -69,6 +72,7 @@ def falling_energy(config: Any) -> tuple[str, ...]:
     sides=FLOW_SIDES,
     diagnosed=flow_variables,
     least_axes=2,
+    stretched=True,
     falling=falling_energy,
 )
 class Incompressible(ExplicitModel):
@@ -79,7 +83,7 @@ class Incompressible(ExplicitModel):
     but for viscosity and time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every
     Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also
     moving), slip, or prescribed velocity with no net flux: other ones are refused here where they can be computed, and
-    end a run where they depend on time (`fault`).
+    end a run where they depend on time (`fault`). Takes stretched grids.
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -100,6 +104,8 @@ class Incompressible(ExplicitModel):
     layouts: tuple[FieldLayout, ...]
     pressure_layout: FieldLayout
     forces: tuple[Force | None, ...]
+    modes: tuple[Modes | None, ...] | None
+    """Eigenvectors for the pressure where `Domain.lines` are given, which may be traced: all steps share them."""
     watched: bool = eqx.field(static=True)
     pressure_solver: str = eqx.field(static=True)
 
@@ -115,14 +121,17 @@ class Incompressible(ExplicitModel):
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible")
+        check_stretched(domain, pressure_solver)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
         periodic = [isinstance(self.layouts[0].boundaries[axis][0], Periodic) for axis in range(ndim)]
         self.pressure_layout = center_layout(
-            [(Periodic(), Periodic()) if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
+            [WRAPPED if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
         )
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.pressure_solver = pressure_solver
+        given = [faces for faces, _ in filter(None, domain.lines)]
+        self.modes = modes_along(domain, self.pressure_layout, jnp.result_type(*given)) if given else None
         self.watched = balance.require_balance(domain, self.layouts)
 
     @classmethod
@@ -143,12 +152,11 @@ class Incompressible(ExplicitModel):
         return balance.described(through, float(jnp.finfo(dtype).eps), self.domain.grid.ndim)
 
     def rhs(self, t, state, params):
-        h = self.domain.grid.spacing
-
-        def tendency(*velocity):
+        def tendency(*padded):
+            *velocity, h = padded
             return staggered.momentum_tendency(velocity, params.viscosity, h)
 
-        slopes = self.domain.apply(tendency, state.velocity, self.layouts, width=1, t=t)
+        slopes = self.domain.apply_spaced(tendency, state.velocity, self.layouts, width=1, t=t)
         slopes = (
             k - params.drag * u + self._force(i, t, params, u)
             for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))
@@ -166,30 +174,32 @@ class Incompressible(ExplicitModel):
         velocity = self.domain.impose(state.velocity, self.layouts, t)
         return State(self._subtract_gradient(velocity, self._potential(velocity, t)))
 
-    def _divergence(self, velocity, t) -> Array:
-        h = self.domain.grid.spacing
-        return self.domain.apply(lambda *u: staggered.divergence(u, h), velocity, self.layouts, width=1, t=t)
+    def _divergence(self, velocity, t, layouts: tuple[FieldLayout, ...] | None = None) -> Array:
+        def divergence(*padded):
+            *velocity, h = padded
+            return staggered.divergence(velocity, h)
+
+        return self.domain.apply_spaced(divergence, velocity, layouts or self.layouts, width=1, t=t)
 
     def _potential(self, velocity, t) -> Array:
         """phi with lap(phi) = div(velocity)."""
         return self._solved(self._divergence(velocity, t))
 
     def _solved(self, source) -> Array:
-        return solve_poisson(self.domain, self.pressure_layout, source, self.pressure_solver)
+        return solve_poisson(self.domain, self.pressure_layout, source, self.pressure_solver, self.modes)
 
     def _subtract_gradient(self, velocity, phi: Array):
-        h = self.domain.grid.spacing
-
-        def gradient(p):
+        def gradient(p, h):
             return tuple(staggered.diff_to_face(p, axis, h) for axis in range(len(h)))
 
-        gradients = self.domain.apply(gradient, phi, self.pressure_layout, width=1)
+        gradients = self.domain.apply_spaced(gradient, phi, self.pressure_layout, width=1)
         return tuple(u - g for u, g in zip(velocity, gradients, strict=True))
 
     def pressure(self, t, state, params) -> Array:
         """Kinematic pressure at cell centres, zero mean: lap(p) = div of the tendency without pressure."""
-        slopes = self.domain.impose(self.rhs(t, state, params).velocity, self._still_walls(), t)
-        return self._solved(self._divergence_of_slopes(slopes, t))
+        walls = self._still_walls()
+        slopes = self.domain.impose(self.rhs(t, state, params).velocity, walls, t)
+        return self._solved(self._divergence(slopes, t, walls))
 
     def _still_walls(self) -> tuple[FieldLayout, ...]:
         """Layouts for d(velocity)/dt, whose normal component is taken to vanish at walls."""
@@ -205,31 +215,62 @@ class Incompressible(ExplicitModel):
             for layout in self.layouts
         )
 
-    def _divergence_of_slopes(self, slopes, t) -> Array:
-        h = self.domain.grid.spacing
-        return self.domain.apply(lambda *u: staggered.divergence(u, h), slopes, self._still_walls(), width=1, t=t)
-
     def stable_dt(self, state, params):
-        h = self.domain.grid.spacing
+        h = self._least_spacing(state.velocity[0].dtype)
         rate = sum(jnp.abs(u) * (1 / s) for u, s in zip(state.velocity, h, strict=True))
-        return 1 / (jnp.max(rate) + 2 * params.viscosity * sum(1 / s**2 for s in h) + params.drag)
+
+        def spreading():
+            return 2 * params.viscosity * sum(1 / s**2 for s in h)
+
+        if self.domain.grid.stretched:
+            return 1 / (jnp.max(rate + spreading()) + params.drag)
+        return 1 / (jnp.max(rate) + spreading() + params.drag)
+
+    def _least_spacing(self, dtype) -> tuple[Spacing, ...]:
+        """The least width of each cell and its two neighbours along every axis, which limits the time step."""
+        return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.pressure_layout, 1, dtype)))
+
+    def _volumes(self, on_faces: Sequence[int], layout: FieldLayout, dtype) -> list[Spacing]:
+        """Widths of what lies around cell centres, or around lower faces `on_faces` of an axis, in mean ones.
+
+        layout: periodic where the face in a lower side stands for that in the upper one too, which is not stored.
+        """
+        widths = self.domain.spacing(layout, 1, dtype)
+        own = (lower_faces(h, axis) if axis in on_faces else without_ends(h, axis, 1) for axis, h in enumerate(widths))
+        return [relative(h, mean) for h, mean in zip(own, self.domain.grid.mean_spacing, strict=True)]
+
+    def _planes(self) -> list[tuple[int, int]]:
+        """Planes of the components of the vorticity, one in 2-D and three in 3-D."""
+        return [(0, 1)] if self.domain.grid.ndim == 2 else [(1, 2), (2, 0), (0, 1)]
 
     def _vorticity(self, operator, state, t) -> tuple[Array, ...]:
-        """Components of curl u by one of the operators of `ops.staggered`: one in 2-D, three in 3-D."""
-        h = self.domain.grid.spacing
-        planes = [(0, 1)] if len(h) == 2 else [(1, 2), (2, 0), (0, 1)]
-        return self.domain.apply(
-            lambda *u: tuple(operator(u, plane, h) for plane in planes),
-            state.velocity, self.layouts, width=1, t=t,
-        )  # fmt: skip
+        """Components of curl u by one of the operators of `ops.staggered`."""
+
+        def components(*padded):
+            *velocity, h = padded
+            return tuple(operator(velocity, plane, h) for plane in self._planes())
+
+        return self.domain.apply_spaced(components, state.velocity, self.layouts, width=1, t=t)
 
     def diagnostics(self, t, state, params):
-        """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|."""
+        """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|.
+
+        Means are over the volume.
+        """
         domain = self.domain
         vorticity = self._vorticity(staggered.vorticity, state, t)
+
+        def half_of_mean_square(components, faces, layout) -> Array:
+            """`faces`: for each component the axes whose lower faces it is on."""
+            squares = (
+                scaled(u * u, *self._volumes(on, layout, u.dtype)) for u, on in zip(components, faces, strict=True)
+            )
+            return 0.5 * domain.sum(tuple(squares)) / domain.grid.cells
+
+        normal, through = [(axis,) for axis in range(domain.grid.ndim)], center_layout([WRAPPED] * domain.grid.ndim)
         return {
-            "kinetic_energy": 0.5 * domain.sum(tuple(u * u for u in state.velocity)) / domain.grid.cells,
-            "enstrophy": 0.5 * domain.sum(tuple(w * w for w in vorticity)) / domain.grid.cells,
+            "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
+            "enstrophy": half_of_mean_square(vorticity, self._planes(), self.pressure_layout),
             "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t))),
         }
 

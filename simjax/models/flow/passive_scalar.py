@@ -15,9 +15,8 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
-from simjax.models.scalar.transport import Source, statistics, statistics_measures
+from simjax.models.scalar.transport import Source, statistics, statistics_measures, volumes, widths
 from simjax.ops import transport
-from simjax.ops.difference import laplacian
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -47,6 +46,7 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     sides=("flow.no_slip", "flow.slip"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
+    stretched=True,
     conserved=_conserved,
     falling=incompressible.falling_energy,
 )
@@ -57,7 +57,7 @@ class PassiveScalar(ExplicitModel):
     stays constant, to rounding. Advection by one of `ops.transport.SCHEMES`, diffusion of second order; one time step
     and its stages are those of the flow. Nothing passes walls; where a velocity is prescribed the scalar is too.
     The limited schemes keep to the range of the initial values, central ones do not where the scalar is not resolved:
-    filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113).
+    filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113). Takes stretched grids.
 
     Examples:
         >>> run = sj.configure(
@@ -109,14 +109,15 @@ class PassiveScalar(ExplicitModel):
         return self.flow.domain
 
     def rhs(self, t, state, params):
-        h, scheme = self.domain.grid.spacing, transport.SCHEMES[self.scheme]
+        scheme = transport.SCHEMES[self.scheme]
 
-        def tendency(c, *velocity):
+        def tendency(c, *others):
+            *velocity, h = others
             advection = transport.advection_tendency(c, velocity, scheme, h)
-            return advection + params.diffusivity * laplacian(c, h, scheme.width)
+            return advection + params.diffusivity * transport.laplacian(c, h, scheme)
 
         fields, layouts = (state.concentration, *state.velocity), (self.layout, *self.flow.layouts)
-        slope = self.domain.apply(tendency, fields, layouts, scheme.width, t)
+        slope = self.domain.apply_spaced(tendency, fields, layouts, scheme.width, t)
         if self.source is not None:
             slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
         return State(self.flow.rhs(t, state, params).velocity, slope)
@@ -137,7 +138,9 @@ class PassiveScalar(ExplicitModel):
 
     def diagnostics(self, t, state, params):
         """Diagnostics of the flow and of a transported scalar: total, mean, variance, minimum and maximum."""
-        return self.flow.diagnostics(t, state, params) | statistics(self.domain, state.concentration)
+        c, domain = state.concentration, self.domain
+        of_cells = volumes(domain, widths(domain, self.layout, transport.SCHEMES[self.scheme], c.dtype))
+        return self.flow.diagnostics(t, state, params) | statistics(domain, c, of_cells)
 
     def measures(self):
         return self.flow.measures() | statistics_measures(self.domain, self.layout.units)

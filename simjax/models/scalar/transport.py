@@ -80,6 +80,18 @@ def statistics_measures(domain: Domain, units: str) -> dict[str, Measure]:
     return of_field("concentration", units) | {"total_concentration": Measure(integrated, "integral of concentration")}
 
 
+def widths(domain: Domain, layout: FieldLayout, scheme: transport.AdvectionScheme, dtype) -> tuple[Spacing, ...]:
+    """Widths of the cells along every axis as a scheme has them."""
+    ndim, reach = domain.grid.ndim, scheme.reach
+    spacing = domain.spacing(layout, reach, dtype)
+    return tuple(transport.widths(h, axis, ndim, reach) for axis, h in enumerate(spacing))
+
+
+def volumes(domain: Domain, widths: Sequence[Spacing]) -> float | Array:
+    """Volumes of cells of these widths, in mean ones; 1.0 if uniform."""
+    return math.prod(map(relative, widths, domain.grid.mean_spacing))
+
+
 class Continued(Boundary):
     """For a diffusivity at a wall: the ghost whose harmonic mean with the first cell is their line's value there.
 
@@ -116,14 +128,11 @@ class ConservedScalar(SemiImplicitModel):
 
     def widths(self, dtype) -> tuple[Spacing, ...]:
         """Widths of the cells along every axis as the scheme has them."""
-        ndim, reach = self.domain.grid.ndim, self.advection.reach
-        spacing = self.domain.spacing(self.layout, reach, dtype)
-        return tuple(transport.widths(h, axis, ndim, reach) for axis, h in enumerate(spacing))
+        return widths(self.domain, self.layout, self.advection, dtype)
 
     def volumes(self, dtype) -> float | Array:
         """Volumes of the cells, in mean ones, of which fluxes conserve the sum with the scalar; 1.0 if uniform."""
-        shares = map(relative, self.widths(dtype), self.domain.grid.mean_spacing)
-        return math.prod(shares)
+        return volumes(self.domain, self.widths(dtype))
 
     def least_spacing(self, dtype) -> tuple[Spacing, ...]:
         """The least width of each cell and its two neighbours along every axis, which limits the time step."""

@@ -1,0 +1,102 @@
+"""Eigenvectors of the second difference along stretched axes: one dense product in the place of a Fourier transform.
+
+Along an axis the operator is W^-1 S, with the widths W = diag(h), and S of differences between neighbours over the
+distances of their centres. W^-1/2 S W^-1/2 is symmetric, so that with its eigenvectors the Laplacian is diagonal along
+all axes at once: Lynch, Rice and Thomas (1964), Numer. Math. 6, 185.
+"""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from simjax.core.boundary import Dirichlet, FieldLayout
+from simjax.core.domain import Domain
+from simjax.grid import Lines
+from simjax.jaxpr.table import table
+from simjax.solvers.transforms import product
+
+
+class Modes(eqx.Module):
+    """Eigenvectors of W^-1/2 S W^-1/2 along an axis, in mean widths, with W^-1/2 on their outer side.
+
+    vectors: W^-1/2 Q, `(n, n)`, a column for each mode; rates: eigenvalues of -S, none of them above zero, `(n,)`.
+    """
+
+    vectors: Array
+    rates: Array
+
+    def forward(self, u: Array, axis: int) -> Array:
+        """Q^T W^-1/2 u: the spectrum of a field that was multiplied by volumes."""
+        return product(self.vectors.T, u, axis % u.ndim)
+
+    def inverse(self, spectrum: Array, axis: int) -> Array:
+        """W^-1/2 Q times the spectrum."""
+        return product(self.vectors, spectrum, axis % spectrum.ndim)
+
+    def count(self, n: int) -> int:
+        return n
+
+    def eigenvalues(self, index: Array, n: int, spacing: float) -> Array:
+        """Rates of the modes `index`, consecutive numbers as reals: those of one device."""
+        del n, spacing
+        size = index.shape[0]
+        blocks = self.rates.reshape(-1, size)
+        first = lax.broadcasted_iota(index.dtype, (blocks.shape[0], 1), 0) * size
+        return jnp.sum(jnp.where(first == index[0], blocks, 0), axis=0)
+
+
+def modes_along(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes | None, ...]:
+    """For each stretched axis its modes, for the homogeneous boundaries of `layout`; None along the others.
+
+    Found once on the host, but where the places of cells are traced: then by the program, and without a gradient, as
+    the solution of a linear system has one by itself.
+    """
+    found: list[Modes | None] = [None] * domain.grid.ndim
+    for axis in domain.grid.stretched:
+        periodic = layout.is_periodic(axis)
+        held = not periodic and isinstance(layout.boundaries[axis][0], Dirichlet)
+        given, line = domain.lines[axis], domain.grid.stretch[axis]
+        if given is None:
+            assert line is not None
+            vectors, rates = _on_host(line, periodic, held)
+            found[axis] = Modes(*(table(np.asarray(values, dtype)) for values in (vectors, rates)))
+        else:
+            faces = lax.stop_gradient(jnp.asarray(given[0], dtype))
+            found[axis] = Modes(*_found(faces, periodic, held, jnp))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=8)
+def _on_host(line: Lines, periodic: bool, held: bool) -> tuple[np.ndarray, np.ndarray]:
+    return _found(np.asarray(line.faces), periodic, held, np)
+
+
+def _found(faces, periodic: bool, held: bool, module: Any):
+    """Vectors and rates; `held`: both ends at zero, half a cell away."""
+    n = faces.shape[0] - 1
+    mean = (faces[-1] - faces[0]) / n
+    widths = (faces[1:] - faces[:-1]) / mean
+    between = 2 / (widths + module.roll(widths, 1))  # across lower faces
+    if periodic:
+        lower, upper, beside = between, module.roll(between, -1), between
+    else:
+        inside = np.arange(n) > 0
+        beside = module.where(inside, between, 0.0)
+        lower = module.where(inside, between, 2 * held / widths)
+        upper = module.where(inside[::-1], module.roll(between, -1), 2 * held / widths)
+    # Each cell with the one below it; a cell that is its own neighbour exchanges nothing.
+    with_below = beside[:, None] * np.roll(np.eye(n), -1, axis=1)
+    matrix = module.diag(lower + upper) - with_below - with_below.T
+    scale = 1 / module.sqrt(widths)
+    values, vectors = module.linalg.eigh(scale[:, None] * matrix * scale[None, :])
+    rates = -values / mean**2
+    if not held:  # the constant, of which rounding would leave a tiny rate
+        constant = module.sqrt(widths / n)
+        first = np.arange(n) == 0
+        vectors = module.where(first, constant[:, None], vectors)
+        rates = module.where(first, 0.0, rates)
+    return scale[:, None] * vectors, rates
