@@ -9,6 +9,7 @@ from simjax.core.domain import Domain
 from simjax.core.stretched import widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.ops import transport
 
 LEAST = 0.1
 """Of the true width, below which what a scheme makes of it is refused."""
@@ -36,3 +37,9 @@ def require_widths(what: str, domain: Domain, layout: FieldLayout, weights: Sequ
                 f"{found[worst]:.3g} for {line.faces[worst + 1] - line.faces[worst]:.3g}; write {instead}, or stretch "
                 "more smoothly."
             )
+
+
+def require_transport(scheme: str, domain: Domain, layout: FieldLayout) -> None:
+    """Refuse a stretching that the advective flux `scheme` of a scalar does not resolve."""
+    weights = transport.FLUX_WEIGHTS[transport.SCHEMES[scheme].reach]
+    require_widths(f"physics.scheme={scheme}", domain, layout, weights, "van_leer")

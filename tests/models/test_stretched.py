@@ -9,11 +9,13 @@ from cases import CASES
 
 import simjax as sj
 from simjax.config import load_config
+from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.core.mappings import faces_and_centers, geometric, lines, tanh
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
 from simjax.integrators.table import INTEGRATORS
+from simjax.models.flow import passive_scalar
 from simjax.models.scalar import advection_diffusion, burgers, transport
 from simjax.stepping.simulate import integrate
 
@@ -230,8 +232,10 @@ def test_equal_cells_given_as_faces_are_those_of_a_uniform_grid(name):
 
 
 def test_what_a_scheme_of_high_order_does_not_resolve_is_refused():
-    domain = Domain(Grid((8,), stretch=[Lines([0.0, 1.0, 2.0, 3.0, 4.0, 44.0, 45.0, 46.0, 47.0])]))
+    abrupt = Lines([0.0, 1.0, 2.0, 3.0, 4.0, 44.0, 45.0, 46.0, 47.0])
+    domain, plane = Domain(Grid((8,), stretch=[abrupt])), Domain(Grid((8, 4), stretch={"x": abrupt}))
     for make in (
+        lambda scheme: passive_scalar.PassiveScalar(plane, [(PeriodicSide(), PeriodicSide())] * 2, scheme),
         lambda scheme: transport.Transport(domain, [FIXED], scheme),
         lambda scheme: burgers.Burgers(domain, [FIXED], scheme),
     ):
@@ -260,5 +264,7 @@ def test_configurations_and_files_of_faces(tmp_path):
 
 
 def test_a_family_that_takes_uniform_grids_says_so():
-    with pytest.raises(ConfigurationError, match="model=vorticity takes uniform grids only.*compressible.*incompressible"):
+    with pytest.raises(
+        ConfigurationError, match="model=vorticity takes uniform grids only.*incompressible.*compressible"
+    ):
         load_config("turbulence_2d", ["grid.stretch.x.tanh.strength=1"])

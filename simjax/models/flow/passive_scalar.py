@@ -16,6 +16,7 @@ from simjax.core.model import ExplicitModel, Output
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, volumes, widths
+from simjax.models.stretching import require_transport
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
@@ -90,6 +91,7 @@ class PassiveScalar(ExplicitModel):
         require_one_of("PassiveScalar.scheme", scheme, transport.SCHEMES)
         self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
+        require_transport(scheme, domain, self.layout)
         self.source = source
         self.scheme = scheme
 

@@ -14,7 +14,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.declaration import model
 from simjax.models.scalar.transport import DIGITS, INTEGRATORS, ConservedScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
-from simjax.models.stretching import require_widths
+from simjax.models.stretching import require_transport
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
@@ -82,8 +82,7 @@ class Burgers(ConservedScalar):
         self.domain = domain
         boundaries = [tuple(side.scalar_boundary() for side in pair) for pair in sides]
         self.layout = center_layout(boundaries, CONCENTRATION.units)
-        weights = transport.FLUX_WEIGHTS[transport.SCHEMES[scheme].reach]
-        require_widths(f"physics.scheme={scheme}", domain, self.layout, weights, "van_leer")
+        require_transport(scheme, domain, self.layout)
         self.scheme = scheme
         self.tolerance = tolerance
 

@@ -32,7 +32,7 @@ from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import length_power, of_field
 from simjax.models.sides import SCALAR_SIDES, check_sides
-from simjax.models.stretching import require_widths
+from simjax.models.stretching import require_transport
 from simjax.ops import transport
 from simjax.ops.spacing import Spacing, relative, scaled, smallest
 from simjax.schema.errors import unended
@@ -290,8 +290,7 @@ class Transport(ConservedScalar):
         require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
-        weights = transport.FLUX_WEIGHTS[transport.SCHEMES[scheme].reach]
-        require_widths(f"physics.scheme={scheme}", domain, self.layout, weights, "van_leer")
+        require_transport(scheme, domain, self.layout)
         self.velocity_layouts = tuple(
             face_layout(component, [[_velocity_boundary(side) for side in pair] for pair in sides])
             for component in range(domain.grid.ndim)
