@@ -239,6 +239,12 @@ def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
     return values * programs.dtype.itemsize * programs.local_members
 
 
+def reading_of(source: InstrumentConfig, variable: str, programs: CompiledRun) -> tuple[Instrumental, Output]:
+    """What reads a variable of an instrument's file, and how that is described."""
+    found = _instrument(source, programs)
+    return found.operators[variable], found.outputs[variable]
+
+
 def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
     """The operators of an instrument, each checked against the grid."""
     if isinstance(programs, CompiledParticleRun):

@@ -19,6 +19,7 @@ from simjax.driver.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.inverse.compiled import CompiledProblem, compiled
 from simjax.inverse.instruments import Instrument
+from simjax.inverse.measured import with_files
 from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.modules import Modules
 from simjax.inverse.run import Experiment, Physical
@@ -145,7 +146,9 @@ class InverseProblem:
     @property
     def notes(self) -> list[str]:
         """Sentences about what was done to files, each once."""
-        return list(dict.fromkeys(note for experiment in self.experiments for note in experiment.rollout.notes))
+        of_runs = [note for experiment in self.experiments for note in experiment.rollout.notes]
+        of_data = [note for experiment in self.experiments for i in experiment.instruments for note in i.notes]
+        return list(dict.fromkeys([*of_runs, *of_data]))
 
     @property
     def end(self) -> float:
@@ -344,6 +347,7 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
     """The configuration of the problem: a simulation's own, or with `section`; of several, as experiments of one."""
     several = isinstance(simulation, Sequence)
     configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
+    section = with_files(section, configs[0])
     if several:
         return validate(combined(configs, section))
     return validate({**configs[0].write(), "inverse": section}) if section else configs[0]

@@ -43,6 +43,18 @@ class InstrumentConfig:
         """Time between two samples; zero where it is every step or every frame."""
         return 0.0 if self.at_frames else self.interval
 
+    def readings(self, written: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """The variables of its file, each with those of the run that it is read from.
+
+        written: the names that `of` takes, each with its variables.
+        """
+        match self.kind:
+            case "radial_distribution" | "mean_square_displacement":
+                return {self.kind: ()}
+            case "spectrum":
+                return {f"{name}_spectrum": written[name] for name in self.of}
+        return {variable: (variable,) for name in self.of for variable in written[name]}
+
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         given = {key: _plain(value) for key, value in self.given.items()}
