@@ -161,7 +161,7 @@ def _image(
 
 
 def _line(found: Measurements, axis: str, count: int, own: np.ndarray) -> np.ndarray:
-    """Positions of a picture along an axis; without coordinates those of the run's `own` values, if these are as many."""
+    """Positions of a picture along an axis; without coordinates the run's `own`, if these are as many."""
     along, line = found.places.get(axis, ("", None))
     if line is None and count != len(own):
         raise ConfigurationError(

@@ -281,7 +281,7 @@ def command(folder, *more):
 
 
 def test_a_search_is_fitted_to_an_instrument_of_the_run():
-    outputs = {"outputs": [{**SEEN["probe"], "of": ["velocity", "pressure"]}, SEEN["line"], SEEN["slice"]]}
+    outputs = {"outputs": [{**SEEN["probe"], "of": ["velocity", "pressure"]}, SEEN["line"], SEEN["histogram"]]}
     sought = {"unknowns": {"parameters.height": {"guess": 0.1}}}
 
     def problem(*observations):
@@ -296,7 +296,7 @@ def test_a_search_is_fitted_to_an_instrument_of_the_run():
     assert named.inverse.observations == validate(problem(*by_hand)).inverse.observations
     assert validate(named.write()) == named
     assert "did you mean 'probe'" in refusal(problem({"output": "prob", "deviation": 0.1}))
-    assert "slice is of kind slice" in refusal(problem({"output": "slice", "deviation": 0.1}))
+    assert "histogram is of kind histogram" in refusal(problem({"output": "histogram", "deviation": 0.1}))
 
 
 @pytest.mark.slow
