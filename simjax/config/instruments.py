@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simjax.config.instruments_of_several import check_fields, read_pairs_apart, read_surface
 from simjax.config.observations import MOST_RADII, check_inside, check_periodic, check_radii, check_uniform, kind_of
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
@@ -13,17 +14,23 @@ from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 
 MOST_POINTS, MOST_BINS = 100_000, 100_000
+APART = ("structure_function", "correlation")
+"""Kinds that look at pairs of points."""
 COMMON = ("of", "every", "name")
 OF_FIELDS = {
     "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
-    "box_mean": "", "spectrum": "", "histogram": "",
+    "box_mean": "", "spectrum": "", "histogram": "", "surface_integral": "", "structure_function": "",
+    "correlation": "",
 }  # fmt: skip
 OF_PARTICLES = {
     "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
     "mean_square_displacement": "",
 }
 """Kinds of instruments, the first with an example."""
-BESIDE = {"spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": ()}
+BESIDE = {
+    "spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": (),
+    "structure_function": ("along", "order", "separations"), "correlation": ("along", "normalised", "separations"),
+}  # fmt: skip
 """Keys beside that of the kind, where these are others than `of`."""
 
 
@@ -61,7 +68,13 @@ def _read_one(
             problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
     else:
         variables = _read_variables(where, kind, value, context)
-        given = _read_places(where, kind, value, found, context)
+        if len(problems) == before and kind in (*APART, "surface_integral"):
+            check_fields(where, kind, variables, context)
+        given = (
+            read_surface(where, value, variables, found, context) if kind == "surface_integral"
+            else read_pairs_apart(where, kind, value, found, context) if kind in APART
+            else _read_places(where, kind, value, found, context)
+        )  # fmt: skip
     every = read_every(join(where, "every"), value.get("every", FRAME), problems)
     name = ""
     if "name" in value:
@@ -75,12 +88,14 @@ def _read_one(
 
 def _read_variables(where: str, kind: str, value: Mapping[str, Any], context: Context) -> tuple[str, ...]:
     """Variables, or whole fields, by the names that `output.fields` takes too."""
-    path = join(where, kind if kind == "spectrum" else "of")
+    of_kind = kind in ("spectrum", *APART)
+    path = join(where, kind if of_kind else "of")
     known = Choice(tuple(context.schema.written(context.ndim, context.counts)))
-    given = value.get(kind) if kind == "spectrum" else value.get("of")
+    given = value.get(kind) if of_kind else value.get("of")
     given = [given] if isinstance(given, str) else given
     if given is None or (isinstance(given, (list, tuple)) and not given):
-        context.problems.say(path, f"{path} is missing: expected variables, such as of: [{known.options[0]}]")  # pyright: ignore[reportIndexIssue]
+        such = f"{kind}: {known.options[0]}" if of_kind else f"of: [{known.options[0]}]"  # pyright: ignore[reportIndexIssue]
+        context.problems.say(path, f"{path} is missing: expected variables, such as {such}")
         return ()
     read = ListOf(known, 1, 100, noun="variables").read(path, given, context.problems) or ()
     return tuple(dict.fromkeys(read))

@@ -16,6 +16,7 @@ from simjax.core.model import Output
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.compiled_statistics import CompiledStatistics
+from simjax.driver.instruments_of_several import of_several
 from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
@@ -261,6 +262,8 @@ def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrume
     variables = programs.outputs_named(source.of)
     if source.kind == "spectrum":
         return Instrument(source, *_spectra(source, programs), variables)
+    if source.kind in ("surface_integral", "structure_function", "correlation"):
+        return Instrument(source, *of_several(source, programs), variables)
     outputs = {output.name: output for output in variables}
     if source.kind == "histogram":
         of = "the volume" if programs.grid.stretched else "cells"

@@ -17,12 +17,15 @@ from simjax.driver.compiled_run import CompiledRun
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BoxAverage, Slice
 from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
+from simjax.instruments.surfaces import SurfaceIntegral
+from simjax.instruments.two_points import Correlation, StructureFunction
 from simjax.io.frame_layout import Variable
 from simjax.io.instrument_files import (
     BIN,
     DISTANCE,
     FOLDER,
     RADIUS,
+    SEPARATION,
     STATION,
     WAVENUMBER,
     InstrumentWriter,
@@ -30,6 +33,7 @@ from simjax.io.instrument_files import (
     line_coordinates,
     plane_coordinates,
     radius_coordinate,
+    separation_coordinate,
     station_coordinates,
     wavenumber_coordinate,
 )
@@ -193,6 +197,10 @@ def _described(
         dims, fixed = (BIN,), bin_coordinates(first.edges, alike.pop() if len(alike) == 1 else "1")
     elif isinstance(first, RadialDistribution):
         dims, fixed = (RADIUS,), [radius_coordinate(first.radii, units)]
+    elif isinstance(first, StructureFunction | Correlation):
+        dims, fixed = (SEPARATION,), [separation_coordinate(given["separations"], given["along"], units)]
+    elif isinstance(first, SurfaceIntegral):
+        described = {f"surface_{key}": value for key, value in given.items()}
     elif isinstance(first, MeanSquareDisplacement):
         pass
     elif source.kind == "probe":

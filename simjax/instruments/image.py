@@ -7,6 +7,7 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.operators import Operator
+from simjax.instruments.places import number_along
 from simjax.instruments.sampling import corners, require_axes
 
 
@@ -28,16 +29,16 @@ class Image(Operator):
         grid = domain.grid
         require_axes("periodic", periodic, grid.ndim)
         for axis, line in enumerate(self.lines):
-            # Formed on the host in float64, as of points.
-            place = (np.asarray(line) - grid.lower[axis]) / grid.spacing[axis] - offset[axis]
+            place = number_along(domain, axis, np.asarray(line), offset[axis], periodic[axis])
             below = np.floor(place)
             at = jnp.asarray(below, jnp.int32), jnp.asarray(place - below, field.dtype)
             along = tuple(-1 if k == axis else 1 for k in range(grid.ndim))
             # Selected before it is weighted, so that a NaN elsewhere in this block stays there.
-            field = sum(
+            below, above = (
                 weight.reshape(along) * jnp.where(inside.reshape(along), jnp.take(field, cell, axis), 0)
                 for cell, weight, inside in corners(domain, axis, *at, periodic[axis])
             )
+            field = below + above
         return domain.total(field)
 
     def check(self, grid):

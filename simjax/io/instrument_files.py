@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LAYOUT = "simjax instrument/1"
 FOLDER, SAMPLES_NAME = "outputs", "samples.h5"
 STATION, DISTANCE, WAVENUMBER, BIN, RADIUS = "station", "distance", "wavenumber", "value", "radius"
+SEPARATION = "separation"
 
 
 class InstrumentWriter(FrameWriter):
@@ -135,6 +136,12 @@ def wavenumber_coordinate(shells: int, longest: float, units: str) -> Variable:
     """The middle of shells of wavenumbers that are 2 pi over the longest side wide."""
     about = {"long_name": "wavenumber", "units": "1" if units == "1" else f"{units}-1"}
     return Variable(WAVENUMBER, (WAVENUMBER,), np.dtype("f8"), about, 2 * np.pi / longest * np.arange(1, shells + 1))
+
+
+def separation_coordinate(lengths: Sequence[float], axis: str, units: str) -> Variable:
+    """Distances between two points along an axis."""
+    about = {"long_name": f"separation along {axis}", "units": units}
+    return Variable(SEPARATION, (SEPARATION,), np.dtype("f8"), about, np.asarray(lengths))
 
 
 def radius_coordinate(radii: Sequence[float], units: str) -> Variable:
