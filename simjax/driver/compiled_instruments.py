@@ -233,6 +233,32 @@ def _ends(plan: Plan, frame: int, substeps: int, steps: int) -> list[float]:
     return [plan.time_after(frame + 1) if n == schedule.steps else begin + n * schedule.dt for n in numbers]
 
 
+def sample_bytes(programs: CompiledRun, plan: Plan) -> dict[str, tuple[int, int]]:
+    """Bytes of the samples of each instrument that a plan is yet to take, and of all of them, over all members.
+
+    Of steps whose length the Courant number limits no more are counted than there are frames.
+    """
+    found = {}
+    for one in programs.config.outputs:
+        row = _row_bytes(_instrument(one, programs), programs) // programs.local_members * (programs.members or 1)
+        counts = [_count(one, plan, begin) for begin in (plan.origin.frame, 0)]
+        found[one.name] = (row * counts[0], row * counts[1])
+    return found
+
+
+def _count(source: InstrumentConfig, plan: Plan, begin: int) -> int:
+    """The number of samples from the end of frame `begin` to that of the run."""
+    frames = plan.total - begin
+    if source.at_frames:
+        return frames + 1
+    if source.interval:
+        return math.floor((plan.time_after(plan.total) - plan.time_after(begin)) / source.interval + TOLERANCE) + 1
+    if plan.schedule.dt is None:
+        return frames + 1
+    last = plan.tail.steps if plan.tail is not None else plan.schedule.steps
+    return max(0, frames - 1) * plan.schedule.steps + last + 1
+
+
 def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
     """Bytes of one reading of all members of a device, at most."""
     grid = programs.domain.grid

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding
 
 from simjax.config.folders import config_yaml
 from simjax.driver.build import Plan
+from simjax.driver.compiled_instruments import sample_bytes
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import device_name, git_state, versions
 from simjax.driver.statistics import Statistics, as_written
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Plan, *, resumed: bool = False) -> None:
-    """Raise InputOutputError where the disk of `folder` lacks room for the plan's frames and for checkpoints.
+    """Raise InputOutputError where the disk of `folder` lacks room for the plan's frames, samples and checkpoints.
 
     A short run is copied to one file at its end, so that its frames are there twice; a checkpoint is written beside
     those that are kept.
@@ -50,7 +51,12 @@ def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Pla
     every, remaining = config.checkpoint.keep_every, config.time.end - plan.origin.time
     states = config.checkpoint.keep + 1 + (0 if every is None else math.floor(remaining / every))
     needed = frame * (plan.total + 1 - plan.origin.frame) + states * state
-    require_free_space(folder, needed + (whole if whole < CONSOLIDATE_BYTES else 0), resumed=resumed)
+    files = [whole]
+    for left, all_of_one in sample_bytes(programs, plan).values():
+        needed += left
+        files.append(all_of_one)
+    copies = sum(size for size in files if size < CONSOLIDATE_BYTES)
+    require_free_space(folder, needed + copies, resumed=resumed)
 
 
 def open_writer(

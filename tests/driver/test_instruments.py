@@ -12,6 +12,9 @@ from process_groups import outputs, start_run
 
 import simjax as sj
 from simjax.config import validate
+from simjax.driver.build import plan_frames
+from simjax.driver.compiled_instruments import sample_bytes
+from simjax.driver.compiled_run import compiled_run
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.schema.instruments import due_steps
 
@@ -305,6 +308,15 @@ def test_an_ensemble_in_groups_is_refused(tmp_path):
     several = {"ensemble.size": 4, "ensemble.group": 2, "ensemble.vary": {"parameters.height": {"uniform": [0.1, 0.2]}}}
     with pytest.raises(ConfigurationError, match="runs in groups, here of 2 of 4 members"):
         run(tmp_path / "groups", {**LOOKING, **several})
+
+
+@pytest.mark.parametrize("every, count", [("step", 11), ("frame", 3), (3 * DT, 4)])
+def test_the_room_that_samples_need_is_counted(every, count):
+    looking = {"outputs": [{**SEEN["line"], "every": every}, {**SEEN["slice"], "every": every}]}
+    config = validate(changed(WAVE, {**looking, "ensemble.size": 2}))
+    found = sample_bytes(compiled_run(config), plan_frames(config, 1))
+    # Seven points; three fields along a line of 16: each of two members, in float64.
+    assert found == {name: (n * 8 * 2 * count,) * 2 for name, n in (("line", 7), ("slice", 48))}
 
 
 def test_an_output_that_is_not_there_is_told(whole):
