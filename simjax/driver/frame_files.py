@@ -75,11 +75,14 @@ def open_writer(
     }  # fmt: skip
     if isinstance(programs, CompiledParticleRun):
         family, start = programs.family, programs.start_of
-        bounds = family.bounds
+        bounds, charge = family.bounds, family.charge(start)
+        every = np.arange(start.count)
+        chosen = every if programs.written is None else programs.written
         return ParticleWriter(
             folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=programs.names,
-            scalars=family.scalars, species=start.species, species_names=family.species, mass=family.mass(start),
-            charge=family.charge(start), **options,
+            scalars=family.scalars, numbers=chosen, of=start.count, species=start.species[chosen],
+            species_names=family.species, mass=family.mass(start)[chosen],
+            charge=None if charge is None else charge[chosen], **options,
         )  # fmt: skip
     assert isinstance(programs, CompiledFieldRun)
     return GridWriter(
