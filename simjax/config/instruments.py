@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simjax.config.instruments_of_several import check_fields, read_pairs_apart, read_surface
-from simjax.config.observations import MOST_RADII, check_inside, check_periodic, check_radii, check_uniform, kind_of
+from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of
+from simjax.config.particle_instruments import read_of_particles
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
@@ -25,10 +26,13 @@ OF_FIELDS = {
 OF_PARTICLES = {
     "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
     "mean_square_displacement": "",
+    "tracks": "",
+    "density": "",
 }
 """Kinds of instruments, the first with an example."""
 BESIDE = {
     "spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": (),
+    "tracks": (), "density": (),
     "structure_function": ("along", "order", "separations"), "correlation": ("along", "normalised", "separations"),
 }  # fmt: skip
 """Keys beside that of the kind, where these are others than `of`."""
@@ -63,9 +67,7 @@ def _read_one(
             problems.unknown(where, key, (kind, *beside, "every", "name"))
     variables: tuple[str, ...] = ()
     if context.schema.of_particles:
-        given = _read_pairs(where, value, found, context) if kind == "radial_distribution" else {}
-        if kind == "mean_square_displacement" and value[kind] not in (None, {}):
-            problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
+        given = read_of_particles(where, kind, value, found, context)
     else:
         variables = _read_variables(where, kind, value, context)
         if len(problems) == before and kind in (*APART, "surface_integral"):
@@ -158,20 +160,6 @@ def _read_places(
     if grid is not None and grid.lower is not None and grid.upper is not None:
         _check_ends(path, kind, read, grid, context)
     return read
-
-
-def _read_pairs(where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Distances of pairs and the width around each, as an observation has them."""
-    problems, before = context.problems, len(context.problems)
-    if "width" not in value:
-        problems.say(join(where, "width"), f"{join(where, 'width')} is missing: expected {Real(above=0.0).allowed}")
-        return {}
-    path = join(where, "radial_distribution")
-    radii = ListOf(Real(above=0.0), 1, MOST_RADII, noun="distances").read(path, value["radial_distribution"], problems)
-    width = Real(above=0.0).read(join(where, "width"), value["width"], problems)
-    if len(problems) == before:
-        check_radii(where, {"radial_distribution": radii, "width": width}, found["box"], problems)
-    return {"radii": radii, "width": width}
 
 
 def _keys_of(kind: str, context: Context) -> dict[str, Kind]:

@@ -17,6 +17,7 @@ from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.compiled_statistics import CompiledStatistics
 from simjax.driver.instruments_of_several import of_several
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
@@ -27,7 +28,7 @@ from simjax.instruments.operators import (
     View,
     complete_shells,
 )
-from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
+from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
 from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import whole
@@ -300,15 +301,33 @@ def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrume
 
 def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> Instrument:
     name, given = source.kind, source.given
-    if name == "radial_distribution":
-        operator: Instrumental = RadialDistribution(radii=given["radii"], width=given["width"])
+    if name == "tracks":
+        return Instrument(source, *_tracks(source, programs))
+    if name == "density":
+        name = "number_density"
+        operator: Instrumental = NumberDensity(cells=given["shape"])
+        about = "particles per volume, by clouds in cells"
+    elif name == "radial_distribution":
+        operator = RadialDistribution(radii=given["radii"], width=given["width"])
         about = "pairs at a distance, over those of independent particles"
     else:
-        bounds = programs.family.bounds
-        lengths = tuple(b - a for a, b in zip(bounds.lower, bounds.upper, strict=True))
-        operator = MeanSquareDisplacement(lengths=lengths)
+        operator = MeanSquareDisplacement(lengths=programs.domain.grid.lengths)
         about = "mean over particles of the squared distance from where each started"
     return Instrument(source, {name: operator}, {name: Output(name, (), "1", about)})
+
+
+def _tracks(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[dict[str, Any], dict[str, Output]]:
+    """Where tagged particles are and how fast they go."""
+    ids = source.given["ids"]
+    if max(ids) >= programs.size:
+        raise ConfigurationError(
+            f"outputs: {source.name} has ids with {max(ids)}: expected numbers from 0 to {programs.size - 1}, as there "
+            f"are {programs.size} particles."
+        )
+    about = {"position": "place, beyond the box where it went on", "velocity": "velocity"}
+    known = {name: text for name, text in about.items() if name in programs.variable_names}
+    operators = {name: Tracks(name, ids, programs.domain.grid.lengths) for name in known}
+    return operators, {name: Output(name, (), "1", text) for name, text in known.items()}
 
 
 def _share_of(what: str, output: Output) -> Output:

@@ -113,6 +113,25 @@ def cell_coordinates(
     return list(fixed.values()), dims
 
 
+def mesh_coordinates(grid: Grid, units: str) -> list[Variable]:
+    """Centres of the cells of a mesh, the slowest axis in the file first."""
+    found = []
+    for k in reversed(range(grid.ndim)):
+        about = {"axis": AXES[k].upper(), "units": units, "long_name": f"{AXES[k]} of the cell centre"}
+        found.append(Variable(AXES[k], (AXES[k],), np.dtype("f8"), about, grid.coordinates(k, CENTER)))
+    return found
+
+
+def track_coordinates(ids: Sequence[int], ndim: int) -> list[Variable]:
+    """Numbers of tagged particles, and the axes of space."""
+    numbers = {"long_name": "number of the particle", "units": "1"}
+    return [
+        Variable("particle", ("particle",), np.dtype("i8"), numbers, np.asarray(ids, "i8")),
+        Variable("space", ("space",), np.dtype("i4"), {"long_name": "axis of space", "units": "1"},
+                 np.arange(ndim, dtype="i4")),
+    ]  # fmt: skip
+
+
 def station_coordinates(points: np.ndarray, units: str) -> list[Variable]:
     """Points `(stations, axes)` as the stations of a discrete sampling geometry."""
     about = {"cf_role": "timeseries_id", "long_name": "number of the point", "units": "1"}

@@ -51,6 +51,10 @@ class InstrumentConfig:
         match self.kind:
             case "radial_distribution" | "mean_square_displacement":
                 return {self.kind: ()}
+            case "tracks":
+                return {"position": (), "velocity": ()}
+            case "density":
+                return {"number_density": ()}
             case "spectrum":
                 return {f"{name}_spectrum": written[name] for name in self.of}
             case "correlation":
@@ -81,6 +85,8 @@ class InstrumentConfig:
                 own = {self.kind: given["radii"], "width": given["width"]}
             case "mean_square_displacement":
                 own = {self.kind: None}
+            case "tracks" | "density":
+                own = {self.kind: given}
             case _:
                 own = {self.kind: given, "of": list(self.of)}
         return {**own, "every": self.every, "name": self.name}
