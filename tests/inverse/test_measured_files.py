@@ -160,6 +160,47 @@ def test_samples_of_another_run_are_taken_as_they_are(run):
     assert folder.name == "truth"
 
 
+def test_what_instruments_of_several_fields_read_in_one_run_is_fitted_by_another(tmp_path):
+    wave = {
+        "model": "acoustic", "precision": "float64", "grid": {"shape": [8, 8]}, "parameters": {"height": 1.0},
+        "initial": {"pressure": "height*cos(2*pi*x)*(1 + 0.3*sin(2*pi*y))"},
+        "time": {"end": 0.2, "output_every": 0.1, "dt": 0.02},
+        "output": {"report": False, "animation": False, "root": str(tmp_path), "folder": str(tmp_path / "truth")},
+        "outputs": [
+            {"surface_integral": {"x": 0.25}, "of": "velocity", "name": "flux"},
+            {"structure_function": "velocity", "along": "x", "separations": [0.25, 0.5]},
+            {"correlation": "pressure", "along": "x", "separations": [0.5], "normalised": False},
+            {"slice": {"y": 0.3}, "of": "pressure"},
+        ],
+    }  # fmt: skip
+    sj.Simulation(validate(wave)).run()
+    names = ("flux", "structure_function", "correlation", "slice")
+    seen = [{"output": one, "file": f"truth/outputs/{one}/samples.h5", "deviation": 0.1} for one in names]
+    section = {"unknowns": {"parameters.height": {"guess": 1.2}}, "observations": seen}
+    section["observations"].append({"output": "structure_function", "of": "velocity_longitudinal_structure_function",
+                                    "fraction": 0.1})  # fmt: skip
+    problem = sj.InverseProblem(validate(changed(wave, {"inverse": section}), folders=[tmp_path]))
+    assert [i.operator.variable for i in problem.instruments][:2] == [
+        "velocity_flux", "velocity_longitudinal_structure_function",
+    ]  # fmt: skip
+    # What was measured in the run itself is what its file has: the same of one and the other.
+    *_, sliced, made = problem.instruments
+    assert sliced.measured.shape == (3, 8) and made.measured.shape == (2, 2)
+    series = problem.series(problem.truth())
+    for one in problem.instruments[:-1]:
+        np.testing.assert_allclose(one.at_times(series[one.name]), one.measured, rtol=0, atol=1e-13)
+    loss, _, gradient = evaluated(problem)
+    latent, step = problem.start(), 1e-4
+
+    def at(shift):
+        moved = {path: value + shift for path, value in latent.items()}
+        return 0.5 * sum(float(np.sum(np.square(r))) for r in jax.tree.leaves(problem.least_squares().residuals(moved)))
+
+    assert float(loss) > 1
+    # A polynomial of the height of fourth degree: its third derivative times step^2, and rounding over the step.
+    assert float(gradient["parameters.height"]) == pytest.approx((at(step) - at(-step)) / (2 * step), rel=1e-6)
+
+
 def test_times_between_frames_lie_between_their_readings(run):
     root, _, frames = run
     data = xr.Dataset({"concentration": (("time", "x"), np.zeros((3, 8)))}, {"time": [0.05, 0.1, 0.375], "x": X})
