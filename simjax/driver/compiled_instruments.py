@@ -268,7 +268,7 @@ def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
 
 
 def reading_of(source: InstrumentConfig, variable: str, programs: CompiledRun) -> tuple[Instrumental, Output]:
-    """What reads a variable of an instrument's file, and how that is described."""
+    """Return the operator that reads a variable of an instrument's file, and the description of that."""
     found = _instrument(source, programs)
     return found.operators[variable], found.outputs[variable]
 
@@ -317,7 +317,7 @@ def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> In
 
 
 def _tracks(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[dict[str, Any], dict[str, Output]]:
-    """Where tagged particles are and how fast they go."""
+    """The places and velocities of tagged particles."""
     ids = source.given["ids"]
     if max(ids) >= programs.size:
         raise ConfigurationError(

@@ -42,7 +42,7 @@ def of_several(
 
 
 def _field(name: str) -> str:
-    """What a reading is of, in words: the name without its end."""
+    """Name of a reading without its end, in words."""
     ends = ("_structure_function", "_flux", "_integral")
     return next(name.removesuffix(end) for end in ends if name.endswith(end)).replace("_", " ")
 

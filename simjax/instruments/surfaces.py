@@ -86,7 +86,7 @@ class SurfaceIntegral(Instrumental):
 def _integral(
     domain: Domain, field: Array, offset: Sequence[float], periodic: Sequence[bool], face: Face
 ) -> Array:  # fmt: skip
-    """What this block adds to the integral over a face."""
+    """This block's part of the integral over a face."""
     grid, axis = domain.grid, face.axis
     require_axes("periodic", periodic, grid.ndim)
     place = float(number_along(domain, axis, np.asarray(face.position), offset[axis], periodic[axis]))

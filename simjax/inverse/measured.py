@@ -24,7 +24,7 @@ SAME = 1e-6
 
 
 class Comparison(NamedTuple):
-    """What is read in the run, at which times, and what was measured: `(m, *operator.shape)`.
+    """Readings of the run beside measurements: the operator, its times, and `(m, *operator.shape)` measured.
 
     notes: sentences about what was taken from the file.
     """

@@ -176,6 +176,7 @@ def _named(stored: Stored) -> str:
 
 
 def check_units(stored: Stored, expected: str | None, where: str) -> str:
+    """Refuse a variable in other units than expected; what is told of one without units, else nothing."""
     if expected is None:
         return ""
     given = stored.attributes.get("units")

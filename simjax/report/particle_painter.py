@@ -124,7 +124,7 @@ def written_and_all(dataset: xr.Dataset) -> tuple[int, int]:
 
 
 def counted_particles(dataset: xr.Dataset) -> str:
-    """How many particles are shown, in words, and of how many."""
+    """The count of particles that are shown, in words, and of how many."""
     written, count = (f"{number:,}".replace(",", " ") for number in written_and_all(dataset))
     return f"{count} particles" if written == count else f"{written} of {count} particles"
 
