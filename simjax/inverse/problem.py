@@ -56,7 +56,8 @@ class InverseProblem:
         start: numbers and fields where the search begins, by path, in place of their `guess`: a number, an array of the
             grid's shape, a tuple of them for a vector.
         section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
-            `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
+            `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`. An
+            observation may have `data` in the place of `file`: an array, times first, or a dataset of xarray.
 
     Problems that differ in what was measured, in noise, start or numbers alone share their compiled programs.
 

@@ -61,7 +61,7 @@ def pictures(frames, under_the_mask=np.nan):
         {
             "pixels": (("x", "time"), np.where(mask, values, under_the_mask).T, {"units": "1"}),
             "mask": (("time", "x"), mask.astype("i1")),
-            "error": (("x",), error, {"units": "1"}),
+            "error": (("time", "x"), np.where(mask, error, under_the_mask), {"units": "1"}),
         },
         coords={"x": ("x", X, {"units": "m"}), "time": ("time", frames.time.values, {"units": "s"})},
     )
@@ -104,7 +104,7 @@ def test_what_lies_under_the_mask_does_not_matter_to_the_bit(problem, run):
     root, _, frames = run
     told = {"snapshot": "concentration", "variable": "pixels"}
     expected = evaluated(problem)
-    for number in (1e30, -7.0):
+    for number in (1e30, -7.0, 0.0):
         # From Python, a dataset in the place of a file.
         other = sj.InverseProblem(
             validate(changed(DYE, {"output.root": str(root)})), unknowns=SOUGHT,
