@@ -39,6 +39,8 @@ class MissingVariable(ConfigurationError):
     """A file has no variable of a name."""
 
 
+ZARR = ("zarr.json", ".zgroup")
+"""What lies in a folder that is a Zarr store, of format 3 or 2."""
 Ranges = Sequence[tuple[int, int]]
 """First index and one past the last, along each axis."""
 
@@ -72,7 +74,7 @@ def find_stored(path: Path, variable: str) -> Stored:
     ConfigurationError for unusable content, ResourceError for axes that are too long for this machine.
     """
     path = path.resolve()
-    if path.is_dir():
+    if any((path / name).is_file() for name in ZARR):
         with _damage_named(path):
             return _in_zarr(path, variable)
     try:
@@ -273,7 +275,7 @@ def _in_zarr(path: Path, variable: str) -> Stored:
     """A variable of a Zarr store in a folder, where the package zarr is there to read it."""
     if importlib.util.find_spec("zarr") is None:
         raise ConfigurationError(
-            f"{path.name} is a folder, as of Zarr, which the package zarr reads: install it, or write a NetCDF file."
+            f"{path.name} is a Zarr store, which the package zarr reads: install it, or write a NetCDF file."
         )
     links = next((inside.name for inside in path.rglob("*") if inside.is_symlink()), None)
     if links is not None:
