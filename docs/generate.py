@@ -15,7 +15,7 @@ from pathlib import Path
 from simjax.chips import CHIPS
 from simjax.config.inverse_section import InverseKeys
 from simjax.config.listing import written
-from simjax.config.observations import ObservationKeys
+from simjax.config.observations import FileKeys, ObservationKeys
 from simjax.config.unknowns import UnknownKeys
 from simjax.io.formats import output_formats
 from simjax.models.registry import HOMES, MODELS
@@ -145,6 +145,7 @@ def inverse() -> str:
         "An unknown, `inverse.unknowns.PATH`": UnknownKeys,
         **{f"The prior `{name}`": prior for name, prior in PRIORS.items()},
         "An observation, beside its kind": ObservationKeys,
+        "An observation with a file": FileKeys,
     }
     tables = [[f"### {title}", "", *_table(_keys_of(section))] for title, section in parts.items()]
     return "\n\n".join("\n".join(table) for table in tables)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ FREE_TO_CHANGE = (
     "mesh", "distributed", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
     "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective", "stop",
 )  # fmt: skip
+
+KEPT_THOUGH = ("output.particles",)
+"""Keys below these that stay: files that a run goes on with hold the same particles throughout."""
 
 
 def new_run_id() -> str:
@@ -318,9 +321,13 @@ def resume_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[
     for path in sorted({*before, *after}):
         if before.get(path) != after.get(path):
             sentence = f"{path} was {before.get(path)!r} and is {after.get(path)!r} now"
-            free = any(path == key or path.startswith(key + ".") for key in FREE_TO_CHANGE)
+            free = _below(path, FREE_TO_CHANGE) and not _below(path, KEPT_THOUGH)
             (allowed if free else refused).append(sentence)
     return refused, allowed
+
+
+def _below(path: str, keys: Sequence[str]) -> bool:
+    return any(path == key or path.startswith(key + ".") for key in keys)
 
 
 def _flatten(path: str, value: Any) -> Iterator[tuple[str, Any]]:

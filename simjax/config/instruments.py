@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.observations import MOST_RADII, check_inside, check_periodic, check_radii, check_uniform, kind_of
+from simjax.config.instruments_of_several import check_fields, read_pairs_apart, read_surface
+from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of
+from simjax.config.particle_instruments import read_of_particles
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
@@ -13,17 +15,26 @@ from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 
 MOST_POINTS, MOST_BINS = 100_000, 100_000
+APART = ("structure_function", "correlation")
+"""Kinds that look at pairs of points."""
 COMMON = ("of", "every", "name")
 OF_FIELDS = {
     "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
-    "box_mean": "", "spectrum": "", "histogram": "",
+    "box_mean": "", "spectrum": "", "histogram": "", "surface_integral": "", "structure_function": "",
+    "correlation": "",
 }  # fmt: skip
 OF_PARTICLES = {
     "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
     "mean_square_displacement": "",
+    "tracks": "",
+    "density": "",
 }
 """Kinds of instruments, the first with an example."""
-BESIDE = {"spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": ()}
+BESIDE = {
+    "spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": (),
+    "tracks": (), "density": (),
+    "structure_function": ("along", "order", "separations"), "correlation": ("along", "normalised", "separations"),
+}  # fmt: skip
 """Keys beside that of the kind, where these are others than `of`."""
 
 
@@ -56,12 +67,16 @@ def _read_one(
             problems.unknown(where, key, (kind, *beside, "every", "name"))
     variables: tuple[str, ...] = ()
     if context.schema.of_particles:
-        given = _read_pairs(where, value, found, context) if kind == "radial_distribution" else {}
-        if kind == "mean_square_displacement" and value[kind] not in (None, {}):
-            problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
+        given = read_of_particles(where, kind, value, found, context)
     else:
         variables = _read_variables(where, kind, value, context)
-        given = _read_places(where, kind, value, found, context)
+        if len(problems) == before and kind in (*APART, "surface_integral"):
+            check_fields(where, kind, variables, context)
+        given = (
+            read_surface(where, value, variables, found, context) if kind == "surface_integral"
+            else read_pairs_apart(where, kind, value, found, context) if kind in APART
+            else _read_places(where, kind, value, found, context)
+        )  # fmt: skip
     every = read_every(join(where, "every"), value.get("every", FRAME), problems)
     name = ""
     if "name" in value:
@@ -75,12 +90,14 @@ def _read_one(
 
 def _read_variables(where: str, kind: str, value: Mapping[str, Any], context: Context) -> tuple[str, ...]:
     """Variables, or whole fields, by the names that `output.fields` takes too."""
-    path = join(where, kind if kind == "spectrum" else "of")
+    of_kind = kind in ("spectrum", *APART)
+    path = join(where, kind if of_kind else "of")
     known = Choice(tuple(context.schema.written(context.ndim, context.counts)))
-    given = value.get(kind) if kind == "spectrum" else value.get("of")
+    given = value.get(kind) if of_kind else value.get("of")
     given = [given] if isinstance(given, str) else given
     if given is None or (isinstance(given, (list, tuple)) and not given):
-        context.problems.say(path, f"{path} is missing: expected variables, such as of: [{known.options[0]}]")  # pyright: ignore[reportIndexIssue]
+        such = f"{kind}: {known.options[0]}" if of_kind else f"of: [{known.options[0]}]"  # pyright: ignore[reportIndexIssue]
+        context.problems.say(path, f"{path} is missing: expected variables, such as {such}")
         return ()
     read = ListOf(known, 1, 100, noun="variables").read(path, given, context.problems) or ()
     return tuple(dict.fromkeys(read))
@@ -143,20 +160,6 @@ def _read_places(
     if grid is not None and grid.lower is not None and grid.upper is not None:
         _check_ends(path, kind, read, grid, context)
     return read
-
-
-def _read_pairs(where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Distances of pairs and the width around each, as an observation has them."""
-    problems, before = context.problems, len(context.problems)
-    if "width" not in value:
-        problems.say(join(where, "width"), f"{join(where, 'width')} is missing: expected {Real(above=0.0).allowed}")
-        return {}
-    path = join(where, "radial_distribution")
-    radii = ListOf(Real(above=0.0), 1, MOST_RADII, noun="distances").read(path, value["radial_distribution"], problems)
-    width = Real(above=0.0).read(join(where, "width"), value["width"], problems)
-    if len(problems) == before:
-        check_radii(where, {"radial_distribution": radii, "width": width}, found["box"], problems)
-    return {"radii": radii, "width": width}
 
 
 def _keys_of(kind: str, context: Context) -> dict[str, Kind]:

@@ -11,7 +11,9 @@ from simjax.schema.config import TimeConfig
 from simjax.schema.errors import closest, join
 from simjax.schema.instruments import InstrumentConfig, Instruments, line_points
 
-FITTED = ("probe", "line", "box_mean", "spectrum", "radial_distribution")
+AS_KINDS = ("probe", "line", "box_mean", "spectrum", "radial_distribution")
+"""Instruments that are also kinds of observations, as which they are read where no file holds their samples."""
+FITTED = (*AS_KINDS, "slice", "surface_integral", "structure_function", "correlation", "tracks", "density")
 
 
 def as_observations(
@@ -20,7 +22,7 @@ def as_observations(
     """`{output: NAME, ...}` as one observation for each variable of that instrument; others as they are.
 
     The other keys are those of the observations. Without `times` and `every` they are measured when the instrument
-    reads them, one of every step at the end of each frame.
+    reads them, one of every step at the end of each frame; those in a file, such as the instrument's own, at its times.
     """
     if "output" not in value or found["outputs"] is None:  # None: what is wrong with them is told already
         return [] if "output" in value else [value]
@@ -36,10 +38,22 @@ def as_observations(
     if chosen.kind not in FITTED:
         problems.add(path, name, f"an instrument of kind {', '.join(FITTED)}; {name} is of kind {chosen.kind}")
         return []
-    others = {key: given for key, given in value.items() if key != "output"}
-    if not {"times", "every"} & others.keys() and chosen.interval_within_frames:
+    others = {key: given for key, given in value.items() if key not in ("output", "of")}
+    if not {"times", "every", "file"} & others.keys() and chosen.interval_within_frames:
         others["times"] = _times(chosen.interval_within_frames, found["time"])
-    return [{**own, **others} for own in _each(chosen, context)]
+    if chosen.kind in AS_KINDS and "file" not in others and "of" not in value:
+        return [{**own, **others} for own in _each(chosen, context)]
+    readings = chosen.readings(context.schema.written(context.ndim, context.counts))
+    if "of" in value and value["of"] not in readings:
+        close = closest(str(value["of"]), readings)
+        hint = f"did you mean '{close}'?" if close else ""
+        problems.add(join(where, "of"), value["of"], f"one of what {name} reads, {', '.join(readings)}", hint)
+        return []
+    for variable in sorted({one for reading in readings.values() for one in reading} - {*context.variables}):
+        problems.say(path, f"{path} = {name}: {variable} is derived: expected variables of the model in a fit")
+        return []
+    wanted = [value["of"]] if "of" in value else list(readings)
+    return [{"output": name, "of": reading, **others} for reading in wanted]
 
 
 def _times(every: float, time: TimeConfig | None) -> list[float]:

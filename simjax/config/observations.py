@@ -10,12 +10,31 @@ from typing import Any
 from simjax.config.sections import Context, find_input, read_formula
 from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
-from simjax.schema.inverse import OF_FIELDS, OF_PARTICLES, PLACES, ObservationConfig
-from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Real, Text, Unread, key
+from simjax.schema.inverse import OF_FIELDS, OF_PARTICLES, PLACES, MeasuredFile, ObservationConfig
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Plain, Real, Text, Unread, key
 from simjax.schema.particles import BoxConfig
 
 MOST_PLACES = 100_000
 MOST_RADII = 1000
+
+
+@dataclass(frozen=True)
+class NumberOrName(Plain):
+    """A number above zero, or a text."""
+
+    allowed: str
+
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> float | str | None:
+        kind = Text() if isinstance(value, str) and not _is_number(value) else Real(above=0.0, optional=True)
+        return kind.read(path, value, problems)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -29,9 +48,10 @@ class ObservationKeys:
     every: int | None = key(
         Integer(1, optional=True), None, about="frames between measurements, in place of times; null: 1"
     )
-    deviation: float | None = key(
-        Real(above=0.0, optional=True), None, about="standard deviation of the errors, in the variable's units"
-    )
+    deviation: float | str | None = key(
+        NumberOrName("a finite number > 0, the name of a variable of the file, or null"), None,
+        about="standard deviation of the errors, in the variable's units",
+    )  # fmt: skip
     fraction: float | None = key(
         Real(above=0.0, optional=True), None, about="the same over the root mean square of what was measured"
     )
@@ -41,7 +61,25 @@ class ObservationKeys:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class FileKeys:
+    """The keys of an observation whose measurements lie in a file."""
+
+    file: str | None = key(
+        Text(optional=True, described="a path"), None, about="NetCDF, HDF5, NPZ or Zarr, with the measurements"
+    )
+    variable: str | None = key(
+        Text(optional=True, described="the name of a variable"), None,
+        about="that of the file; null: the name of what is observed",
+    )  # fmt: skip
+    mask: str | None = key(
+        Text(optional=True, described="the name of a variable"), None,
+        about="variable of the file that is 0 where nothing was measured; null: mask, if there is one",
+    )  # fmt: skip
+
+
 COMMON: dict[str, Kind] = {field.name: field.metadata["kind"] for field in fields(ObservationKeys)}
+OF_FILES: dict[str, Kind] = {field.name: field.metadata["kind"] for field in fields(FileKeys)}
 
 
 def read_observation(
@@ -51,15 +89,16 @@ def read_observation(
     problems, before = context.problems, len(context.problems)
     kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
     example = f"such as {{snapshot: {context.variables[0]}}}"
-    kind = kind_of(where, value, kinds, COMMON, "what is observed", example, problems)
+    kind = kind_of(where, value, kinds, {**COMMON, **OF_FILES}, "what is observed", example, problems)
     if kind is None:
         return None
-    keys = _read_keys(where, kind, value, context)
+    keys = _read_keys(where, kind, value, found, context)
     if len(problems) > before:
         return None
     _check_errors(where, kind, keys, problems)
+    data = _find_measurements(where, keys, context)
     _check_times(where, keys, found["time"], problems)
-    places = tuple(keys[place] for place in PLACES[kind])
+    places = tuple(keys[place] for place in PLACES[kind] if place in keys)
     _check_places(where, kind, places, found["grid"], context)
     target = None if keys.get("target") is None else read_formula(f"{where}.target", keys["target"], context)
     if kind == "spectrum":
@@ -72,24 +111,34 @@ def read_observation(
         return None
     noise = None if keys["noise"] in (None, ("gaussian", None)) else keys["noise"]
     radii = keys[kind] if kind == "radial_distribution" else ()
+    deviation = None if isinstance(keys["deviation"], str) else keys["deviation"]
+    variable = keys["of"] if kind == "output" else keys[kind]
+    instrument = None if kind != "output" else next(one for one in found["outputs"] if one.name == keys[kind])
     return ObservationConfig(
-        kind, None if file or radii else keys[kind], places, keys.get("shells", 0), file, keys["times"],
-        keys["every"] or 1, keys["deviation"], keys["fraction"], noise, target, radii, keys.get("width", 0.0),
+        kind, None if file or radii else variable, places, keys.get("shells", 0), file, keys["times"],
+        keys["every"] or 1, deviation, keys["fraction"], noise, target, radii, keys.get("width", 0.0), data, instrument,
     )  # fmt: skip
 
 
-def _read_keys(where: str, kind: str, value: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def _read_keys(
+    where: str, kind: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
+) -> dict[str, Any]:
     """Every key of this kind of observation, None for optional ones that are left out."""
     axes = " ".join(context.axes)
     point = ListOf(Real(formula=True), context.ndim, context.ndim, noun=f"numbers, one per axis {axes}")
     own: dict[str, Kind] = {kind: _what(kind, context)}
-    own |= {place: ListOf(point, 1, MOST_PLACES, noun="points") for place in PLACES[kind]}
+    # A file of points has their places.
+    of_file = kind == "points" and value.get("file") is not None and "at" not in value
+    own |= {place: ListOf(point, 1, MOST_PLACES, noun="points") for place in PLACES[kind] if not of_file}
+    if kind == "output":
+        own["of"] = Text()  # one of those that the instrument has, for which `as_observations` cares
     if kind == "spectrum":
         own["shells"] = Integer(1)
     if kind == "radial_distribution":
         own["width"] = Real(above=0.0)
     wanted = kind == "snapshot" and not context.schema.of_particles
-    optional = {**COMMON, "target": Unread("a number or a formula")} if wanted else COMMON
+    optional = COMMON if kind == "sensors" else {**COMMON, **OF_FILES}
+    optional = {**optional, "target": Unread("a number or a formula")} if wanted else optional
     kinds = {**own, **optional}
     meant = {context.problems.unknown(where, key, kinds) for key in value if key not in kinds}
     for name in own:
@@ -105,6 +154,8 @@ def _what(kind: str, context: Context) -> Kind:
     match kind:
         case "sensors":
             return Text(described="a path")
+        case "output":
+            return Text(described="the name of an entry of outputs")
         case "diagnostic":
             return Text(described="the name of a diagnostic")
         case "radial_distribution":
@@ -125,12 +176,14 @@ def check_radii(where: str, keys: Mapping[str, Any], box: BoxConfig | None, prob
 
 def _check_errors(where: str, kind: str, keys: Mapping[str, Any], problems: ConfigErrors) -> None:
     """Check that the size of the errors is given once; a file of sensors may hold it."""
-    if keys["deviation"] is not None and keys["fraction"] is not None:
-        problems.say(
-            where,
-            f"{where}: deviation={keys['deviation']:g} and fraction={keys['fraction']:g}: expected one of them",
-        )
-    elif keys["deviation"] is None and keys["fraction"] is None and kind != "sensors":
+    deviation, fraction, file = keys["deviation"], keys["fraction"], keys.get("file")
+    if deviation is not None and fraction is not None:
+        shown = deviation if isinstance(deviation, str) else f"{deviation:g}"
+        problems.say(where, f"{where}: deviation={shown} and fraction={fraction:g}: expected one of them")
+    elif isinstance(deviation, str) and file is None:
+        path = f"{where}.deviation"
+        problems.add(path, deviation, "a number > 0; the name of a variable goes with a file of measurements")
+    elif deviation is None and fraction is None and kind != "sensors" and file is None:
         problems.say(
             f"{where}.deviation",
             f"{where}.deviation is missing: expected a number > 0 in the variable's units, or fraction, that of the "
@@ -141,6 +194,11 @@ def _check_errors(where: str, kind: str, keys: Mapping[str, Any], problems: Conf
 def _check_times(where: str, keys: Mapping[str, Any], time: TimeConfig | None, problems: ConfigErrors) -> None:
     if keys["times"] is not None and keys["every"] is not None:
         problems.say(where, f"{where}: times={list(keys['times'])} and every={keys['every']}: expected one of them")
+    if keys.get("file") is not None and keys["every"] is not None:
+        problems.add(
+            f"{where}.every", keys["every"], "none with a file, whose coordinate time says when",
+            "write times where it has no such coordinate",
+        )  # fmt: skip
     if time is None:
         return
     for i, when in enumerate(keys["times"] or ()):
@@ -158,7 +216,7 @@ def _check_places(
     context: Context,
 ) -> None:
     """Check that points lie in the grid's box, and that both ends of segments and boxes fit."""
-    names = PLACES[kind]
+    names = PLACES[kind] if places else ()
     if grid is not None and grid.lower is not None and grid.upper is not None:
         for name, points in zip(names, places, strict=True):
             for i, point in enumerate(points):
@@ -220,6 +278,25 @@ def check_uniform(path: str, grid: GridConfig | None, instead: str, context: Con
         axes = ", ".join(axis for axis in context.axes if getattr(grid.stretch, axis) is not None)
         found = f"expected cells of one width, the grid is stretched along {axes}"
         context.problems.say(path, f"{path}: {found}; {instead}")
+
+
+def _find_measurements(where: str, keys: Mapping[str, Any], context: Context) -> MeasuredFile | None:
+    """The file of measurements, if there is one; what goes with a file alone is refused where there is none."""
+    problems, file = context.problems, keys.get("file")
+    if file is None:
+        for name in ("variable", "mask"):
+            if keys.get(name) is not None:
+                problems.add(f"{where}.{name}", keys[name], "none without a file of measurements", "write file: PATH")
+        return None
+    if keys.get("target") is not None:
+        problems.say(where, f"{where}: target and file: expected one of them, as what is wanted is not measured")
+    found = find_input(file, context.folders, or_folder=True)
+    if found is None:
+        looked = ", ".join(str(folder) for folder in context.folders)
+        problems.say(f"{where}.file", f"{where}.file = {file!r}: no such file (looked below {looked})")
+        return None
+    named = keys["deviation"] if isinstance(keys["deviation"], str) else None
+    return MeasuredFile(found, keys["variable"], keys["mask"], named)
 
 
 def _find_sensors(where: str, file: str, context: Context) -> Path | None:

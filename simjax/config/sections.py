@@ -257,10 +257,10 @@ def read_file_source(path: str, value: Mapping[str, Any], field: FieldSchema, co
     return FileSource(found, variables, time, member, None if order is None else tuple(order))
 
 
-def find_input(file: str, folders: Sequence[Path]) -> Path | None:
-    """The first existing file among `folders`; an absolute path is itself."""
+def find_input(file: str, folders: Sequence[Path], *, or_folder: bool = False) -> Path | None:
+    """The first existing file among `folders`, or also a folder of that name; an absolute path is itself."""
     candidates = [Path(file).expanduser()] if Path(file).expanduser().is_absolute() else [f / file for f in folders]
-    return next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+    return next((one.resolve() for one in candidates if one.is_file() or (or_folder and one.is_dir())), None)
 
 
 def read_forcing(value: Mapping[str, Any], context: Context) -> dict[str, tuple[Formula, ...]]:

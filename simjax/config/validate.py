@@ -102,6 +102,7 @@ def validate(
         found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
         found["inverse"] = read_inverse(keys, found, context)
         _check_output_fields(keys["output"], context)
+        _check_output_particles(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:
         _check_mesh(grid.shape, keys["mesh"], problems)
     _check_process(keys["distributed"], problems)
@@ -348,6 +349,25 @@ def _check_output_fields(output: Any, context: Context) -> None:
     kind = Choice(tuple(context.schema.written(context.ndim, context.counts)))
     for i, name in enumerate((output.fields if output is not None else None) or ()):
         kind.read(f"output.fields[{i}]", name, context.problems)
+
+
+def _check_output_particles(output: Any, context: Context) -> None:
+    """Check that particles are chosen of a model that has some, and that a region has corners in order."""
+    chosen, path = output.particles if output is not None else None, "output.particles"
+    if chosen is None:
+        return
+    if not context.schema.of_particles:
+        context.problems.say(
+            path, f"{path}: expected none for a model of fields; write fewer of them with output.fields"
+        )
+    elif chosen[0] == "region":
+        lower, upper = chosen[1].lower, chosen[1].upper
+        if not len(lower) == len(upper) == context.ndim or not all(a < b for a, b in zip(lower, upper, strict=True)):
+            context.problems.say(
+                f"{path}.region",
+                f"{path}.region from {list(lower)} to {list(upper)}: expected two corners of {context.ndim} numbers, "
+                "the upper one above the lower along each axis",
+            )
 
 
 def _check_process(told: Any, problems: ConfigErrors) -> None:

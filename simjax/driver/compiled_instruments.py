@@ -16,6 +16,8 @@ from simjax.core.model import Output
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.compiled_statistics import CompiledStatistics
+from simjax.driver.instruments_of_several import of_several
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
@@ -26,7 +28,7 @@ from simjax.instruments.operators import (
     View,
     complete_shells,
 )
-from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
+from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
 from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import whole
@@ -232,11 +234,43 @@ def _ends(plan: Plan, frame: int, substeps: int, steps: int) -> list[float]:
     return [plan.time_after(frame + 1) if n == schedule.steps else begin + n * schedule.dt for n in numbers]
 
 
+def sample_bytes(programs: CompiledRun, plan: Plan) -> dict[str, tuple[int, int]]:
+    """Bytes of the samples of each instrument that a plan is yet to take, and of all of them, over all members.
+
+    Of steps whose length the Courant number limits no more are counted than there are frames.
+    """
+    found = {}
+    for one in programs.config.outputs:
+        row = _row_bytes(_instrument(one, programs), programs) // programs.local_members * (programs.members or 1)
+        counts = [_count(one, plan, begin) for begin in (plan.origin.frame, 0)]
+        found[one.name] = (row * counts[0], row * counts[1])
+    return found
+
+
+def _count(source: InstrumentConfig, plan: Plan, begin: int) -> int:
+    """The number of samples from the end of frame `begin` to that of the run."""
+    frames = plan.total - begin
+    if source.at_frames:
+        return frames + 1
+    if source.interval:
+        return math.floor((plan.time_after(plan.total) - plan.time_after(begin)) / source.interval + TOLERANCE) + 1
+    if plan.schedule.dt is None:
+        return frames + 1
+    last = plan.tail.steps if plan.tail is not None else plan.schedule.steps
+    return max(0, frames - 1) * plan.schedule.steps + last + 1
+
+
 def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
     """Bytes of one reading of all members of a device, at most."""
     grid = programs.domain.grid
     values = sum(math.prod(one.shape(grid)) for one in instrument.operators.values())
     return values * programs.dtype.itemsize * programs.local_members
+
+
+def reading_of(source: InstrumentConfig, variable: str, programs: CompiledRun) -> tuple[Instrumental, Output]:
+    """Return the operator that reads a variable of an instrument's file, and the description of that."""
+    found = _instrument(source, programs)
+    return found.operators[variable], found.outputs[variable]
 
 
 def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
@@ -255,6 +289,8 @@ def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrume
     variables = programs.outputs_named(source.of)
     if source.kind == "spectrum":
         return Instrument(source, *_spectra(source, programs), variables)
+    if source.kind in ("surface_integral", "structure_function", "correlation"):
+        return Instrument(source, *of_several(source, programs), variables)
     outputs = {output.name: output for output in variables}
     if source.kind == "histogram":
         of = "the volume" if programs.grid.stretched else "cells"
@@ -265,15 +301,33 @@ def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrume
 
 def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> Instrument:
     name, given = source.kind, source.given
-    if name == "radial_distribution":
-        operator: Instrumental = RadialDistribution(radii=given["radii"], width=given["width"])
+    if name == "tracks":
+        return Instrument(source, *_tracks(source, programs))
+    if name == "density":
+        name = "number_density"
+        operator: Instrumental = NumberDensity(cells=given["shape"])
+        about = "particles per volume, by clouds in cells"
+    elif name == "radial_distribution":
+        operator = RadialDistribution(radii=given["radii"], width=given["width"])
         about = "pairs at a distance, over those of independent particles"
     else:
-        bounds = programs.family.bounds
-        lengths = tuple(b - a for a, b in zip(bounds.lower, bounds.upper, strict=True))
-        operator = MeanSquareDisplacement(lengths=lengths)
+        operator = MeanSquareDisplacement(lengths=programs.domain.grid.lengths)
         about = "mean over particles of the squared distance from where each started"
     return Instrument(source, {name: operator}, {name: Output(name, (), "1", about)})
+
+
+def _tracks(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[dict[str, Any], dict[str, Output]]:
+    """The places and velocities of tagged particles."""
+    ids = source.given["ids"]
+    if max(ids) >= programs.size:
+        raise ConfigurationError(
+            f"outputs: {source.name} has ids with {max(ids)}: expected numbers from 0 to {programs.size - 1}, as there "
+            f"are {programs.size} particles."
+        )
+    about = {"position": "place, beyond the box where it went on", "velocity": "velocity"}
+    known = {name: text for name, text in about.items() if name in programs.variable_names}
+    operators = {name: Tracks(name, ids, programs.domain.grid.lengths) for name in known}
+    return operators, {name: Output(name, (), "1", text) for name, text in known.items()}
 
 
 def _share_of(what: str, output: Output) -> Output:

@@ -23,7 +23,7 @@ from simjax.io.checkpoint import require_meta
 from simjax.jaxpr.varying import vary_like
 from simjax.models.capacities import Capacities, divisor, multiple
 from simjax.models.particle_model import evaluated, family_of
-from simjax.models.placement import Start
+from simjax.models.placement import Start, chosen_particles
 from simjax.parallel import decompose, distribute, place, region, shardings, whole
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
@@ -36,6 +36,7 @@ MOST_GROWTHS = 12
 
 class CompiledParticleRun(CompiledRun):
     """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones.
+    written: numbers of the particles that are written, in their order; None: all.
 
     start: the particles as they start, where they are known; else they are placed as the configuration says.
     """
@@ -57,8 +58,11 @@ class CompiledParticleRun(CompiledRun):
         self.start_of = self.family.start() if start is None else start
         self.size = self.start_of.count
         self.choose_variables()
+        self.written = chosen_particles(config, self.start_of)
         self._growths = 0
         self.notes = []
+        if self.written is not None:
+            self.notes.append(f"Frames hold {len(self.written)} of {self.size} particles.")
         known = {"position": self.start_of.position, **self.start_of.others}
         files = {name: np.asarray(u, self.dtype) for name, u in known.items()}
         files["species"] = self.start_of.species
@@ -211,7 +215,7 @@ class CompiledParticleRun(CompiledRun):
 
     def observe(self):
         if self._observe is None:
-            kept = self.names
+            kept, chosen = self.names, self.written
 
             def look(values, files, state, clock, t):
                 model, params = self.build(vary_like(values, state), files)
@@ -219,6 +223,8 @@ class CompiledParticleRun(CompiledRun):
                 status = diagnostics.pop("status", jnp.zeros((), jnp.int32))
                 good = clock.status == OK
                 arrays = {name: u for name, u in self._arrays(model, state, params).items() if name in kept}
+                if chosen is not None:
+                    arrays = {name: u[..., chosen] for name, u in arrays.items()}
                 real = {name: u.astype(self.dtype) for name, u in diagnostics.items()}
                 # A frozen member has neither at this time.
                 arrays, diagnostics = jax.tree.map(
@@ -250,12 +256,13 @@ class CompiledParticleRun(CompiledRun):
 
     def ranges_of(self, bounds, share, shares):
         # All particles are seen on every device: processes that hold the same members write equal shares of them.
-        found = {} if shares == 1 else {"particle": (self.size * share // shares, self.size * (share + 1) // shares)}
+        count = self.size if self.written is None else len(self.written)
+        found = {} if shares == 1 else {"particle": (count * share // shares, count * (share + 1) // shares)}
         return found | ({} if bounds in ((), ((0, self.members),)) else {"member": bounds[0]})
 
     def assemble(self, fields, ranges):
         lead = () if self.members is None else (ranges.get("member", (0, self.members)),)
-        own = ranges.get("particle", (0, self.size))
+        own = ranges.get("particle", (0, self.size if self.written is None else len(self.written)))
         return {name: region(u, [*lead, *((0, n) for n in u.shape[len(lead) : -1]), own]) for name, u in fields.items()}
 
     # ------------------------------------------------------------------ room

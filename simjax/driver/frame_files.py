@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding
 
 from simjax.config.folders import config_yaml
 from simjax.driver.build import Plan
+from simjax.driver.compiled_instruments import sample_bytes
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import device_name, git_state, versions
 from simjax.driver.statistics import Statistics, as_written
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Plan, *, resumed: bool = False) -> None:
-    """Raise InputOutputError where the disk of `folder` lacks room for the plan's frames and for checkpoints.
+    """Raise InputOutputError where the disk of `folder` lacks room for the plan's frames, samples and checkpoints.
 
     A short run is copied to one file at its end, so that its frames are there twice; a checkpoint is written beside
     those that are kept.
@@ -50,7 +51,12 @@ def require_space(folder: Path, config: Config, programs: CompiledRun, plan: Pla
     every, remaining = config.checkpoint.keep_every, config.time.end - plan.origin.time
     states = config.checkpoint.keep + 1 + (0 if every is None else math.floor(remaining / every))
     needed = frame * (plan.total + 1 - plan.origin.frame) + states * state
-    require_free_space(folder, needed + (whole if whole < CONSOLIDATE_BYTES else 0), resumed=resumed)
+    files = [whole]
+    for left, all_of_one in sample_bytes(programs, plan).values():
+        needed += left
+        files.append(all_of_one)
+    copies = sum(size for size in files if size < CONSOLIDATE_BYTES)
+    require_free_space(folder, needed + copies, resumed=resumed)
 
 
 def open_writer(
@@ -69,11 +75,14 @@ def open_writer(
     }  # fmt: skip
     if isinstance(programs, CompiledParticleRun):
         family, start = programs.family, programs.start_of
-        bounds = family.bounds
+        bounds, charge = family.bounds, family.charge(start)
+        every = np.arange(start.count)
+        chosen = every if programs.written is None else programs.written
         return ParticleWriter(
             folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=programs.names,
-            scalars=family.scalars, species=start.species, species_names=family.species, mass=family.mass(start),
-            charge=family.charge(start), **options,
+            scalars=family.scalars, numbers=chosen, of=start.count, species=start.species[chosen],
+            species_names=family.species, mass=family.mass(start)[chosen],
+            charge=None if charge is None else charge[chosen], **options,
         )  # fmt: skip
     assert isinstance(programs, CompiledFieldRun)
     return GridWriter(

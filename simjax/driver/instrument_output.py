@@ -14,23 +14,30 @@ import numpy as np
 from simjax.driver.build import Plan
 from simjax.driver.compiled_instruments import CompiledInstruments, Instrument
 from simjax.driver.compiled_run import CompiledRun
+from simjax.grid import AXES, Grid
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BoxAverage, Slice
-from simjax.instruments.particle_operators import MeanSquareDisplacement, RadialDistribution
+from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
+from simjax.instruments.surfaces import SurfaceIntegral
+from simjax.instruments.two_points import Correlation, StructureFunction
 from simjax.io.frame_layout import Variable
 from simjax.io.instrument_files import (
     BIN,
     DISTANCE,
     FOLDER,
     RADIUS,
+    SEPARATION,
     STATION,
     WAVENUMBER,
     InstrumentWriter,
     bin_coordinates,
     line_coordinates,
+    mesh_coordinates,
     plane_coordinates,
     radius_coordinate,
+    separation_coordinate,
     station_coordinates,
+    track_coordinates,
     wavenumber_coordinate,
 )
 from simjax.io.segments import WHOLE
@@ -193,6 +200,15 @@ def _described(
         dims, fixed = (BIN,), bin_coordinates(first.edges, alike.pop() if len(alike) == 1 else "1")
     elif isinstance(first, RadialDistribution):
         dims, fixed = (RADIUS,), [radius_coordinate(first.radii, units)]
+    elif isinstance(first, StructureFunction | Correlation):
+        dims, fixed = (SEPARATION,), [separation_coordinate(given["separations"], given["along"], units)]
+    elif isinstance(first, SurfaceIntegral):
+        described = {f"surface_{key}": value for key, value in given.items()}
+    elif isinstance(first, Tracks):
+        dims, fixed = ("particle", "space"), track_coordinates(first.ids, grid.ndim)
+    elif isinstance(first, NumberDensity):
+        mesh = Grid(first.cells, grid.lower, grid.upper)
+        dims, fixed = tuple(AXES[: grid.ndim][::-1]), mesh_coordinates(mesh, units)
     elif isinstance(first, MeanSquareDisplacement):
         pass
     elif source.kind == "probe":

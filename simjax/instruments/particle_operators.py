@@ -1,5 +1,9 @@
 """Instruments that look at particles: values of each of them, and distances between them."""
 
+import functools
+import itertools
+import math
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +41,66 @@ class EveryParticle(Instrumental):
         return (
             closest_images(self.lengths, self.periodic, measured, reading) if self.variable == "position" else measured
         )
+
+
+class Tracks(Instrumental):
+    """A vector of the particles with these numbers: `(axes, particles)`; positions go on beyond the box."""
+
+    variable: str = eqx.field(static=True)
+    ids: tuple[int, ...] = eqx.field(static=True)
+    lengths: tuple[float, ...] = eqx.field(static=True)
+
+    def read(self, view):
+        chosen = np.asarray(self.ids)
+        u = view.variables[self.variable][..., chosen]
+        if self.variable != "position":
+            return u
+        return u + jnp.asarray(self.lengths, u.dtype)[:, None] * view.variables["image"][..., chosen].astype(u.dtype)
+
+    def check(self, grid):
+        pass
+
+    def shape(self, grid):
+        return (grid.ndim, len(self.ids))
+
+
+class NumberDensity(Instrumental):
+    """Particles per volume on a mesh of `cells` over the box, by clouds in cells: `(cells along x, along y, ...)`.
+
+    Each particle is shared linearly among the cells whose centres are around it; beyond the outermost centres of an
+    axis with walls all of it is in the last cell. Particles outside of the box are in none. Hockney and Eastwood
+    (1988), Computer Simulation Using Particles, sec. 5.3.
+    """
+
+    cells: tuple[int, ...] = eqx.field(static=True)
+    variable: str = eqx.field(static=True, default="number_density")
+
+    def read(self, view):
+        grid, position = view.domain.grid, view.variables["position"]
+        ndim, dtype = grid.ndim, position.dtype
+        around, inside = [], jnp.ones(position.shape[1:], bool)
+        for axis, n in enumerate(self.cells):
+            share = (position[axis] - jnp.asarray(grid.lower[axis], dtype)) / jnp.asarray(grid.lengths[axis], dtype)
+            inside &= (share >= 0) & (share <= 1)  # also not those that are no numbers
+            place = jnp.where(jnp.isfinite(share), jnp.clip(share, 0, 1), 0) * n - 0.5
+            below = jnp.floor(place)
+            fraction, first = place - below, below.astype(jnp.int32)
+            pair = []
+            for cell, weight in ((first, 1 - fraction), (first + 1, fraction)):
+                pair.append((jnp.mod(cell, n) if view.periodic[axis] else jnp.clip(cell, 0, n - 1), weight))
+            around.append(pair)
+        density = jnp.zeros(self.cells, dtype)
+        for corner in itertools.product((0, 1), repeat=ndim):
+            chosen = [pair[k] for pair, k in zip(around, corner, strict=True)]
+            weight = functools.reduce(jnp.multiply, (w for _, w in chosen))
+            density = density.at[tuple(cell for cell, _ in chosen)].add(jnp.where(inside, weight, 0))
+        return density * (math.prod(self.cells) / math.prod(grid.lengths))
+
+    def check(self, grid):
+        pass
+
+    def shape(self, grid):
+        return self.cells
 
 
 class MeanSquareDisplacement(Instrumental):

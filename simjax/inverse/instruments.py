@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
+from simjax.driver.compiled_instruments import reading_of
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
@@ -27,6 +28,7 @@ from simjax.instruments.operators import (
     Spectrum,
 )
 from simjax.instruments.particle_operators import EveryParticle, RadialDistribution
+from simjax.inverse.measured import compare
 from simjax.inverse.methods.checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
 from simjax.inverse.methods.sensors import read_sensors
@@ -57,7 +59,7 @@ class Instrument:
     measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
     experiment has made them. What is wanted counts as measured. deviation: standard deviations given with the
     measurements, else None. experiment: the name of the run that it is read in, where there are several; its own begins
-    with it.
+    with it. given: whether measurements were given, not made. notes: sentences about the file that they were read from.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Instrument:
     deviation: np.ndarray | None = None
     experiment: str = ""
     given: bool = False
+    notes: tuple[str, ...] = ()
 
     def remeasured(self, measured: Any, deviation: Any) -> Instrument:
         """The same with other values or another noise; None keeps what there is."""
@@ -207,6 +210,8 @@ def instruments_of(
         if source.kind == "sensors":
             variables = [output.name for output in rollout.model.outputs()]
             added = _sensors(source, path, before, grid, times, variables)
+        elif source.data is not None:
+            added = [_from_file(source, path, f"{before}_{source.variable or source.kind}", rollout)]
         else:
             at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
             wanted = {} if source.target is None else {"measured": _target(source, at, rollout)}
@@ -214,6 +219,20 @@ def instruments_of(
             added = [_placed(path, name, _operator(source, path, rollout), source, at, times, grid, **wanted)]
         found += [dataclasses.replace(instrument, experiment=experiment) for instrument in added]
     return found
+
+
+def _from_file(source: ObservationConfig, path: str, name: str, rollout: DifferentiableRun) -> Instrument:
+    """The instrument of an observation with a file, whose faults are told with the path of the observation."""
+    try:
+        places_of_file = source.kind == "snapshot" or (source.kind == "points" and not source.numbers)
+        operator = None if places_of_file else _operator(source, path, rollout)
+        made = compare(source, rollout, operator)
+        return _placed(
+            path, name, made.operator, source, made.times, rollout.times(), rollout.domain.grid, measured=made.measured,
+            present=made.present, deviation=made.deviation, given=True, notes=made.notes,
+        )  # fmt: skip
+    except ConfigurationError as error:
+        raise ConfigurationError(str(error) if str(error).startswith(path) else f"{path}: {error}") from None
 
 
 def _target(source: ObservationConfig, times: np.ndarray, rollout: DifferentiableRun) -> np.ndarray:
@@ -230,6 +249,8 @@ def _operator(source: ObservationConfig, path: str, rollout: DifferentiableRun) 
     if source.kind == "radial_distribution":
         return RadialDistribution(radii=source.radii, width=source.width)
     assert source.variable is not None
+    if source.instrument is not None:
+        return reading_of(source.instrument, source.variable, rollout.programs)[0]
     if source.kind == "diagnostic":
         known = rollout.seen[1]
         if source.variable not in known:

@@ -16,8 +16,10 @@ from jax.tree_util import keystr, tree_leaves_with_path
 from simjax.config.folders import config_yaml
 from simjax.driver.environment import command_line, device_name, git_state, versions
 from simjax.grid import AXES
+from simjax.instruments.operators import Snapshot
 from simjax.inverse.estimate import Estimate
 from simjax.inverse.instruments import Instrument
+from simjax.inverse.measured import reading_units
 from simjax.inverse.methods.gradient_check import GradientCheck
 from simjax.inverse.problem import InverseProblem
 from simjax.io.files import replaced
@@ -32,7 +34,6 @@ from simjax.io.inverse_output import (
 )
 from simjax.models.closure import Closure
 from simjax.models.formulas import closure_of
-from simjax.models.measures import measure_of
 from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.schema.numbers import numbers_of
@@ -205,12 +206,8 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
 
 def _read_from(problem: InverseProblem, instrument: Instrument) -> tuple[str, tuple[float, ...] | None]:
     """Units of what an instrument reads, and of a snapshot of a field where that lies in its cells."""
+    units = reading_units(instrument.source, instrument.operator.variable, problem.rollout)
+    if not isinstance(instrument.operator, Snapshot):
+        return units, None
     variable = instrument.operator.variable
-    if problem.config.schema.of_particles:
-        return "1", None
-    model = problem.rollout.model
-    if instrument.source.kind == "diagnostic":
-        measure = measure_of(model.measures(), variable)
-        return "1" if measure is None else measure.units, None
-    output = next(output for output in model.outputs() if output.name == variable)
-    return output.units, output.offset if instrument.source.kind == "snapshot" else None
+    return units, next(output.offset for output in problem.rollout.model.outputs() if output.name == variable)

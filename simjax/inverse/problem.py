@@ -19,6 +19,7 @@ from simjax.driver.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.inverse.compiled import CompiledProblem, compiled
 from simjax.inverse.instruments import Instrument
+from simjax.inverse.measured import with_files
 from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.modules import Modules
 from simjax.inverse.run import Experiment, Physical
@@ -55,7 +56,8 @@ class InverseProblem:
         start: numbers and fields where the search begins, by path, in place of their `guess`: a number, an array of the
             grid's shape, a tuple of them for a vector.
         section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
-            `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`.
+            `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`. An
+            observation may have `data` in the place of `file`: an array, times first, or a dataset of xarray.
 
     Problems that differ in what was measured, in noise, start or numbers alone share their compiled programs.
 
@@ -145,7 +147,9 @@ class InverseProblem:
     @property
     def notes(self) -> list[str]:
         """Sentences about what was done to files, each once."""
-        return list(dict.fromkeys(note for experiment in self.experiments for note in experiment.rollout.notes))
+        of_runs = [note for experiment in self.experiments for note in experiment.rollout.notes]
+        of_data = [note for experiment in self.experiments for i in experiment.instruments for note in i.notes]
+        return list(dict.fromkeys([*of_runs, *of_data]))
 
     @property
     def end(self) -> float:
@@ -344,6 +348,7 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
     """The configuration of the problem: a simulation's own, or with `section`; of several, as experiments of one."""
     several = isinstance(simulation, Sequence)
     configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
+    section = with_files(section, configs[0])
     if several:
         return validate(combined(configs, section))
     return validate({**configs[0].write(), "inverse": section}) if section else configs[0]

@@ -19,7 +19,7 @@ from simjax.io.initial_files import Ranges, Stored, find_stored, require_room
 from simjax.io.regrid import AxisMap, AxisMismatch, axis_map, target_axis
 from simjax.processes import processes
 
-_AXIS_NAMES = {
+AXIS_NAMES = {
     "x": ("x", "x_face", "xc", "xu", "x_c", "x_f", "lon", "longitude"),
     "y": ("y", "y_face", "yc", "yv", "y_c", "y_f", "lat", "latitude"),
     "z": ("z", "z_face", "zc", "zw", "z_c", "z_f", "lev", "level", "depth", "height"),
@@ -46,7 +46,7 @@ class FieldFile:
         self._stored, self._chosen, self._dims, self._maps = stored, chosen, dims, maps
         self._name = _named(stored)
         self._shape = tuple(n for n, one in zip(stored.shape, chosen, strict=True) if one is None)
-        self._packing = _packing(stored, self._name)
+        self._packing = packing(stored, self._name)
         self.notes: list[str] = []
         self.not_finite: dict[int, str] = {}
 
@@ -80,7 +80,7 @@ class FieldFile:
         for ranges in itertools.product(*needed):
             spatial = iter(ranges)
             index = [next(spatial) if one is None else (one, one + 1) for one in self._chosen]
-            values = _unpack(self._stored.read(index), *self._packing)
+            values = unpack(self._stored.read(index), *self._packing)
             values = values.reshape([b - a for a, b in ranges])
             self._note_not_finite(values, [first for first, _ in ranges])
             at = [slice(0, b - a) if (a, b) == own[0] else slice(a - b, None)
@@ -135,7 +135,7 @@ def field_file(
     """
     stored = find_stored(Path(path), variable)
     where = _named(stored)
-    notes = [_check_units(stored, units, where)]
+    notes = [check_units(stored, units, where)]
     dims = _name_dimensions(stored, grid.ndim, time, member, order, where)
     chosen, dims, told = _select(stored.shape, dims, {"time": time, "member": member}, grid.ndim, where)
     notes += [*told, "" if stored.dims else f"its axes taken as ({', '.join(dims)})"]
@@ -175,7 +175,8 @@ def _named(stored: Stored) -> str:
     return f"'{stored.variable}' in {stored.path.name}"
 
 
-def _check_units(stored: Stored, expected: str | None, where: str) -> str:
+def check_units(stored: Stored, expected: str | None, where: str) -> str:
+    """Refuse a variable in other units than expected; what is told of one without units, else nothing."""
     if expected is None:
         return ""
     given = stored.attributes.get("units")
@@ -213,7 +214,7 @@ def unit_powers(text: str) -> Mapping[str, int] | str:
     return {symbol: power for symbol, power in powers.items() if power}
 
 
-def _packing(stored: Stored, where: str) -> tuple[np.ndarray, float, float]:
+def packing(stored: Stored, where: str) -> tuple[np.ndarray, float, float]:
     """Values that stand for missing ones, scale and shift, by the conventions of CF."""
     fills = np.concatenate([_numbers(stored, name, where) for name in ("_FillValue", "missing_value")])
     factors = []
@@ -225,7 +226,7 @@ def _packing(stored: Stored, where: str) -> tuple[np.ndarray, float, float]:
     return fills, *factors
 
 
-def _unpack(stored: np.ndarray, fills: np.ndarray, scale: float, shift: float) -> np.ndarray:
+def unpack(stored: np.ndarray, fills: np.ndarray, scale: float, shift: float) -> np.ndarray:
     """float64, with CF packing undone and fill values as NaN."""
     values = stored.astype(np.float64)
     for fill in fills:
@@ -254,7 +255,7 @@ def _name_dimensions(
 ) -> list[str]:
     """x, y, z, time or member for every dimension of the array; the file's own name for any other."""
     if order is None and stored.dims is not None:
-        known = {name: axis for axis, names in _AXIS_NAMES.items() for name in names}
+        known = {name: axis for axis, names in AXIS_NAMES.items() for name in names}
         return [known.get(name.lower(), name) for name in stored.dims]
     spatial = list(order) if order is not None else list(AXES[:ndim][::-1])
     leading = [name for name, index in (("member", member), ("time", time)) if index is not None]
@@ -300,6 +301,6 @@ def _positions(stored: Stored, axis: str) -> np.ndarray | None:
     """The file's coordinate along a grid axis, if it has one."""
     for name, line in stored.coordinates.items():
         dimension = stored.dims is None or name in stored.dims
-        if dimension and name.lower() in _AXIS_NAMES[axis] and line.dtype.kind in "iuf":
+        if dimension and name.lower() in AXIS_NAMES[axis] and line.dtype.kind in "iuf":
             return line.astype(np.float64)
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import math
 import re
 import struct
@@ -34,6 +35,12 @@ DAMAGED = (
 )  # fmt: skip
 
 
+class MissingVariable(ConfigurationError):
+    """A file has no variable of a name."""
+
+
+ZARR = ("zarr.json", ".zgroup")
+"""What lies in a folder that is a Zarr store, of format 3 or 2."""
 Ranges = Sequence[tuple[int, int]]
 """First index and one past the last, along each axis."""
 
@@ -67,6 +74,9 @@ def find_stored(path: Path, variable: str) -> Stored:
     ConfigurationError for unusable content, ResourceError for axes that are too long for this machine.
     """
     path = path.resolve()
+    if any((path / name).is_file() for name in ZARR):
+        with _damage_named(path):
+            return _in_zarr(path, variable)
     try:
         with path.open("rb") as file:
             magic = file.read(8)
@@ -138,7 +148,7 @@ def _missing(path: Path, variable: str, names: Iterable[str]) -> ConfigurationEr
     names = sorted(names)
     close = difflib.get_close_matches(variable, names, n=1, cutoff=0.4)
     hint = f"did you mean '{close[0]}'?" if close else f"it holds {', '.join(names[:12]) or 'nothing'}."
-    return ConfigurationError(f"{path.name} has no variable '{variable}'; {hint}")
+    return MissingVariable(f"{path.name} has no variable '{variable}'; {hint}")
 
 
 def _check_number(dtype: np.dtype, path: Path, variable: str) -> None:
@@ -259,6 +269,39 @@ def _in_classic_netcdf(path: Path, variable: str) -> Stored:
 
     lines = {name: line for name, line in coordinates.items() if line.ndim == 1}
     return Stored(path, variable, shape, itemsize, dims, attributes, lines, part)
+
+
+def _in_zarr(path: Path, variable: str) -> Stored:
+    """A variable of a Zarr store in a folder, where the package zarr is there to read it."""
+    if importlib.util.find_spec("zarr") is None:
+        raise ConfigurationError(
+            f"{path.name} is a Zarr store, which the package zarr reads: install it, or write a NetCDF file."
+        )
+    links = next((inside.name for inside in path.rglob("*") if inside.is_symlink()), None)
+    if links is not None:
+        raise ConfigurationError(f"{path.name} holds the symbolic link {links}; copy into it what that leads to.")
+    import xarray as xr
+
+    def opened() -> xr.Dataset:
+        return xr.open_zarr(path, decode_cf=False, chunks=None)
+
+    with opened() as dataset:
+        if variable not in dataset.variables:
+            raise _missing(path, variable, map(str, dataset.variables))
+        found = dataset.variables[variable]
+        _check_number(found.dtype, path, variable)
+        shape, dims = _check_axes(found.shape, path, variable), tuple(map(str, found.dims))
+        coordinates = {
+            name: np.asarray(dataset.variables[name]) for name in dims
+            if name in dataset.variables and dataset.variables[name].ndim == 1
+        }  # fmt: skip
+        attributes = {name: found.attrs[name] for name in _ATTRIBUTES if name in found.attrs}
+
+    def part(ranges: Ranges) -> np.ndarray:
+        with opened() as dataset:
+            return np.asarray(dataset.variables[variable][tuple(slice(*one) for one in ranges)])
+
+    return Stored(path, variable, shape, found.dtype.itemsize, dims, attributes, coordinates, part)
 
 
 def _in_hdf5(path: Path, variable: str) -> Stored:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LAYOUT = "simjax instrument/1"
 FOLDER, SAMPLES_NAME = "outputs", "samples.h5"
 STATION, DISTANCE, WAVENUMBER, BIN, RADIUS = "station", "distance", "wavenumber", "value", "radius"
+SEPARATION = "separation"
 
 
 class InstrumentWriter(FrameWriter):
@@ -112,6 +113,25 @@ def cell_coordinates(
     return list(fixed.values()), dims
 
 
+def mesh_coordinates(grid: Grid, units: str) -> list[Variable]:
+    """Centres of the cells of a mesh, the slowest axis in the file first."""
+    found = []
+    for k in reversed(range(grid.ndim)):
+        about = {"axis": AXES[k].upper(), "units": units, "long_name": f"{AXES[k]} of the cell centre"}
+        found.append(Variable(AXES[k], (AXES[k],), np.dtype("f8"), about, grid.coordinates(k, CENTER)))
+    return found
+
+
+def track_coordinates(ids: Sequence[int], ndim: int) -> list[Variable]:
+    """Numbers of tagged particles, and the axes of space."""
+    numbers = {"long_name": "number of the particle", "units": "1"}
+    return [
+        Variable("particle", ("particle",), np.dtype("i8"), numbers, np.asarray(ids, "i8")),
+        Variable("space", ("space",), np.dtype("i4"), {"long_name": "axis of space", "units": "1"},
+                 np.arange(ndim, dtype="i4")),
+    ]  # fmt: skip
+
+
 def station_coordinates(points: np.ndarray, units: str) -> list[Variable]:
     """Points `(stations, axes)` as the stations of a discrete sampling geometry."""
     about = {"cf_role": "timeseries_id", "long_name": "number of the point", "units": "1"}
@@ -135,6 +155,12 @@ def wavenumber_coordinate(shells: int, longest: float, units: str) -> Variable:
     """The middle of shells of wavenumbers that are 2 pi over the longest side wide."""
     about = {"long_name": "wavenumber", "units": "1" if units == "1" else f"{units}-1"}
     return Variable(WAVENUMBER, (WAVENUMBER,), np.dtype("f8"), about, 2 * np.pi / longest * np.arange(1, shells + 1))
+
+
+def separation_coordinate(lengths: Sequence[float], axis: str, units: str) -> Variable:
+    """Distances between two points along an axis."""
+    about = {"long_name": f"separation along {axis}", "units": units}
+    return Variable(SEPARATION, (SEPARATION,), np.dtype("f8"), about, np.asarray(lengths))
 
 
 def radius_coordinate(radii: Sequence[float], units: str) -> Variable:

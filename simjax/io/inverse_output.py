@@ -354,7 +354,7 @@ def _reading_dims(instrument: InstrumentResult, result: InversionResult) -> tupl
         ]  # fmt: skip
         return (f"time_{name}", index.name), [index, *places]
     for output in (o for sought in result.fields if sought.on_grid for o in sought.outputs()):
-        if output.name == instrument.variable and shape == result.grid.shape:
+        if output.name == instrument.variable and shape == result.grid.shape and instrument.offset is not None:
             return (f"time_{name}", *field_variable(output, len(shape), (), np.dtype("f8")).dims), []
     own = [_index(f"index{axis}_{name}", count, f"index {axis} of {name}") for axis, count in enumerate(shape)]
     return (f"time_{name}", *(index.name for index in reversed(own))), own

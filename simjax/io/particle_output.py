@@ -29,6 +29,8 @@ from simjax.io.segments import WHOLE, Part
 
 LAYOUT = "simjax particles/1"
 MASTER_NAME, ENSEMBLE_NAME, TOPOLOGY_NAME = "particles.h5md", "ensemble.h5", "topology.xyz"
+IN_ALL = "simjax_particles_in_all"
+"""Attribute of files that hold some of the particles: how many there are in the run."""
 # Names that stand for species where nothing else is known.
 ELEMENTS = ("Ar", "Kr", "Xe", "Ne", "He", "Rn")
 
@@ -44,7 +46,8 @@ class ParticleWriter(FrameWriter):
     ([member,] time, particle, space) with zeros along the third axis of a plane; of `scalars`, without axes.
 
     about: attributes of parameters and diagnostics by name, such as units. One member makes `particles.h5md`; an
-    ensemble `ensemble.h5` with an H5MD file for each member over it.
+    ensemble `ensemble.h5` with an H5MD file for each member over it. numbers: of the particles that are written, where
+    these are not all `of` the run.
     """
 
     def __init__(
@@ -54,7 +57,8 @@ class ParticleWriter(FrameWriter):
         species_names: Sequence[str] = (), about: Mapping[str, Mapping[str, str]] | None = None,
         diagnostics: Sequence[str], attributes: Mapping[str, str | int], title: str,
         dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None, keep_until_step: int | None = None,
-        segment_bytes: int = 64 << 20, parts: Sequence[Part] = (WHOLE,),
+        segment_bytes: int = 64 << 20, parts: Sequence[Part] = (WHOLE,), numbers: np.ndarray | None = None,
+        of: int | None = None,
     ):  # fmt: skip
         missing = h5md.AXES - len(lower)  # a plane is a box without thickness
         self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
@@ -62,10 +66,12 @@ class ParticleWriter(FrameWriter):
         layout = build_layout(
             names, species, mass, charge, scalars=scalars, species_names=species_names, members=members,
             parameters=parameters, diagnostics=diagnostics, dtype=np.dtype(dtype),
-            rounding_bits=rounding_bits, about=about or {},
+            rounding_bits=rounding_bits, about=about or {}, numbers=numbers,
         )  # fmt: skip
         root = root_attributes(attributes, title, np.dtype(dtype), LAYOUT)
         root |= {"simjax_box_lower": np.asarray(lower), "simjax_box_upper": np.asarray(upper)}
+        if of is not None and of != len(species):
+            root[IN_ALL] = of
         master = MASTER_NAME if members is None else ENSEMBLE_NAME
         super().__init__(
             folder,
@@ -156,11 +162,11 @@ def build_layout(
     names: Sequence[str], species: np.ndarray, mass: np.ndarray, charge: np.ndarray | None, *, scalars: Sequence[str],
     species_names: Sequence[str], members: int | None,
     parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], dtype: np.dtype, rounding_bits: int | None,
-    about: Mapping[str, Mapping[str, str]],
+    about: Mapping[str, Mapping[str, str]], numbers: np.ndarray | None = None,
 ) -> FrameLayout:  # fmt: skip
     """The variables of a run of particles: per particle ([member,] time, particle, space), diagnostics by time."""
     leading = () if members is None else ("member",)
-    number = np.arange(len(species), dtype="i8")
+    number = np.arange(len(species), dtype="i8") if numbers is None else numbers.astype("i8")
     fixed = [
         *member_coordinate(members),
         Variable("particle", ("particle",), np.dtype("i8"), {"long_name": "number of the particle"}, number),

@@ -54,9 +54,26 @@ def of_fields(names: Iterable[str], units: str) -> dict[str, Measure]:
 
 def squared(units: str) -> str:
     """Units of the square: `m s-1` becomes `m2 s-2`."""
-    if units == "1":
-        return units
-    return re.sub(r"([A-Za-z]+)(-?\d+)?", lambda part: f"{part[1]}{2 * int(part[2] or 1)}", units)
+    return to_the_power(units, 2)
+
+
+def to_the_power(units: str, power: int) -> str:
+    """Units to a power: the third of `m s-1` is `m3 s-3`."""
+    if units == "1" or power == 0:
+        return "1"
+    return re.sub(r"([A-Za-z]+)(-?\d+)?", lambda part: _factor(part[1], power * int(part[2] or 1)), units)
+
+
+def product_of_units(one: str, other: str) -> str:
+    """The product of two units: `m s-1` and `m2` give `m3 s-1`."""
+    powers: dict[str, int] = {}
+    for symbol, power in re.findall(r"([A-Za-z]+)(-?\d+)?", f"{one} {other}"):
+        powers[symbol] = powers.get(symbol, 0) + int(power or 1)
+    return " ".join(_factor(symbol, power) for symbol, power in powers.items() if power) or "1"
+
+
+def _factor(symbol: str, power: int) -> str:
+    return symbol if power == 1 else f"{symbol}{power}"
 
 
 def times_volume(units: str, ndim: int) -> str:

@@ -69,6 +69,34 @@ class Start:
         return self.position.shape[1]
 
 
+def chosen_particles(config: Config, start: Start) -> np.ndarray | None:
+    """Numbers of the particles that `output.particles` chooses, in increasing order; None: all.
+
+    Raises ConfigurationError for numbers that there are not, and for a region in which none starts.
+    """
+    if config.output.particles is None:
+        return None
+    kind, value = config.output.particles
+    if kind == "every_nth":
+        return np.arange(0, start.count, value)
+    if kind == "ids":
+        numbers = np.unique(np.asarray(value, np.int64))
+        if numbers[-1] >= start.count:
+            raise ConfigurationError(
+                f"output.particles.ids: {numbers[-1]}: expected numbers from 0 to {start.count - 1}, as there are "
+                f"{start.count} particles."
+            )
+        return numbers
+    lower, upper = (np.asarray(corner)[:, None] for corner in (value.lower, value.upper))
+    numbers = np.flatnonzero(np.all((start.position >= lower) & (start.position <= upper), axis=0))
+    if not len(numbers):
+        raise ConfigurationError(
+            f"output.particles.region from {list(value.lower)} to {list(value.upper)}: no particle starts there; write "
+            "a larger one."
+        )
+    return numbers
+
+
 def place(config: Config, bond: float = 1.0) -> Start:
     """The particles of the section `particles`, float64. bond: about the length of a chain's bonds at rest.
 

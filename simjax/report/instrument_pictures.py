@@ -61,6 +61,8 @@ def figure(dataset: xr.Dataset, name: str, title: str) -> str:
 def _draw(path: Path, dataset: xr.Dataset, variable: xr.DataArray) -> None:
     sheet = Sheet(_WIDTH, _HEIGHT, _DPI)
     own = [str(dim) for dim in variable.dims if dim != "time"]
+    if own == ["particle", "space"]:  # of tracks that along x
+        variable, own = variable.isel(space=0).transpose("particle", "time"), ["station"]
     if len(own) == 2:
         _plane(sheet, dataset, variable.isel(time=-1))
     else:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from simjax.report import scalars
-from simjax.report.particle_painter import paint, radii_of, radius_of, shade_of, view_of
+from simjax.report.particle_painter import counted_particles, paint, radii_of, radius_of, shade_of, view_of
 from simjax.report.particle_summary import colour_key, finish_view
 from simjax.report.scene import NOWHERE, Scene
 from simjax.report.sheet import INK, MUTED, NORMAL, Sheet
@@ -43,8 +43,7 @@ class ParticleStage:
             Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", round(11 * _DPI / 72)
         )
         self.sheet.text(_LEFT / _DPI, 0.08, title, size=11, bold=True)
-        count = f"{dataset.sizes['particle']:,}".replace(",", " ")
-        self.sheet.text(_LEFT / _DPI, 0.32, f"{count} particles", size=NORMAL, color=MUTED)
+        self.sheet.text(_LEFT / _DPI, 0.32, counted_particles(dataset), size=NORMAL, color=MUTED)
         self.empty = self._surroundings()
 
     def _surroundings(self) -> Image.Image:

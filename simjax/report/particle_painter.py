@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simjax.io.particle_output import IN_ALL
 from simjax.report.colours import ColourScale, diverging_scale
 from simjax.report.labels import number, title_case
 from simjax.report.scalars import spread
@@ -114,6 +115,18 @@ def _sampled(dataset: xr.Dataset) -> list[int]:
     """Frames that stand for all."""
     count = dataset.sizes["time"]
     return sorted({0, count // 2, count - 1})
+
+
+def written_and_all(dataset: xr.Dataset) -> tuple[int, int]:
+    """The number of particles in the files, and in the run."""
+    written = dataset.sizes["particle"]
+    return written, int(dataset.attrs.get(IN_ALL, written))
+
+
+def counted_particles(dataset: xr.Dataset) -> str:
+    """The count of particles that are shown, in words, and of how many."""
+    written, count = (f"{number:,}".replace(",", " ") for number in written_and_all(dataset))
+    return f"{count} particles" if written == count else f"{written} of {count} particles"
 
 
 def radius_of(dataset: xr.Dataset, view: View) -> float:

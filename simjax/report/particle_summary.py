@@ -25,6 +25,7 @@ from simjax.report.particle_painter import (
     species_label,
     speeds,
     view_of,
+    written_and_all,
 )
 from simjax.report.scene import NOWHERE, Scene
 from simjax.report.sheet import (
@@ -171,7 +172,9 @@ class EnergyRow:
 
     def __init__(self, dataset: xr.Dataset, scene: Scene = NOWHERE):
         self.dataset, self.scene = dataset, scene
-        self.pairs = "position" in dataset and bool(scene.periodic)
+        written, count = written_and_all(dataset)
+        # Of some of the particles g(r) would be that of the choice.
+        self.pairs = "position" in dataset and bool(scene.periodic) and written == count
         last = ", speeds and radial distribution at the end" if self.pairs else " and speeds at the end"
         self.heading = f"Energies per particle, temperature{last}"
 
@@ -213,7 +216,7 @@ class EnergyRow:
         return instants
 
     def _energies(self, axes: Axes) -> None:
-        instants, count = self._over_time(axes), self.dataset.sizes["particle"]
+        instants, (_, count) = self._over_time(axes), written_and_all(self.dataset)
         drawn = []
         for name, colour in _ENERGIES:
             if name in self.dataset:

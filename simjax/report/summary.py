@@ -12,6 +12,7 @@ import numpy as np
 from simjax.io.readable import readable
 from simjax.report import colours, curves, scalars
 from simjax.report.labels import quantity
+from simjax.report.particle_painter import counted_particles
 from simjax.report.particle_summary import particle_rows
 from simjax.report.scalars import Scalar
 from simjax.report.scene import NOWHERE, Scene
@@ -116,7 +117,7 @@ def describe(dataset: xr.Dataset) -> str:
     parts = []
     drawable = [] if "particle" in dataset.sizes else scalars.scalars(dataset)
     if "particle" in dataset.sizes:
-        parts.append(f"{dataset.sizes['particle']:,} particles".replace(",", " "))
+        parts.append(counted_particles(dataset))
     if drawable:
         parts.append(" × ".join(str(drawable[0].cells(axis)) for axis in reversed(drawable[0].axes)) + " cells")
     if "member" in dataset.sizes:

@@ -30,7 +30,7 @@ from simjax.schema.kinds import (
 )
 from simjax.schema.members import EnsembleConfig, EnsembleKeys
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
+from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
 from simjax.schema.triggers import EVENTS, EventConfig, StopConfig
@@ -120,6 +120,7 @@ class OutputConfig:
         ("png",),
         about="formats of the report's summary; the page shows the PNG",
     )
+    particles: tuple[str, Any] | None = key(CHOSEN, None, about="particles that are written; null: all")
     rounding_bits: int | None = key(
         Integer(1, 52, optional=True), None, about="bits of the mantissa that are kept; null: all"
     )

@@ -43,16 +43,50 @@ class InstrumentConfig:
         """Time between two samples; zero where it is every step or every frame."""
         return 0.0 if self.at_frames else self.interval
 
+    def readings(self, written: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """The variables of its file, each with those of the run that it is read from.
+
+        written: the names that `of` takes, each with its variables.
+        """
+        match self.kind:
+            case "radial_distribution" | "mean_square_displacement":
+                return {self.kind: ()}
+            case "tracks":
+                return {"position": (), "velocity": ()}
+            case "density":
+                return {"number_density": ()}
+            case "spectrum":
+                return {f"{name}_spectrum": written[name] for name in self.of}
+            case "correlation":
+                return {f"{'_'.join(self.of)}_correlation": tuple(one for name in self.of for one in written[name])}
+            case "structure_function":
+                return {key: parts for name in self.of for key, parts in self._increments(name, written[name]).items()}
+            case "surface_integral":
+                return {f"{name}_{'flux' if len(written[name]) > 1 else 'integral'}": written[name] for name in self.of}
+        return {variable: (variable,) for name in self.of for variable in written[name]}
+
+    def _increments(self, name: str, parts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        """A scalar's structure function, or those of the component along the separations and of those across."""
+        if len(parts) == 1:
+            return {f"{name}_structure_function": parts}
+        along = f"{name}_{self.given['along']}"
+        return {
+            f"{name}_longitudinal_structure_function": (along,),
+            f"{name}_transverse_structure_function": tuple(part for part in parts if part != along),
+        }
+
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         given = {key: _plain(value) for key, value in self.given.items()}
         match self.kind:
-            case "spectrum":
+            case "spectrum" | "structure_function" | "correlation":
                 own = {self.kind: list(self.of), **given}
             case "radial_distribution":
                 own = {self.kind: given["radii"], "width": given["width"]}
             case "mean_square_displacement":
                 own = {self.kind: None}
+            case "tracks" | "density":
+                own = {self.kind: given}
             case _:
                 own = {self.kind: given, "of": list(self.of)}
         return {**own, "every": self.every, "name": self.name}

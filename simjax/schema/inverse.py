@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.schema.formula import Formula
+from simjax.schema.instruments import InstrumentConfig
 from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key, write
 from simjax.schema.model_schema import AXES
 from simjax.schema.numbers import number_name
@@ -27,8 +28,9 @@ PLACES: dict[str, tuple[str, ...]] = {
     "sensors": (),
     "diagnostic": (),
     "radial_distribution": (),
+    "output": (),
 }
-OF_PARTICLES = ("snapshot", "diagnostic", "radial_distribution")
+OF_PARTICLES = ("snapshot", "diagnostic", "radial_distribution", "output")
 OF_FIELDS = tuple(kind for kind in PLACES if kind != "radial_distribution")
 
 
@@ -134,6 +136,25 @@ class UnknownConfig:
 
 
 @dataclass(frozen=True)
+class MeasuredFile:
+    """The file that an observation's measurements lie in, and the names of variables in it.
+
+    variable: of the values; None: that of what is observed. mask: of what counts, 1 where it was measured. deviation:
+    of the standard deviations.
+    """
+
+    path: Path
+    variable: str | None = None
+    mask: str | None = None
+    deviation: str | None = None
+
+    def write(self) -> dict[str, Any]:
+        """The keys of the observation that it stands for."""
+        named = {"variable": self.variable, "mask": self.mask, "deviation": self.deviation}
+        return {"file": str(self.path), **{key: name for key, name in named.items() if name is not None}}
+
+
+@dataclass(frozen=True)
 class ObservationConfig:
     """Measurements of one variable, a file of sensors, or what a variable is wanted to be.
 
@@ -142,7 +163,8 @@ class ObservationConfig:
     frame. deviation: of the measurement errors in the variable's units; fraction: of the measured values' root mean
     square, in place of it. noise: ("student", degrees), ("huber", threshold) or None for Gaussian errors. target: of a
     snapshot, the field that is wanted, in place of a measured one. radii, width: where a radial distribution is
-    measured, and the distance over which it is averaged.
+    measured, and the distance over which it is averaged. data: where the measurements are read; None: they are made in
+    the configuration's own run. instrument: the entry of `outputs` whose reading named `variable` an `output` is.
     """
 
     kind: str
@@ -158,18 +180,26 @@ class ObservationConfig:
     target: Formula | None = None
     radii: tuple[float, ...] = ()
     width: float = 0.0
+    data: MeasuredFile | None = None
+    instrument: InstrumentConfig | None = None
 
     def write(self) -> dict[str, Any]:
         """Section that reads as this, without what was left out."""
         written: dict[str, Any] = {self.kind: self.variable if self.file is None else str(self.file)}
-        written |= dict(zip(PLACES[self.kind], self.numbers, strict=True))
+        if self.numbers:
+            written |= dict(zip(PLACES[self.kind], self.numbers, strict=True))
         if self.kind == "spectrum":
             written["shells"] = self.shells
         if self.kind == "radial_distribution":
             written |= {self.kind: self.radii, "width": self.width}
+        if self.instrument is not None:
+            written |= {self.kind: self.instrument.name, "of": self.variable}
         if self.target is not None:
             written["target"] = self.target
-        written |= {"every": self.every} if self.times is None else {"times": self.times}
+        if self.data is None:
+            written |= {"every": self.every} if self.times is None else {"times": self.times}
+        else:
+            written |= {**({} if self.times is None else {"times": self.times}), **self.data.write()}
         errors = {"deviation": self.deviation, "fraction": self.fraction}
         written |= {key: size for key, size in errors.items() if size is not None}
         return write(written | {"noise": "gaussian" if self.noise is None else {self.noise[0]: self.noise[1]}})

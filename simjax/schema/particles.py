@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from simjax.schema.errors import ConfigErrors
-from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, Text, key
+from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Nested, OneOf, Real, Text, key
 from simjax.schema.model_schema import AXES
 
 LATTICES = {"fcc": 3, "sc": 3, "rocksalt": 3, "diamond": 3, "square": 2, "hexagonal": 2}
@@ -33,6 +33,25 @@ class BoxConfig:
         None,
         about="whether each axis closes on itself; null: every one does",
     )
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the box, by its corners."""
+
+    lower: tuple[float, ...] = key(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), about="lower corner")
+    upper: tuple[float, ...] = key(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), about="upper corner")
+
+
+MOST_CHOSEN = 10_000_000
+CHOSEN = OneOf(
+    {
+        "every_nth": Integer(1),
+        "ids": ListOf(Integer(0), 1, MOST_CHOSEN, noun="numbers of particles"),
+        "region": Nested(Region),
+    },
+    optional=True,
+)
 
 
 class ParticlesSection:

@@ -12,6 +12,9 @@ from process_groups import outputs, start_run
 
 import simjax as sj
 from simjax.config import validate
+from simjax.driver.build import plan_frames
+from simjax.driver.compiled_instruments import sample_bytes
+from simjax.driver.compiled_run import compiled_run
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.schema.instruments import due_steps
 
@@ -33,8 +36,16 @@ SEEN = {
     "box_mean": {"box_mean": {"lower": [0, 0.25], "upper": [0.5, 0.75]}, "of": "pressure"},
     "spectrum": {"spectrum": "velocity", "shells": 5, "every": "step"},
     "histogram": {"histogram": {"bins": 6, "lower": -0.5, "upper": 0.5}, "of": "velocity_y", "every": 5 * DT},
-}
-EVERY = {"slice": 2, "probe": 1, "line": 3, "box_mean": 5, "spectrum": 1, "histogram": 5}
+    "surface_integral": {
+        "surface_integral": {"lower": [0.125, 0.25], "upper": [0.75, 1.0]}, "of": ["velocity", "pressure"],
+    },
+    "structure_function": {"structure_function": ["velocity", "pressure"], "along": "y", "order": 3},
+    "correlation": {"correlation": ["pressure", "speed"], "along": "x", "separations": [0, 0.25]},
+}  # fmt: skip
+EVERY = {
+    "slice": 2, "probe": 1, "line": 3, "box_mean": 5, "spectrum": 1, "histogram": 5, "surface_integral": 5,
+    "structure_function": 5, "correlation": 5,
+}  # fmt: skip
 LOOKING = {"outputs": [*SEEN.values()]}
 
 
@@ -103,6 +114,20 @@ def test_instruments_see_what_the_frames_hold(whole):
     values = frames.velocity_y.isel(time=slice(None, None, 5)).values.reshape(3, -1)
     counts = [np.histogram(each, 6, (-0.5, 0.5))[0] / 256 for each in values]
     np.testing.assert_array_equal(seen["histogram"].velocity_y, counts)
+    u, v, p, speed = (frames[name].values for name in ("velocity_x", "velocity_y", "pressure", "speed"))
+    # The box is cells 2 to 11 and 4 to 15: its upper face along y is that of the periodic side, number 0.
+    out = (u[:, 4:, 12] - u[:, 4:, 2]).sum(1) / 16 + (v[:, 0, 2:12] - v[:, 4, 2:12]).sum(1) / 16
+    np.testing.assert_allclose(seen["surface_integral"].velocity_flux, out[::5], **close)
+    beside = (p + np.roll(p, 1, 1))[:, [4, 0], 2:12].sum((1, 2)) + (p + np.roll(p, 1, 2))[:, 4:, [2, 12]].sum((1, 2))
+    np.testing.assert_allclose(seen["surface_integral"].pressure_integral, beside[::5] / 32, **close)
+    for name, field in (("velocity_longitudinal", v), ("velocity_transverse", u), ("pressure", p)):
+        cubes = [((np.roll(field, -n, 1) - field)[::5] ** 3).mean((1, 2)) for n in range(9)]
+        found = seen["structure_function"][f"{name}_structure_function"]
+        np.testing.assert_allclose(found, np.transpose(cubes), **close)
+    p, speed = (one[::5] - one[::5].mean((1, 2), keepdims=True) for one in (p, speed))
+    sizes = p.std((1, 2)) * speed.std((1, 2))  # at the start nothing moves
+    both = [(p * np.roll(speed, -n, 2)).mean((1, 2)) / np.where(sizes > 0, sizes, 1) for n in (0, 4)]
+    np.testing.assert_allclose(seen["correlation"].pressure_speed_correlation, np.transpose(both), rtol=0, atol=1e-12)
 
 
 def test_files_tell_units_and_places(whole):
@@ -115,6 +140,11 @@ def test_files_tell_units_and_places(whole):
     assert spectrum.velocity_spectrum.attrs["units"] == "m2 s-2" and spectrum.wavenumber.attrs["units"] == "m-1"
     assert float(seen["slice"].y) == 0.3 and seen["slice"].velocity_x.dims == ("time", "x_face")
     assert seen["histogram"].velocity_y.attrs["units"] == "1" and seen["histogram"].value.attrs["units"] == "m s-1"
+    cubes = seen["structure_function"]
+    np.testing.assert_allclose(cubes.separation, np.arange(9) / 16)
+    assert cubes.velocity_transverse_structure_function.attrs["units"] == "m3 s-3"
+    assert seen["surface_integral"].velocity_flux.attrs["units"] == "m2 s-1"
+    assert seen["surface_integral"].pressure_integral.attrs["units"] == "Pa m"
 
 
 def same(found, expected, exact=False):
@@ -240,6 +270,17 @@ REFUSED = {
     "two of one name": (
         [{"spectrum": "velocity", "name": "a"}, {"spectrum": "velocity", "name": "a"}], ["outputs[0].name", "no other"],
     ),
+    "a surface of two planes": ([{"surface_integral": {"x": 0, "y": 0}, "of": "pressure"}], ["one axis", "or a box"]),
+    "a surface outside": ([{"surface_integral": {"x": 2}, "of": "pressure"}], ["integral.x = 2", "0 <= x <= 1"]),
+    "a correlation of a vector": ([{"correlation": "velocity", "along": "x"}], ["a scalar", "velocity_x"]),
+    "a correlation of three": (
+        [{"correlation": ["pressure", "velocity_x", "velocity_y"], "along": "x"}], ["one field or two, got 3"],
+    ),
+    "separations along nothing": ([{"structure_function": "velocity"}], ["outputs[0].along is missing", "x, y"]),
+    "half a cell": (
+        [{"structure_function": "velocity", "along": "x", "separations": [0.1]}],
+        ["separations[0] = 0.1", "multiple of the 0.0625 of a cell up to 1", "nearest is 0.125"],
+    ),
     "a histogram without bins": ([{"histogram": {"lower": 0, "upper": 1}, "of": "pressure"}], ["bins is missing"]),
 }  # fmt: skip
 
@@ -257,12 +298,25 @@ def test_what_does_not_go_together_is_refused():
     assert "every: frame" in refusal(changed(DYE, {**step, "ensemble.size": 2}))
     walls = {"boundaries.y": {"lower": "no_slip", "upper": "no_slip"}, "outputs": [{"spectrum": "velocity"}]}
     assert "y has walls" in refusal(changed(FLOW, walls))
+    walls["outputs"] = [{"correlation": "velocity_x", "along": "y"}]
+    assert "along = 'y': expected a periodic axis" in refusal(changed(FLOW, walls))
+    walls["outputs"] = [{"surface_integral": {"y": 1.0}, "of": "velocity"}]
+    assert "a flux at y=1, in the upper wall" in refusal(changed(FLOW, walls))
 
 
 def test_an_ensemble_in_groups_is_refused(tmp_path):
     several = {"ensemble.size": 4, "ensemble.group": 2, "ensemble.vary": {"parameters.height": {"uniform": [0.1, 0.2]}}}
     with pytest.raises(ConfigurationError, match="runs in groups, here of 2 of 4 members"):
         run(tmp_path / "groups", {**LOOKING, **several})
+
+
+@pytest.mark.parametrize("every, count", [("step", 11), ("frame", 3), (3 * DT, 4)])
+def test_the_room_that_samples_need_is_counted(every, count):
+    looking = {"outputs": [{**SEEN["line"], "every": every}, {**SEEN["slice"], "every": every}]}
+    config = validate(changed(WAVE, {**looking, "ensemble.size": 2}))
+    found = sample_bytes(compiled_run(config), plan_frames(config, 1))
+    # Seven points; three fields along a line of 16: each of two members, in float64.
+    assert found == {name: (n * 8 * 2 * count,) * 2 for name, n in (("line", 7), ("slice", 48))}
 
 
 def test_an_output_that_is_not_there_is_told(whole):
@@ -281,7 +335,7 @@ def command(folder, *more):
 
 
 def test_a_search_is_fitted_to_an_instrument_of_the_run():
-    outputs = {"outputs": [{**SEEN["probe"], "of": ["velocity", "pressure"]}, SEEN["line"], SEEN["slice"]]}
+    outputs = {"outputs": [{**SEEN["probe"], "of": ["velocity", "pressure"]}, SEEN["line"], SEEN["histogram"]]}
     sought = {"unknowns": {"parameters.height": {"guess": 0.1}}}
 
     def problem(*observations):
@@ -295,8 +349,16 @@ def test_a_search_is_fitted_to_an_instrument_of_the_run():
     by_hand.append({"points": "pressure", "at": line, "deviation": 0.2, "times": times})
     assert named.inverse.observations == validate(problem(*by_hand)).inverse.observations
     assert validate(named.write()) == named
+    pairs = changed(WAVE, {"outputs": [{**SEEN["structure_function"], "structure_function": "velocity"}]})
+    fitted = validate(changed(pairs, {"inverse": {**sought, "observations": [
+        {"output": "structure_function", "fraction": 0.1}
+    ]}}))  # fmt: skip
+    assert fitted.inverse is not None
+    ends = ("longitudinal_structure_function", "transverse_structure_function")
+    assert [one.variable for one in fitted.inverse.observations] == [f"velocity_{end}" for end in ends]
+    assert validate(fitted.write()) == fitted
     assert "did you mean 'probe'" in refusal(problem({"output": "prob", "deviation": 0.1}))
-    assert "slice is of kind slice" in refusal(problem({"output": "slice", "deviation": 0.1}))
+    assert "histogram is of kind histogram" in refusal(problem({"output": "histogram", "deviation": 0.1}))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from refusals import refusals
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.instruments.distributions import Histogram
+from simjax.instruments.image import Image
 from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Snapshot, Spectrum
 from simjax.parallel import decompose, distribute, make_mesh
 
@@ -30,6 +31,7 @@ OPERATORS = {
     "spectrum": Spectrum("u", 4),
     "slice across x": Slice("u", 0, 1.93),
     "slice across y": Slice("u", 1, -0.4),
+    "image": Image("u", [[1.9, 0.02, 0.7], [-0.9, 1.99, 0.3, 0.31]]),
 }
 WALLS, WRAPS = (False, False), (True, True)
 

@@ -1,0 +1,63 @@
+"""Keys of the instruments that look at particles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from simjax.config.observations import MOST_RADII, check_radii
+from simjax.config.sections import Context
+from simjax.schema.errors import join
+from simjax.schema.kinds import Integer, Kind, ListOf, Real
+
+MOST_TRACKS, MOST_MESH_CELLS = 100_000, 4096
+
+
+def read_of_particles(
+    where: str, kind: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
+) -> dict[str, Any]:
+    """The keys of an instrument of particles, as they are read."""
+    match kind:
+        case "radial_distribution":
+            return _read_pairs(where, value, found, context)
+        case "tracks":
+            return _read_own(where, kind, value, {"ids": ListOf(Integer(0), 1, MOST_TRACKS, noun="numbers")}, context)
+        case "density":
+            shape = ListOf(
+                Integer(1, MOST_MESH_CELLS), context.ndim, context.ndim, noun="numbers of cells, one per axis"
+            )
+            return _read_own(where, kind, value, {"shape": shape}, context)
+    if value[kind] not in (None, {}):
+        context.problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
+    return {}
+
+
+def _read_own(
+    where: str, kind: str, value: Mapping[str, Any], kinds: Mapping[str, Kind], context: Context
+) -> dict[str, Any]:
+    """The keys below that of the kind, all of which are needed."""
+    own, path, problems = value[kind], join(where, kind), context.problems
+    if not isinstance(own, Mapping):
+        problems.add(path, own, f"keys {', '.join(kinds)}")
+        return {}
+    for key in own:
+        if key not in kinds:
+            problems.unknown(path, key, kinds)
+    for key, one in kinds.items():
+        if key not in own:
+            problems.say(join(path, key), f"{join(path, key)} is missing: expected {one.allowed}")
+    return {key: one.read(join(path, key), own[key], problems) for key, one in kinds.items() if key in own}
+
+
+def _read_pairs(where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Distances of pairs and the width around each, as an observation has them."""
+    problems, before = context.problems, len(context.problems)
+    if "width" not in value:
+        problems.say(join(where, "width"), f"{join(where, 'width')} is missing: expected {Real(above=0.0).allowed}")
+        return {}
+    path = join(where, "radial_distribution")
+    radii = ListOf(Real(above=0.0), 1, MOST_RADII, noun="distances").read(path, value["radial_distribution"], problems)
+    width = Real(above=0.0).read(join(where, "width"), value["width"], problems)
+    if len(problems) == before:
+        check_radii(where, {"radial_distribution": radii, "width": width}, found["box"], problems)
+    return {"radii": radii, "width": width}
