@@ -9,6 +9,7 @@ import xarray as xr
 from simjax.config import load_config, validate
 from simjax.driver.checks import check_run
 from simjax.driver.compiled_fields import CompiledFieldRun
+from simjax.grid import Grid
 from simjax.status import NON_FINITE, OK
 
 FRAMES, STEPS = 5, 400
@@ -24,7 +25,7 @@ class Compiled(CompiledFieldRun):
     def __init__(self):
         self.dtype = np.dtype(np.float64)
 
-    grid = property(lambda self: SimpleNamespace(spacing=(0.5, 0.25)))
+    grid = Grid((2, 4))
     integrator = property(lambda self: SimpleNamespace(courant_limit=1.7))
 
 

@@ -116,7 +116,7 @@ class AdvectionDiffusion(ExplicitModel):
         return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
 
     def stable_dt(self, state, params):
-        dtype = state.concentration.dtype
+        dtype = jnp.result_type(params.diffusivity)
         h = [smallest(s, axis) for axis, s in enumerate(self.domain.spacing(self.layout, 1, dtype))]
         rate = sum(jnp.abs(params.velocity[axis]) / h[axis] for axis in range(len(h)))
         return 1 / (rate + 2 * params.diffusivity * sum(1 / s**2 for s in h))
