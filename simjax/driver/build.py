@@ -285,7 +285,7 @@ def _volumes(model: GridModel, dtype) -> float | Array:
     """Volumes of the cells, in mean ones: 1.0 on a uniform grid."""
     layout = next(layout for layouts in model.component_layouts().values() for layout in layouts)
     spacing, mean = model.domain.spacing(layout, 0, dtype), model.domain.grid.mean_spacing
-    return math.prod(map(relative, spacing, mean))
+    return math.prod(map(relative, spacing, mean)) * circumferences(model.domain, layout, dtype)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -111,7 +111,9 @@ class Scalar:
     def axis_label(self, axis: str) -> tuple[str, str]:
         """Name and units of the coordinate along `axis`."""
         name = self.dimension(axis)
-        return axis, units_of(self.dataset, name) if name in self.dataset.coords else "1"
+        if name not in self.dataset.coords:
+            return axis, "1"
+        return coordinate_symbol(self.dataset, name, axis), units_of(self.dataset, name)
 
     def scale(self, axis: str) -> float:
         """Length of a shown unit along `axis`, in the file's units of length."""
