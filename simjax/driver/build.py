@@ -19,6 +19,7 @@ from simjax.driver.random_fields import random_modes
 from simjax.grid import Grid
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
+from simjax.models.axisymmetric import circumferences
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of

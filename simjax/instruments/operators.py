@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.places import number_along, numbers
+from simjax.instruments.places import number_along, numbers, require_cartesian
 from simjax.instruments.rays import pieces
 from simjax.instruments.sampling import corners, interpolate, require_axes, shares, waves
 from simjax.particles.cells import Cells

@@ -106,10 +106,8 @@ def space_coordinates(
             attributes = {
                 "axis": AXES[axis].upper(),
                 "units": units,
-                "long_name": f"{symbol(grid, axis)} of the {place}",
+                **described(grid, axis, place),
             }
-            if grid.axisymmetric:
-                attributes[SYMBOL] = symbol(grid, axis)
             if offset == CENTER and axis in grid.stretched:
                 attributes["bounds"] = f"{name}_bounds"
             values = grid.coordinates(axis, offset)
@@ -119,9 +117,12 @@ def space_coordinates(
     return coordinates
 
 
-def symbol(grid: Grid, axis: int) -> str:
-    """The letter of a coordinate in pictures and descriptions: x, y, z; r and z on an axisymmetric grid."""
-    return ("r", "z")[axis] if grid.axisymmetric else AXES[axis]
+def described(grid: Grid, axis: int, place: str) -> dict[str, str]:
+    """Attributes of the coordinate along an axis: on an axisymmetric grid x is called r, and y is called z."""
+    if not grid.axisymmetric:
+        return {"long_name": f"{AXES[axis]} of the {place}"}
+    letter = ("r", "z")[axis]
+    return {"long_name": f"{letter} of the {place}", SYMBOL: letter}
 
 
 def cell_sizes(grid: Grid, units: str) -> list[Variable]:

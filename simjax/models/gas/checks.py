@@ -38,7 +38,7 @@ def _check_axisymmetric(config: Any) -> Iterator[tuple[str, str]]:
         order=INTERPOLATIONS[physics.reconstruction].order,
         reconstruction=physics.reconstruction,
         gravity=bool(physics.gravity and physics.gravity[0]),
-        transport=bool(physics.viscosity or physics.conductivity)
+        transport=bool(physics.viscosity or physics.conductivity or physics.prandtl)
         or not varied.isdisjoint(("physics.viscosity", "physics.conductivity")),
     )
 
