@@ -125,8 +125,8 @@ class Grid(eqx.Module):
             )
         if self.axisymmetric and self.lower[0] < 0:
             raise ConfigurationError(
-                f"Grid.lower[0]={self.lower[0]:g}: expected at least 0 on an axisymmetric grid, where x is the distance "
-                "r from the axis."
+                f"Grid.lower[0]={self.lower[0]:g}: expected at least 0 on an axisymmetric grid, where x is the "
+                "distance r from the axis."
             )
 
     def _check_lines(self):

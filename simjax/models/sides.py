@@ -21,7 +21,8 @@ def check_sides(
 ) -> None:
     """Refuse sides that the model `name` cannot have; `groups` are those of the sides that it declares.
 
-    axisymmetric: whether the model takes such grids. A class of sides that is not declared, one of a user's own, is taken as it is.
+    A class of sides that is not declared, one of a user's own, is taken as it is. axisymmetric: whether the model takes
+    such grids.
 
     Raises:
         ConfigurationError: unless there is a pair of sides for each axis, periodic at both ends or at none, of kinds

@@ -10,8 +10,10 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.models.axisymmetric import RADIAL, radii
+from simjax.ops.axisymmetric import ring_divergence
 from simjax.ops.gas import Scheme
-from simjax.ops.riemann import Primitive
+from simjax.ops.riemann import Conserved, Primitive
+from simjax.ops.spacing import Spacing
 
 IDEAL = "physics.viscosity and physics.conductivity: expected 0 on an axisymmetric grid, where the gas is ideal"
 
@@ -42,9 +44,7 @@ def refusals(
         yield "physics.viscosity", IDEAL
 
 
-def check(
-    domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme, gravity_axes: Sequence[int]
-) -> None:
+def check(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme, gravity_axes: Sequence[int]) -> None:
     """Refuse what a gas does not take on an axisymmetric grid.
 
     Raises:
@@ -73,6 +73,21 @@ def check_ideal(domain: Domain) -> None:
     """
     if domain.grid.axisymmetric:
         raise ConfigurationError(f"{IDEAL}; leave them out of Compressible.Params.")
+
+
+def tendency(flux: Conserved, taper: Array, pressure: Array, ndim: int, spacing: Spacing) -> Conserved:
+    """The tendency by the fluxes across r; the cell's own pressure pushes on the sides of its ring around the axis."""
+
+    def fall(f: Array, source: Array | None = None) -> Array:
+        return ring_divergence(f, taper, RADIAL, ndim, -spacing, source)
+
+    radial, *others = flux.momentum
+    return Conserved(
+        fall(flux.density),
+        (fall(radial, pressure), *map(fall, others)),
+        fall(flux.energy),
+        tuple(map(fall, flux.scalars)),
+    )
 
 
 def widening(domain: Domain, layout: FieldLayout, w: Primitive, gamma: Array) -> Array:

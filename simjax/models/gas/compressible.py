@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -34,7 +33,6 @@ from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, transport
-from simjax.ops.axisymmetric import ring_divergence
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces, pad_only
 from simjax.ops.riemann import Conserved, Primitive
@@ -100,8 +98,9 @@ class Compressible(ExplicitModel):
     (`ops.gas`, `ops.positivity`); viscous terms of second order. Gravity is balanced against pressure between
     neighbouring cells, so that an atmosphere at rest stays at rest, and the work of gravity is that of the mass
     fluxes, so that E - rho g . x is conserved. Sides: periodic, slip, no-slip (moving, adiabatic or at a given
-    temperature), inflow of a given state, outflow. Takes stretched grids. Toro (2009), Riemann Solvers and Numerical
-    Methods for Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.
+    temperature), inflow of a given state, outflow. Takes stretched grids, and axisymmetric ones (an ideal fluid, second
+    order). Toro (2009), Riemann Solvers and Numerical Methods for Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J.
+    Sci. Comput. 35, A1137.
 
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
 
@@ -293,8 +292,9 @@ class Compressible(ExplicitModel):
             drag = viscous_flux(padded.velocity, heat, axis, spacing, width, viscosity, per_heat)
             momentum = tuple(map(jnp.add, flux.momentum, drag.momentum))
             flux = flux._replace(momentum=momentum, energy=flux.energy + drag.energy)
-        for taper in rings:
-            return self._across_rings(flux, shift(taper, ndim, width=width), padded.pressure, axis, stretch)
+        if rings:
+            taper, pressure = (shift(u, ndim, width=width) for u in (*rings, padded.pressure))
+            return axisymmetry.tendency(flux, taper, pressure, ndim, stretch)
         slope = jax.tree.map(lambda f: difference_of_faces(f, axis, ndim, -stretch), flux)
         if rises is None:
             return slope
@@ -306,17 +306,6 @@ class Compressible(ExplicitModel):
         else:
             work = unit * pull * _mean_of_faces(mass, axis, ndim)
         return slope._replace(momentum=momentum, energy=slope.energy + work)
-
-    def _across_rings(self, flux: Conserved, taper: Array, pressure: Array, axis: int, stretch: Spacing) -> Conserved:
-        """The tendency along r; the pressure of the cell itself pushes on the sides of the ring around the axis."""
-        ndim = self.domain.grid.ndim
-        own = shift(pressure, ndim, width=self.width)
-        slope = jax.tree.map(lambda f: ring_divergence(f, taper, axis, ndim, -stretch), flux._replace(momentum=()))
-        momentum = tuple(
-            ring_divergence(f, taper, axis, ndim, -stretch, own if k == axis else None)
-            for k, f in enumerate(flux.momentum)
-        )
-        return slope._replace(momentum=momentum)
 
     def _transport(self, params: Params) -> tuple[Array | None, Array | None]:
         """Viscosity, and conductivity for p / rho in place of T; both None in an ideal fluid."""

@@ -93,7 +93,7 @@ def tendency_errors(n):
 
 
 def test_tendencies_are_of_second_order_beside_the_axis_too():
-    """By volume: limited at extrema, and of first order in the ring around the axis, whose volume is of second order."""
+    """By volume: limited at extrema, and of first order in the ring around the axis, which is small."""
     order = np.log2(tendency_errors(48) / tendency_errors(96))
     assert np.all((order > 1.7) & (order < 2.4)), order
 
