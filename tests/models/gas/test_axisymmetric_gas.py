@@ -14,7 +14,9 @@ from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.instruments.distributions import Histogram
-from simjax.instruments.operators import BoxAverage
+from simjax.instruments.operators import BoxAverage, Spectrum
+from simjax.instruments.surfaces import SurfaceIntegral, plane
+from simjax.instruments.two_points import Correlation
 from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
 from simjax.ops.riemann import Primitive, conserved, exact_flux
@@ -195,7 +197,13 @@ def test_other_models_and_python_callers_are_told_too():
         model.rhs(0.0, start(model, 1.0, (0.0, 0.0), 1.0), Params(jnp.asarray(1.4), jnp.asarray(0.1)))
     with pytest.raises(ConfigurationError, match="BoxAverage of 'density' needs a Cartesian grid"):
         BoxAverage("density", [[0.1, 0.1]], [[0.2, 0.2]]).check(domain.grid)
-    with pytest.raises(ConfigurationError, match="Histogram of 'density' needs a Cartesian grid"):
-        Histogram("density", 3, 0.0, 1.0).check(domain.grid)
+    for instrument in (
+        Histogram("density", 3, 0.0, 1.0),
+        Spectrum("density", 2),
+        Correlation("density", ("density",), 1, (1,)),
+        SurfaceIntegral("density", ("density",), plane(domain.grid, 1, 0.5)),
+    ):
+        with pytest.raises(ConfigurationError, match=f"{type(instrument).__name__} of 'density' needs a Cartesian"):
+            instrument.check(domain.grid)
     with pytest.raises(ConfigurationError, match="two axes, r and z"):
         Grid((8,), axisymmetric=True)
