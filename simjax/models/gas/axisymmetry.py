@@ -102,5 +102,5 @@ def widening(domain: Domain, layout: FieldLayout, w: Primitive, gamma: Array) ->
 
 
 def directions(grid: Grid) -> tuple[str, ...]:
-    """What stands before "velocity" in the names of its components."""
+    """The words before "velocity" in the names of its components."""
     return ("radial ", "axial ") if grid.axisymmetric else tuple(f"{axis}-" for axis in AXES)

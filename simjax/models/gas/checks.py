@@ -1,4 +1,4 @@
-"""What the configuration of a gas says that cannot be, and what such a gas conserves."""
+"""Checks of the configuration of a gas, and the totals that such a gas conserves."""
 
 from collections.abc import Iterator
 from typing import Any
