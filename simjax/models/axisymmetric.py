@@ -28,6 +28,6 @@ def tapers(domain: Domain, layout: FieldLayout, like: Array) -> Array:
     return vary_like(jnp.broadcast_to(share, domain.block_shape), like)
 
 
-def around(share: float | Array, domain: Domain, layout: FieldLayout, dtype) -> float | Array:
+def ring_volumes(share: float | Array, domain: Domain, layout: FieldLayout, dtype) -> float | Array:
     """Areas of cells times the lengths 2 pi r of the rings that they are; on a Cartesian grid the areas as given."""
     return share * (2 * math.pi * radii(domain, layout, dtype)) if domain.grid.axisymmetric else share

@@ -14,7 +14,7 @@ from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric import RADIAL, around, tapers
+from simjax.models.axisymmetric import RADIAL, ring_volumes, tapers
 from simjax.models.declaration import model
 from simjax.models.gas import axisymmetry
 from simjax.models.gas.boundaries import (
@@ -368,7 +368,7 @@ class Compressible(ExplicitModel):
         mach = _mach(w, params.gamma)
         mean = domain.grid.mean_spacing
         volume, share = math.prod(mean), math.prod(map(relative, self._widths(w.density.dtype), mean))
-        share = around(share, domain, self.plain, w.density.dtype)
+        share = ring_volumes(share, domain, self.plain, w.density.dtype)
 
         def total(u: Array) -> Array:
             return domain.sum(scaled(u, share)) * volume
