@@ -1,4 +1,4 @@
-"""Cartesian grids, uniform or stretched along some axes: geometry only, no fields and no decomposition."""
+"""Grids, uniform or stretched along some axes, Cartesian or axisymmetric: geometry only, no fields."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,8 @@ class Grid(eqx.Module):
     where faces and centres are. Everything is static, so a grid is hashable and a change of it is a new compilation.
 
     stretch: for each axis `Lines`, or None where it is uniform; or a mapping from "x", "y", "z" to `Lines`. The box
-    ends where these do.
+    ends where these do. axisymmetric: whether the first axis, x, is the distance r from an axis of symmetry and the
+    second, y, the position z along it.
 
     Examples:
         >>> grid = sj.Grid((64, 32), upper=(2.0, 1.0))
@@ -84,8 +85,17 @@ class Grid(eqx.Module):
     lower: tuple[float, ...] = eqx.field(static=True)
     upper: tuple[float, ...] = eqx.field(static=True)
     stretch: tuple[Lines | None, ...] = eqx.field(static=True)
+    axisymmetric: bool = eqx.field(static=True)
 
-    def __init__(self, shape, lower=None, upper=None, stretch: Mapping[str, Lines] | Sequence[Lines | None] = ()):
+    def __init__(
+        self,
+        shape,
+        lower=None,
+        upper=None,
+        stretch: Mapping[str, Lines] | Sequence[Lines | None] = (),
+        axisymmetric: bool = False,
+    ):
+        self.axisymmetric = axisymmetric
         self.shape = tuple(int(n) for n in shape)
         ndim = len(self.shape)
         if isinstance(stretch, Mapping):
@@ -109,6 +119,15 @@ class Grid(eqx.Module):
             if not (math.isfinite(a) and math.isfinite(b) and b > a):
                 raise ConfigurationError(f"Grid.upper[{axis}]={b} must be finite and above Grid.lower[{axis}]={a}.")
         self._check_lines()
+        if self.axisymmetric and self.ndim != 2:
+            raise ConfigurationError(
+                f"An axisymmetric grid has two axes, r and z, and shape={self.shape} has {self.ndim}; write two sizes."
+            )
+        if self.axisymmetric and self.lower[0] < 0:
+            raise ConfigurationError(
+                f"Grid.lower[0]={self.lower[0]:g}: expected at least 0 on an axisymmetric grid, where x is the "
+                "distance r from the axis."
+            )
 
     def _check_lines(self):
         if len(self.stretch) != self.ndim:
@@ -160,8 +179,10 @@ class Grid(eqx.Module):
         """The width of every cell, one number per axis.
 
         Raises:
-            ConfigurationError: the grid is stretched.
+            ConfigurationError: the grid is stretched or axisymmetric.
         """
+        if self.axisymmetric:
+            raise ConfigurationError("The grid is axisymmetric, where this needs a Cartesian one; write one.")
         if self.stretched:
             names = ", ".join(AXES[axis] for axis in self.stretched)
             raise ConfigurationError(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simjax.config.axisymmetric import check_axisymmetric
 from simjax.config.sections import find_input
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
@@ -30,13 +31,13 @@ def grid_of(grid: GridConfig) -> Grid:
 
     assert grid.lower is not None and grid.upper is not None
     if grid.stretch is None:
-        return Grid(grid.shape, grid.lower, grid.upper)
+        return Grid(grid.shape, grid.lower, grid.upper, axisymmetric=grid.axisymmetric)
     found = [getattr(grid.stretch, axis) for axis in AXES[: len(grid.shape)]]
     places = [
         None if one is None else lines(one[0], one[1], n, a, b)
         for one, n, a, b in zip(found, grid.shape, grid.lower, grid.upper, strict=True)
     ]
-    return Grid(grid.shape, grid.lower, grid.upper, places)
+    return Grid(grid.shape, grid.lower, grid.upper, places, grid.axisymmetric)
 
 
 def read_stretching(
@@ -48,6 +49,9 @@ def read_stretching(
     given = grid.stretch or StretchConfig()
     by_axis = {axis: getattr(given, axis) for axis in AXES if getattr(given, axis) is not None}
     before = len(problems)
+    check_axisymmetric(grid, schema, problems)
+    if len(problems) > before:
+        return None
     if by_axis and schema is not None and not schema.stretched:
         takers = ", ".join(name for name, one in MODELS.items() if one.stretched)
         problems.say("grid.stretch", f"grid.stretch: model={schema.name} takes uniform grids only; leave it out, or "

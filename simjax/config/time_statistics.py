@@ -107,6 +107,9 @@ def _check_times(where: str, one: StatisticsConfig, time: TimeConfig | None, con
 
 
 def _check_stretched(where: str, one: StatisticsConfig, grid: GridConfig | None, context: Context) -> None:
+    if grid is not None and grid.axisymmetric and "x" in one.over:
+        problem = "axes along which cells are of one size, and x is r, along which they grow"
+        context.problems.add(join(where, "over"), list(one.over), problem, "leave x out")
     if grid is None or grid.stretch is None:
         return
     wrong = [axis for axis in one.over if getattr(grid.stretch, axis) is not None]

@@ -151,7 +151,7 @@ class Domain(eqx.Module):
         There is one entry for each axis; blocks of widths stand where the grid is stretched.
         """
         if not self.grid.stretched:
-            return self.apply(lambda *padded: stencil(*padded, self.grid.spacing), fields, layouts, width, t)
+            return self.apply(lambda *padded: stencil(*padded, self.grid.mean_spacing), fields, layouts, width, t)
         leaves, tree = jax.tree.flatten(fields)
         kinds = flatten_layouts(layouts, tree)
         mirrored = center_layout(

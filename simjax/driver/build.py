@@ -19,6 +19,7 @@ from simjax.driver.random_fields import random_modes
 from simjax.grid import Grid
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
+from simjax.models.axisymmetric import ring_volumes
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
@@ -285,7 +286,7 @@ def _volumes(model: GridModel, dtype) -> float | Array:
     """Volumes of the cells, in mean ones: 1.0 on a uniform grid."""
     layout = next(layout for layouts in model.component_layouts().values() for layout in layouts)
     spacing, mean = model.domain.spacing(layout, 0, dtype), model.domain.grid.mean_spacing
-    return math.prod(map(relative, spacing, mean))
+    return ring_volumes(math.prod(map(relative, spacing, mean)), model.domain, layout, dtype)
 
 
 @dataclasses.dataclass(frozen=True)

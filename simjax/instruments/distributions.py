@@ -8,7 +8,7 @@ import numpy as np
 
 from simjax.errors import ConfigurationError
 from simjax.instruments.operators import Instrumental, Operator, Spectrum
-from simjax.instruments.places import extents_along
+from simjax.instruments.places import extents_along, require_cartesian
 from simjax.instruments.sampling import own
 
 
@@ -80,7 +80,7 @@ class Histogram(Operator):
         return product
 
     def check(self, grid):
-        pass
+        require_cartesian(f"Histogram of '{self.variable}'", grid)
 
     def shape(self, grid):
         return (self.bins,)

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.places import number_along, numbers
+from simjax.instruments.places import number_along, numbers, require_cartesian
 from simjax.instruments.rays import pieces
 from simjax.instruments.sampling import corners, interpolate, require_axes, shares, waves
 from simjax.particles.cells import Cells
@@ -273,6 +273,7 @@ class BoxAverage(Operator):
         return domain.total(jnp.einsum(f"{letters},{terms}->b", field, *weights, precision=lax.Precision.HIGHEST))
 
     def check(self, grid):
+        require_cartesian(f"BoxAverage of '{self.variable}'", grid)
         _require_inside("BoxAverage.lowers", self.variable, self.lowers, grid)
         _require_inside("BoxAverage.uppers", self.variable, self.uppers, grid)
 
@@ -326,6 +327,7 @@ class Spectrum(Operator):
         return np.floor(np.sqrt(square) + 0.5).astype(np.int32)
 
     def _check_widths(self, grid: Grid) -> None:
+        require_cartesian(f"Spectrum of '{self.variable}'", grid)
         if grid.stretched:
             raise ConfigurationError(
                 f"Spectrum of '{self.variable}' needs cells of one width along every axis, and the grid is stretched "
@@ -397,4 +399,4 @@ def _show(point) -> str:
 
 def _in_spacings(grid: Grid, positions: Places) -> np.ndarray:
     """Positions (points, axes) in float64, counted in spacings from the lower corner of the box."""
-    return (np.asarray(positions) - grid.lower) / grid.spacing
+    return (np.asarray(positions) - grid.lower) / grid.mean_spacing

@@ -7,7 +7,7 @@ import numpy as np
 from simjax.core.domain import Domain
 from simjax.core.stretched import places_around
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER, FACE, Lines
+from simjax.grid import AXES, CENTER, FACE, Grid, Lines
 
 
 def numbers(
@@ -51,6 +51,18 @@ def line_of(domain: Domain, axis: int) -> Lines | None:
             "leave lines out and write Grid(..., stretch=...)."
         )
     return domain.grid.stretch[axis]
+
+
+def require_cartesian(what: str, grid: Grid) -> None:
+    """Refuse an axisymmetric grid, whose cells would have to count with their radii.
+
+    Raises:
+        ConfigurationError: it is one.
+    """
+    if grid.axisymmetric:
+        raise ConfigurationError(
+            f"{what} needs a Cartesian grid, and this one is axisymmetric; observe with PointSensors or LineOfSight."
+        )
 
 
 def values_along(line: Lines, offset: float) -> np.ndarray:

@@ -12,7 +12,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import Instrumental
-from simjax.instruments.places import number_along
+from simjax.instruments.places import number_along, require_cartesian
 from simjax.instruments.sampling import corners, require_axes, shares
 
 
@@ -66,6 +66,7 @@ class SurfaceIntegral(Instrumental):
         return len(self.components) > 1
 
     def check(self, grid):
+        require_cartesian(f"SurfaceIntegral of '{self.variable}'", grid)
         if len(self.components) not in (1, grid.ndim):
             raise ConfigurationError(
                 f"SurfaceIntegral of '{self.variable}' has {len(self.components)} components for a grid of "

@@ -11,6 +11,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import Instrumental, View
+from simjax.instruments.places import require_cartesian
 from simjax.jaxpr.varying import vary_like
 
 
@@ -117,6 +118,7 @@ def _require_even_cells(operator: StructureFunction | Correlation, view: View) -
 
 def _check_cells(operator: StructureFunction | Correlation, grid: Grid) -> None:
     name, axis = type(operator).__name__, operator.axis
+    require_cartesian(f"{name} of '{operator.variable}'", grid)
     if grid.stretched:
         raise ConfigurationError(
             f"{name} of '{operator.variable}': expected cells of one width, and the grid is stretched along "

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 LAYOUT = "simjax grid/1"
 BOUNDS = "bounds"
-_MEASURES = {2: "area", 3: "volume"}
+SYMBOL = "symbol"
+"""The attribute with the letter of a coordinate, where it is another than its name."""
 
 
 def build_layout(
@@ -105,7 +106,7 @@ def space_coordinates(
             attributes = {
                 "axis": AXES[axis].upper(),
                 "units": units,
-                "long_name": f"{AXES[axis]} of the {place}",
+                **described(grid, axis, place),
             }
             if offset == CENTER and axis in grid.stretched:
                 attributes["bounds"] = f"{name}_bounds"
@@ -116,23 +117,37 @@ def space_coordinates(
     return coordinates
 
 
+def described(grid: Grid, axis: int, place: str) -> dict[str, str]:
+    """Attributes of the coordinate along an axis: on an axisymmetric grid x is called r, and y is called z."""
+    if not grid.axisymmetric:
+        return {"long_name": f"{AXES[axis]} of the {place}"}
+    letter = ("r", "z")[axis]
+    return {"long_name": f"{letter} of the {place}", SYMBOL: letter}
+
+
 def cell_sizes(grid: Grid, units: str) -> list[Variable]:
     """Ends of the cells along stretched axes (CF bounds), and areas or volumes (CF cell measures) of all; CF 7.1, 7.2.
 
-    None of a uniform grid, and in one dimension no measure, as CF has none of lengths.
+    None of a uniform Cartesian grid, and in one dimension no measure, as CF has none of lengths. Cells of an
+    axisymmetric grid are rings, with volumes.
     """
-    if not grid.stretched:
+    if not grid.stretched and not grid.axisymmetric:
         return []
-    found = [Variable(BOUNDS, (BOUNDS,), np.dtype("i4"), {"long_name": "lower and upper end"}, np.arange(2))]
+    found = []
+    if grid.stretched:
+        found.append(Variable(BOUNDS, (BOUNDS,), np.dtype("i4"), {"long_name": "lower and upper end"}, np.arange(2)))
     for axis in grid.stretched:
         line = grid.stretch[axis]
         assert line is not None
         ends = np.stack([line.faces[:-1], line.faces[1:]], axis=1)
         found.append(Variable(f"{AXES[axis]}_bounds", (AXES[axis], BOUNDS), np.dtype("f8"), {}, ends))
     if grid.ndim > 1:
-        name = _MEASURES[grid.ndim]
-        size = functools.reduce(np.multiply.outer, [grid.widths(axis) for axis in reversed(range(grid.ndim))])
-        attributes = {"standard_name": f"cell_{name}", "units": "1" if units == "1" else f"{units}{grid.ndim}"}
+        sizes = [grid.widths(axis) for axis in range(grid.ndim)]
+        if grid.axisymmetric:
+            sizes[0] = sizes[0] * np.pi * (2 * grid.coordinates(0, FACE) + sizes[0])
+        size, name = functools.reduce(np.multiply.outer, sizes[::-1]), _measure(grid)
+        power = 3 if grid.axisymmetric else grid.ndim
+        attributes = {"standard_name": f"cell_{name}", "units": "1" if units == "1" else f"{units}{power}"}
         dims = tuple(reversed(AXES[: grid.ndim]))
         found.append(Variable(f"cell_{name}", dims, np.dtype("f8"), attributes, size))
     return found
@@ -140,10 +155,14 @@ def cell_sizes(grid: Grid, units: str) -> list[Variable]:
 
 def measure_attribute(grid: Grid, output: Output) -> dict[str, str]:
     """The attribute that names the sizes of a variable's cells, where it is at their centres."""
-    if not grid.stretched or grid.ndim == 1 or FACE in output.offset:
+    if not (grid.stretched or grid.axisymmetric) or grid.ndim == 1 or FACE in output.offset:
         return {}
-    name = _MEASURES[grid.ndim]
+    name = _measure(grid)
     return {"cell_measures": f"{name}: cell_{name}"}
+
+
+def _measure(grid: Grid) -> str:
+    return "volume" if grid.axisymmetric or grid.ndim == 3 else "area"
 
 
 def topology(grid: Grid, outputs: Sequence[Output], periodic: Sequence[bool]) -> list[Variable]:

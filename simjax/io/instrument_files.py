@@ -12,6 +12,7 @@ from simjax.errors import InputOutputError
 from simjax.grid import AXES, CENTER
 from simjax.io.frame_layout import FrameLayout, Variable, frame_layout, member_coordinate, root_attributes
 from simjax.io.frame_output import FrameWriter
+from simjax.io.grid_layout import described
 from simjax.io.segments import Part
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def plane_coordinates(
 ) -> tuple[list[Variable], dict[str, tuple[str, ...]]]:
     """Coordinates of a plane across an axis, and the dimensions of each output in it: of centres or of faces."""
     fixed, dims = cell_coordinates(grid, outputs, [k for k in range(grid.ndim) if k != axis], units)
-    about = {"units": units, "long_name": f"{AXES[axis]} of the plane"}
+    about = {"units": units, **described(grid, axis, "plane")}
     at = Variable(AXES[axis], (), np.dtype("f8"), about, np.asarray(position))
     return [*fixed, at], dims
 
@@ -106,7 +107,7 @@ def cell_coordinates(
         own = []
         for k in reversed(axes):
             place, name = ("centre", AXES[k]) if output.offset[k] == CENTER else ("face", f"{AXES[k]}_face")
-            about = {"axis": AXES[k].upper(), "units": units, "long_name": f"{AXES[k]} of the cell {place}"}
+            about = {"axis": AXES[k].upper(), "units": units, **described(grid, k, f"cell {place}")}
             fixed[name] = Variable(name, (name,), np.dtype("f8"), about, grid.coordinates(k, output.offset[k]))
             own.append(name)
         dims[output.name] = tuple(own)

@@ -118,7 +118,7 @@ def _write_image(root: h5py.Group, grid: Grid, times: np.ndarray) -> None:
     _write_type(root, "ImageData", (2, 0))
     root.attrs["WholeExtent"] = np.array(extent, dtype="i8")
     root.attrs["Origin"] = np.array([*grid.lower, *(0.0,) * missing])
-    root.attrs["Spacing"] = np.array([*grid.spacing, *(min(grid.spacing),) * missing])
+    root.attrs["Spacing"] = np.array([*grid.mean_spacing, *(min(grid.mean_spacing),) * missing])
     root.attrs["Direction"] = np.eye(3).ravel()
     root.create_group("CellData", track_order=True)
     _write_steps(root, times).create_group("CellDataOffsets", track_order=True)

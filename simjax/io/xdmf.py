@@ -58,7 +58,7 @@ def _add_grid(series: ET.Element, writer: GridWriter, time: float) -> ET.Element
     """Add the cells at one time; axes are z, y, x, as XDMF orders them, but for the places of a stretched grid's."""
     if writer.grid.stretched:
         return _add_rectilinear(series, writer, time)
-    lower, spacing, shape = writer.grid.lower, writer.grid.spacing, writer.grid.shape
+    lower, spacing, shape = writer.grid.lower, writer.grid.mean_spacing, writer.grid.shape
     missing = 3 - len(shape)
     corners = [1 + n for n in (*(1,) * missing, *shape[::-1])]
     grid = ET.SubElement(series, "Grid", Name="cells", GridType="Uniform")

@@ -11,15 +11,26 @@ from simjax.schema.sides import declared_sides, sides_of
 SCALAR_SIDES = ("scalar",)
 
 
-def check_sides(domain: Domain, sides: Sequence[tuple[Side, Side]], groups: Sequence[str], name: str) -> None:
+def check_sides(
+    domain: Domain,
+    sides: Sequence[tuple[Side, Side]],
+    groups: Sequence[str],
+    name: str,
+    *,
+    axisymmetric: bool = False,
+) -> None:
     """Refuse sides that the model `name` cannot have; `groups` are those of the sides that it declares.
 
-    A class of sides that is not declared, one of a user's own, is taken as it is.
+    A class of sides that is not declared, one of a user's own, is taken as it is. axisymmetric: whether the model takes
+    such grids.
 
     Raises:
         ConfigurationError: unless there is a pair of sides for each axis, periodic at both ends or at none, of kinds
-            that are declared for the model, with a velocity of one value per axis where there is one.
+            that are declared for the model, with a velocity of one value per axis where there is one; or the grid is
+            axisymmetric and the model takes none.
     """
+    if domain.grid.axisymmetric and not axisymmetric:
+        raise ConfigurationError(f"{name} takes Cartesian grids only; leave axisymmetric out of its Grid.")
     ndim = domain.grid.ndim
     if len(sides) != ndim:
         raise ConfigurationError(

@@ -19,7 +19,7 @@ from simjax.report.colours import ColourScale, diverging_scale
 from simjax.report.html import image
 from simjax.report.labels import common_power, scaled_label, time_labels, with_units
 from simjax.report.picture import Picture
-from simjax.report.scalars import label_of, spread, time_units, times, units_of
+from simjax.report.scalars import coordinate_symbol, label_of, spread, time_units, times, units_of
 from simjax.report.sheet import INK, NORMAL, SMALL, Sheet, colormap, legend_above, parameter_bar, set_ticks
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _profiles(axes: Axes, dataset: xr.Dataset, variable: xr.DataArray, along: st
     named = time_labels([float(t) for t in times(dataset)[list(chosen)]], time_units(dataset))
     values = [variable.isel(time=number).values for number in chosen]
     _lines(axes, dataset, variable, variable[along].values, values, named, logarithmic=along == LOGARITHMIC)
-    axes.set_xlabel(with_units(along.replace("_face", ""), units_of(dataset, along)), fontsize=NORMAL, color=INK)
+    name = coordinate_symbol(dataset, along, along.replace("_face", ""))
+    axes.set_xlabel(with_units(name, units_of(dataset, along)), fontsize=NORMAL, color=INK)
 
 
 def _lines(
@@ -133,7 +134,8 @@ def _plane(sheet: Sheet, dataset: xr.Dataset, plane: xr.DataArray) -> None:
     else:
         axes.pcolormesh(*edges, scale.colours(values))
     for place, dim in ((axes.set_xlabel, along), (axes.set_ylabel, up)):
-        place(with_units(dim.replace("_face", ""), units_of(dataset, dim)), fontsize=NORMAL, color=INK)
+        name = coordinate_symbol(dataset, dim, dim.replace("_face", ""))
+        place(with_units(name, units_of(dataset, dim)), fontsize=NORMAL, color=INK)
     set_ticks(axes)
     _bar(sheet, scale, units_of(dataset, str(plane.name)), (0.75 + width + 0.12, 0.32, 0.12, height))
     (when,) = time_labels([float(times(dataset)[-1])], time_units(dataset))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simjax.io.grid_layout import SYMBOL
 from simjax.io.readable import FACTOR
 from simjax.io.staggering import between_faces, periodic_axes
 from simjax.report.labels import number, quantity, time_labels, title_case
@@ -111,7 +112,8 @@ class Scalar:
     def axis_label(self, axis: str) -> tuple[str, str]:
         """Name and units of the coordinate along `axis`."""
         name = self.dimension(axis)
-        return axis, units_of(self.dataset, name) if name in self.dataset.coords else "1"
+        units = units_of(self.dataset, name) if name in self.dataset.coords else "1"
+        return coordinate_symbol(self.dataset, name, axis), units
 
     def scale(self, axis: str) -> float:
         """Length of a shown unit along `axis`, in the file's units of length."""
@@ -214,6 +216,11 @@ def label_of(dataset: xr.Dataset, name: str) -> str:
     """The long name of a variable where it says more than the name, with a capital."""
     long_name = str(dataset[name].attrs.get("long_name") or name)
     return title_case(name) if long_name == name else long_name[:1].upper() + long_name[1:]
+
+
+def coordinate_symbol(dataset: xr.Dataset, name: str, otherwise: str) -> str:
+    """The letter of a coordinate where its file has one, such as r for the variable x of an axisymmetric grid."""
+    return str(dataset[name].attrs.get(SYMBOL, otherwise)) if name in dataset.coords else otherwise
 
 
 def units_of(dataset: xr.Dataset, name: str) -> str:

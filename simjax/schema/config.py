@@ -61,6 +61,9 @@ class GridConfig:
     stretch: StretchConfig | None = key(
         Nested(StretchConfig, optional=True), None, about="axes along which cells differ in width; null: none"
     )
+    axisymmetric: bool = key(
+        Flag(), False, about="whether x is the distance r from an axis of symmetry and y the position z along it"
+    )
 
 
 @dataclass(frozen=True)

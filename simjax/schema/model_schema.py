@@ -70,9 +70,9 @@ class ModelSchema:
     physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation. sides:
     those that it takes beside the periodic one, as `schema.sides.sides_of` names them. diagnosed: further variables
     that can be written, by dimension. integrators: the schemes that fit, the default first; none where the model takes
-    its own steps. limited: whether a Courant number makes sense. stretched: whether it takes stretched grids. forced:
-    fields that take a forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with its key
-    path. conserved: diagnostics that stay as they are in a `Config`, each with the one by which its rounding is
+    its own steps. limited: whether a Courant number makes sense. stretched, axisymmetric: whether it takes such grids.
+    forced: fields that take a forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with
+    its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by which its rounding is
     measured. falling: diagnostics that never rise. particles: of a model of particles, which has a box and not a grid,
     the dataclass of the section that says where they start; its `fields` are formulas at their places. steady: of
     those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum" to rounding.
@@ -92,6 +92,7 @@ class ModelSchema:
     integrators: tuple[str, ...] = RUNGE_KUTTA
     limited: bool = True
     stretched: bool = False
+    axisymmetric: bool = False
     forced: tuple[FieldSchema, ...] | None = None
     check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
     conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()

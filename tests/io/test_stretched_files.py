@@ -34,6 +34,20 @@ def test_coordinates_bounds_and_areas_are_the_true_ones():
     assert cell_sizes(Grid((2, 3)), "m") == []
 
 
+def test_rings_have_volumes_and_are_called_r_and_z():
+    grid = Grid((2, 3), (1.0, 0.0), (2.0, 3.0), axisymmetric=True)
+    found = {v.name: v for v in (*space_coordinates(grid, [CENTERED], "m"), *cell_sizes(grid, "m"))}
+    assert "bounds" not in found
+    assert found["x"].attributes["long_name"] == "r of the cell centre" and found["x"].attributes["symbol"] == "r"
+    assert found["y"].attributes["long_name"] == "z of the cell centre" and found["y"].attributes["units"] == "m"
+    np.testing.assert_allclose(found["cell_volume"].values, [np.pi * np.array([1.25, 1.75])] * 3)
+    assert found["cell_volume"].attributes == {"standard_name": "cell_volume", "units": "m3"}
+    assert measure_attribute(grid, CENTERED) == {"cell_measures": "volume: cell_volume"}
+    coords = {name: (name, found[name].values, found[name].attributes) for name in ("x", "y")}
+    (scalar,) = scalars(xr.Dataset({"c": (("time", "y", "x"), np.zeros((1, 3, 2)))}, {"time": [0.0], **coords}))
+    assert [scalar.axis_label(axis) for axis in ("x", "y")] == [("r", "m"), ("z", "m")]
+
+
 @pytest.mark.parametrize("offset", [CENTER, FACE])
 def test_a_linear_field_is_brought_to_the_true_places(offset):
     grid = Grid((24,), stretch=[lines("formula", "tanh(1.5*s)", 24, 0.0, 1.0)])

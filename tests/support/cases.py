@@ -20,7 +20,10 @@ WRITTEN = {
     ),
     "incompressible": ("flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-3d-periodic", "flow-3d-walls"),
     "passive_scalar": ("passive-scalar-2d-walls",),
-    "compressible": ("gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-3d-periodic"),
+    "compressible": (
+        "gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-2d-axisymmetric",
+        "gas-3d-periodic",
+    ),
     "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-2d-stretched", "acoustic-3d"),
     "maxwell_te": ("maxwell-2d", "maxwell-2d-stretched"),
     "maxwell": ("maxwell-3d",),

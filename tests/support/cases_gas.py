@@ -63,6 +63,7 @@ def _warm(t, *x):
 _line = Grid((32,), (0.0,), (2.0,))
 _stretched = Grid((32,), stretch=(lines("formula", "s - 0.5*s*s*(1 - s)", 32, 0.0, 2.0),))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_rings = Grid((16, 24), (0.0, -1.0), (1.5, 3.0), axisymmetric=True)
 _box = Grid((12, 10, 10), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 _inflow = GasInflow(1.1, _warm, (0.4, 0.1), (0.7,))
 _slip = SlipWall()
@@ -88,6 +89,11 @@ CASES = (
             Scheme("van_leer", "primitive", "hllc"), gravity_axes=(1,), scalars=1, gas_constant=0.8,
         ),
         _real, _initial, "euler", Schedule(0.02, dt=0.01), frames=1,
+    ),
+    Case(
+        "gas-2d-axisymmetric", _rings,
+        _gas([(_slip, GasOutflow(0.9)), PERIODIC], Scheme("minmod", "primitive", "rusanov")),
+        _ideal, _initial, "euler", Schedule(0.02, courant=0.4, max_steps=2), frames=1,
     ),
     Case(
         "gas-3d-periodic", _box, _gas([PERIODIC] * 3, Scheme("minmod", "primitive", "hll")),

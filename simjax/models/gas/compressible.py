@@ -1,9 +1,8 @@
 """Compressible flow of a perfect gas on cell centres, in one, two and three dimensions."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +14,9 @@ from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
+from simjax.models.axisymmetric import RADIAL, ring_volumes, tapers
 from simjax.models.declaration import model
+from simjax.models.gas import axisymmetry
 from simjax.models.gas.boundaries import (
     DENSITY,
     GAS_SIDES,
@@ -27,6 +28,7 @@ from simjax.models.gas.boundaries import (
     gas_layouts,
     plain_layout,
 )
+from simjax.models.gas.checks import check, conserved_quantities
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
@@ -69,36 +71,6 @@ class Params(eqx.Module):
         require_at_least("Compressible.Params", {name: getattr(self, name) for name in names})
 
 
-def _check(config: Any) -> Iterator[tuple[str, str]]:
-    """Tell of keys that exclude each other, and of plain numbers for density, pressure or temperature that are <= 0."""
-    physics = config.physics
-    if physics.prandtl is not None and physics.conductivity > 0:
-        yield (
-            "physics.prandtl",
-            f"physics.prandtl = {physics.prandtl:g} and physics.conductivity = {physics.conductivity:g}: expected one "
-            "of them; write physics.conductivity=0 or physics.prandtl=null",
-        )
-    given = {f"initial.{name}": source for name, source in config.initial.items() if isinstance(source, tuple)}
-    for axis, boundary in zip(AXES, config.boundaries, strict=False):
-        for side in ("lower", "upper"):
-            wall = getattr(boundary, side)
-            given |= {f"boundaries.{axis}.{side}.{name}": formulas for name, formulas in wall.fields.items()}
-    for path, formulas in given.items():
-        value = formulas[0].constant if formulas else None
-        if path.rsplit(".", 1)[-1] in ("density", "pressure", "temperature") and value is not None and value <= 0:
-            yield path, f"{path} = {value:g}: expected a number > 0"
-
-
-def _conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
-    """Mass stays within walls; energy too, unless they move or are heated, or the gas falls."""
-    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
-    if any(wall.kind in ("inflow", "outflow") for wall in walls):
-        return ()
-    mass = (("mass", "mass"),)
-    heated = any(wall.kind == "no_slip" and wall.fields for wall in walls)
-    return mass if heated or any(config.physics.gravity or ()) else (*mass, ("energy", "energy"))
-
-
 @model(
     "compressible",
     fields=(DENSITY, VELOCITY, PRESSURE, SCALARS),
@@ -108,9 +80,10 @@ def _conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
     # vacua at any step length, but is far more exact where the flow is smooth: docs/gas.md.
     integrators=("ssprk3", "ssprk2", "williamson3", "kutta3", "rk4", "heun", "midpoint", "euler"),
     stretched=True,
+    axisymmetric=True,
     forced=(),
-    check=_check,
-    conserved=_conserved_quantities,
+    check=check,
+    conserved=conserved_quantities,
 )
 class Compressible(ExplicitModel):
     """Compressible Navier-Stokes of a perfect gas, with gravity and passive scalars s:
@@ -125,8 +98,9 @@ class Compressible(ExplicitModel):
     (`ops.gas`, `ops.positivity`); viscous terms of second order. Gravity is balanced against pressure between
     neighbouring cells, so that an atmosphere at rest stays at rest, and the work of gravity is that of the mass
     fluxes, so that E - rho g . x is conserved. Sides: periodic, slip, no-slip (moving, adiabatic or at a given
-    temperature), inflow of a given state, outflow. Takes stretched grids. Toro (2009), Riemann Solvers and Numerical
-    Methods for Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.
+    temperature), inflow of a given state, outflow. Takes stretched grids, and axisymmetric ones (an ideal fluid, second
+    order). Toro (2009), Riemann Solvers and Numerical Methods for Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J.
+    Sci. Comput. 35, A1137.
 
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
 
@@ -186,9 +160,10 @@ class Compressible(ExplicitModel):
         scalars: int = 0,
         gas_constant: float | Array = 1.0,
     ):
-        check_sides(domain, sides, GAS_SIDES, "Compressible")
-        self.domain = domain
+        check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.Scheme() if scheme is None else scheme
+        axisymmetry.check(domain, sides, self.scheme, gravity_axes)
+        self.domain = domain
         self.gravity_axes = tuple(gravity_axes)
         self.scalars = scalars
         self.gas_constant = gas_constant
@@ -245,13 +220,14 @@ class Compressible(ExplicitModel):
         pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
         # Temperature, not density, is what a wall prescribes; R cancels.
         fields = (w.pressure / w.density, w.velocity, w.pressure, w.scalars, pulls)
-        layouts = (*self.layouts, tuple(self._pull_layout(axis) for axis in walled))
+        rings = (tapers(self.domain, self.plain, state.density),) if self.domain.grid.axisymmetric else ()
+        layouts = (*self.layouts, tuple(self._pull_layout(axis) for axis in walled), (self.plain,) * len(rings))
 
-        def tendency(heat, velocity, pressure, scalars, pulls, spacing):
+        def tendency(heat, velocity, pressure, scalars, pulls, rings, spacing):
             padded = Primitive(pressure / heat, velocity, pressure, scalars)
-            return self._tendency(padded, heat, dict(zip(walled, pulls, strict=True)), params, spacing)
+            return self._tendency(padded, heat, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
 
-        slope = self.domain.apply_spaced(tendency, fields, layouts, self.width, t)
+        slope = self.domain.apply_spaced(tendency, (*fields, rings), layouts, self.width, t)
         return State(slope.density, slope.momentum, slope.energy, slope.scalars)
 
     def _gravity(self, params: Params, axis: int) -> Array:
@@ -268,22 +244,36 @@ class Compressible(ExplicitModel):
         return center_layout([(Periodic(),) * 2 if wrap else (Dirichlet(0.0),) * 2 for wrap in wraps])
 
     def _tendency(
-        self, padded: Primitive, heat: Array, pulls: dict[int, Array], params: Params, spacing: Sequence[Spacing]
+        self,
+        padded: Primitive,
+        heat: Array,
+        pulls: dict[int, Array],
+        rings: tuple[Array, ...],
+        params: Params,
+        spacing: Sequence[Spacing],
     ) -> Conserved:
-        """The tendency on the interior of a padded block; `heat` is p / rho.
+        """The tendency on the interior of a padded block; `heat` is p / rho, `rings` the tapers if cells are rings.
 
         Axes are added before anything is divided by the mean spacing of the first: in a sum of products compilers leave
         one product unrounded, and a flow that is symmetric about the diagonal would not stay so to the last bit.
         """
         total = None
         for axis in range(self.domain.grid.ndim):
-            slope = self._axis_tendency(padded, heat, axis, pulls.get(axis), params, spacing)
+            across = rings if axis == RADIAL else ()
+            slope = self._axis_tendency(padded, heat, axis, pulls.get(axis), across, params, spacing)
             total = slope if total is None else jax.tree.map(jnp.add, total, slope)
         assert total is not None
         return jax.tree.map(lambda slope: slope * (1 / self.domain.grid.mean_spacing[0]), total)
 
     def _axis_tendency(
-        self, padded: Primitive, heat: Array, axis: int, pull: Array | None, params: Params, spacing: Sequence[Spacing]
+        self,
+        padded: Primitive,
+        heat: Array,
+        axis: int,
+        pull: Array | None,
+        rings: tuple[Array, ...],
+        params: Params,
+        spacing: Sequence[Spacing],
     ):
         """The tendency by one axis, times the mean spacing along the first axis."""
         width, ndim, unit = self.width, len(spacing), self.domain.grid.mean_spacing[0]
@@ -302,6 +292,9 @@ class Compressible(ExplicitModel):
             drag = viscous_flux(padded.velocity, heat, axis, spacing, width, viscosity, per_heat)
             momentum = tuple(map(jnp.add, flux.momentum, drag.momentum))
             flux = flux._replace(momentum=momentum, energy=flux.energy + drag.energy)
+        if rings:
+            taper, pressure = (shift(u, ndim, width=width) for u in (*rings, padded.pressure))
+            return axisymmetry.tendency(flux, taper, pressure, ndim, stretch)
         slope = jax.tree.map(lambda f: difference_of_faces(f, axis, ndim, -stretch), flux)
         if rises is None:
             return slope
@@ -318,6 +311,7 @@ class Compressible(ExplicitModel):
         """Viscosity, and conductivity for p / rho in place of T; both None in an ideal fluid."""
         if params.viscosity is None and params.conductivity is None:
             return None, None
+        axisymmetry.check_ideal(self.domain)
         zero = jnp.zeros_like(params.gamma)
         viscosity = zero if params.viscosity is None else params.viscosity
         return viscosity, zero if params.conductivity is None else params.conductivity / self._gas_constant(zero)
@@ -353,6 +347,8 @@ class Compressible(ExplicitModel):
         if viscosity is not None and per_heat is not None:
             diffusion = jnp.maximum(4 / 3 * viscosity, (params.gamma - 1) * per_heat)
             rate = rate + 2 * diffusion / state.density * sum(1 / s**2 for s in h)
+        if self.domain.grid.axisymmetric:
+            rate = rate + axisymmetry.widening(self.domain, self.plain, w, params.gamma)
         return 1 / jnp.max(rate)
 
     def _widths(self, dtype, ghosts: int = 0) -> tuple[Spacing, ...]:
@@ -372,6 +368,7 @@ class Compressible(ExplicitModel):
         mach = _mach(w, params.gamma)
         mean = domain.grid.mean_spacing
         volume, share = math.prod(mean), math.prod(map(relative, self._widths(w.density.dtype), mean))
+        share = ring_volumes(share, domain, self.plain, w.density.dtype)
 
         def total(u: Array) -> Array:
             return domain.sum(scaled(u, share)) * volume
@@ -390,11 +387,14 @@ class Compressible(ExplicitModel):
         return result
 
     def measures(self):
-        ndim = self.domain.grid.ndim
+        ndim = 3 if self.domain.grid.axisymmetric else self.domain.grid.ndim
         momentum = {1: "kg m-1 s-1", 2: "kg s-1", 3: "kg m s-1"}[ndim]
         return {
             "mass": Measure(times_volume("kg", ndim), "total mass"),
-            **{f"momentum_{a}": Measure(momentum, f"total {a}-momentum") for a in AXES},
+            **{
+                f"momentum_{axis}": Measure(momentum, f"total {name}momentum")
+                for axis, name in zip(AXES, axisymmetry.directions(self.domain.grid), strict=False)
+            },
             "energy": Measure(times_volume("J", ndim), "total energy"),
             **{f"scalar_{k}": Measure(times_volume("kg", ndim), f"total of scalar {k}") for k in range(self.scalars)},
             "max_mach": Measure("1", "largest Mach number"),
@@ -426,9 +426,10 @@ class Compressible(ExplicitModel):
 
     def outputs(self):
         center = (CENTER,) * self.domain.grid.ndim
+        names = axisymmetry.directions(self.domain.grid)[: self.domain.grid.ndim]
         velocity = tuple(
-            Output(f"velocity_{axis}", center, "m s-1", f"{axis}-velocity", vector="velocity", component=i)
-            for i, axis in enumerate(AXES[: self.domain.grid.ndim])
+            Output(f"velocity_{axis}", center, "m s-1", f"{name}velocity", vector="velocity", component=i)
+            for i, (axis, name) in enumerate(zip(AXES, names, strict=False))
         )
         return (
             Output("density", center, "kg m-3", "density"),

@@ -1,0 +1,53 @@
+"""Checks of the configuration of a gas, and the totals that such a gas conserves."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from simjax.grid import AXES
+from simjax.models.gas.axisymmetry import refusals
+from simjax.ops.reconstruction import INTERPOLATIONS
+
+
+def check(config: Any) -> Iterator[tuple[str, str]]:
+    """Tell of keys that exclude each other, and of plain numbers for density, pressure or temperature that are <= 0."""
+    physics = config.physics
+    if physics.prandtl is not None and physics.conductivity > 0:
+        yield (
+            "physics.prandtl",
+            f"physics.prandtl = {physics.prandtl:g} and physics.conductivity = {physics.conductivity:g}: expected one "
+            "of them; write physics.conductivity=0 or physics.prandtl=null",
+        )
+    given = {f"initial.{name}": source for name, source in config.initial.items() if isinstance(source, tuple)}
+    for axis, boundary in zip(AXES, config.boundaries, strict=False):
+        for side in ("lower", "upper"):
+            wall = getattr(boundary, side)
+            given |= {f"boundaries.{axis}.{side}.{name}": formulas for name, formulas in wall.fields.items()}
+    for path, formulas in given.items():
+        value = formulas[0].constant if formulas else None
+        if path.rsplit(".", 1)[-1] in ("density", "pressure", "temperature") and value is not None and value <= 0:
+            yield path, f"{path} = {value:g}: expected a number > 0"
+    if config.grid.axisymmetric:
+        yield from _check_axisymmetric(config)
+
+
+def _check_axisymmetric(config: Any) -> Iterator[tuple[str, str]]:
+    physics, varied = config.physics, {variation.path for variation in config.ensemble.vary}
+    yield from refusals(
+        at_axis=config.grid.lower[0] == 0,
+        lower=config.boundaries[0].lower.kind,
+        order=INTERPOLATIONS[physics.reconstruction].order,
+        reconstruction=physics.reconstruction,
+        gravity=bool(physics.gravity and physics.gravity[0]),
+        transport=bool(physics.viscosity or physics.conductivity or physics.prandtl)
+        or not varied.isdisjoint(("physics.viscosity", "physics.conductivity")),
+    )
+
+
+def conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
+    """Mass stays within walls; energy too, unless they move or are heated, or the gas falls."""
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    if any(wall.kind in ("inflow", "outflow") for wall in walls):
+        return ()
+    mass = (("mass", "mass"),)
+    heated = any(wall.kind == "no_slip" and wall.fields for wall in walls)
+    return mass if heated or any(config.physics.gravity or ()) else (*mass, ("energy", "energy"))
