@@ -77,7 +77,7 @@ EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startsw
 
 # Compiled for every layout and differentiated, all cases take half an hour. In every run of the tests are those in 1-D
 # and 2-D, but particles and the dear ones of a family that has a cheap one: the first layout and the observations. The
-# rest is with the slow ones, but of gases and implicit transport in 3-D, in rings and in an atmosphere.
+# rest is with the slow ones, but of gases and implicit transport in 3-D and in an atmosphere.
 DEAR = (
     "gas-1d-atmosphere", "gas-2d-walls", "acoustic-2d", "particles-water-2d", "particles-plasma-2d",
     "particles-stars-2d", "particles-liquid-2d", "passive-scalar-2d-walls", "spectral-vorticity-2d",
@@ -86,7 +86,7 @@ DEAR = (
     "acoustic-2d-stretched", "maxwell-2d-stretched", "gas-1d-stretched", "gas-2d-axisymmetric",
     "stretched-advection-2d",
 )  # fmt: skip
-LONG = ("gas-3d-periodic", "gas-2d-axisymmetric", "transport-3d-implicit", "gas-1d-atmosphere")
+LONG = ("gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere")
 
 
 def marked(case, usual):
