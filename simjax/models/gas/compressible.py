@@ -284,9 +284,9 @@ class Compressible(GasBalances, ExplicitModel):
     ):
         """The tendency by one axis, times the mean spacing along the first axis."""
         flux, mass, rises, stretch = self._axis_flux(padded, heat, axis, pull, params, spacing)
-        width, ndim = self.width, len(spacing)
+        ndim = len(spacing)
         if rings:
-            taper, pressure = (shift(u, ndim, width=width) for u in (*rings, padded.pressure))
+            taper, pressure = (shift(u, ndim, width=self.width) for u in (*rings, padded.pressure))
             return axisymmetry.tendency(flux, taper, pressure, ndim, stretch)
         slope = jax.tree.map(lambda f: difference_of_faces(f, axis, ndim, -stretch), flux)
         return slope if rises is None else self._fallen(slope, mass, rises, stretch, axis, params, spacing)
@@ -294,10 +294,9 @@ class Compressible(GasBalances, ExplicitModel):
     def _axis_flux(
         self, padded: Primitive, heat: Array, axis: int, pull: Array | None, params: Params, spacing: Sequence[Spacing]
     ):
-        """Fluxes on the faces along an axis, that of mass, rises of pressure by gravity (or None), and `stretch`.
+        """Fluxes on the faces along an axis, that of mass, hydrostatic rises of pressure around them (or None), and widths.
 
-        The rises are hydrostatic, around each face; `stretch` are the widths of the n cells over the mean one along the
-        first axis.
+        Widths are those of the n cells over the mean one along the first axis.
         """
         width, ndim, unit = self.width, len(spacing), self.domain.grid.mean_spacing[0]
         around = along(spacing[axis], axis, ndim, width)
