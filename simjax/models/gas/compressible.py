@@ -294,7 +294,7 @@ class Compressible(GasBalances, ExplicitModel):
     def _axis_flux(
         self, padded: Primitive, heat: Array, axis: int, pull: Array | None, params: Params, spacing: Sequence[Spacing]
     ):
-        """Fluxes on the faces along an axis, that of mass, hydrostatic rises of pressure around them (or None), and widths.
+        """Fluxes on the faces along an axis, that of mass, hydrostatic rises of pressure there (or None), and widths.
 
         Widths are those of the n cells over the mean one along the first axis.
         """
