@@ -354,6 +354,26 @@ MUTATIONS = [
         "(places + firsts).T", "places.T",
         "tests/config/test_initial_regions.py::test_values_that_are_not_finite_are_found_in_the_region_that_reads_them",
     ),
+    Mutation(
+        "what leaves through an upper side counts as come in", "models/balances.py",
+        "{name: -rate for name, rate in own.items()}", "{name: rate for name, rate in own.items()}",
+        "tests/driver/test_balances.py::test_each_side_has_what_passes_it",
+    ),
+    Mutation(
+        "the fluxes of one side are those of the other", "models/conserved.py",
+        "start = 0 if side == LOWER", "start = 0 if side != LOWER",
+        "tests/driver/test_balances.py::test_an_open_box_with_sources_closes_at_every_step",
+    ),
+    Mutation(
+        "floors make nothing", "models/balances.py",
+        "state.gained.at[:, -1].add(_amounts(self.model, change, params))", "state.gained",
+        "tests/driver/test_balances.py::test_a_gas_closes_with_gravity_and_floors",
+    ),
+    Mutation(
+        "a stage weighs less for the accounts than for the fields", "integrators/runge_kutta.py",
+        "advanced = v + dt * beta * k", "advanced = v + dt * (beta if v.shape[1:] != (5,) else 0.99 * beta) * k",
+        "tests/driver/test_balances.py::test_an_open_box_with_sources_closes_at_every_step",
+    ),
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simjax.config.balances import check_balance, read_quantities
 from simjax.config.instruments_of_several import check_fields, read_pairs_apart, read_surface
 from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of
 from simjax.config.particle_instruments import read_of_particles
@@ -21,7 +22,7 @@ COMMON = ("of", "every", "name")
 OF_FIELDS = {
     "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
     "box_mean": "", "spectrum": "", "histogram": "", "surface_integral": "", "structure_function": "",
-    "correlation": "",
+    "correlation": "", "balance": "",
 }  # fmt: skip
 OF_PARTICLES = {
     "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
@@ -31,7 +32,7 @@ OF_PARTICLES = {
 }
 """Kinds of instruments, the first with an example."""
 BESIDE = {
-    "spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": (),
+    "balance": (), "spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": (),
     "tracks": (), "density": (),
     "structure_function": ("along", "order", "separations"), "correlation": ("along", "normalised", "separations"),
 }  # fmt: skip
@@ -47,6 +48,8 @@ def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context:
         one = _read_one(where, value, found, context)
         if one is not None:
             _check_cadence(where, one, keys, found, problems)
+            if one.kind == "balance":
+                check_balance(join(where, one.kind), keys, found["grid"], problems)
             read.append((where, one))
     if len(problems) > before:
         return None
@@ -68,6 +71,8 @@ def _read_one(
     variables: tuple[str, ...] = ()
     if context.schema.of_particles:
         given = read_of_particles(where, kind, value, found, context)
+    elif kind == "balance":
+        variables, given = read_quantities(join(where, kind), value[kind], context), {}
     else:
         variables = _read_variables(where, kind, value, context)
         if len(problems) == before and kind in (*APART, "surface_integral"):

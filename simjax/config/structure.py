@@ -37,7 +37,8 @@ def structure_of(config: Config) -> Hashable:
         for field in dataclasses.fields(config)
         if field.name not in _NOT_COMPILED
     )
-    return others, type(config.physics), _keys_of(config.physics), signs, config.seed if noisy else None
+    physics = type(config.physics), _keys_of(config.physics), signs
+    return others, config.outputs.balanced, *physics, config.seed if noisy else None
 
 
 def _keys_of(section: Any) -> Hashable:

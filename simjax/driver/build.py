@@ -20,6 +20,7 @@ from simjax.grid import Grid
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
 from simjax.models.axisymmetric import ring_volumes
+from simjax.models.balances import with_balances
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
@@ -98,6 +99,8 @@ def _assemble(
     assert config.schema.configured is not None
     model, params = config.schema.configured(Setup(config, domain, sides, values, coefficients))
     closure = closure_of(config, values) if closure is None else closure
+    if config.outputs.balanced:  # refused beside a closure
+        return with_balances(model), params
     return (model, params) if closure is None else with_closure(model, params, closure)
 
 

@@ -34,6 +34,7 @@ from simjax.instruments.operators import View
 from simjax.integrators.table import INTEGRATORS
 from simjax.io.segments import Ranges
 from simjax.jaxpr.varying import vary_like
+from simjax.models.balances import BalancedScheme
 from simjax.models.measures import by_component
 from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis, shardings, whole
 from simjax.schema.config import Config
@@ -78,6 +79,8 @@ class CompiledRun(abc.ABC):
         self._absent = tuple(absent)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
+        if config.outputs.balanced and self.integrator is not None:
+            self.integrator = BalancedScheme(self.integrator)
         self.parameters = named_values(config)
         self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None

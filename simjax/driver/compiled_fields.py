@@ -182,7 +182,9 @@ class CompiledFieldRun(CompiledRun):
             free = model.free_faces(t, state, params)
             fields = {**fields, **{name: self.derived(name, model, fields, free, t) for name in beside}}
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
-        return View(model.domain, tuple(axis.periodic for axis in self.config.boundaries), fields, numbers, offsets)
+        balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
+        periodic = tuple(axis.periodic for axis in self.config.boundaries)
+        return View(model.domain, periodic, fields, numbers, offsets, balances=balances)
 
     @property
     def variable_names(self):

@@ -21,6 +21,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
+    BalanceEntry,
     BoxAverage,
     Instrumental,
     PointSensors,
@@ -31,6 +32,7 @@ from simjax.instruments.operators import (
 from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
 from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
+from simjax.models.balances import WithBalances
 from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
 from simjax.status import OK
@@ -286,6 +288,8 @@ def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
 
 
 def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
+    if source.kind == "balance":
+        return _balances(source, programs)
     variables = programs.outputs_named(source.of)
     if source.kind == "spectrum":
         return Instrument(source, *_spectra(source, programs), variables)
@@ -328,6 +332,14 @@ def _tracks(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[di
     known = {name: text for name, text in about.items() if name in programs.variable_names}
     operators = {name: Tracks(name, ids, programs.domain.grid.lengths) for name in known}
     return operators, {name: Output(name, (), "1", text) for name, text in known.items()}
+
+
+def _balances(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
+    """Every number of the balances of some quantities."""
+    assert isinstance(programs.model, WithBalances)
+    told = programs.model.described(source.of)
+    outputs = {name: Output(name, (), measure.units, measure.long_name) for name, measure in told.items()}
+    return Instrument(source, {name: BalanceEntry(name) for name in told}, outputs)
 
 
 def _share_of(what: str, output: Output) -> Output:

@@ -13,6 +13,7 @@ from simjax.driver.build import build_model
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.models.balances import fields_of
 from simjax.parallel import first_true, largest, on_first_device, rows_true, whole
 from simjax.processes import processes
 from simjax.status import ESCAPED, OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
@@ -100,7 +101,7 @@ def _first_of_fields(programs: CompiledFieldRun, state, clock: Clock, schedule: 
 def _wrong_cell(programs: CompiledFieldRun, state) -> tuple[str, tuple[int, ...], int] | None:
     """Find what is not finite or not physical in `state`, the first such index, and how many there are."""
     infinite, unphysical = programs.wrong_cells(state)
-    leaves = jax.tree_util.tree_leaves_with_path(infinite)
+    leaves = jax.tree_util.tree_leaves_with_path(fields_of(infinite))
     named = {f"{_field_name(path)} is not finite": cells for path, cells in leaves}
     found = {what: first_true(cells) for what, cells in (named | unphysical).items()}
     told = processes().gather(found)
@@ -128,7 +129,7 @@ def _imbalance(programs: CompiledFieldRun, clock: Clock, schedule: Schedule) -> 
 def _largest(state) -> str:
     """Say where every field is largest in absolute value; what limits a step is usually the huge one."""
     told = []
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(fields_of(state)):
         size, index = max(processes().gather(largest(leaf)))
         told.append(f"{_field_name(path)} {size:.3g} at index {tuple(index)}")
     return f"largest absolute values: {', '.join(told)}"

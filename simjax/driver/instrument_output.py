@@ -16,7 +16,7 @@ from simjax.driver.compiled_instruments import CompiledInstruments, Instrument
 from simjax.driver.compiled_run import CompiledRun
 from simjax.grid import AXES, Grid
 from simjax.instruments.distributions import Histogram, VectorSpectrum
-from simjax.instruments.operators import BoxAverage, Slice
+from simjax.instruments.operators import BalanceEntry, BoxAverage, Slice
 from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
 from simjax.instruments.surfaces import SurfaceIntegral
 from simjax.instruments.two_points import Correlation, StructureFunction
@@ -209,7 +209,7 @@ def _described(
     elif isinstance(first, NumberDensity):
         mesh = Grid(first.cells, grid.lower, grid.upper)
         dims, fixed = tuple(AXES[: grid.ndim][::-1]), mesh_coordinates(mesh, units)
-    elif isinstance(first, MeanSquareDisplacement):
+    elif isinstance(first, MeanSquareDisplacement | BalanceEntry):
         pass
     elif source.kind == "probe":
         dims, fixed = (STATION,), station_coordinates(np.asarray(given["points"]), units)

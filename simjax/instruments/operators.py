@@ -32,7 +32,8 @@ class View(NamedTuple):
 
     variables: this block of every field, or `(..., particles)` by number. diagnostics: the model's numbers, when they
     are asked for. offsets: where each field lies in its cell. cells, particles, start: of a run of particles, how
-    they are sorted, the state, and where each was at the start, `(axes, particles)` by number.
+    they are sorted, the state, and where each was at the start, `(axes, particles)` by number. balances: what
+    is written of the balances of conserved quantities.
     """
 
     domain: Domain
@@ -43,6 +44,7 @@ class View(NamedTuple):
     cells: Cells | None = None
     particles: Any = None
     start: Array | None = None
+    balances: Callable[[], Mapping[str, Array]] = dict
 
 
 class Instrumental(eqx.Module):
@@ -84,6 +86,13 @@ class Diagnostic(Instrumental):
 
     def shape(self, grid):
         return ()
+
+
+class BalanceEntry(Diagnostic):
+    """A number of the balance of a conserved quantity."""
+
+    def read(self, view):
+        return view.balances()[self.variable]
 
 
 class Operator(Instrumental):

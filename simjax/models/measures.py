@@ -87,6 +87,12 @@ def length_power(power: int) -> str:
     return "m" if power == 1 else f"m{power}"
 
 
+def total_measure(name: str, units: str, ndim: int) -> Measure:
+    """The integral of a field in `units`."""
+    integrated = " ".join(part for part in (units, length_power(ndim)) if part != "1")
+    return Measure(integrated, f"integral of {name}")
+
+
 def by_component(found: object, owner: str, ndim: int) -> dict[str, jax.Array]:
     """Diagnostics as scalars by name: the vector `centre`, `(ndim,)`, becomes `centre_x`, `centre_y`, ...
 

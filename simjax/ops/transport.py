@@ -91,7 +91,12 @@ def advection_tendency(
     c: Float[Array, "..."], velocity: Sequence[Float[Array, "..."]], scheme: AdvectionScheme, spacing: Sequence[Spacing]
 ) -> Float[Array, "..."]:
     """-div(velocity c); `c` and each component of `velocity` padded by `scheme.width`."""
-    ndim = len(spacing)
+    return conservative_tendency(c, carried_by(velocity, scheme), scheme, spacing)
+
+
+def carried_by(velocity: Sequence[Float[Array, "..."]], scheme: AdvectionScheme) -> Callable[..., Array]:
+    """`flux(left, right, axis)` of what a velocity carries; each component is padded by `scheme.width`."""
+    ndim = len(velocity)
 
     def flux(left, right, axis):
         u = pad_only(velocity[axis], axis, ndim, scheme.width)
@@ -100,7 +105,7 @@ def advection_tendency(
         u = lax.slice_in_dim(u, start, start + left.shape[axis - ndim], axis=u.ndim + axis - ndim)
         return carried(left, right, u)
 
-    return conservative_tendency(c, flux, scheme, spacing)
+    return flux
 
 
 def conservative_tendency(
@@ -110,11 +115,18 @@ def conservative_tendency(
     ndim = len(spacing)
     terms = []
     for axis, h in enumerate(spacing):
-        cells = around_faces(pad_only(c, axis, ndim, scheme.width), axis, ndim, scheme.interpolated)
-        passing = _as_mean(flux(*scheme.sides(cells), axis), axis, ndim, scheme.reach)
+        passing = flux_on_faces(c, flux, scheme, axis, ndim)
         h = without_ends(along(h, axis, ndim, scheme.width), axis, scheme.interpolated)
         terms.append(difference_of_faces(passing, axis, ndim, widths(h, axis, ndim, scheme.reach)))
     return -sum(terms[1:], terms[0])
+
+
+def flux_on_faces(
+    c: Float[Array, "..."], flux: Callable[..., Array], scheme: AdvectionScheme, axis: int, ndim: int
+) -> Float[Array, "..."]:
+    """`flux(left, right, axis)` as it enters the tendency, on the n + 1 faces along `axis`."""
+    cells = around_faces(pad_only(c, axis, ndim, scheme.width), axis, ndim, scheme.interpolated)
+    return _as_mean(flux(*scheme.sides(cells), axis), axis, ndim, scheme.reach)
 
 
 def widths(spacing: Spacing, axis: int, ndim: int, reach: int) -> Spacing:
@@ -166,10 +178,17 @@ def diffusion_tendency(
     ndim = len(spacing)
     terms = []
     for axis, (k, h) in enumerate(zip(kappa, spacing, strict=True)):
-        below, above = around_faces(pad_only(c, axis, ndim, 1), axis, ndim, 1)
-        slope = k * (above - below) * (1 / between_centers(without_ends(h, axis, reach), axis))
+        slope = conducted(c, k, without_ends(h, axis, reach), axis, ndim)
         terms.append(difference_of_faces(slope, axis, ndim, widths(without_ends(h, axis, 1), axis, ndim, reach)))
     return sum(terms[1:], terms[0])
+
+
+def conducted(
+    c: Float[Array, "..."], kappa: Float[Array, "..."], spacing: Spacing, axis: int, ndim: int
+) -> Float[Array, "..."]:
+    """kappa dc/dx on the n + 1 faces along `axis`; `c` padded by one, and widths along `axis` too."""
+    below, above = around_faces(pad_only(c, axis, ndim, 1), axis, ndim, 1)
+    return kappa * (above - below) * (1 / between_centers(spacing, axis))
 
 
 def laplacian(c: Float[Array, "..."], spacing: Sequence[Spacing], scheme: AdvectionScheme) -> Float[Array, "..."]:

@@ -15,6 +15,7 @@ from matplotlib.ticker import LogLocator
 
 from simjax.io.read import open_output, output_names
 from simjax.io.readable import readable
+from simjax.report.balance_table import balanced_quantities
 from simjax.report.colours import ColourScale, diverging_scale
 from simjax.report.html import image
 from simjax.report.labels import common_power, scaled_label, time_labels, with_units
@@ -37,6 +38,8 @@ def instrument_figures(folder: Path) -> Iterator[str]:
     for output in output_names(folder):
         with open_output(folder, output) as opened:
             dataset = readable(opened)
+            if balanced_quantities(dataset):  # a table of their own
+                continue
             for name in (str(name) for name in dataset.data_vars if "time" in dataset[name].dims):
                 if drawn == MOST_PICTURES or not dataset.sizes["time"]:
                     return

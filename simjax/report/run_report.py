@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from simjax.io.formats import output_formats
 from simjax.io.readable import readable
 from simjax.report import html
+from simjax.report.balance_table import balance_tables
 from simjax.report.config_difference import Difference, differences, marked_yaml
 from simjax.report.instrument_pictures import instrument_figures
 from simjax.report.labels import duration, metric
@@ -78,6 +79,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
         _header(dataset, report),
         html.picture(folder / "summary.png", "Summary", "fields at several times and diagnostics"),
         _diagnostics(dataset),
+        _balances(folder),
         _instruments(folder),
         _statistics(folder),
         _again(folder, report),
@@ -150,6 +152,11 @@ def _diagnostics(dataset: xr.Dataset) -> str:
 def _instruments(folder: Path) -> str:
     drawn = "".join(instrument_figures(folder))
     return html.section("Instruments", f'<div class="curves two">{drawn}</div>') if drawn else ""
+
+
+def _balances(folder: Path) -> str:
+    tables = "".join(balance_tables(folder))
+    return html.section("Balances", tables) if tables else ""
 
 
 def _statistics(folder: Path) -> str:

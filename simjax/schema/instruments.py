@@ -79,7 +79,7 @@ class InstrumentConfig:
         """The plain YAML value."""
         given = {key: _plain(value) for key, value in self.given.items()}
         match self.kind:
-            case "spectrum" | "structure_function" | "correlation":
+            case "balance" | "spectrum" | "structure_function" | "correlation":
                 own = {self.kind: list(self.of), **given}
             case "radial_distribution":
                 own = {self.kind: given["radii"], "width": given["width"]}
@@ -98,6 +98,11 @@ class Instruments(tuple[InstrumentConfig, ...]):
     def write(self) -> list[dict[str, Any]] | None:
         """The plain YAML value."""
         return [instrument.write() for instrument in self] or None
+
+    @property
+    def balanced(self) -> bool:
+        """Tell whether balances are asked for, which are kept beside the fields."""
+        return any(instrument.kind == "balance" for instrument in self)
 
     @property
     def within_frames(self) -> tuple[InstrumentConfig, ...]:

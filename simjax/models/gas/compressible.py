@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from simjax.arguments import require_at_least
 from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_layout
@@ -16,7 +16,8 @@ from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.axisymmetric import RADIAL, ring_volumes, tapers
 from simjax.models.declaration import model
-from simjax.models.gas import axisymmetry
+from simjax.models.gas import axisymmetry, gravity
+from simjax.models.gas.balances import GasBalances, balanced_names
 from simjax.models.gas.boundaries import (
     DENSITY,
     GAS_SIDES,
@@ -84,8 +85,9 @@ class Params(eqx.Module):
     forced=(),
     check=check,
     conserved=conserved_quantities,
+    balanced=lambda ndim, counts: balanced_names(ndim, counts.get("scalars", 0)),
 )
-class Compressible(ExplicitModel):
+class Compressible(GasBalances, ExplicitModel):
     """Compressible Navier-Stokes of a perfect gas, with gravity and passive scalars s:
 
         d rho / dt   + div(rho u)               = 0
@@ -215,13 +217,9 @@ class Compressible(ExplicitModel):
     # ------------------------------------------------------------------ tendency
 
     def rhs(self, t, state, params):
-        w = riemann.primitive(_conserved(state), params.gamma)
-        walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
-        pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
-        # Temperature, not density, is what a wall prescribes; R cancels.
-        fields = (w.pressure / w.density, w.velocity, w.pressure, w.scalars, pulls)
+        fields, layouts, walled = self._read(state, params)
         rings = (tapers(self.domain, self.plain, state.density),) if self.domain.grid.axisymmetric else ()
-        layouts = (*self.layouts, tuple(self._pull_layout(axis) for axis in walled), (self.plain,) * len(rings))
+        layouts = (*layouts, (self.plain,) * len(rings))
 
         def tendency(heat, velocity, pressure, scalars, pulls, rings, spacing):
             padded = Primitive(pressure / heat, velocity, pressure, scalars)
@@ -229,6 +227,15 @@ class Compressible(ExplicitModel):
 
         slope = self.domain.apply_spaced(tendency, (*fields, rings), layouts, self.width, t)
         return State(slope.density, slope.momentum, slope.energy, slope.scalars)
+
+    def _read(self, state, params) -> tuple[tuple, tuple, tuple[int, ...]]:
+        """The fields that the tendency reads, their layouts, and the axes along which gravity pulls at walls."""
+        w = riemann.primitive(_conserved(state), params.gamma)
+        walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
+        pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
+        # Temperature, not density, is what a wall prescribes; R cancels.
+        fields = (w.pressure / w.density, w.velocity, w.pressure, w.scalars, pulls)
+        return fields, (*self.layouts, tuple(self._pull_layout(axis) for axis in walled)), walled
 
     def _gravity(self, params: Params, axis: int) -> Array:
         assert params.gravity is not None, "gravity_axes need Params.gravity"
@@ -276,6 +283,21 @@ class Compressible(ExplicitModel):
         spacing: Sequence[Spacing],
     ):
         """The tendency by one axis, times the mean spacing along the first axis."""
+        flux, mass, rises, stretch = self._axis_flux(padded, heat, axis, pull, params, spacing)
+        ndim = len(spacing)
+        if rings:
+            taper, pressure = (shift(u, ndim, width=self.width) for u in (*rings, padded.pressure))
+            return axisymmetry.tendency(flux, taper, pressure, ndim, stretch)
+        slope = jax.tree.map(lambda f: difference_of_faces(f, axis, ndim, -stretch), flux)
+        return slope if rises is None else self._fallen(slope, mass, rises, stretch, axis, params, spacing)
+
+    def _axis_flux(
+        self, padded: Primitive, heat: Array, axis: int, pull: Array | None, params: Params, spacing: Sequence[Spacing]
+    ):
+        """Fluxes on the faces along an axis, that of mass, hydrostatic rises of pressure there (or None), and widths.
+
+        Widths are those of the n cells over the mean one along the first axis.
+        """
         width, ndim, unit = self.width, len(spacing), self.domain.grid.mean_spacing[0]
         around = along(spacing[axis], axis, ndim, width)
         distances, reach = between_centers(around, axis), self.scheme.reach
@@ -283,8 +305,8 @@ class Compressible(ExplicitModel):
         w = gas.along(padded, axis, ndim, width)
         rises = None
         if axis in self.gravity_axes:
-            gravity = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
-            rises = gas.hydrostatic_rises(w.density, gravity, axis, ndim, distances, width)
+            pull = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
+            rises = gas.hydrostatic_rises(w.density, pull, axis, ndim, distances, width)
         flux = gas.convective_flux(w, axis, ndim, params.gamma, self.scheme, rises)
         mass = flux.density
         viscosity, per_heat = self._transport(params)
@@ -292,20 +314,14 @@ class Compressible(ExplicitModel):
             drag = viscous_flux(padded.velocity, heat, axis, spacing, width, viscosity, per_heat)
             momentum = tuple(map(jnp.add, flux.momentum, drag.momentum))
             flux = flux._replace(momentum=momentum, energy=flux.energy + drag.energy)
-        if rings:
-            taper, pressure = (shift(u, ndim, width=width) for u in (*rings, padded.pressure))
-            return axisymmetry.tendency(flux, taper, pressure, ndim, stretch)
-        slope = jax.tree.map(lambda f: difference_of_faces(f, axis, ndim, -stretch), flux)
-        if rises is None:
-            return slope
-        fall = _mean_of_faces(rises[width - 1], axis, ndim) / stretch
-        momentum = tuple(m + fall if k == axis else m for k, m in enumerate(slope.momentum))
-        pull = self._gravity(params, axis)
-        if isinstance(stretch, Array):  # so that the work in all cells is what mass loses in falling between centres
-            work = pull * _mean_of_faces(mass * without_ends(distances, axis, width - 1), axis, ndim) / stretch
-        else:
-            work = unit * pull * _mean_of_faces(mass, axis, ndim)
-        return slope._replace(momentum=momentum, energy=slope.energy + work)
+        return flux, mass, rises, stretch
+
+    def _fallen(
+        self, slope: Conserved, mass: Array, rises: Sequence[Array], stretch: Spacing, axis: int, params, spacing
+    ):
+        """`slope` with what gravity adds along an axis."""
+        pull, unit = self._gravity(params, axis), self.domain.grid.mean_spacing[0]
+        return gravity.fallen(slope, mass, rises, stretch, axis, pull, spacing, self.width, unit)
 
     def _transport(self, params: Params) -> tuple[Array | None, Array | None]:
         """Viscosity, and conductivity for p / rho in place of T; both None in an ideal fluid."""
@@ -482,11 +498,3 @@ def _root(square: Array) -> Array:
 def _mach(w: Primitive, gamma: Array) -> Array:
     """|u| / c."""
     return _root(riemann.squared_norm(w.velocity) * w.density / (gamma * w.pressure))
-
-
-def _mean_of_faces(flux: Array, axis: int, ndim: int) -> Array:
-    """The mean of each cell's two faces along `axis`."""
-    array_axis = flux.ndim - ndim + axis
-    n = flux.shape[array_axis] - 1
-    below, above = (lax.slice_in_dim(flux, k, k + n, axis=array_axis) for k in (0, 1))
-    return 0.5 * (below + above)

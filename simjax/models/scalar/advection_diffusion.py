@@ -15,8 +15,9 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES
+from simjax.models.conserved import Balanced, at_side, inside, through_side
 from simjax.models.declaration import model
-from simjax.models.measures import of_field
+from simjax.models.measures import of_field, total_measure
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.ops import difference, transport
 from simjax.ops.spacing import along, relative, scaled, smallest
@@ -48,9 +49,10 @@ class Params(eqx.Module):
     sides=SCALAR_SIDES,
     stretched=True,
     forced=(),
+    balanced=lambda ndim, counts: ("concentration",),
     conserved=lambda config: (("mean_concentration", "maximum_concentration"),) if config.periodic else (),
 )
-class AdvectionDiffusion(ExplicitModel):
+class AdvectionDiffusion(ExplicitModel, Balanced):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).
 
     Second-order central diffusion; advection first-order upwind or second-order central. Boundaries: periodic,
@@ -105,15 +107,33 @@ class AdvectionDiffusion(ExplicitModel):
     def _by_fluxes(self, t, state, params):
         ndim, scheme = self.domain.grid.ndim, transport.SCHEMES[self.scheme]
 
-        def flux(left, right, axis):
-            return transport.carried(left, right, params.velocity[axis])
-
         def tendency(c, spacing):
             own = [along(h, axis, ndim, scheme.width) for axis, h in enumerate(spacing)]
             spread = transport.diffusion_tendency(c, (params.diffusivity,) * ndim, own)
-            return transport.conservative_tendency(c, flux, scheme, spacing) + spread
+            return transport.conservative_tendency(c, _carried_by(params), scheme, spacing) + spread
 
         return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
+
+    def passing(self, t, state, params, axis, side):
+        ndim, scheme = self.domain.grid.ndim, transport.SCHEMES[self.scheme]
+
+        def flux(c, spacing):
+            spread = transport.conducted(c, params.diffusivity, along(spacing[axis], axis, ndim, 1), axis, ndim)
+            return transport.flux_on_faces(c, _carried_by(params), scheme, axis, ndim) - spread
+
+        found = at_side(self.domain, flux, (state.concentration,), (self.layout,), scheme.width, axis, side, t)
+        widths = self.domain.spacing(self.layout, 0, found.dtype)
+        return {"concentration": through_side(self.domain, found, widths, axis, side)}
+
+    def balanced(self):
+        return {"concentration": total_measure("concentration", self.layout.units, self.domain.grid.ndim)}
+
+    def amounts(self, state, params):
+        c = state.concentration
+        return {"concentration": inside(c, c, self.domain.spacing(self.layout, 0, c.dtype))}
+
+    def is_closed(self, axis):
+        return self.layout.is_periodic(axis)
 
     def stable_dt(self, state, params):
         dtype = jnp.result_type(params.diffusivity)
@@ -150,3 +170,10 @@ class AdvectionDiffusion(ExplicitModel):
 
 
 AdvectionDiffusion.Params, AdvectionDiffusion.State = Params, State
+
+
+def _carried_by(params: Params):
+    def flux(left, right, axis):
+        return transport.carried(left, right, params.velocity[axis])
+
+    return flux

@@ -11,6 +11,7 @@ from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
+from simjax.models.conserved import at_side
 from simjax.models.declaration import model
 from simjax.models.scalar.transport import DIGITS, INTEGRATORS, ConservedScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
@@ -39,6 +40,7 @@ class Params(eqx.Module):
     integrators=INTEGRATORS,
     stretched=True,
     forced=(),
+    balanced=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
 class Burgers(ConservedScalar):
@@ -95,13 +97,20 @@ class Burgers(ConservedScalar):
     def explicit_rhs(self, t, state, params):
         scheme = self.advection
 
-        def flux(left, right, axis):
-            return transport.godunov_burgers(left, right)
-
         def tendency(c, spacing):
-            return transport.conservative_tendency(c, flux, scheme, spacing)
+            return transport.conservative_tendency(c, _godunov, scheme, spacing)
 
         return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
+
+    def passing(self, t, state, params, axis, side):
+        scheme, ndim = self.advection, self.domain.grid.ndim
+
+        def flux(c, spacing):
+            return transport.flux_on_faces(c, _godunov, scheme, axis, ndim)
+
+        fields = (state.concentration,)
+        found = at_side(self.domain, flux, fields, (self.layout,), scheme.width, axis, side, t)
+        return self.through(found, axis, side)
 
     def face_diffusivity(self, params):
         block = self.domain.block_shape
@@ -123,3 +132,7 @@ class Burgers(ConservedScalar):
 
 
 Burgers.Params, Burgers.State = Params, State
+
+
+def _godunov(left: Array, right: Array, axis: int) -> Array:
+    return transport.godunov_burgers(left, right)

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import (
@@ -28,13 +28,15 @@ from simjax.core.boundary import (
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SemiImplicitModel
 from simjax.errors import ConfigurationError
+from simjax.grid import LOWER
+from simjax.models.conserved import Balanced, at_side, inside, lines_around_side, through_side
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
-from simjax.models.measures import length_power, of_field
+from simjax.models.measures import of_field, total_measure
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
-from simjax.ops.spacing import Spacing, relative, scaled, smallest
+from simjax.ops.spacing import Spacing, relative, scaled, smallest, without_ends
 from simjax.schema.errors import unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, Integer, Text, key
@@ -76,8 +78,8 @@ def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0) -> dict[s
 
 def statistics_measures(domain: Domain, units: str) -> dict[str, Measure]:
     """Units and meanings of `statistics` of a concentration in `units`."""
-    integrated = " ".join(part for part in (units, length_power(domain.grid.ndim)) if part != "1")
-    return of_field("concentration", units) | {"total_concentration": Measure(integrated, "integral of concentration")}
+    total = total_measure("concentration", units, domain.grid.ndim)
+    return of_field("concentration", units) | {"total_concentration": total}
 
 
 def widths(domain: Domain, layout: FieldLayout, scheme: transport.AdvectionScheme, dtype) -> tuple[Spacing, ...]:
@@ -109,7 +111,7 @@ class Continued(Boundary):
         return jnp.concatenate([ghost] * width, axis=array_axis)
 
 
-class ConservedScalar(SemiImplicitModel):
+class ConservedScalar(SemiImplicitModel, Balanced):
     """dc/dt = -div F(c) + div(kappa grad c) + s: what fluxes through faces do to one cell-centred scalar.
 
     A subclass says what F does and where kappa is. Diffusion is explicit under a Runge-Kutta scheme and implicit
@@ -164,6 +166,30 @@ class ConservedScalar(SemiImplicitModel):
         right = scaled(right, self.volumes(right.dtype))
         solved = solve_elliptic(operator, hierarchy, right / dt, 1 / dt, tolerance=self.tolerance)
         return State(solved.solution)
+
+    def passing_implicitly(self, t, state, params, axis, side):
+        c, ndim, reach = state.concentration, self.domain.grid.ndim, self.advection.reach
+        near = lines_around_side(self.domain.pad(c, self.layout, 1, t), axis, side, 1, ndim)
+        h = without_ends(self.domain.spacing(self.layout, reach + 1, c.dtype)[axis], axis, reach)
+        kappa = self.face_diffusivity(params)[axis]
+        face = 0 if side == LOWER else kappa.shape[axis] - 1
+        kappa = lax.slice_in_dim(kappa, face, face + 1, axis=axis)
+        h = lines_around_side(h, axis, side, 1, ndim) if isinstance(h, Array) else h
+        return self.through(-transport.conducted(near, kappa, h, axis, ndim), axis, side)
+
+    def through(self, flux: Array, axis: int, side: int) -> dict[str, Array]:
+        """A flux through the faces of a side as `passing` has it."""
+        return {"concentration": through_side(self.domain, flux, self.widths(flux.dtype), axis, side)}
+
+    def balanced(self):
+        return {"concentration": total_measure("concentration", self.layout.units, self.domain.grid.ndim)}
+
+    def amounts(self, state, params):
+        c = state.concentration
+        return {"concentration": inside(c, c, self.widths(c.dtype))}
+
+    def is_closed(self, axis):
+        return self.layout.is_periodic(axis)
 
     def diagnostics(self, t, state, params):
         """Diagnostics of `statistics`."""
@@ -238,6 +264,7 @@ def conserved_mean(config: Any) -> tuple[tuple[str, str], ...]:
     integrators=INTEGRATORS,
     stretched=True,
     check=_check_factor,
+    balanced=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
 class Transport(ConservedScalar):
@@ -326,11 +353,33 @@ class Transport(ConservedScalar):
 
         fields = (state.concentration, *self._velocity(t, params))
         slope = self.domain.apply_spaced(tendency, fields, (self.layout, *self.velocity_layouts), scheme.width, t)
-        if params.source is not None:
-            slope = slope + params.source
-        if self.source is not None:
-            slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
+        for source in self._sources(t, params, slope.dtype):
+            slope = slope + source
         return State(slope)
+
+    def _sources(self, t, params, dtype) -> Iterator[Array]:
+        """Rates at which the scalar is made."""
+        if params.source is not None:
+            yield params.source
+        if self.source is not None:
+            yield self.source(t, self.domain.coordinates(self.layout.offset, dtype), params)
+
+    def made(self, t, state, params):
+        c = state.concentration
+        rates = [inside(rate, c, self.widths(c.dtype)) for rate in self._sources(t, params, c.dtype)]
+        return {"concentration": sum(rates)} if rates else {}
+
+    def passing(self, t, state, params, axis, side):
+        scheme, ndim = self.advection, self.domain.grid.ndim
+
+        def flux(c, *others):
+            *velocity, _ = others
+            return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
+
+        fields = (state.concentration, *self._velocity(t, params))
+        layouts = (self.layout, *self.velocity_layouts)
+        found = at_side(self.domain, flux, fields, layouts, scheme.width, axis, side, t)
+        return self.through(found, axis, side)
 
     def _velocity(self, t, params) -> tuple[Array, ...]:
         velocity = self.domain.impose(params.velocity, self.velocity_layouts)
@@ -340,6 +389,9 @@ class Transport(ConservedScalar):
         if params.diffusivity is None:
             return jax.tree.map(jnp.zeros_like, state)
         return super().implicit_rhs(t, state, params)
+
+    def passing_implicitly(self, t, state, params, axis, side):
+        return {} if params.diffusivity is None else super().passing_implicitly(t, state, params, axis, side)
 
     def face_diffusivity(self, params):
         ndim = self.domain.grid.ndim

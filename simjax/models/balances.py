@@ -1,0 +1,287 @@
+"""Balances of conserved quantities: what was in, what passed each side and what was made, summed stage by stage.
+
+Beside the fields the scheme in time advances the amounts that enter through every side and that are made inside, by
+the fluxes and sources of the tendency itself. A Runge-Kutta method keeps linear invariants, so what is there now is
+what was there at the start and what was gained since, to rounding, whatever the length of a step.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.core.domain import Domain
+from simjax.core.model import ExplicitModel, GridModel, Measure, SemiImplicitModel
+from simjax.grid import AXES, LOWER, UPPER
+from simjax.integrators.integrator import Integrator
+from simjax.models.conserved import Balanced, added_up, as_amounts
+from simjax.stepping.compensated import Pair, added
+
+NOW, AT_START, MADE, RESIDUAL = "now", "at_start", "made", "residual"
+SIDES = ("lower", "upper")
+
+
+class Accounted(eqx.Module):
+    """A model's state and its accounts.
+
+    start: the amount of each quantity at the start, `(quantities,)`. gained: what was added since then and its rounding
+    error, `(quantities, 2 axes + 1)`: through the lower and the upper side of each axis, and made inside.
+    """
+
+    fields: Any
+    start: Array
+    gained: Pair
+
+
+class Stage(eqx.Module):
+    """A model's state within a step, and what was gained since its beginning."""
+
+    fields: Any
+    gained: Array
+
+
+def fields_of(state):
+    """The state of the model itself."""
+    return state.fields if isinstance(state, Accounted) else state
+
+
+def entries(ndim: int, closed: tuple[bool, ...]) -> dict[str, int]:
+    """Names of what is written of a quantity beside its amounts, with their place in `Accounted.gained`."""
+    sides = {f"in_{AXES[k]}_{side}": 2 * k + n for k in range(ndim) for n, side in enumerate(SIDES) if not closed[k]}
+    return sides | {MADE: 2 * ndim}
+
+
+class WithBalances(GridModel):
+    """A model whose state has accounts beside its fields; `BalancedScheme` advances it."""
+
+    domain: Domain
+    model: Any
+
+    @property
+    def staged(self) -> "ExplicitStages | SemiImplicitStages":
+        """The model that the scheme within a step sees."""
+        kind = SemiImplicitStages if isinstance(self.model, SemiImplicitModel) else ExplicitStages
+        return kind(self.domain, self.model)
+
+    def _accounts(self, fields, params) -> Accounted:
+        start = _amounts(self.model, fields, params)
+        none = jnp.zeros((len(start), 2 * self.domain.grid.ndim + 1), start.dtype)
+        return Accounted(fields, start, (none, none))
+
+    def readings(self, state: Accounted, params) -> dict[str, Array]:
+        """Everything that is written of the balances, by name."""
+        names = list(self.model.balanced())
+        now = _amounts(self.model, state.fields, params)
+        total, error = state.gained
+        gained = jnp.sum(total, axis=1) + jnp.sum(error, axis=1)
+        residual = (now - state.start) - gained
+        found = {}
+        for number, name in enumerate(names):
+            found[f"{name}_{NOW}"], found[f"{name}_{AT_START}"] = now[number], state.start[number]
+            for key, place in entries(self.domain.grid.ndim, self._closed).items():
+                found[f"{name}_{key}"] = total[number, place] + error[number, place]
+            found[f"{name}_{RESIDUAL}"] = residual[number]
+        return found
+
+    def described(self, names: tuple[str, ...]) -> dict[str, Measure]:
+        """Units and meanings of the `readings` of some quantities."""
+        found = {}
+        for name in names:
+            units, text = (measure := self.model.balanced()[name]).units, measure.long_name
+            found[f"{name}_{NOW}"] = Measure(units, text)
+            found[f"{name}_{AT_START}"] = Measure(units, f"{text} at the start")
+            for key in entries(self.domain.grid.ndim, self._closed):
+                how = "made inside" if key == MADE else f"in through the {' '.join(key.split('_')[:0:-1])} side"
+                found[f"{name}_{key}"] = Measure(units, f"{text}: {how}")
+            found[f"{name}_{RESIDUAL}"] = Measure(units, f"{text}: residual of the balance")
+        return found
+
+    @property
+    def _closed(self) -> tuple[bool, ...]:
+        return tuple(self.model.is_closed(axis) for axis in range(self.domain.grid.ndim))
+
+    # ------------------------------------------------------------------ the model itself
+
+    def constrain(self, t, dt, state, params):
+        """A state to begin with: within a step the scheme constrains the fields."""
+        return self._accounts(self.model.constrain(t, dt, state.fields, params), params)
+
+    def state_from(self, fields, params):
+        return self._accounts(self.model.state_from(fields, params), params)
+
+    def perturb(self, step, t, dt, state, params):
+        return eqx.tree_at(lambda s: s.fields, state, self.model.perturb(step, t, dt, state.fields, params))
+
+    def partition_specs(self, state, params):
+        fields, own = self.model.partition_specs(state.fields, params)
+        whole: Any = PartitionSpec()
+        return Accounted(fields, whole, (whole, whole)), own
+
+    def unphysical(self, state, params):
+        return self.model.unphysical(state.fields, params)
+
+    def fault(self, t, params):
+        return self.model.fault(t, params)
+
+    def explain(self, t, params):
+        return self.model.explain(t, params)
+
+    def irreversible(self, params):
+        return self.model.irreversible(params)
+
+    def stable_dt(self, state, params):
+        return self.model.stable_dt(state.fields, params)
+
+    def diagnostics(self, t, state, params):
+        return self.model.diagnostics(t, state.fields, params)
+
+    def measures(self):
+        return self.model.measures()
+
+    def outputs(self):
+        return self.model.outputs()
+
+    def observe(self, t, state, params):
+        return self.model.observe(t, state.fields, params)
+
+    def component_layouts(self):
+        return self.model.component_layouts()
+
+    def marks(self, params):
+        return self.model.marks(params)
+
+    def free_faces(self, t, state, params):
+        return self.model.free_faces(t, state.fields, params)
+
+
+class _Stages(GridModel):
+    """The model that a scheme advances within a step: its fields, and what was added since the step began."""
+
+    model: eqx.AbstractVar[Any]
+
+    def rates(self, t, fields, params, passing) -> Array:
+        """Rates of what enters through each side, with `passing` the explicit or implicit part, and none made."""
+        ndim, measures = self.domain.grid.ndim, self.model.balanced()
+        columns = []
+        for axis in range(ndim):
+            for side in (LOWER, UPPER):
+                own = {} if self.model.is_closed(axis) else passing(t, fields, params, axis, side)
+                own = own if side == LOWER else {name: -rate for name, rate in own.items()}
+                columns.append(as_amounts(measures, own, _dtype(fields)))
+        return jnp.stack([*columns, jnp.zeros_like(columns[0])], axis=1)
+
+    def explicit_rates(self, t, fields, params) -> Array:
+        """Rates of the explicit part."""
+        rates = self.rates(t, fields, params, self.model.passing)
+        made = as_amounts(self.model.balanced(), self.model.made(t, fields, params), rates.dtype)
+        return added_up(self.domain, rates.at[:, -1].set(made))
+
+    def implicit_rates(self, t, fields, params) -> Array:
+        """Rates of the implicit part."""
+        return added_up(self.domain, self.rates(t, fields, params, self.model.passing_implicitly))
+
+    def constrain(self, t, dt, state, params):
+        fields = self.model.constrain(t, dt, state.fields, params)
+        if fields is state.fields:
+            return state
+        change = jax.tree.map(jnp.subtract, fields, state.fields)
+        return Stage(fields, state.gained.at[:, -1].add(_amounts(self.model, change, params)))
+
+    def stable_dt(self, state, params):
+        return self.model.stable_dt(state.fields, params)
+
+    def outputs(self):
+        return self.model.outputs()
+
+    def observe(self, t, state, params):
+        return self.model.observe(t, state.fields, params)
+
+    def component_layouts(self):
+        return self.model.component_layouts()
+
+    def state_from(self, fields, params):
+        raise AssertionError("A state within a step is made of one at its beginning.")
+
+
+class ExplicitStages(_Stages, ExplicitModel):
+    """`_Stages` of an explicit model."""
+
+    domain: Domain
+    model: ExplicitModel
+
+    @property
+    def loops_over_stages(self):
+        return self.model.loops_over_stages
+
+    def rhs(self, t, state, params):
+        slope = self.model.rhs(t, state.fields, params)
+        return Stage(slope, self.explicit_rates(t, state.fields, params))
+
+
+class SemiImplicitStages(_Stages, SemiImplicitModel):
+    """`_Stages` of a semi-implicit model."""
+
+    domain: Domain
+    model: SemiImplicitModel
+
+    def explicit_rhs(self, t, state, params):
+        slope = self.model.explicit_rhs(t, state.fields, params)
+        return Stage(slope, self.explicit_rates(t, state.fields, params))
+
+    def implicit_rhs(self, t, state, params):
+        slope = self.model.implicit_rhs(t, state.fields, params)
+        return Stage(slope, self.implicit_rates(t, state.fields, params))
+
+    def implicit_solve(self, t, dt, right, params, prepared):
+        fields = self.model.implicit_solve(t, dt, right.fields, params, prepared)
+        return Stage(fields, right.gained + dt * self.implicit_rates(t, fields, params))
+
+    def explicit_stable_dt(self, state, params):
+        return self.model.explicit_stable_dt(state.fields, params)
+
+    def prepare(self, params):
+        return self.model.prepare(params)
+
+
+class BalancedScheme(Integrator):
+    """A scheme that advances the accounts of a step with its fields, and adds them to the sums without rounding."""
+
+    scheme: Integrator
+    order: int = eqx.field(static=True)
+    courant_limit: float = eqx.field(static=True)
+
+    def __init__(self, scheme: Integrator):
+        self.scheme, self.order, self.courant_limit = scheme, scheme.order, scheme.courant_limit
+
+    @property
+    def stages(self) -> int:
+        return self.scheme.stages
+
+    def prepare(self, model, params, dt):
+        return self.scheme.prepare(model.model, params, dt)
+
+    def step(self, model, t, dt, state, params, prepared=None):
+        begin = Stage(state.fields, jnp.zeros_like(state.gained[0]))
+        end = self.scheme.step(model.staged, t, dt, begin, params, prepared)
+        return Accounted(end.fields, state.start, added(state.gained, end.gained))
+
+    def stable_dt(self, model, state, params):
+        return self.scheme.stable_dt(model.model, state.fields, params)
+
+
+def _amounts(model, fields, params) -> Array:
+    """The amounts in the whole grid, `(quantities,)`."""
+    return added_up(model.domain, as_amounts(model.balanced(), model.amounts(fields, params), _dtype(fields)))
+
+
+def _dtype(fields):
+    return jax.tree.leaves(fields)[0].dtype
+
+
+def with_balances(model: GridModel) -> WithBalances:
+    """`model`, one that is `Balanced`, with accounts in its state."""
+    assert isinstance(model, Balanced)
+    return WithBalances(model.domain, model)

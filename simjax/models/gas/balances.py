@@ -1,0 +1,68 @@
+"""Balances of mass, momentum, energy and scalars of a gas."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.grid import AXES
+from simjax.models.conserved import Balanced, at_side, inside, through_side
+from simjax.ops.difference import shift
+from simjax.ops.riemann import Conserved, Primitive
+
+
+def balanced_names(ndim: int, scalars: int) -> tuple[str, ...]:
+    """Quantities that have balances, in the order of the state."""
+    momentum = (f"momentum_{axis}" for axis in AXES[:ndim])
+    return ("mass", *momentum, "energy", *(f"scalar_{number}" for number in range(scalars)))
+
+
+class GasBalances(Balanced):
+    """Balances of a gas, whose class has the fluxes and what gravity adds; beside `models.gas.compressible`."""
+
+    def passing(self: Any, t, state, params, axis, side):
+        fields, layouts, walled = self._read(state, params)
+
+        def flux(heat, velocity, pressure, scalars, pulls, spacing):
+            padded = Primitive(pressure / heat, velocity, pressure, scalars)
+            pull = dict(zip(walled, pulls, strict=True)).get(axis)
+            return self._axis_flux(padded, heat, axis, pull, params, spacing)[0]
+
+        found = at_side(self.domain, flux, fields, layouts, self.width, axis, side, t)
+        widths = self._widths(state.density.dtype)
+        return self._named(jax.tree.map(lambda f: through_side(self.domain, f, widths, axis, side), found))
+
+    def made(self: Any, t, state, params):
+        if not self.gravity_axes:
+            return {}
+        fields, layouts, walled = self._read(state, params)
+
+        def fallen(heat, velocity, pressure, scalars, pulls, spacing):
+            padded = Primitive(pressure / heat, velocity, pressure, scalars)
+            inner = jnp.zeros_like(shift(pressure, self.domain.grid.ndim, width=self.width))
+            added = Conserved(inner, (inner,) * len(velocity), inner, (inner,) * len(scalars))
+            for axis in self.gravity_axes:
+                pull = dict(zip(walled, pulls, strict=True)).get(axis)
+                _, mass, rises, stretch = self._axis_flux(padded, heat, axis, pull, params, spacing)
+                added = self._fallen(added, mass, rises, stretch, axis, params, spacing)
+            return jax.tree.map(lambda rate: rate * (1 / self.domain.grid.mean_spacing[0]), added)
+
+        found = self.domain.apply_spaced(fallen, fields, layouts, self.width, t)
+        widths = self._widths(state.density.dtype)
+        return self._named(jax.tree.map(lambda rate: inside(rate, state.density, widths), found))
+
+    def balanced(self: Any):
+        return {name: self.measures()[name] for name in balanced_names(self.domain.grid.ndim, self.scalars)}
+
+    def amounts(self: Any, state, params):
+        widths = self._widths(state.density.dtype)
+        q = Conserved(state.density, state.momentum, state.energy, state.scalars)
+        return self._named(jax.tree.map(lambda u: inside(u, u, widths), q))
+
+    def _named(self: Any, q: Conserved) -> dict[str, Array]:
+        names = balanced_names(self.domain.grid.ndim, self.scalars)
+        return dict(zip(names, (q.density, *q.momentum, q.energy, *q.scalars), strict=True))
+
+    def is_closed(self: Any, axis):
+        return self._is_periodic(axis)

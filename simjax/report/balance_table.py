@@ -1,0 +1,44 @@
+"""A table of a run's balances: what was in at the start, what entered, what was made and what is in now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simjax.io.read import open_output, output_names
+from simjax.io.readable import readable
+from simjax.report import html
+from simjax.report.scalars import units_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def balance_tables(folder: Path) -> Iterator[str]:
+    """An HTML table of each output with balances, of the first member."""
+    for output in output_names(folder):
+        with open_output(folder, output) as opened:
+            dataset = readable(opened)
+            quantities = balanced_quantities(dataset)
+            if not quantities or not dataset.sizes["time"]:
+                continue
+            if "member" in dataset.dims:
+                dataset = dataset.isel(member=0)
+            rows, parts = [], _parts(dataset, quantities[0])
+            for name in quantities:
+                numbers = [f"{float(dataset[f'{name}_{part}'][-1]):.5g}" for part in parts]
+                rows.append(html.text_row((f"{name} [{units_of(dataset, f'{name}_now')}]", *numbers)))
+            yield html.table((output, *(part.replace("_", " ") for part in parts)), rows)
+
+
+def balanced_quantities(dataset: xr.Dataset) -> list[str]:
+    """Names of the quantities of which a dataset has balances."""
+    names = [str(name).removesuffix("_residual") for name in dataset.data_vars if str(name).endswith("_residual")]
+    return [name for name in names if f"{name}_at_start" in dataset and f"{name}_made" in dataset]
+
+
+def _parts(dataset: xr.Dataset, name: str) -> list[str]:
+    """Names of the numbers of a quantity, in the order in which they are added up."""
+    sides = sorted(str(key).removeprefix(f"{name}_") for key in dataset.data_vars if f"{key}".startswith(f"{name}_in_"))
+    return ["at_start", *sides, "made", "now", "residual"]
