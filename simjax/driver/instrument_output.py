@@ -62,7 +62,30 @@ class Samples(NamedTuple):
     values: Mapping[str, Any]
 
 
-class InstrumentOutput:
+class SampleFiles:
+    """Files of samples, by the name of what is sampled."""
+
+    def __init__(self) -> None:
+        self.writers: dict[str, Any] = {}
+
+    def commit(self) -> None:
+        """Put all samples so far on the disk, before a checkpoint that counts on them."""
+        for committed in [writer.commit() for writer in self.writers.values()]:
+            committed.result()
+
+    def close(self, complete: bool) -> None:
+        """End the files in good order."""
+        for writer in self.writers.values():
+            writer.close(complete)
+
+    def abandon(self) -> None:
+        """End the files after an error, as they are."""
+        for writer in self.writers.values():
+            with contextlib.suppress(Exception):
+                writer.abandon()
+
+
+class InstrumentOutput(SampleFiles):
     """The files of a run's instruments; those of a run without any are none.
 
     While a call is being computed, the samples of the call before are written. kept: of each file, samples that were
@@ -72,10 +95,10 @@ class InstrumentOutput:
     def __init__(
         self, folder: Path, instruments: CompiledInstruments, attributes: Mapping[str, Any], keep_until_step: int | None
     ):
+        super().__init__()
         self._instruments = instruments
         self._members = instruments.programs.members
         self._pending: deque[list[Samples]] = deque()
-        self.writers: dict[str, InstrumentWriter] = {}
         for name, instrument in instruments.instruments.items():
             path = folder / FOLDER / name
             if processes().first:
@@ -128,22 +151,12 @@ class InstrumentOutput:
         return {name: writer.frames_kept for name, writer in self.writers.items()}
 
     def commit(self) -> None:
-        """Put all samples so far on the disk, before a checkpoint that counts on them."""
         self.settle_all()
-        for committed in [writer.commit() for writer in self.writers.values()]:
-            committed.result()
+        super().commit()
 
     def close(self, complete: bool) -> None:
-        """End the files in good order."""
         self.settle_all()
-        for writer in self.writers.values():
-            writer.close(complete)
-
-    def abandon(self) -> None:
-        """End the files after an error, as they are."""
-        for writer in self.writers.values():
-            with contextlib.suppress(Exception):
-                writer.abandon()
+        super().close(complete)
 
 
 def at_frame(measured: tuple[Any, Mapping[str, Any]], time: float, step: int) -> list[Samples]:

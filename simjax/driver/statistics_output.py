@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from simjax.driver.compiled_statistics import CompiledStatistics, Statistic
+from simjax.driver.instrument_output import SampleFiles
 from simjax.driver.provenance import require_frames
 from simjax.io.frame_layout import Variable
 from simjax.io.instrument_files import cell_coordinates
@@ -32,7 +32,7 @@ class OpenSet:
     before: int = 0
 
 
-class StatisticsOutput:
+class StatisticsOutput(SampleFiles):
     """The files of a run's statistics in time; those of a run without any are none.
 
     A set is written when its window ends. The set that goes on is written when the run ends or stops; a run that goes
@@ -45,8 +45,8 @@ class StatisticsOutput:
         self, folder: Path, statistics: CompiledStatistics, attributes: Mapping[str, Any],
         known: Mapping[str, Any] | None,
     ):  # fmt: skip
+        super().__init__()
         self.statistics = statistics
-        self.writers: dict[str, StatisticsWriter] = {}
         self._open: dict[str, OpenSet] = {}
         self._described: dict[str, list[Described]] = {}
         for name, one in statistics.entries.items():
@@ -90,22 +90,6 @@ class StatisticsOutput:
         values[BOUNDS] = np.asarray([[self._open[name].begun, time]])
         writer = self.writers[name]
         writer.write_parts([step], [time], [values] if writer.own_parts else [])
-
-    def commit(self) -> None:
-        """Put all sets so far on the disk, before a checkpoint that counts on them."""
-        for committed in [writer.commit() for writer in self.writers.values()]:
-            committed.result()
-
-    def close(self, complete: bool) -> None:
-        """End the files in good order."""
-        for writer in self.writers.values():
-            writer.close(complete)
-
-    def abandon(self) -> None:
-        """End the files after an error, as they are."""
-        for writer in self.writers.values():
-            with contextlib.suppress(Exception):
-                writer.abandon()
 
 
 def _writer(

@@ -40,7 +40,7 @@ class MissingVariable(ConfigurationError):
 
 
 ZARR = ("zarr.json", ".zgroup")
-"""What lies in a folder that is a Zarr store, of format 3 or 2."""
+"""Files by which a folder is known as a Zarr store, of format 3 or 2."""
 Ranges = Sequence[tuple[int, int]]
 """First index and one past the last, along each axis."""
 

@@ -54,7 +54,25 @@ def entries(ndim: int, closed: tuple[bool, ...]) -> dict[str, int]:
     return sides | {MADE: 2 * ndim}
 
 
-class WithBalances(GridModel):
+class _BesideFields(GridModel):
+    """A model of which the state has the fields of `model` and more."""
+
+    model: eqx.AbstractVar[Any]
+
+    def stable_dt(self, state, params):
+        return self.model.stable_dt(state.fields, params)
+
+    def outputs(self):
+        return self.model.outputs()
+
+    def observe(self, t, state, params):
+        return self.model.observe(t, state.fields, params)
+
+    def component_layouts(self):
+        return self.model.component_layouts()
+
+
+class WithBalances(_BesideFields):
     """A model whose state has accounts beside its fields; `BalancedScheme` advances it."""
 
     domain: Domain
@@ -132,23 +150,11 @@ class WithBalances(GridModel):
     def irreversible(self, params):
         return self.model.irreversible(params)
 
-    def stable_dt(self, state, params):
-        return self.model.stable_dt(state.fields, params)
-
     def diagnostics(self, t, state, params):
         return self.model.diagnostics(t, state.fields, params)
 
     def measures(self):
         return self.model.measures()
-
-    def outputs(self):
-        return self.model.outputs()
-
-    def observe(self, t, state, params):
-        return self.model.observe(t, state.fields, params)
-
-    def component_layouts(self):
-        return self.model.component_layouts()
 
     def marks(self, params):
         return self.model.marks(params)
@@ -157,10 +163,8 @@ class WithBalances(GridModel):
         return self.model.free_faces(t, state.fields, params)
 
 
-class _Stages(GridModel):
+class _Stages(_BesideFields):
     """The model that a scheme advances within a step: its fields, and what was added since the step began."""
-
-    model: eqx.AbstractVar[Any]
 
     def rates(self, t, fields, params, passing) -> Array:
         """Rates of what enters through each side, with `passing` the explicit or implicit part, and none made."""
@@ -189,18 +193,6 @@ class _Stages(GridModel):
             return state
         change = jax.tree.map(jnp.subtract, fields, state.fields)
         return Stage(fields, state.gained.at[:, -1].add(_amounts(self.model, change, params)))
-
-    def stable_dt(self, state, params):
-        return self.model.stable_dt(state.fields, params)
-
-    def outputs(self):
-        return self.model.outputs()
-
-    def observe(self, t, state, params):
-        return self.model.observe(t, state.fields, params)
-
-    def component_layouts(self):
-        return self.model.component_layouts()
 
     def state_from(self, fields, params):
         raise AssertionError("A state within a step is made of one at its beginning.")

@@ -12,7 +12,7 @@ from simjax.grid import AXES
 from simjax.ops import transport
 
 LEAST = 0.1
-"""Of the true width, below which what a scheme makes of it is refused."""
+"""The share of a cell's true width below which the width that a scheme sees is refused."""
 
 
 def require_widths(what: str, domain: Domain, layout: FieldLayout, weights: Sequence[float], instead: str) -> None:

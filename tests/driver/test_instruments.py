@@ -1,14 +1,11 @@
 """Instruments of a run see what its frames hold, at times of their own, however it is cut, stopped or repeated."""
 
-import signal
-import time
-
 import numpy as np
 import pytest
 import xarray
 import yaml
 from configurations import DYE, FLOW, changed, refusal
-from process_groups import outputs, start_run
+from process_groups import kill_after_a_checkpoint, outputs, start_run
 
 import simjax as sj
 from simjax.config import validate
@@ -367,12 +364,7 @@ def test_a_killed_run_has_every_sample_once(tmp_path):
     told = command(folder, *more)
     outputs(start_run([*told, f"output.folder={tmp_path / 'long'}"], count=1))
     (process,) = start_run(told, count=1)
-    while process.poll() is None and not any((folder / "checkpoints").glob("[0-9]*")):
-        time.sleep(0.01)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    kill_after_a_checkpoint(process, folder)
     outputs(start_run([f"resume={folder}"], count=1))
     same(read(folder), read(tmp_path / "long"), exact=True)
 

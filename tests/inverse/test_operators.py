@@ -7,6 +7,7 @@ import pytest
 from blocks import check_decompositions, random
 from case import smooth_field
 from jax.sharding import PartitionSpec
+from readings import ENDS, LOWERS, PLACES, STARTS, UPPERS, of_wave
 from refusals import refusals
 
 from simjax.core.domain import Domain
@@ -17,12 +18,6 @@ from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, 
 from simjax.parallel import decompose, distribute, make_mesh
 
 GRID = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))
-PLACES = [[0.01, 1.99], [2.0, -1.0], [1.0, 0.4], [0.71, -0.3], [1.96, 1.0]]
-STARTS, ENDS = [[0.0, -1.0], [0.3, 1.9], [1.7, 0.2]], [[2.0, 2.0], [0.3, -0.7], [0.1, 0.25]]
-LOWERS, UPPERS = (
-    [[0.0, -1.0], [0.33, 0.41], [1.51, -0.9], [0.0, 0.5]],
-    [[2.0, 2.0], [0.36, 1.17], [2.0, 2.0], [0.04, 0.6]],
-)
 OPERATORS = {
     "snapshot": Snapshot("u"),
     "points": PointSensors("u", PLACES),
@@ -94,23 +89,7 @@ def wave(grid, offset):
 @pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5)])
 def test_every_operator_converges_to_second_order(offset):
     """Points, rays and boxes across a periodic wave, against itself, quadrature and its primitive."""
-
-    def exact(x, y):
-        return np.sin(np.pi * x + 0.3) * np.cos(2 * np.pi / 3 * y - 0.7)
-
-    (a, b), (c, d) = np.moveaxis(np.asarray(LOWERS), 1, 0), np.moveaxis(np.asarray(UPPERS), 1, 0)
-    along_x = -(np.cos(np.pi * c + 0.3) - np.cos(np.pi * a + 0.3)) / (np.pi * (c - a))
-    along_y = 1.5 / np.pi * (np.sin(2 * np.pi / 3 * d - 0.7) - np.sin(2 * np.pi / 3 * b - 0.7)) / (d - b)
-    nodes, weights = np.polynomial.legendre.leggauss(40)
-    start, end = np.asarray(STARTS)[:, None], np.asarray(ENDS)[:, None]
-    samples = 0.5 * (start + end) + 0.5 * (end - start) * nodes[None, :, None]
-    integrals = (exact(samples[..., 0], samples[..., 1]) @ weights) * np.linalg.norm(end - start, axis=-1)[:, 0] / 2
-    expected = {
-        "points": exact(*np.transpose(PLACES)),
-        "line of sight": integrals,
-        "box average": along_x * along_y,
-    }
-    for name, right in expected.items():
+    for name, right in of_wave(boxes=4).items():
         errors = []
         for n in (32, 128):
             grid = Grid((n, 3 * n // 2), GRID.lower, GRID.upper)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from blocks import check_decompositions, random
 from case import smooth_field
+from readings import ENDS, LOWERS, PLACES, STARTS, UPPERS, of_wave, wave
 
 from simjax.core.domain import Domain
 from simjax.core.mappings import lines
@@ -15,13 +16,10 @@ from simjax.instruments.distributions import Histogram
 from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Spectrum
 
 LOWER, UPPER = (0.0, -1.0), (2.0, 2.0)
-PLACES = [[0.01, 1.99], [2.0, -1.0], [1.0, 0.4], [0.71, -0.3], [1.96, 1.0]]
-STARTS, ENDS = [[0.0, -1.0], [0.3, 1.9], [1.7, 0.2]], [[2.0, 2.0], [0.3, -0.7], [0.1, 0.25]]
-LOWERS, UPPERS = [[0.0, -1.0], [0.33, 0.41], [1.51, -0.9]], [[2.0, 2.0], [0.36, 1.17], [2.0, 2.0]]
 OPERATORS = {
     "points": PointSensors("u", PLACES),
     "line of sight": LineOfSight("u", STARTS, ENDS),
-    "box average": BoxAverage("u", LOWERS, UPPERS),
+    "box average": BoxAverage("u", LOWERS[:3], UPPERS[:3]),
     "slice": Slice("u", 0, 1.93),
     "histogram": Histogram("u", 4, -1.0, 1.0),
 }
@@ -69,25 +67,9 @@ def test_linear_fields_are_read_exactly_up_to_the_walls(offset):
     np.testing.assert_allclose(found, lengths * linear(*(np.add(STARTS, ENDS) / 2).T), rtol=0, atol=1e-12)
 
 
-def wave(x, y):
-    return np.sin(np.pi * x + 0.3) * np.cos(2 * np.pi / 3 * y - 0.7)
-
-
 @pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5)])
 def test_every_operator_converges_to_second_order(offset):
-    (a, b), (c, d) = np.moveaxis(np.asarray(LOWERS), 1, 0), np.moveaxis(np.asarray(UPPERS), 1, 0)
-    along_x = -(np.cos(np.pi * c + 0.3) - np.cos(np.pi * a + 0.3)) / (np.pi * (c - a))
-    along_y = 1.5 / np.pi * (np.sin(2 * np.pi / 3 * d - 0.7) - np.sin(2 * np.pi / 3 * b - 0.7)) / (d - b)
-    nodes, weights = np.polynomial.legendre.leggauss(40)
-    start, end = np.asarray(STARTS)[:, None], np.asarray(ENDS)[:, None]
-    samples = 0.5 * (start + end) + 0.5 * (end - start) * nodes[None, :, None]
-    integrals = (wave(samples[..., 0], samples[..., 1]) @ weights) * np.linalg.norm(end - start, axis=-1)[:, 0] / 2
-    expected = {
-        "points": wave(*np.transpose(PLACES)),
-        "line of sight": integrals,
-        "box average": along_x * along_y,
-    }
-    for name, right in expected.items():
+    for name, right in of_wave(boxes=3).items():
         errors = []
         for n in (32, 128):
             grid = stretched(n)
@@ -105,7 +87,7 @@ def test_boxes_and_histograms_weigh_by_volume(periodic):
     field = random(GRID.shape)
     x, y = (np.asarray(line.faces) for line in GRID.stretch)
     found = measured(OPERATORS["box average"], GRID, field, (0.5, 0.5), periodic)
-    for value, (a, b), (c, d) in zip(found, LOWERS, UPPERS, strict=True):
+    for value, (a, b), (c, d) in zip(found, LOWERS[:3], UPPERS[:3], strict=True):
         wide = np.clip(np.minimum(c, x[1:]) - np.maximum(a, x[:-1]), 0, None)
         high = np.clip(np.minimum(d, y[1:]) - np.maximum(b, y[:-1]), 0, None)
         assert value == pytest.approx(wide @ np.asarray(field) @ high / ((c - a) * (d - b)), abs=1e-13)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 DEVICES = 2  # of each process
@@ -45,6 +47,16 @@ def start(command, count, port, paths=(), **options):
 def start_run(overrides, count=2, module="simjax.run", **options):
     """`count` processes of one run by the command line."""
     return start([sys.executable, "-m", module, *overrides], count, free_port(), **options)
+
+
+def kill_after_a_checkpoint(process, folder):
+    """Kill the process of a run with SIGKILL a moment after its first checkpoint."""
+    while process.poll() is None and not any((folder / "checkpoints").glob("[0-9]*")):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 def end(processes):
