@@ -301,10 +301,10 @@ class SlipWall(Side):
         return Neumann(0.0)
 
 
-@side(
-    "inflow", groups=("flow",), keys=(FieldSchema("velocity", vector=True, units="m s-1", default=None),),
-    about="a given velocity, in or out",
-)  # fmt: skip
+_GIVEN_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
+
+
+@side("inflow", groups=("flow",), keys=(_GIVEN_VELOCITY,), about="a given velocity, in or out")
 class Inflow(Side):
     """Prescribed velocity, and scalars at a prescribed value.
 
@@ -327,6 +327,11 @@ class Inflow(Side):
 side(
     "inflow", groups=("scalar",), keys=(FieldSchema("value", units="u", default=None),),
     about="what flows in has the value", make=lambda value: Inflow(scalar=value),
+)(Inflow)  # fmt: skip
+side(
+    "inflow", groups=("flow with scalar",), keys=(_GIVEN_VELOCITY, FieldSchema("value", units="u")),
+    about="a given velocity, in or out; what flows in has the value",
+    make=lambda velocity, value=0.0: Inflow(velocity, value),
 )(Inflow)  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from simjax.core.block_sizes import not_divisible, thicker_blocks
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
@@ -75,7 +76,7 @@ class Domain(eqx.Module):
             )
         for axis, entry in enumerate(self.split):
             if entry is not None and self.grid.shape[axis] % entry[1]:
-                raise ConfigurationError(_not_divisible(axis, self.grid.shape[axis], *entry))
+                raise ConfigurationError(not_divisible(axis, self.grid.shape[axis], *entry))
 
     # ------------------------------------------------------------------ geometry
 
@@ -252,7 +253,7 @@ class Domain(eqx.Module):
         if n < needed:
             raise ConfigurationError(
                 f"A block has {n} cells along {AXES[axis]}, fewer than the {needed} that a stencil with a halo of "
-                f"{width} needs; {_thicker_blocks(axis, self.grid.shape[axis], needed)}."
+                f"{width} needs; {thicker_blocks(axis, self.grid.shape[axis], needed)}."
             )
         if width == 0:  # no ghost cells: nothing is exchanged, and no side is asked for any
             empty = [lax.slice_in_dim(u, 0, 0, axis=u.ndim + axis - self.grid.ndim) for u, _ in ends]
@@ -407,6 +408,15 @@ class Domain(eqx.Module):
         name, count = entry
         return lax.ppermute(field, name, [(k, count - 1 - k) for k in range(count)])
 
+    def last_line(self, field: Array, axis: int) -> Array:
+        """The last line of the whole grid along an axis, one cell thick, on every block along it."""
+        n, where = field.shape[axis - self.grid.ndim], field.ndim + axis - self.grid.ndim
+        line, entry = lax.slice_in_dim(field, n - 1, n, axis=where), self.split[axis]
+        if entry is None:
+            return line
+        name, count = entry
+        return lax.psum(jnp.where(lax.axis_index(name) == count - 1, line, jnp.zeros_like(line)), name)
+
     # ------------------------------------------------------------------ reductions
 
     def total(self, partial):
@@ -481,19 +491,3 @@ def _permute_alike(slabs: list[Array], name: str, links: list[tuple[int, int]]) 
         received.append(lax.slice_in_dim(message, start, start + slab.size).reshape(slab.shape))
         start += slab.size
     return received
-
-
-def _thicker_blocks(axis: int, cells: int, needed: int) -> str:
-    name = f"mesh.{AXES[axis]}"
-    fitting = max((d for d in range(1, cells // needed + 1) if cells % d == 0), default=0)
-    return f"use {name}={fitting} or a finer grid" if fitting else f"use at least {needed} cells"
-
-
-def _not_divisible(axis: int, cells: int, name: str, count: int) -> str:
-    below, above = cells - cells % count, cells - cells % count + count
-    sizes = f"{below} or {above}" if below else f"{above}"
-    divisors = max(d for d in range(1, count + 1) if cells % d == 0)
-    return (
-        f"Grid.shape[{axis}]={cells} is not divisible by mesh axis '{name}' of {count}; use {sizes}, "
-        f"or mesh.{AXES[axis]}={divisors}."
-    )

@@ -18,6 +18,7 @@ from simjax.schema.model_schema import FieldSchema
 HOMES = (
     "simjax.core.boundary",
     "simjax.models.robin",
+    "simjax.models.flow.openings",
     "simjax.models.gas.boundaries",
     "simjax.models.waves.pml",
 )

@@ -1,4 +1,6 @@
-"""Eigenvectors of the second difference along stretched axes: one dense product in the place of a Fourier transform.
+"""Eigenvectors of the second difference along an axis: one dense product in the place of a Fourier transform.
+
+For stretched axes, and for those whose ends differ: with a slope of zero at one and a value of zero at the other.
 
 Along an axis the operator is W^-1 S, with the widths W = diag(h), and S of differences between neighbours over the
 distances of their centres. W^-1/2 S W^-1/2 is symmetric, so that with its eigenvectors the Laplacian is diagonal along
@@ -15,7 +17,6 @@ from jax import Array, lax
 
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
-from simjax.grid import Lines
 from simjax.jaxpr.table import table
 from simjax.solvers.transforms import product
 
@@ -49,34 +50,45 @@ class Modes(eqx.Module):
         return jnp.sum(jnp.where(first == index[0], blocks, 0), axis=0)
 
 
+def mixed_axes(layout: FieldLayout) -> tuple[int, ...]:
+    """Axes with a value of zero at one end and a slope of zero at the other."""
+    return tuple(axis for axis, ends in enumerate(map(_held, layout.boundaries)) if ends[0] != ends[1])
+
+
+def _held(pair) -> tuple[bool, bool]:
+    """Which ends of an axis are held at zero, half a cell away."""
+    return isinstance(pair[0], Dirichlet), isinstance(pair[1], Dirichlet)
+
+
 def modes_along(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes | None, ...]:
-    """For each stretched axis its modes, for the homogeneous boundaries of `layout`; None along the others.
+    """For each stretched or mixed axis its modes, for the homogeneous boundaries of `layout`; None along the others.
 
     Found once on the host, but where the places of cells are traced: then by the program, and without a gradient, as
     the solution of a linear system has one by itself.
     """
-    found: list[Modes | None] = [None] * domain.grid.ndim
-    for axis in domain.grid.stretched:
-        periodic = layout.is_periodic(axis)
-        held = not periodic and isinstance(layout.boundaries[axis][0], Dirichlet)
-        given, line = domain.lines[axis], domain.grid.stretch[axis]
+    grid = domain.grid
+    found: list[Modes | None] = [None] * grid.ndim
+    for axis in sorted({*grid.stretched, *mixed_axes(layout)}):
+        ends = _held(layout.boundaries[axis])
+        given, line = domain.lines[axis], grid.stretch[axis]
         if given is None:
-            assert line is not None
-            vectors, rates = _on_host(line, periodic, held)
+            count, box = grid.shape[axis] + 1, (grid.lower[axis], grid.upper[axis])
+            faces = tuple(np.linspace(*box, count).tolist()) if line is None else line.faces
+            vectors, rates = _on_host(faces, layout.is_periodic(axis), ends)
             found[axis] = Modes(*(table(np.asarray(values, dtype)) for values in (vectors, rates)))
         else:
             faces = lax.stop_gradient(jnp.asarray(given[0], dtype))
-            found[axis] = Modes(*_found(faces, periodic, held, jnp))
+            found[axis] = Modes(*_found(faces, layout.is_periodic(axis), ends, jnp))
     return tuple(found)
 
 
 @functools.lru_cache(maxsize=8)
-def _on_host(line: Lines, periodic: bool, held: bool) -> tuple[np.ndarray, np.ndarray]:
-    return _found(np.asarray(line.faces), periodic, held, np)
+def _on_host(faces: tuple[float, ...], periodic: bool, held: tuple[bool, bool]) -> tuple[np.ndarray, np.ndarray]:
+    return _found(np.asarray(faces), periodic, held, np)
 
 
-def _found(faces, periodic: bool, held: bool, module: Any):
-    """Vectors and rates; `held`: both ends at zero, half a cell away."""
+def _found(faces, periodic: bool, held: tuple[bool, bool], module: Any):
+    """Vectors and rates; `held`: which ends are at zero, half a cell away."""
     n = faces.shape[0] - 1
     mean = (faces[-1] - faces[0]) / n
     widths = (faces[1:] - faces[:-1]) / mean
@@ -86,15 +98,15 @@ def _found(faces, periodic: bool, held: bool, module: Any):
     else:
         inside = np.arange(n) > 0
         beside = module.where(inside, between, 0.0)
-        lower = module.where(inside, between, 2 * held / widths)
-        upper = module.where(inside[::-1], module.roll(between, -1), 2 * held / widths)
+        lower = module.where(inside, between, 2 * held[0] / widths)
+        upper = module.where(inside[::-1], module.roll(between, -1), 2 * held[1] / widths)
     # Each cell with the one below it; a cell that is its own neighbour exchanges nothing.
     with_below = beside[:, None] * np.roll(np.eye(n), -1, axis=1)
     matrix = module.diag(lower + upper) - with_below - with_below.T
     scale = 1 / module.sqrt(widths)
     values, vectors = module.linalg.eigh(scale[:, None] * matrix * scale[None, :])
     rates = -values / mean**2
-    if not held:  # the constant, of which rounding would leave a tiny rate
+    if not any(held):  # the constant, of which rounding would leave a tiny rate
         constant = module.sqrt(widths / n)
         first = np.arange(n) == 0
         vectors = module.where(first, constant[:, None], vectors)

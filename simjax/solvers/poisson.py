@@ -18,7 +18,7 @@ from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import Elliptic, elliptic
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
-from simjax.solvers.modes import Modes, modes_along
+from simjax.solvers.modes import Modes, mixed_axes, modes_along
 from simjax.solvers.multigrid import GATHERED_CELLS, multigrid, solve_elliptic
 from simjax.solvers.predicted_time import multigrid_time, transform_time
 from simjax.solvers.spectral import SpectralBasis
@@ -39,11 +39,11 @@ def solve_poisson(
 
     Args:
         domain: the grid and its decomposition.
-        layout: cell-centred; per axis both sides periodic, both Neumann, or both Dirichlet.
+        layout: cell-centred; per axis both sides periodic, or each Neumann or Dirichlet.
         source: this block's right-hand side, `(..., *block_shape)`.
         method: `spectral`: transforms along every axis; `tridiagonal`: along all but one that is cut, which is solved
             in its blocks; `multigrid`: conjugate gradients with V-cycles; `auto`: see `choose`.
-        modes: of stretched axes, where they were found before: see `modes_along`.
+        modes: of stretched and mixed axes, where they were found before: see `modes_along`.
 
     Returns:
         phi, like `source`. Where the operator is singular (no Dirichlet side) the mean of `source` is ignored
@@ -51,16 +51,19 @@ def solve_poisson(
 
     The derivative is implicit: one more solve, since the operator is symmetric.
     """
+    mixed = mixed_axes(layout)
     kinds = [_kind(*layout.boundaries[axis], axis) for axis in range(domain.grid.ndim)]
     if layout.offset != (CENTER,) * domain.grid.ndim:
         raise ConfigurationError(f"The Poisson solve is for cell-centred fields; got offset {layout.offset}.")
     transforms = [transform for transform, _ in kinds]
-    method = choose(domain, transforms, source.dtype.itemsize) if method == "auto" else method
-    check_stretched(domain, method)
+    dense = bool(domain.grid.stretched or mixed)
+    if method == "auto":
+        method = "spectral" if dense else choose(domain, transforms, source.dtype.itemsize)
+    check_method(domain, mixed, method)
     if method == "multigrid":
         return _by_multigrid(domain, layout, source)
-    if domain.grid.stretched:
-        return _on_stretched(domain, layout, source, transforms, modes)
+    if dense:
+        return _by_modes(domain, layout, source, transforms, modes)
     left = _last_cut(domain) if method == "tridiagonal" else None
     basis = SpectralBasis(domain, transforms, left)
     singular = left is not None and all(ends != ODD for _, ends in kinds)
@@ -88,27 +91,31 @@ def solve_poisson(
     return symmetric_solve(matvec, source, solve)
 
 
-def check_stretched(domain: Domain, method: str) -> None:
-    """Refuse a method that does not solve on a stretched grid.
+def check_method(domain: Domain, mixed: Sequence[int], method: str) -> None:
+    """Refuse a method that does not solve on a stretched grid, or with pressure given at one end of an axis.
+
+    mixed: axes with one open side.
 
     Raises:
-        ConfigurationError: `method` is `tridiagonal`, and the grid is stretched.
+        ConfigurationError: `method` is `tridiagonal`, and the grid is stretched or an axis mixed.
     """
-    if domain.grid.stretched and method == "tridiagonal":
-        raise ConfigurationError(
-            "pressure_solver 'tridiagonal' takes uniform grids only, and this one is stretched along "
-            f"{', '.join(AXES[axis] for axis in domain.grid.stretched)}; write spectral, multigrid or auto."
-        )
+    axes = {"the grid is stretched": domain.grid.stretched, "pressure is given at a side": mixed}
+    for why, found in axes.items():
+        if found and method == "tridiagonal":
+            raise ConfigurationError(
+                f"pressure_solver 'tridiagonal' takes uniform grids between walls or periodic sides only, and here "
+                f"{why} along {', '.join(AXES[axis] for axis in found)}; write spectral, multigrid or auto."
+            )
 
 
-def _on_stretched(
+def _by_modes(
     domain: Domain,
     layout: FieldLayout,
     source: Array,
     transforms: Sequence[Transform],
     modes: Sequence[Modes | None] | None,
 ) -> Array:
-    """The solve of the Laplacian times the cells' volumes, which is symmetric."""
+    """By eigenvectors of stretched and mixed axes: the Laplacian times the cells' volumes, which is symmetric."""
     operator = _operator(domain, layout, source.dtype)
     found = tuple(modes_along(domain, layout, source.dtype) if modes is None else modes)
     found = jax.tree.map(lambda x: x.astype(source.dtype), found)
@@ -128,9 +135,9 @@ def _on_stretched(
 
 
 def choose(domain: Domain, transforms: Sequence[Transform], itemsize: int) -> str:
-    """The way of `METHODS` with the least predicted time on TPUs; transforms elsewhere, and on all stretched grids."""
+    """The way of `METHODS` with the least predicted time on TPUs; transforms elsewhere."""
     left = _last_cut(domain)
-    if left is None or domain.grid.stretched or platform() != "tpu":
+    if left is None or platform() != "tpu":
         return "spectral"
     seconds = {"multigrid": multigrid_time(domain, itemsize, GATHERED_CELLS)}
     for method, kept in (("spectral", None), ("tridiagonal", left)):
@@ -193,7 +200,9 @@ def _kind(lower: Boundary, upper: Boundary, axis: int) -> tuple[Transform, str]:
     ):  # fmt: skip
         if isinstance(lower, kind) and isinstance(upper, kind):
             return transform, ends
+    if isinstance(lower, Neumann | Dirichlet) and isinstance(upper, Neumann | Dirichlet):
+        return COSINE, EVEN  # in whose place modes stand
     raise ConfigurationError(
-        f"The direct Poisson solve needs the same kind of boundary at both sides of {AXES[axis]}; "
-        f"got {type(lower).__name__} and {type(upper).__name__}."
+        f"The direct Poisson solve takes periodic, Neumann and Dirichlet sides; got {type(lower).__name__} and "
+        f"{type(upper).__name__} along {AXES[axis]}."
     )

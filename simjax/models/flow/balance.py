@@ -49,11 +49,20 @@ def fluxes(domain: Domain, layouts: Sequence[FieldLayout], t, dtype) -> tuple[Ar
     for place in open_sides(layouts):
         axis, side = place
         speed, faces = _speed_on(domain, layouts, place, t, dtype)
-        inward = jnp.sum(speed) * (_face(domain, axis) * faces / speed.size * (1 if side == LOWER else -1))
-        # Blocks one behind the other along the axis know the same line of the side: one of them counts.
-        here = jnp.where(domain.block_index(axis) == 0, inward, 0)
-        result.append(domain.total(cast_varying(here, domain.names)))
+        result.append(total(domain, axis, speed, faces) * (1 if side == LOWER else -1))
     return tuple(result)
+
+
+def total(domain: Domain, axis: int, speed: Array, faces: int) -> Array:
+    """The integral over a side across `axis` of a velocity on this block's part of it, one or `faces` values."""
+    own = jnp.sum(speed) * (_face(domain, axis) * faces / speed.size)
+    # Blocks one behind the other along the axis know the same line of the side: one of them counts.
+    return domain.total(cast_varying(jnp.where(domain.block_index(axis) == 0, own, 0), domain.names))
+
+
+def area(domain: Domain, axis: int) -> float:
+    """The area of a side across `axis` (in 2-D, its length)."""
+    return math.prod(length for k, length in enumerate(domain.grid.lengths) if k != axis)
 
 
 def fault(domain: Domain, layouts: Sequence[FieldLayout], t, dtype) -> Array:
@@ -141,9 +150,14 @@ def _speed_on(domain: Domain, layouts: Sequence[FieldLayout], place: Place, t, d
     like = jax.ShapeDtypeStruct(domain.block_shape, dtype)
     speed = domain.prescribed(like, layouts[axis], axis, side, t)
     assert speed is not None
+    return weighed(domain, layouts[axis], axis, speed)
+
+
+def weighed(domain: Domain, layout: FieldLayout, axis: int, speed: Array) -> tuple[Array, int]:
+    """A velocity through a side times the areas of its faces where these differ, in mean ones; their number here."""
     across = [k for k in domain.grid.stretched if k != axis]
     if across:
         speed = jnp.broadcast_to(speed, tuple(1 if k == axis else n for k, n in enumerate(domain.block_shape)))
-        widths, mean = domain.spacing(layouts[axis], 0, dtype), domain.grid.mean_spacing
+        widths, mean = domain.spacing(layout, 0, speed.dtype), domain.grid.mean_spacing
         speed = scaled(speed, *(relative(widths[k], mean[k]) for k in across))
     return speed, int(np.prod(domain.block_shape)) // domain.block_shape[axis]

@@ -11,6 +11,7 @@ from jax import Array
 
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import (
+    Boundary,
     Dirichlet,
     FieldLayout,
     Neumann,
@@ -21,16 +22,27 @@ from simjax.core.boundary import (
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER
+from simjax.grid import AXES, CENTER, LOWER, UPPER
 from simjax.models.declaration import model
 from simjax.models.flow import balance
+from simjax.models.flow.openings import (
+    Opening,
+    as_last_line,
+    balanced,
+    first_lines,
+    is_open,
+    openings_of,
+    with_first_line,
+    with_outlet_specs,
+    with_outlets,
+)
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.spacing import Spacing, lower_faces, relative, scaled, smallest, without_ends
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.solvers.modes import Modes, modes_along
-from simjax.solvers.poisson import METHODS, check_stretched, solve_poisson
+from simjax.solvers.modes import Modes, mixed_axes, modes_along
+from simjax.solvers.poisson import METHODS, check_method, solve_poisson
 
 FLOW_SIDES = ("flow",)
 WRAPPED = (Periodic(), Periodic())
@@ -41,9 +53,14 @@ Force = Callable[..., Array]
 
 
 class State(eqx.Module):
-    """velocity: one `(*grid.shape)` array per axis, component i on the faces normal to axis i."""
+    """velocity: one `(*grid.shape)` array per axis, component i on the faces normal to axis i.
+
+    outlets: where a flow has open upper sides, for each axis the velocity on its upper side, one cell thick along the
+    axis and whole along the others, or None where that is no unknown.
+    """
 
     velocity: tuple[Array, ...]
+    outlets: tuple[Array | None, ...] = eqx.field(default=(), kw_only=True)
 
 
 class Params(eqx.Module):
@@ -63,7 +80,8 @@ def flow_variables(ndim: int) -> tuple[str, ...]:
 
 def falling_energy(config: Any) -> tuple[str, ...]:
     """Diagnostics that never rise: the energy of a flow that nothing drives."""
-    return () if "velocity" in config.forcing or not config.walls_at_rest else ("kinetic_energy",)
+    driven = "velocity" in config.forcing or not config.walls_at_rest or is_open(config)
+    return () if driven else ("kinetic_energy",)
 
 
 @model(
@@ -82,7 +100,8 @@ class Incompressible(ExplicitModel):
     mass. Central second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy
     but for viscosity and time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every
     Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also
-    moving), slip, or prescribed velocity with no net flux: other ones are refused here where they can be computed, and
+    moving), slip, prescribed velocity, outflow, or open at a given pressure (`openings.Opening`). With neither of the
+    last two, prescribed velocities must have no net flux: other ones are refused here where they can be computed, and
     end a run where they depend on time (`fault`). Takes stretched grids.
 
     Examples:
@@ -104,6 +123,7 @@ class Incompressible(ExplicitModel):
     layouts: tuple[FieldLayout, ...]
     pressure_layout: FieldLayout
     forces: tuple[Force | None, ...]
+    openings: tuple[Opening, ...]
     modes: tuple[Modes | None, ...] | None
     """Eigenvectors for the pressure where `Domain.lines` are given, which may be traced: all steps share them."""
     watched: bool = eqx.field(static=True)
@@ -121,18 +141,24 @@ class Incompressible(ExplicitModel):
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible")
-        check_stretched(domain, pressure_solver)
+        self.openings = openings_of(sides)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
         periodic = [isinstance(self.layouts[0].boundaries[axis][0], Periodic) for axis in range(ndim)]
+        given = {(one.axis, one.side) for one in self.openings if one.pressure is not None}
         self.pressure_layout = center_layout(
-            [WRAPPED if wraps else (Neumann(), Neumann()) for wraps in periodic], "m2 s-2"
+            [
+                WRAPPED if wraps else [Dirichlet(0.0) if (axis, end) in given else Neumann() for end in (LOWER, UPPER)]
+                for axis, wraps in enumerate(periodic)
+            ],
+            "m2 s-2",
         )
+        check_method(domain, mixed_axes(self.pressure_layout), pressure_solver)
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.pressure_solver = pressure_solver
-        given = [faces for faces, _ in filter(None, domain.lines)]
-        self.modes = modes_along(domain, self.pressure_layout, jnp.result_type(*given)) if given else None
-        self.watched = balance.require_balance(domain, self.layouts)
+        traced = [faces for faces, _ in filter(None, domain.lines)]
+        self.modes = modes_along(domain, self.pressure_layout, jnp.result_type(*traced)) if traced else None
+        self.watched = not self.openings and balance.require_balance(domain, self.layouts)
 
     @classmethod
     def configured(cls, setup):
@@ -156,12 +182,40 @@ class Incompressible(ExplicitModel):
             *velocity, h = padded
             return staggered.momentum_tendency(velocity, params.viscosity, h)
 
-        slopes = self.domain.apply_spaced(tendency, state.velocity, self.layouts, width=1, t=t)
-        slopes = (
+        slopes = self.domain.apply_spaced(tendency, state.velocity, self.layouts_at(t, state), width=1, t=t)
+        slopes = [
             k - params.drag * u + self._force(i, t, params, u)
             for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))
-        )
-        return State(tuple(slopes))
+        ]
+        outlets: list[Array | None] = [None] * len(state.outlets)
+        for one in self.openings:
+            slope = slopes[one.axis]
+            through, inside = self._through(one, state), self._inside(one, state.velocity)
+            found = one.tendency(self.domain, self.layouts, t, through, inside, self._inside(one, slopes))
+            if one.side == UPPER:
+                outlets[one.axis] = found
+            else:
+                slopes[one.axis] = with_first_line(self.domain, slope, one.axis, found)
+        return State(tuple(slopes), outlets=tuple(outlets))
+
+    def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:
+        """Layouts of the velocity for stencils of `width` ghost cells, with what flows through its open upper sides."""
+        return with_outlets(self.domain, self.layouts, state.outlets, t, width)
+
+    def _through(self, opening: Opening, state: State) -> Array:
+        """The velocity through an open side: a line of this block, or of the last one along the axis."""
+        if opening.side == LOWER:
+            return first_lines(self.domain, state.velocity[opening.axis], opening.axis, 1)[0]
+        line = state.outlets[opening.axis]
+        assert line is not None
+        return line
+
+    def _inside(self, opening: Opening, velocity: Sequence[Array]) -> Array:
+        """A component on the faces next to those in an open side that it passes."""
+        u = velocity[opening.axis]
+        if opening.side == LOWER:
+            return first_lines(self.domain, u, opening.axis, 2)[1]
+        return self.domain.last_line(u, opening.axis)
 
     def _force(self, component: int, t, params, like: Array) -> Array:
         force = self.forces[component]
@@ -170,48 +224,75 @@ class Incompressible(ExplicitModel):
         return force(t, self.domain.coordinates(self.layouts[component].offset, like.dtype), params)
 
     def constrain(self, t, dt, state, params):
-        """Walls imposed, then the velocity projected on the divergence-free ones: u - grad(lap^-1 div(u))."""
-        velocity = self.domain.impose(state.velocity, self.layouts, t)
-        return State(self._subtract_gradient(velocity, self._potential(velocity, t)))
+        """Walls imposed, then the velocity projected on the divergence-free ones: u - grad(lap^-1 div(u)).
 
-    def _divergence(self, velocity, t, layouts: tuple[FieldLayout, ...] | None = None) -> Array:
+        Where nothing else lets the flow change its volume, all outflows gain the same speed, so that what leaves is
+        what comes in.
+        """
+        state = State(self.domain.impose(state.velocity, self.layouts, t), outlets=state.outlets)
+        if self.openings and all(one.pressure is None for one in self.openings):
+            state = self._let_out(t, state)
+        return self._subtract_gradient(state, self._potential(state, t))
+
+    def _let_out(self, t, state: State) -> State:
+        velocity, outlets = list(state.velocity), list(state.outlets)
+        gained = balanced(
+            self.domain, self.layouts, self.openings, t, lambda one: self._through(one, state), velocity[0].dtype
+        )
+        for one in self.openings:
+            line = self._through(one, state) + one.outward * gained
+            if one.side == UPPER:
+                outlets[one.axis] = line
+            else:
+                velocity[one.axis] = with_first_line(self.domain, velocity[one.axis], one.axis, line)
+        return State(tuple(velocity), outlets=tuple(outlets))
+
+    def _divergence(self, velocity, t, layouts: tuple[FieldLayout, ...]) -> Array:
         def divergence(*padded):
             *velocity, h = padded
             return staggered.divergence(velocity, h)
 
-        return self.domain.apply_spaced(divergence, velocity, layouts or self.layouts, width=1, t=t)
+        return self.domain.apply_spaced(divergence, velocity, layouts, width=1, t=t)
 
-    def _potential(self, velocity, t) -> Array:
+    def _potential(self, state: State, t) -> Array:
         """phi with lap(phi) = div(velocity)."""
-        return self._solved(self._divergence(velocity, t))
+        return self._solved(self._divergence(state.velocity, t, self.layouts_at(t, state)))
 
     def _solved(self, source) -> Array:
         return solve_poisson(self.domain, self.pressure_layout, source, self.pressure_solver, self.modes)
 
-    def _subtract_gradient(self, velocity, phi: Array):
+    def _subtract_gradient(self, state: State, phi: Array) -> State:
         def gradient(p, h):
             return tuple(staggered.diff_to_face(p, axis, h) for axis in range(len(h)))
 
         gradients = self.domain.apply_spaced(gradient, phi, self.pressure_layout, width=1)
-        return tuple(u - g for u, g in zip(velocity, gradients, strict=True))
+        velocity = tuple(u - g for u, g in zip(state.velocity, gradients, strict=True))
+        outlets = list(state.outlets)
+        for one in self.openings:
+            line = state.outlets[one.axis] if one.side == UPPER else None
+            if line is not None and one.pressure is not None:
+                # Down to zero on the side, half a cell away.
+                width = self.domain.wall_spacing(one.axis, phi.dtype)[UPPER]
+                outlets[one.axis] = line + self.domain.last_line(phi, one.axis) * (2 / width)
+        return State(velocity, outlets=tuple(outlets))
 
     def pressure(self, t, state, params) -> Array:
-        """Kinematic pressure at cell centres, zero mean: lap(p) = div of the tendency without pressure."""
-        walls = self._still_walls()
-        slopes = self.domain.impose(self.rhs(t, state, params).velocity, walls, t)
-        return self._solved(self._divergence(slopes, t, walls))
+        """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p)."""
+        walls, slopes = self._still_walls(), self.rhs(t, state, params)
+        velocity = self.domain.impose(slopes.velocity, walls, t)
+        return self._solved(self._divergence(velocity, t, with_outlets(self.domain, walls, slopes.outlets, t)))
 
     def _still_walls(self) -> tuple[FieldLayout, ...]:
-        """Layouts for d(velocity)/dt, whose normal component is taken to vanish at walls."""
+        """Layouts for d(velocity)/dt, whose normal component is taken to vanish at walls and where it is prescribed."""
+        free = {(one.axis, one.side) for one in self.openings}
+
+        def still(axis: int, pair: tuple[Boundary, Boundary]) -> tuple[Boundary, ...]:
+            if isinstance(pair[0], Periodic):
+                return pair
+            return tuple(one if (axis, end) in free else Dirichlet(0.0) for end, one in enumerate(pair))
+
         return tuple(
-            FieldLayout(
-                layout.offset,
-                tuple(
-                    pair if isinstance(pair[0], Periodic) else (Dirichlet(0.0), Dirichlet(0.0))
-                    for pair in layout.boundaries
-                ),
-                layout.units,
-            )
+            FieldLayout(layout.offset, tuple(still(*pair) for pair in enumerate(layout.boundaries)), layout.units)
             for layout in self.layouts
         )
 
@@ -250,7 +331,7 @@ class Incompressible(ExplicitModel):
             *velocity, h = padded
             return tuple(operator(velocity, plane, h) for plane in self._planes())
 
-        return self.domain.apply_spaced(components, state.velocity, self.layouts, width=1, t=t)
+        return self.domain.apply_spaced(components, state.velocity, self.layouts_at(t, state), width=1, t=t)
 
     def diagnostics(self, t, state, params):
         """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|.
@@ -271,7 +352,7 @@ class Incompressible(ExplicitModel):
         return {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
             "enstrophy": half_of_mean_square(vorticity, self._planes(), self.pressure_layout),
-            "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t))),
+            "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t, self.layouts_at(t, state)))),
         }
 
     def measures(self):
@@ -285,7 +366,21 @@ class Incompressible(ExplicitModel):
         return {"velocity": self.layouts}
 
     def state_from(self, fields, params):
-        return State(fields["velocity"])
+        """A velocity, which goes through open upper sides as on the last faces below them."""
+        velocity, above = fields["velocity"], {one.axis for one in self.openings if one.side == UPPER}
+        lines = (self.domain.last_line(u, axis) if axis in above else None for axis, u in enumerate(velocity))
+        return State(velocity, outlets=tuple(lines) if above else ())
+
+    def partition_specs(self, state, params):
+        state_specs, params_specs = super().partition_specs(state, params)
+        return with_outlet_specs(self.domain, state_specs), params_specs
+
+    def free_faces(self, t, state, params):
+        return {
+            f"velocity_{AXES[axis]}": as_last_line(self.domain, line, axis)
+            for axis, line in enumerate(state.outlets)
+            if line is not None
+        }
 
     def outputs(self):
         ndim = self.domain.grid.ndim

@@ -15,6 +15,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
+from simjax.models.flow.openings import is_open, with_outlet_specs
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, volumes, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
@@ -38,13 +39,13 @@ class Params(incompressible.Params):
 
 
 def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
-    return () if "concentration" in config.forcing else (("mean_concentration", "maximum_concentration"),)
+    return () if "concentration" in config.forcing or is_open(config) else (("mean_concentration", "maximum_concentration"),)
 
 
 @model(
     "passive_scalar",
     fields=(FieldSchema("concentration"), incompressible.VELOCITY),
-    sides=("flow.no_slip", "flow.slip"),
+    sides=("flow.no_slip", "flow.slip", "flow.outflow", "flow.open", "flow with scalar"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
@@ -118,14 +119,14 @@ class PassiveScalar(ExplicitModel):
             advection = transport.advection_tendency(c, velocity, scheme, h)
             return advection + params.diffusivity * transport.laplacian(c, h, scheme)
 
-        fields, layouts = (state.concentration, *state.velocity), (self.layout, *self.flow.layouts)
+        fields, layouts = (state.concentration, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
         slope = self.domain.apply_spaced(tendency, fields, layouts, scheme.width, t)
         if self.source is not None:
             slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
-        return State(self.flow.rhs(t, state, params).velocity, slope)
+        return _with_scalar(self.flow.rhs(t, state, params), slope)
 
     def constrain(self, t, dt, state, params):
-        return State(self.flow.constrain(t, dt, state, params).velocity, state.concentration)
+        return _with_scalar(self.flow.constrain(t, dt, state, params), state.concentration)
 
     def fault(self, t, params):
         return self.flow.fault(t, params)
@@ -151,13 +152,24 @@ class PassiveScalar(ExplicitModel):
         return self.flow.component_layouts() | {"concentration": (self.layout,)}
 
     def state_from(self, fields, params):
-        return State(fields["velocity"], fields["concentration"][0])
+        return _with_scalar(self.flow.state_from(fields, params), fields["concentration"][0])
+
+    def partition_specs(self, state, params):
+        state_specs, params_specs = super().partition_specs(state, params)
+        return with_outlet_specs(self.domain, state_specs), params_specs
+
+    def free_faces(self, t, state, params):
+        return self.flow.free_faces(t, state, params)
 
     def outputs(self):
         return (Output("concentration", self.layout.offset, self.layout.units, "concentration"), *self.flow.outputs())
 
     def observe(self, t, state, params) -> dict[str, Array]:
         return {"concentration": state.concentration} | self.flow.observe(t, state, params)
+
+
+def _with_scalar(flow: incompressible.State, concentration: Array) -> State:
+    return State(flow.velocity, concentration, outlets=flow.outlets)
 
 
 PassiveScalar.Params, PassiveScalar.State = Params, State
