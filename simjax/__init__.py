@@ -25,6 +25,7 @@ _NAMES = {
         "ScalarSide Side SlipWall center_layout face_layout"
     ),
     "models.robin": "Robin ExchangeSide",
+    "models.flow.openings": "OpenSide",
     "models.gas.boundaries": "GasInflow GasOutflow GasWall",
     "models.waves.pml": "AbsorbingSide FreeSurface",
     "core.domain": "Domain",
@@ -145,6 +146,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.models.declaration import Setup as Setup
     from simjax.models.declaration import model as model
     from simjax.models.flow.incompressible import Incompressible as Incompressible
+    from simjax.models.flow.openings import OpenSide as OpenSide
     from simjax.models.flow.passive_scalar import PassiveScalar as PassiveScalar
     from simjax.models.flow.spectral_velocity import SpectralVelocity as SpectralVelocity
     from simjax.models.flow.vorticity import Vorticity as Vorticity

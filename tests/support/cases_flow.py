@@ -9,6 +9,7 @@ from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow
 from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import incompressible
+from simjax.models.flow.openings import OpenSide
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion
 from simjax.stepping.checkpointing.plan import Binomial
@@ -25,6 +26,11 @@ def lid(t, *x):
     return (1 + 0.5 * jnp.sin(3 * t)) * jnp.cos(0.4 * x[0])
 
 
+def jet(t, *x):
+    """A velocity through a side that depends on time and on the place."""
+    return (1 + 0.2 * jnp.sin(2 * t)) * (1 + 0.3 * sum(jnp.cos(v) for v in x))
+
+
 def stirring(t, x, params):
     """A body force along the first axis that depends on time, on a position and on the viscosity."""
     return jnp.sin(2 * x[1]) * jnp.cos(t) * (1 + params.viscosity)
@@ -38,7 +44,7 @@ def spot(model, params):
 def swirl(model, params):
     """A smooth velocity that obeys walls and divergence."""
     velocity = tuple(smooth_field(model.domain.grid, kind.offset, i) for i, kind in enumerate(model.layouts))
-    return jax.jit(model.constrain)(0.0, 0.0, incompressible.State(velocity), params)
+    return jax.jit(model.constrain)(0.0, 0.0, model.state_from({"velocity": velocity}, params), params)
 
 
 def _advection_diffusion(sides, scheme):
@@ -96,6 +102,16 @@ CASES = (
         _flow, swirl, "euler", _courant, checkpoint=Binomial(3),
     ),
     Case(
+        "flow-2d-outflow", _plane,
+        _incompressible([(Inflow((jet, 0.2)), Outflow()), (Outflow(), NoSlipWall((lid, 0.0)))], (stirring, None)),
+        _flow, swirl, "heun", _fixed,
+    ),
+    Case(
+        "flow-2d-open", _plane,
+        _incompressible([(_still, _slip), (Inflow((0.1, jet)), OpenSide(lid))], (stirring, None)),
+        _flow, swirl, "euler", _fixed, checkpoint="none",
+    ),
+    Case(
         "flow-2d-stretched", _walls,
         _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
         _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
@@ -103,6 +119,11 @@ CASES = (
     Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",
         partitioned=(("x", 4),),
+    ),
+    Case(
+        "flow-3d-outflow", _box,
+        _incompressible([PERIODIC, (_still, OpenSide()), (Inflow((0.0, 0.1, jet)), Outflow())], (stirring, None, None)),
+        _flow, swirl, "euler", _fixed, checkpoint="none",
     ),
     Case(
         "flow-3d-walls", _box,

@@ -128,7 +128,7 @@ def _advice(through: dict[Place, float]) -> str:
         return "a positive velocity flows in at a lower side and out at an upper one: turn one of them around."
     ((axis, side),) = through
     other = _name((axis, UPPER if side == LOWER else LOWER))
-    return f"write kind: inflow with a velocity at another side too, such as that of this one at {other}."
+    return f"write outflow at another side, such as {other}, or kind: inflow with the velocity of this one."
 
 
 def _name(place: Place) -> str:

@@ -40,7 +40,7 @@ REFUSED = {
                                           "multiply the velocity at boundaries.x.upper by 2.0."]),
     "no way out": ([(Inflow((1.0, 0.0)), NoSlipWall()), STILL],
                    ["1 m2 s-1 flows in at boundaries.x.lower and nothing through the other sides",
-                    "write kind: inflow with a velocity at another side too"]),
+                    "write outflow at another side, such as boundaries.x.upper"]),
     "both in": (through(1.0, -1.0), ["1 m2 s-1 flows in at boundaries.x.upper", "turn one of them around"]),
     # The midpoint rule takes 1 + h^2 / 2 for the integral of 6 y (1 - y).
     "a profile": (through(profile, 1.0), ["1.00781 m2 s-1 flows in", "boundaries.x.upper by 1.0078125."]),

@@ -21,11 +21,12 @@ from exact_flows import (
     sampled,
 )
 
-from simjax.core.boundary import Inflow, NoSlipWall, Outflow
+from simjax.core.boundary import Inflow, NoSlipWall
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.flow.incompressible import Incompressible, State
+from simjax.models.gas.boundaries import GasOutflow
 from simjax.stepping.simulate import Schedule
 
 # ---------------------------------------------------------------- order
@@ -360,7 +361,7 @@ def test_taylor_green_vortex_in_three_dimensions():
 
 def test_refuses_what_it_cannot_solve():
     plane = Domain(Grid((4, 4)))
-    with pytest.raises(ConfigurationError, match=r"boundaries\.y: .*got Outflow"):
-        Incompressible(plane, [PERIODIC, (Inflow(), Outflow())])
+    with pytest.raises(ConfigurationError, match=r"boundaries\.y: .*got GasOutflow"):
+        Incompressible(plane, [PERIODIC, (Inflow(), GasOutflow())])
     with pytest.raises(ConfigurationError, match="needs a grid of 2 or 3 axes, got one"):
         Incompressible(Domain(Grid((4,))), [PERIODIC])
