@@ -286,10 +286,11 @@ class Incompressible(ExplicitModel):
         """Layouts for d(velocity)/dt, whose normal component is taken to vanish at walls and where it is prescribed."""
         free = {(one.axis, one.side) for one in self.openings}
 
-        def still(axis: int, pair: tuple[Boundary, Boundary]) -> tuple[Boundary, ...]:
+        def still(axis: int, pair: tuple[Boundary, Boundary]) -> tuple[Boundary, Boundary]:
             if isinstance(pair[0], Periodic):
                 return pair
-            return tuple(one if (axis, end) in free else Dirichlet(0.0) for end, one in enumerate(pair))
+            lower, upper = (one if (axis, end) in free else Dirichlet(0.0) for end, one in enumerate(pair))
+            return lower, upper
 
         return tuple(
             FieldLayout(layout.offset, tuple(still(*pair) for pair in enumerate(layout.boundaries)), layout.units)

@@ -11,7 +11,6 @@ from jax.sharding import PartitionSpec
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Outflow, Side, Value
 from simjax.core.domain import Domain
 from simjax.grid import LOWER, UPPER, Grid
-from simjax.jaxpr.varying import cast_varying
 from simjax.models.flow import balance
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.sides import side
@@ -212,5 +211,3 @@ def balanced(
     leaving = sum((one.flux(domain, layouts, through(one)) for one in openings), start=jnp.zeros((), dtype))
     area = sum(balance.area(domain, one.axis) for one in openings)
     return (entering - leaving) / area
-
-

@@ -39,7 +39,8 @@ class Params(incompressible.Params):
 
 
 def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
-    return () if "concentration" in config.forcing or is_open(config) else (("mean_concentration", "maximum_concentration"),)
+    changed = "concentration" in config.forcing or is_open(config)
+    return () if changed else (("mean_concentration", "maximum_concentration"),)
 
 
 @model(
@@ -119,8 +120,8 @@ class PassiveScalar(ExplicitModel):
             advection = transport.advection_tendency(c, velocity, scheme, h)
             return advection + params.diffusivity * transport.laplacian(c, h, scheme)
 
-        fields, layouts = (state.concentration, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
-        slope = self.domain.apply_spaced(tendency, fields, layouts, scheme.width, t)
+        fields, of_flow = (state.concentration, *state.velocity), self.flow.layouts_at(t, state, scheme.width)
+        slope = self.domain.apply_spaced(tendency, fields, (self.layout, *of_flow), scheme.width, t)
         if self.source is not None:
             slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
         return _with_scalar(self.flow.rhs(t, state, params), slope)

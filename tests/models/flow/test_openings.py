@@ -50,7 +50,10 @@ def test_a_pressure_at_both_ends_drives_a_channel_as_the_force_of_its_slope_does
     opened = Incompressible(Domain(grid), [tuple(map(OpenSide, pressures)), STILL])
     forced = Incompressible(Domain(grid), [PERIODIC, STILL], (lambda t, x, params: jnp.asarray(force), None))
     params, schedule = parameters(0.05), Schedule(0.2, dt=0.01)
-    ends = [advance(model, params, begun(model, params, rest(model)), schedule, integrator="heun").state for model in (opened, forced)]
+    ends = [
+        advance(model, params, begun(model, params, rest(model)), schedule, integrator="heun").state
+        for model in (opened, forced)
+    ]
     for u, v in zip(*(end.velocity for end in ends), strict=True):
         np.testing.assert_allclose(u, v, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(ends[0].outlets[0][0], ends[0].velocity[0][-1], rtol=0, atol=ROUNDING)
@@ -64,8 +67,8 @@ def test_a_pressure_at_both_ends_drives_a_channel_as_the_force_of_its_slope_does
 def test_as_much_leaves_as_comes_in_and_the_ends_of_an_axis_are_mirror_images(grid, out):
     def through(lower, upper, walls, turned):
         model = Incompressible(Domain(grid), [(lower, upper), walls])
-        params = parameters(0.02)
-        state = advance(model, params, begun(model, params, rest(model)), Schedule(0.15, dt=0.005), integrator="heun").state
+        params, schedule = parameters(0.02), Schedule(0.15, dt=0.005)
+        state = advance(model, params, begun(model, params, rest(model)), schedule, integrator="heun").state
         largest = float(jax.jit(model.diagnostics)(0.15, state, params)["max_divergence"])
         assert largest < 1e-11, largest  # rounding of velocities of 3 over cells of 0.03
         faces = np.asarray(state.velocity[0] if turned else jnp.concatenate([state.velocity[0], state.outlets[0]]))
