@@ -4,7 +4,7 @@ from simjax.grid import AXES
 
 
 def thicker_blocks(axis: int, cells: int, needed: int) -> str:
-    """What to write so that a block has at least `needed` of the `cells` along an axis."""
+    """Say what to write so that a block has at least `needed` of the `cells` along an axis."""
     name = f"mesh.{AXES[axis]}"
     fitting = max((d for d in range(1, cells // needed + 1) if cells % d == 0), default=0)
     return f"use {name}={fitting} or a finer grid" if fitting else f"use at least {needed} cells"

@@ -56,7 +56,7 @@ def mixed_axes(layout: FieldLayout) -> tuple[int, ...]:
 
 
 def _held(pair) -> tuple[bool, bool]:
-    """Which ends of an axis are held at zero, half a cell away."""
+    """Tell which ends of an axis are held at zero, half a cell away."""
     return isinstance(pair[0], Dirichlet), isinstance(pair[1], Dirichlet)
 
 

@@ -217,8 +217,8 @@ def test_sides_are_checked_when_a_model_is_made(name):
 @pytest.mark.parametrize(
     ("name", "side"),
     [
-        ("Incompressible", sj.Outflow()), ("Incompressible", sj.ScalarSide(sj.Neumann())),
-        ("PassiveScalar", sj.Outflow()), ("AdvectionDiffusion", sj.GasInflow(1.0, 1.0)),
+        ("Incompressible", sj.GasOutflow()), ("Incompressible", sj.ScalarSide(sj.Neumann())),
+        ("PassiveScalar", sj.GasOutflow()), ("AdvectionDiffusion", sj.GasInflow(1.0, 1.0)),
         ("Burgers", sj.AbsorbingSide()), ("Transport", sj.FreeSurface()), ("Compressible", sj.ScalarSide(sj.Neumann())),
         ("Acoustic", sj.NoSlipWall()), ("Vorticity", sj.SlipWall()),
     ],

@@ -87,7 +87,7 @@ class Opening(eqx.Module):
     def tendency(
         self, domain: Domain, layouts: Sequence[FieldLayout], t, through: Array, inside: Array, slope_inside: Array
     ) -> Array:
-        """d/dt of the velocity through the side, without the pressure of the flow.
+        """Tendency of the velocity through the side, without the pressure of the flow.
 
         Args:
             through, inside: the velocity on the side and on the next faces inside, lines of one cell.
@@ -106,7 +106,7 @@ class Opening(eqx.Module):
 
 
 def openings_of(sides: Sequence[tuple[Side, Side]]) -> tuple[Opening, ...]:
-    """The open ones among the sides, by axis."""
+    """Openings among the sides, by axis."""
     found = []
     for axis, pair in enumerate(sides):
         for where, kind in enumerate(pair):
@@ -206,7 +206,7 @@ def balanced(
     through: Callable[[Opening], Array],
     dtype,
 ) -> Array:
-    """What the velocity out of every outflow must gain so that as much leaves the box as comes in."""
+    """The speed that the velocity out of every outflow must gain so that as much leaves the box as comes in."""
     entering = sum(balance.fluxes(domain, layouts, t, dtype), start=jnp.zeros((), dtype))
     leaving = sum((one.flux(domain, layouts, through(one)) for one in openings), start=jnp.zeros((), dtype))
     area = sum(balance.area(domain, one.axis) for one in openings)
