@@ -54,6 +54,7 @@ _NAMES = {
     "models.scalar.burgers": "Burgers",
     "models.flow.incompressible": "Incompressible",
     "models.flow.passive_scalar": "PassiveScalar",
+    "models.flow.boussinesq": "Boussinesq",
     "models.flow.vorticity": "Vorticity",
     "models.flow.spectral_velocity": "SpectralVelocity",
     "models.gas.compressible": "Compressible",
@@ -145,6 +146,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.models.collocation import velocity_on_faces as velocity_on_faces
     from simjax.models.declaration import Setup as Setup
     from simjax.models.declaration import model as model
+    from simjax.models.flow.boussinesq import Boussinesq as Boussinesq
     from simjax.models.flow.incompressible import Incompressible as Incompressible
     from simjax.models.flow.openings import OpenSide as OpenSide
     from simjax.models.flow.passive_scalar import PassiveScalar as PassiveScalar

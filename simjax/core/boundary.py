@@ -5,6 +5,7 @@ that says which `Boundary` each velocity component and each scalar gets there.
 """
 
 import abc
+import functools
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, FACE, LOWER
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.sides import side
@@ -260,6 +262,23 @@ side(
 )(ScalarSide)  # fmt: skip
 
 
+def _walled(wall: Callable[..., Side], value: Value | None, slope: Value | None, name: str) -> Side:
+    """A wall with the condition on scalars that its keys say; `name` is that of the value's key."""
+    if value is not None and slope is not None:
+        raise ConfigurationError(
+            f"boundaries: a wall has both a {name} and a slope, where one of them says what passes; write one."
+        )
+    if value is None:
+        return wall(scalar=Neumann(0.0 if slope is None else slope))
+    return wall(scalar=Dirichlet(value))
+
+
+def _carried(units: str, name: str) -> tuple[FieldSchema, FieldSchema]:
+    """Keys of a wall for a scalar: its value on the wall, or its slope along the outward normal."""
+    slope = FieldSchema("slope", units=f"{units} m-1", default=None, optional=True)
+    return FieldSchema(name, units=units, default=None, optional=True), slope
+
+
 @side("no_slip", groups=("scalar",), about="nothing passes")
 @side(
     "no_slip", groups=("flow",), keys=(_VELOCITY,), tight=True,
@@ -268,7 +287,7 @@ side(
 class NoSlipWall(Side):
     """A wall the fluid sticks to; `velocity` is the wall's own, one value per component (none: at rest).
 
-    Scalars do not pass through.
+    scalar: the condition on scalars; without it none passes.
 
     Examples:
         >>> lid = sj.NoSlipWall(velocity=(1.0, 0.0))
@@ -276,29 +295,33 @@ class NoSlipWall(Side):
 
     solid = True
     velocity: tuple[Value, ...] | None = None
+    scalar: Boundary = Neumann(0.0)
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
 
     def scalar_boundary(self):
-        return Neumann(0.0)
+        return self.scalar
 
 
 @side("slip", groups=("scalar", "flow"), about="no friction; nothing passes")
 class SlipWall(Side):
-    """A wall without friction: no flow through it, no shear on it, no scalar flux.
+    """A wall without friction: no flow through it, no shear on it.
+
+    scalar: the condition on scalars; without it none passes.
 
     Examples:
         >>> channel = [(sj.PeriodicSide(), sj.PeriodicSide()), (sj.SlipWall(), sj.SlipWall())]
     """
 
     solid = True
+    scalar: Boundary = Neumann(0.0)
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0) if component == axis else Neumann(0.0)
 
     def scalar_boundary(self):
-        return Neumann(0.0)
+        return self.scalar
 
 
 _GIVEN_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
@@ -328,11 +351,24 @@ side(
     "inflow", groups=("scalar",), keys=(FieldSchema("value", units="u", default=None),),
     about="what flows in has the value", make=lambda value: Inflow(scalar=value),
 )(Inflow)  # fmt: skip
-side(
-    "inflow", groups=("flow with scalar",), keys=(_GIVEN_VELOCITY, FieldSchema("value", units="u")),
-    about="a given velocity, in or out; what flows in has the value",
-    make=lambda velocity, value=0.0: Inflow(velocity, value),
-)(Inflow)  # fmt: skip
+for _group, _units, _name in (("flow with scalar", "u", "value"), ("flow with heat", "K", "temperature")):
+    side(
+        "no_slip", groups=(_group,), keys=(_VELOCITY, *_carried(_units, _name)), tight=True,
+        about="the fluid sticks to the wall, which moves with the velocity; the scalar passes where it is given there",
+        make=lambda velocity=None, slope=None, _name=_name, **own: _walled(
+            functools.partial(NoSlipWall, velocity), own.get(_name), slope, _name
+        ),
+    )(NoSlipWall)  # fmt: skip
+    side(
+        "slip", groups=(_group,), keys=_carried(_units, _name),
+        about="no friction; the scalar passes where it is given there",
+        make=lambda slope=None, _name=_name, **own: _walled(SlipWall, own.get(_name), slope, _name),
+    )(SlipWall)  # fmt: skip
+    side(
+        "inflow", groups=(_group,), keys=(_GIVEN_VELOCITY, FieldSchema(_name, units=_units)),
+        about="a given velocity, in or out; what flows in has the value",
+        make=lambda velocity, _name=_name, **own: Inflow(velocity, own.get(_name, 0.0)),
+    )(Inflow)  # fmt: skip
 
 
 @side("outflow", groups=("scalar",), about="everything leaves unchanged")

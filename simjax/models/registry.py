@@ -11,6 +11,7 @@ HOMES = {
     "advection_diffusion": "scalar.advection_diffusion:AdvectionDiffusion",
     "incompressible": "flow.incompressible:Incompressible",
     "passive_scalar": "flow.passive_scalar:PassiveScalar",
+    "boussinesq": "flow.boussinesq:Boussinesq",
     "compressible": "gas.compressible:Compressible",
     "acoustic": "waves.acoustic:Acoustic",
     "maxwell_tm": "waves.maxwell:Maxwell",

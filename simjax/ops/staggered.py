@@ -28,6 +28,11 @@ def diff_to_face(u: Float[Array, "..."], axis: int, spacing: Sequence[Spacing]) 
     return scaled(shift(u, ndim) - shift(u, ndim, axis, -1), 1 / apart(spacing[axis], axis, ndim))
 
 
+def mean_to_face(u: Float[Array, "..."], axis: int, ndim: int) -> Float[Array, "..."]:
+    """The mean of the two cells beside the lower face normal to `axis`, from values at cell centres."""
+    return 0.5 * (shift(u, ndim) + shift(u, ndim, axis, -1))
+
+
 def mean_at(u: Float[Array, "..."], offset: Sequence[float], place: Sequence[float]) -> Float[Array, "..."]:
     """A field that lives at `offset` in its cell, at `place`: the mean of two neighbours along each axis that differs.
 

@@ -170,7 +170,10 @@ class Scalar:
 
 
 def scalars(dataset: xr.Dataset) -> list[Scalar]:
-    """Scalars that can be drawn, the most telling first: vorticity, scalars, speed, pressure, lone components."""
+    """Scalars that can be drawn, the most telling first.
+
+    Temperature, vorticity, other scalars, speed, pressure, lone components.
+    """
     vectors: dict[str, list[str]] = {}
     plain: list[Scalar] = []
     for name, variable in dataset.data_vars.items():
@@ -235,6 +238,8 @@ def _vector_of(name: str, variable: xr.DataArray) -> str:
 
 
 def _rank(scalar: Scalar) -> int:
+    if scalar.name == "temperature":
+        return -1
     if scalar.name.startswith("vorticity"):
         return 0
     if scalar.name == "speed":

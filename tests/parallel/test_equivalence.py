@@ -84,7 +84,7 @@ DEAR = (
     "semilinear-gray-scott-2d", "transport-2d-implicit", "maxwell-2d", "burgers-1d-weno5",
     "particles-radiating-plasma-2d", "transport-2d-stretched-implicit", "burgers-2d-stretched",
     "acoustic-2d-stretched", "maxwell-2d-stretched", "gas-1d-stretched", "gas-2d-axisymmetric",
-    "stretched-advection-2d",
+    "stretched-advection-2d", "boussinesq-2d-walls", "flow-2d-open",
 )  # fmt: skip
 LONG = ("gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere")
 
@@ -280,8 +280,15 @@ def can_be_reversed(case):
 def budget(case, sizes):
     """Of all states but one, which are stored on each device: not every step fits."""
     state = jax.tree.leaves(undecomposed(case)[1])
-    devices = np.prod([*sizes.values()], dtype=int) if case.cuts else 1
-    one = sum(u.nbytes // (devices if u.ndim >= case.grid.ndim else 1) for u in state)
+
+    def devices(shape):
+        """The number of devices that a field is cut over: those along axes of which it has more than a line."""
+        if not case.cuts or len(shape) < case.grid.ndim:
+            return 1
+        along = zip("xyz", shape[-case.grid.ndim :], strict=False)
+        return np.prod([sizes.get(axis, 1) for axis, n in along if n > 1], dtype=int)
+
+    one = sum(u.nbytes // devices(u.shape) for u in state)
     one += sum(u.nbytes for u in jax.tree.leaves(Clock.zero(jnp.float64)))
     return Budget(int(max(case.frames * case.schedule.steps - 1, min(case.frames, 2)) * one))
 

@@ -8,7 +8,8 @@ from case import PERIODIC, Case, smooth_field
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
 from simjax.core.mappings import lines
 from simjax.grid import Grid
-from simjax.models.flow import passive_scalar
+from simjax.models.flow import boussinesq, passive_scalar
+from simjax.models.flow.openings import OpenSide
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion, burgers, transport
 from simjax.stepping.simulate import Schedule
@@ -60,6 +61,14 @@ def mixed(model, params):
     velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
     start = passive_scalar.State(velocity, smooth_field(grid, model.layout.offset, 5))
     return jax.jit(model.constrain)(0.0, 0.0, start, params)
+
+
+def warmed(model, params):
+    """A smooth velocity that obeys walls and divergence, and a smooth temperature."""
+    grid = model.domain.grid
+    velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
+    fields = {"velocity": velocity, "temperature": (smooth_field(grid, model.layout.offset, 5),)}
+    return jax.jit(model.constrain)(0.0, 0.0, model.state_from(fields, params), params)
 
 
 _line = Grid((48,), (0.0,), (2.0,))
@@ -132,5 +141,15 @@ CASES = (
         ),
         lambda: passive_scalar.Params(jnp.asarray(0.05), jnp.asarray(0.1), jnp.asarray(0.03)),
         mixed, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "boussinesq-2d-walls", Grid((24, 16), (0.0, -1.0), (2 * np.pi, 3.0)),
+        lambda domain: boussinesq.Boussinesq(
+            domain,
+            [(Inflow((_lid, 0.1), scalar=0.7), Outflow()), (NoSlipWall(scalar=Dirichlet(_lid)), OpenSide(0.2))],
+            "van_leer", forces=(_pushed, None), source=_emitted,
+        ),
+        lambda: boussinesq.Params(*map(jnp.asarray, (0.05, 0.1, 0.03, 0.4, 0.2)), jnp.asarray([0.3, -1.0])),
+        warmed, "heun", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
     ),
 )  # fmt: skip

@@ -178,6 +178,11 @@ class Incompressible(ExplicitModel):
         return balance.described(through, float(jnp.finfo(dtype).eps), self.domain.grid.ndim)
 
     def rhs(self, t, state, params):
+        return self.accelerated(t, state, params)
+
+    def accelerated(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> State:
+        """The tendency with an acceleration, one field for each component on its faces, or None where there is none."""
+
         def tendency(*padded):
             *velocity, h = padded
             return staggered.momentum_tendency(velocity, params.viscosity, h)
@@ -187,6 +192,8 @@ class Incompressible(ExplicitModel):
             k - params.drag * u + self._force(i, t, params, u)
             for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))
         ]
+        if acceleration is not None:
+            slopes = [k if a is None else k + a for k, a in zip(slopes, acceleration, strict=True)]
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
             slope = slopes[one.axis]
@@ -276,9 +283,9 @@ class Incompressible(ExplicitModel):
                 outlets[one.axis] = line + self.domain.last_line(phi, one.axis) * (2 / width)
         return State(velocity, outlets=tuple(outlets))
 
-    def pressure(self, t, state, params) -> Array:
+    def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
         """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p)."""
-        walls, slopes = self._still_walls(), self.rhs(t, state, params)
+        walls, slopes = self._still_walls(), self.accelerated(t, state, params, acceleration)
         velocity = self.domain.impose(slopes.velocity, walls, t)
         return self._solved(self._divergence(velocity, t, with_outlets(self.domain, walls, slopes.outlets, t)))
 
@@ -404,8 +411,12 @@ class Incompressible(ExplicitModel):
         )
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:
+        return self.observed(t, state, self.pressure(t, state, params))
+
+    def observed(self, t, state, pressure: Array) -> dict[str, Array]:
+        """The variables to write, of which the pressure is known."""
         result = {f"velocity_{AXES[i]}": u for i, u in enumerate(state.velocity)}
-        result["pressure"] = self.pressure(t, state, params)
+        result["pressure"] = pressure
         vorticity = self._vorticity(staggered.vorticity_at_center, state, t)
         if len(vorticity) == 1:
             return result | {"vorticity": vorticity[0]}

@@ -188,13 +188,14 @@ def _padded(domain: Domain, layout: FieldLayout, line: Array, axis: int, width: 
 
     grid = domain.grid
     height = grid.mean_spacing[axis]
+    # As many copies of the line as a stencil needs cells; the first one is on the side.
     top = Grid(
-        replaced(grid.shape, 1), replaced(grid.lower, grid.upper[axis]),
-        replaced(grid.upper, grid.upper[axis] + height), replaced(grid.stretch, None),
+        replaced(grid.shape, width), replaced(grid.lower, grid.upper[axis]),
+        replaced(grid.upper, grid.upper[axis] + width * height), replaced(grid.stretch, None),
     )  # fmt: skip
     plane = Domain(top, replaced(domain.split, None), lines=replaced(domain.lines, None))
     free = _replaced(_replaced(layout, axis, LOWER, Neumann()), axis, UPPER, Neumann())
-    padded = plane.pad(line, free, width, t)
+    padded = plane.pad(jnp.concatenate([line] * width, axis=line.ndim + axis - grid.ndim), free, width, t)
     return lax.slice_in_dim(padded, width, width + 1, axis=padded.ndim + axis - grid.ndim)
 
 

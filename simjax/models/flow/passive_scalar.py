@@ -39,14 +39,14 @@ class Params(incompressible.Params):
 
 
 def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
-    changed = "concentration" in config.forcing or is_open(config)
+    changed = "concentration" in config.forcing or passes_sides(config)
     return () if changed else (("mean_concentration", "maximum_concentration"),)
 
 
 @model(
     "passive_scalar",
     fields=(FieldSchema("concentration"), incompressible.VELOCITY),
-    sides=("flow.no_slip", "flow.slip", "flow.outflow", "flow.open", "flow with scalar"),
+    sides=("flow with scalar", "flow.outflow", "flow.open"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
@@ -58,7 +58,8 @@ class PassiveScalar(ExplicitModel):
 
     Fluxes through the same faces on which the flow is free of divergence: the scalar is conserved, and a constant
     stays constant, to rounding. Advection by one of `ops.transport.SCHEMES`, diffusion of second order; one time step
-    and its stages are those of the flow. Nothing passes walls; where a velocity is prescribed the scalar is too.
+    and its stages are those of the flow. What passes a wall is said by the scalar's value or slope there, otherwise
+    nothing; where a velocity is prescribed the scalar is too.
     The limited schemes keep to the range of the initial values, central ones do not where the scalar is not resolved:
     filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113). Takes stretched grids.
 
@@ -113,15 +114,7 @@ class PassiveScalar(ExplicitModel):
         return self.flow.domain
 
     def rhs(self, t, state, params):
-        scheme = transport.SCHEMES[self.scheme]
-
-        def tendency(c, *others):
-            *velocity, h = others
-            advection = transport.advection_tendency(c, velocity, scheme, h)
-            return advection + params.diffusivity * transport.laplacian(c, h, scheme)
-
-        fields, of_flow = (state.concentration, *state.velocity), self.flow.layouts_at(t, state, scheme.width)
-        slope = self.domain.apply_spaced(tendency, fields, (self.layout, *of_flow), scheme.width, t)
+        slope = scalar_tendency(self.flow, self.layout, self.scheme, t, state, state.concentration, params.diffusivity)
         if self.source is not None:
             slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
         return _with_scalar(self.flow.rhs(t, state, params), slope)
@@ -167,6 +160,28 @@ class PassiveScalar(ExplicitModel):
 
     def observe(self, t, state, params) -> dict[str, Array]:
         return {"concentration": state.concentration} | self.flow.observe(t, state, params)
+
+
+def scalar_tendency(
+    flow: incompressible.Incompressible, layout: FieldLayout, scheme: str, t, state: incompressible.State, c: Array,
+    diffusivity: Array,
+) -> Array:  # fmt: skip
+    """-div(u c) + D lap(c) of a scalar at cell centres that a flow carries, by one of `ops.transport.SCHEMES`."""
+    advection = transport.SCHEMES[scheme]
+
+    def tendency(c, *others):
+        *velocity, h = others
+        carried = transport.advection_tendency(c, velocity, advection, h)
+        return carried + diffusivity * transport.laplacian(c, h, advection)
+
+    layouts = (layout, *flow.layouts_at(t, state, advection.width))
+    return flow.domain.apply_spaced(tendency, (c, *state.velocity), layouts, advection.width, t)
+
+
+def passes_sides(config: Any) -> bool:
+    """Tell whether a carried scalar may pass a side of a configuration."""
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    return is_open(config) or any({*wall.fields} - {"velocity"} for wall in walls)
 
 
 def _with_scalar(flow: incompressible.State, concentration: Array) -> State:

@@ -60,26 +60,25 @@ class State(eqx.Module):
     concentration: Array
 
 
-def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0) -> dict[str, Array]:
-    """Total (integral over the domain), mean, variance, minimum and maximum of a concentration.
+def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0, name: str = "concentration") -> dict[str, Array]:
+    """Total (integral over the domain), mean, variance, minimum and maximum of a scalar, a concentration.
 
     volumes: of the cells, in mean ones.
     """
     total = domain.sum(scaled(c, volumes))
     mean = total / domain.grid.cells
     return {
-        "total_concentration": total * math.prod(domain.grid.mean_spacing),
-        "mean_concentration": mean,
-        "variance_concentration": domain.mean(scaled((c - mean) ** 2, volumes)),
-        "minimum_concentration": domain.min(c),
-        "maximum_concentration": domain.max(c),
+        f"total_{name}": total * math.prod(domain.grid.mean_spacing),
+        f"mean_{name}": mean,
+        f"variance_{name}": domain.mean(scaled((c - mean) ** 2, volumes)),
+        f"minimum_{name}": domain.min(c),
+        f"maximum_{name}": domain.max(c),
     }
 
 
-def statistics_measures(domain: Domain, units: str) -> dict[str, Measure]:
-    """Units and meanings of `statistics` of a concentration in `units`."""
-    total = total_measure("concentration", units, domain.grid.ndim)
-    return of_field("concentration", units) | {"total_concentration": total}
+def statistics_measures(domain: Domain, units: str, name: str = "concentration") -> dict[str, Measure]:
+    """Units and meanings of `statistics` of a scalar in `units`."""
+    return of_field(name, units) | {f"total_{name}": total_measure(name, units, domain.grid.ndim)}
 
 
 def widths(domain: Domain, layout: FieldLayout, scheme: transport.AdvectionScheme, dtype) -> tuple[Spacing, ...]:
