@@ -122,14 +122,14 @@ CASES = (
     Case(
         "transport-2d-axisymmetric", _rings,
         lambda domain: transport.Transport(domain, [(SlipWall(), _warm), (_given, ExchangeSide(1.5, 0.2))], "van_leer"),
-        _fields(_rings, source=True), _initial, "ssprk2", Schedule(0.01, courant=0.4, max_steps=2), frames=1,
+        _fields(_rings, source=True), _initial, "ssprk2", Schedule(0.008, courant=0.4, max_steps=3), frames=1,
     ),
     Case(
         "axisymmetric-advection-2d", _rings,
         lambda domain: advection_diffusion.AdvectionDiffusion(domain, [(SlipWall(), _warm), PERIODIC], "upwind"),
         lambda: advection_diffusion.Params(jnp.asarray(0.05), jnp.asarray([0.0, -0.4])),
         lambda model, params: advection_diffusion.State(smooth_field(_rings, (0.5, 0.5), 0)),
-        "heun", Schedule(0.01, courant=0.4, max_steps=2), frames=1,
+        "heun", Schedule(0.02, courant=0.4, max_steps=3), frames=1,
     ),
     Case(
         "transport-3d-implicit", _box,

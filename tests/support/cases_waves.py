@@ -114,7 +114,7 @@ CASES = (
     Case(
         "acoustic-2d-axisymmetric", _rings,
         lambda domain: acoustic.Acoustic(domain, [(_wall, _wall), (_layer, _free)], layer_cells=4),
-        _sounding(_rings, (0.0, 1.3)), rippled, "leapfrog", Schedule(0.05, courant=0.5, max_steps=2),
+        _sounding(_rings, (0.0, 1.3)), rippled, "leapfrog", Schedule(0.03, courant=0.5, max_steps=3),
         checkpoint="none", frames=1,
     ),
     Case(
