@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simjax.config.axisymmetric import check_axisymmetric
 from simjax.config.sections import find_input
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
-from simjax.schema.config import GridConfig
+from simjax.schema.config import FileSource, GridConfig
 from simjax.schema.errors import ConfigErrors, unended
-from simjax.schema.members import EnsembleConfig
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.stretch import StretchConfig
 
@@ -103,10 +102,15 @@ def parameters_of_grid(grid: GridConfig | None) -> dict[str, str]:
     return {name: f"grid.stretch.{path}" for path, _, formula in found for name in formula.names}
 
 
-def check_one_grid(
-    grid: GridConfig | None, ensemble: EnsembleConfig | None, unknowns: Sequence[str], problems: ConfigErrors
-) -> None:
-    """Refuse to vary or to seek a number that the grid is made of: members and guesses have one grid."""
+SECTIONS = ("initial", "coefficients")
+
+
+def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors) -> None:
+    """Refuse to vary a number that the grid is made of, and to seek it beside what is given cell by cell.
+
+    found: the sections as they were read. several: whether the inverse problem is one of several runs.
+    """
+    grid, ensemble, inverse = found["grid"], found["ensemble"], found["inverse"]
     named = {f"parameters.{name}": path for name, path in parameters_of_grid(grid).items()}
     for variation in () if ensemble is None else ensemble.vary:
         if variation.path in named:
@@ -116,14 +120,29 @@ def check_one_grid(
                 f"{path}: {named[variation.path]} is made of it, and all members have one grid; leave it out, or make "
                 f"several runs: --multirun {variation.path}=1,2",
             )
-    for unknown in unknowns:
-        if unknown in named:
-            path = f"inverse.unknowns.{unknown}"
-            problems.say(
-                path,
-                f"{path}: {named[unknown]} is made of it, and the grid of a search is given; leave it out, or seek the "
-                "stretching in Python with Domain(lines=...)",
-            )
+    if inverse is None:
+        return
+    for unknown in inverse.unknowns:
+        if unknown.path not in named:
+            continue
+        path = f"inverse.unknowns.{unknown.path}"
+        moved = f"{path}: {named[unknown.path]} is made of it, and cells move with it"
+        if several:
+            problems.say(path, f"{moved}, which they do in one run alone; leave out inverse.experiments")
+        for number, observation in enumerate(inverse.observations):
+            if observation.kind != "diagnostic":
+                problems.say(
+                    path,
+                    f"{moved}, while inverse.observations[{number}] ({observation.kind}) is of given cells; expected a "
+                    "diagnostic",
+                )
+        arrays = [one.path for one in inverse.unknowns if one.path.split(".")[0] in SECTIONS]
+        arrays += [
+            f"{section}.{name}" for section in SECTIONS for name, source in (found[section] or {}).items()
+            if isinstance(source, FileSource)
+        ]  # fmt: skip
+        if arrays:
+            problems.say(path, f"{moved}, while {arrays[0]} is given cell by cell; expected formulas")
 
 
 def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:

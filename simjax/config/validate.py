@@ -21,7 +21,7 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
-from simjax.config.stretching import check_one_grid, read_stretching
+from simjax.config.stretching import check_named, read_stretching
 from simjax.config.time_statistics import read_statistics
 from simjax.config.triggers import read_triggers
 from simjax.config.variations import read_ensemble
@@ -101,8 +101,8 @@ def validate(
         found["outputs"] = read_instruments(keys, found, context)
         found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
         found["inverse"] = read_inverse(keys, found, context)
-        sought = () if found["inverse"] is None else [unknown.path for unknown in found["inverse"].unknowns]
-        check_one_grid(grid, ensemble, sought, problems)
+        several = bool(keys["inverse"] and keys["inverse"].get("experiments"))
+        check_named(found, several, problems)
         _check_output_fields(keys["output"], context)
         _check_output_particles(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:

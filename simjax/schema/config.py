@@ -308,11 +308,15 @@ class Config:
 
     def grid_of_fields(self) -> GridConfig:
         """The grid, its formulas evaluated; ConfigurationError where the model is one of particles."""
+        return self.grid_as_written().with_numbers(self.parameters)
+
+    def grid_as_written(self) -> GridConfig:
+        """The grid; ConfigurationError where the model is one of particles."""
         if self.grid is None:
             raise ConfigurationError(
                 f"model={self.model} has particles in a box; expected a model of fields on a grid."
             )
-        return self.grid.with_numbers(self.parameters)
+        return self.grid
 
     @property
     def counts(self) -> dict[str, int]:
