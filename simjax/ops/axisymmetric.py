@@ -21,7 +21,7 @@ def taper(radius: Array, width: Spacing) -> Array:
 
 
 def divergence_along(flux: Array, axis: int, ndim: int, spacing: Spacing, taper: Array | None = None) -> Array:
-    """What fluxes on n + 1 faces along an axis add to the divergence in the n cells; `taper`: None unless on rings."""
+    """Divergence in the n cells by fluxes on n + 1 faces along an axis; `taper`: None where cells are no rings."""
     if taper is None or axis != RADIAL:
         return difference_of_faces(flux, axis, ndim, spacing)
     return ring_divergence(flux, taper, axis, ndim, spacing)

@@ -165,7 +165,7 @@ class Acoustic(SplitModel):
         return tuple(1 / mean for mean in means)
 
     def _volumes(self, scales: AxisScales, layout: FieldLayout, dtype) -> float | Array:
-        """What the values of a field stand for: volumes over the mean area of a cell, or areas over it."""
+        """Volumes around the values of a field over the mean area of a cell; on a Cartesian grid areas over it."""
         return ring_volumes(1 / per_volume_at(scales, layout.offset), self.domain, layout, dtype)
 
     def _density_layout(self) -> FieldLayout:
