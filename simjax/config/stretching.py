@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simjax.config.axisymmetric import check_axisymmetric
 from simjax.config.sections import find_input
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
-from simjax.schema.config import GridConfig
+from simjax.schema.config import FileSource, GridConfig
 from simjax.schema.errors import ConfigErrors, unended
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.stretch import StretchConfig
@@ -41,12 +41,18 @@ def grid_of(grid: GridConfig) -> Grid:
 
 
 def read_stretching(
-    grid: GridConfig | None, schema: ModelSchema | None, folders: Sequence[Path], problems: ConfigErrors
+    grid: GridConfig | None,
+    schema: ModelSchema | None,
+    parameters: Mapping[str, float],
+    folders: Sequence[Path],
+    problems: ConfigErrors,
 ) -> GridConfig | None:
     """The section with the numbers of files in their place; None after telling `problems` what is wrong with it."""
     if grid is None:
         return None
     given = grid.stretch or StretchConfig()
+    if not _check_numbers(given, parameters, problems):
+        return None
     by_axis = {axis: getattr(given, axis) for axis in AXES if getattr(given, axis) is not None}
     before = len(problems)
     check_axisymmetric(grid, schema, problems)
@@ -64,12 +70,79 @@ def read_stretching(
         try:
             if kind == "file":
                 by_axis[axis] = "faces", read_faces(value, folders)
-            grid_of(dataclasses.replace(grid, stretch=StretchConfig(**{axis: by_axis[axis]})))
+            one = dataclasses.replace(grid, stretch=StretchConfig(**{axis: by_axis[axis]}))
+            grid_of(one.with_numbers(parameters))
         except ConfigurationError as error:
             problems.say(path, f"{path}.{kind}: {unended(error)}")
     if len(problems) > before:
         return None
     return dataclasses.replace(grid, stretch=StretchConfig(**by_axis) if by_axis else None)
+
+
+def _check_numbers(given: StretchConfig, parameters: Mapping[str, float], problems: ConfigErrors) -> bool:
+    """Tell of formulas of numbers that name something else than parameters, or whose values are out of range."""
+    before = len(problems)
+    for below, kind, formula in given.formulas():
+        path = f"grid.stretch.{below}"
+        try:
+            formula.check_names(parameters)
+        except ConfigurationError as error:
+            problems.say(path, f"{path}: {unended(error)}")
+            continue
+        number = float(formula(parameters))
+        if not kind.contains(number):
+            problems.say(path, f"{path} = {formula.text!r} is {number:g}: expected {kind.allowed}")
+    return len(problems) == before
+
+
+def parameters_of_grid(grid: GridConfig | None) -> dict[str, str]:
+    """Parameters that the stretching of a grid is made of, each with the path of one number that it is in."""
+    stretch = None if grid is None else grid.stretch
+    found = () if stretch is None else stretch.formulas()
+    return {name: f"grid.stretch.{path}" for path, _, formula in found for name in formula.names}
+
+
+SECTIONS = ("initial", "coefficients")
+
+
+def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors) -> None:
+    """Refuse to vary a number that the grid is made of, and to seek it beside what is given cell by cell.
+
+    found: the sections as they were read. several: whether the inverse problem is one of several runs.
+    """
+    grid, ensemble, inverse = found["grid"], found["ensemble"], found["inverse"]
+    named = {f"parameters.{name}": path for name, path in parameters_of_grid(grid).items()}
+    for variation in () if ensemble is None else ensemble.vary:
+        if variation.path in named:
+            path = f"ensemble.vary.{variation.path}"
+            problems.say(
+                path,
+                f"{path}: {named[variation.path]} is made of it, and all members have one grid; leave it out, or make "
+                f"several runs: --multirun {variation.path}=1,2",
+            )
+    if inverse is None:
+        return
+    for unknown in inverse.unknowns:
+        if unknown.path not in named:
+            continue
+        path = f"inverse.unknowns.{unknown.path}"
+        moved = f"{path}: {named[unknown.path]} is made of it, and cells move with it"
+        if several:
+            problems.say(path, f"{moved}, which they do in one run alone; leave out inverse.experiments")
+        for number, observation in enumerate(inverse.observations):
+            if observation.kind != "diagnostic":
+                problems.say(
+                    path,
+                    f"{moved}, while inverse.observations[{number}] ({observation.kind}) is of given cells; expected a "
+                    "diagnostic",
+                )
+        arrays = [one.path for one in inverse.unknowns if one.path.split(".")[0] in SECTIONS]
+        arrays += [
+            f"{section}.{name}" for section in SECTIONS for name, source in (found[section] or {}).items()
+            if isinstance(source, FileSource)
+        ]  # fmt: skip
+        if arrays:
+            problems.say(path, f"{moved}, while {arrays[0]} is given cell by cell; expected formulas")
 
 
 def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:

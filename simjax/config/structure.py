@@ -37,6 +37,8 @@ def structure_of(config: Config) -> Hashable:
         for field in dataclasses.fields(config)
         if field.name not in _NOT_COMPILED
     )
+    if config.grid is not None:
+        others = (*others, ("numbers of the grid", frozen(config.grid_of_fields().stretch)))
     physics = type(config.physics), _keys_of(config.physics), signs
     return others, config.outputs.balanced, *physics, config.seed if noisy else None
 

@@ -21,7 +21,7 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
-from simjax.config.stretching import read_stretching
+from simjax.config.stretching import check_named, read_stretching
 from simjax.config.time_statistics import read_statistics
 from simjax.config.triggers import read_triggers
 from simjax.config.variations import read_ensemble
@@ -84,7 +84,7 @@ def validate(
         if keys["box"] is not None:
             _check_axes("box.upper", keys["box"].upper, schema, physics, problems)
     if grid is not None:
-        grid = read_stretching(_check_grid(grid, schema, physics, problems), schema, folders, problems)
+        grid = read_stretching(_check_grid(grid, schema, physics, problems), schema, parameters, folders, problems)
     _check_scales(grid, keys["box"], keys["precision"] or "float64", problems)
     if time is not None:
         time = _check_time(time, schema, problems)
@@ -101,6 +101,8 @@ def validate(
         found["outputs"] = read_instruments(keys, found, context)
         found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
         found["inverse"] = read_inverse(keys, found, context)
+        several = bool(keys["inverse"] and keys["inverse"].get("experiments"))
+        check_named(found, several, problems)
         _check_output_fields(keys["output"], context)
         _check_output_particles(keys["output"], context)
     if grid is not None and keys["mesh"] is not None:

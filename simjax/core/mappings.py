@@ -3,17 +3,18 @@
 They take arrays of numpy or of jax, and numbers that may be traced.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from simjax.core.stretched import Places
 from simjax.errors import ConfigurationError
-from simjax.grid import Lines
+from simjax.grid import AXES, Grid, Lines
 from simjax.schema.formula import Formula
-from simjax.schema.stretch import Geometric, Tanh
+from simjax.schema.stretch import Geometric, StretchConfig, Tanh
 
 Mapped = Callable[[Places], Places]
 
@@ -81,6 +82,19 @@ def lines(kind: str, given, cells: int, lower: float, upper: float) -> Lines:
     if np.all(np.diff(faces) > 0):
         centers = np.clip(centers, faces[:-1], faces[1:])
     return Lines(faces, centers)
+
+
+def traced_lines(stretch: StretchConfig, values: Mapping[str, Array], grid: Grid) -> list[tuple[Array, Array] | None]:
+    """For `Domain.lines`: faces and centres of axes whose stretching is made of `values`, None of the others."""
+    # In the precision in which places are found, whatever that of the run.
+    wide = {name: jnp.asarray(value).astype(float) for name, value in values.items()}
+    given = stretch.with_numbers(wide, jnp)
+    found: list[tuple[Array, Array] | None] = [None] * grid.ndim
+    for axis in sorted({AXES.index(path[0]) for path, _, _ in stretch.formulas()}):
+        (kind, keys), n = getattr(given, AXES[axis]), grid.shape[axis]
+        faces, centers = faces_and_centers(_mapped(kind, keys, n), n, grid.lower[axis], grid.upper[axis], jnp)
+        found[axis] = jnp.asarray(faces), jnp.asarray(centers)
+    return found
 
 
 def _mapped(kind: str, given, cells: int) -> Mapped:

@@ -12,6 +12,8 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.stretching import grid_of
 from simjax.config.structure import frozen, structure_of
+from simjax.core.domain import Domain
+from simjax.core.mappings import traced_lines
 from simjax.core.members import Members
 from simjax.core.model import Output
 from simjax.driver.build import (
@@ -46,6 +48,8 @@ class CompiledFieldRun(CompiledRun):
 
     seconds = (1e-8, 1e-10)
     smaller = "a coarser grid.shape"
+    moving = False
+    """Whether cells follow the numbers that a stretching is made of, which then have derivatives."""
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         super().__init__(config, absent)
@@ -146,14 +150,15 @@ class CompiledFieldRun(CompiledRun):
         for path, own in (formulas or {}).items():
             section, name = path.split(".", 1)
             changed[section][name] = own
-        config, domain, dtype, specs = (
+        config, bare, dtype, specs = (
             dataclasses.replace(self.config, **changed),
-            self.domain,
+            self.bare(),
             self.dtype,
             self.field_specs(),
         )
 
         def evaluate(values, files):
+            domain = bare._domain_of(values)
             model, _ = build_model(config, domain, values, files)
             found = {
                 "initial": initial_fields(config, model, values, 0, files["initial"], dtype),
@@ -164,7 +169,7 @@ class CompiledFieldRun(CompiledRun):
         def make():
             return distribute(evaluate, self.mesh, in_specs=(PartitionSpec(), self._file_specs), out_specs=specs)
 
-        key = ("start_fields", config.schema.configured, structure_of(config), self.mesh, frozen(specs))
+        key = ("start_fields", config.schema.configured, structure_of(config), self.moving, self.mesh, frozen(specs))
         return share(key, make)(self.host_values(), self.files)
 
     def begin(self, values, fields, steps_per_exchange=0):
@@ -200,13 +205,20 @@ class CompiledFieldRun(CompiledRun):
         return bare
 
     def structure(self):
-        return self.config.schema.configured, structure_of(self._taken), self.mesh
+        return self.config.schema.configured, structure_of(self._taken), self.moving, self.mesh
 
     # ------------------------------------------------------------------ the run
 
     def build(self, values, files, steps_per_exchange=0):
-        domain = dataclasses.replace(self.domain, steps_per_exchange=steps_per_exchange)
+        domain = dataclasses.replace(self._domain_of(values), steps_per_exchange=steps_per_exchange)
         return build_model(self._taken, domain, values, files)
+
+    def _domain_of(self, values) -> Domain:
+        """The domain, of which cells lie where `values` put them if the run is one that is differentiated."""
+        stretch = self.config.grid_as_written().stretch
+        if not self.moving or stretch is None or not any(stretch.formulas()):
+            return self.domain
+        return dataclasses.replace(self.domain, lines=traced_lines(stretch, values, self.grid))
 
     def starter(self):
         if self._starter is None:

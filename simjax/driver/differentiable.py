@@ -28,7 +28,8 @@ class RunFunction:
 
     `jax.grad`, `jax.jit` and, on one device, `jax.vmap` take it as any function. Arrays are whole, in units of the
     simulation, on one device or cut over the mesh of the configuration; what is computed of them needs no collectives.
-    Functions of one structure share their compiled program, whatever their numbers.
+    Functions of one structure share their compiled program, whatever their numbers. Cells move with the numbers that
+    `grid.stretch` is made of.
 
     Args:
         config: with one member, whose time.end is a multiple of time.output_every.
@@ -60,7 +61,7 @@ class RunFunction:
         checkpoint: Checkpoint = "auto",
     ):  # fmt: skip
         config = with_devices(config)
-        rollout = DifferentiableRun(config, given=tuple(fields), checkpoint=checkpoint)
+        rollout = DifferentiableRun(config, given=tuple(fields), checkpoint=checkpoint, moving=True)
         self.values, self.times = rollout.start_values(), rollout.times()
         self._known = rollout.start_fields()
         self.fields = {path: self._known[path.split(".", 1)[0]][path.split(".", 1)[1]] for path in fields}

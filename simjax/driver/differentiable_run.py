@@ -57,6 +57,8 @@ class DifferentiableRun:
         checkpoint: what reverse mode keeps, as of `simulate`.
         guess: numbers by name and formulas of fields by path where a search begins: Courant-limited frames have room
             for its steps as well.
+        moving: whether cells follow the numbers that the stretching of the grid is made of; instruments are then
+            refused, as their places are among given cells.
 
     Raises:
         ConfigurationError: a path that is no field, an ensemble, or an end between two output times.
@@ -64,7 +66,7 @@ class DifferentiableRun:
 
     def __init__(
         self, config: Config, *, sizes: Mapping[str, int] | None = None, given: Sequence[str] = (),
-        checkpoint: Checkpoint = "auto", guess: Guess = ({}, {}),
+        checkpoint: Checkpoint = "auto", guess: Guess = ({}, {}), moving: bool = False,
     ):  # fmt: skip
         if config.ensemble.size > 1 or config.ensemble.vary:
             raise ConfigurationError("ensemble: expected one member, as a gradient is that of one run; leave it out.")
@@ -78,6 +80,8 @@ class DifferentiableRun:
         self.config = dataclasses.replace(config, mesh=mesh)
         self.checkpoint: Checkpoint = checkpoint
         self.programs = compiled_run(self.config, given)
+        if isinstance(self.programs, CompiledFieldRun):
+            self.programs.moving = moving
         self.schedule, self.frames = self._planned(guess)
 
     @property

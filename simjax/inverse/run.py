@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.config.stretching import parameters_of_grid
 from simjax.driver.differentiable_run import DifferentiableRun, Guess
 from simjax.errors import ConfigurationError
 from simjax.inverse.instruments import Instrument, Measured, instruments_of
@@ -44,7 +45,11 @@ class Experiment:
         self.name = "" if described is None else described.name
         self.config = config if described is None else described.of(config)
         guess = _guess(config.inverse, fields)
-        self.rollout = DifferentiableRun(self.config, sizes=sizes, given=fields, checkpoint=checkpoint, guess=guess)
+        made_of = {f"parameters.{name}" for name in parameters_of_grid(self.config.grid)}
+        self.rollout = DifferentiableRun(
+            self.config, sizes=sizes, given=fields, checkpoint=checkpoint, guess=guess,
+            moving=any(unknown.path in made_of for unknown in config.inverse.unknowns),
+        )  # fmt: skip
         self.pieces = MultipleShooting(self.rollout, config.inverse.shooting, fields)
         self.base = self.rollout.start_fields()
         self._fields = fields

@@ -8,12 +8,23 @@ is one beside the axis, whose area vanishes.
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.ops.reconstruction import difference_of_faces
 from simjax.ops.spacing import Spacing
+
+RADIAL = 0
+"""The number of the axis along r."""
 
 
 def taper(radius: Array, width: Spacing) -> Array:
     """h / (2 r) of cells around `radius`; of those beyond the axis, which stand for none, one."""
     return 0.5 * width / jnp.maximum(radius, 0.5 * width)
+
+
+def divergence_along(flux: Array, axis: int, ndim: int, spacing: Spacing, taper: Array | None = None) -> Array:
+    """Divergence in the n cells by fluxes on n + 1 faces along an axis; `taper`: None where cells are no rings."""
+    if taper is None or axis != RADIAL:
+        return difference_of_faces(flux, axis, ndim, spacing)
+    return ring_divergence(flux, taper, axis, ndim, spacing)
 
 
 def ring_divergence(flux: Array, taper: Array, axis: int, ndim: int, spacing: Spacing, source: Array | None = None):

@@ -14,6 +14,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.grid import FACE
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.difference import shift, shift_by
 from simjax.ops.spacing import Spacing
 
@@ -77,14 +78,15 @@ def stiffest_halo(order: int, stretched: bool) -> int:
 
 
 def stiffest_square(
-    density: Float[Array, "..."], spacing: Sequence[Spacing], order: int, width: int
+    density: Float[Array, "..."], spacing: Sequence[Spacing], order: int, width: int, taper: Array | None = None
 ) -> Float[Array, "..."]:
     """Bound on the square of the largest frequency of rho div((1/rho) grad p), in every cell.
 
     Gershgorin's theorem: the row's sum of absolute entries; 4 sum 1/h^2 at second order and constant density. Blocks
-    are padded by `width`.
+    are padded by `width`. taper: of cells that are rings, which the first axis crosses; then of second order.
     """
     ndim = len(spacing)
+    around = None if taper is None else shift(taper, ndim, width=width)
     entries = []
     for axis, h in enumerate(spacing):
 
@@ -102,5 +104,8 @@ def stiffest_square(
             factor = 2 * abs(w) * largest_symbol(order)
             weights = CENTER_WIDTHS[order]
             share = factor / h**2 if not isinstance(h, Array) else factor / widths(-(len(weights) // 2), weights)
-            entries.append((buoyancy(1 + k) + buoyancy(-k)) * share)
+            above, below = buoyancy(1 + k), buoyancy(-k)
+            if around is not None and axis == RADIAL:
+                above, below = (1 + around) * above, (1 - around) * below
+            entries.append((above + below) * share)
     return shift(density, ndim, width=width) * sum(entries[1:], entries[0])

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
+from simjax.ops.axisymmetric import divergence_along
 from simjax.ops.difference import second_difference, shift
 from simjax.ops.reconstruction import INTERPOLATIONS, around_faces, difference_of_faces, pad_only, values_at_faces
 from simjax.ops.spacing import Spacing, along, between_centers, pairs, scaled, without_ends
@@ -88,10 +89,17 @@ def godunov_burgers(left: Float[Array, "..."], right: Float[Array, "..."]) -> Ar
 
 
 def advection_tendency(
-    c: Float[Array, "..."], velocity: Sequence[Float[Array, "..."]], scheme: AdvectionScheme, spacing: Sequence[Spacing]
+    c: Float[Array, "..."],
+    velocity: Sequence[Float[Array, "..."]],
+    scheme: AdvectionScheme,
+    spacing: Sequence[Spacing],
+    taper: Array | None = None,
 ) -> Float[Array, "..."]:
-    """-div(velocity c); `c` and each component of `velocity` padded by `scheme.width`."""
-    return conservative_tendency(c, carried_by(velocity, scheme), scheme, spacing)
+    """-div(velocity c); `c` and each component of `velocity` padded by `scheme.width`.
+
+    taper: of cells that are rings, padded likewise, for a scheme that has no `reach`.
+    """
+    return conservative_tendency(c, carried_by(velocity, scheme), scheme, spacing, taper)
 
 
 def carried_by(velocity: Sequence[Float[Array, "..."]], scheme: AdvectionScheme) -> Callable[..., Array]:
@@ -109,15 +117,20 @@ def carried_by(velocity: Sequence[Float[Array, "..."]], scheme: AdvectionScheme)
 
 
 def conservative_tendency(
-    c: Float[Array, "..."], flux: Callable[..., Array], scheme: AdvectionScheme, spacing: Sequence[Spacing]
+    c: Float[Array, "..."],
+    flux: Callable[..., Array],
+    scheme: AdvectionScheme,
+    spacing: Sequence[Spacing],
+    taper: Array | None = None,
 ) -> Float[Array, "..."]:
-    """-div of `flux(left, right, axis)`, given on faces; `c` and arrays of widths padded by `scheme.width`."""
+    """-div of `flux(left, right, axis)`, given on faces; `c`, arrays of widths and `taper` padded by `scheme.width`."""
     ndim = len(spacing)
+    taper = None if taper is None else shift(taper, ndim, width=scheme.width)
     terms = []
     for axis, h in enumerate(spacing):
         passing = flux_on_faces(c, flux, scheme, axis, ndim)
         h = without_ends(along(h, axis, ndim, scheme.width), axis, scheme.interpolated)
-        terms.append(difference_of_faces(passing, axis, ndim, widths(h, axis, ndim, scheme.reach)))
+        terms.append(divergence_along(passing, axis, ndim, widths(h, axis, ndim, scheme.reach), taper))
     return -sum(terms[1:], terms[0])
 
 
@@ -168,9 +181,13 @@ def face_diffusivity(kappa: Float[Array, "..."], axis: int, ndim: int, spacing: 
 
 
 def diffusion_tendency(
-    c: Float[Array, "..."], kappa: Sequence[Float[Array, "..."]], spacing: Sequence[Spacing], reach: int = 0
+    c: Float[Array, "..."],
+    kappa: Sequence[Float[Array, "..."]],
+    spacing: Sequence[Spacing],
+    reach: int = 0,
+    taper: Array | None = None,
 ) -> Float[Array, "..."]:
-    """div(kappa grad c); `c` padded by one, `kappa` on the n + 1 faces of each axis.
+    """div(kappa grad c); `c` padded by one, `kappa` on the n + 1 faces of each axis, `taper` of the cells if rings.
 
     Arrays of widths have `reach` + 1 ghost cells along their axis: the divergence takes the `widths` of this reach, and
     so keeps the same total as the advection.
@@ -179,7 +196,8 @@ def diffusion_tendency(
     terms = []
     for axis, (k, h) in enumerate(zip(kappa, spacing, strict=True)):
         slope = conducted(c, k, without_ends(h, axis, reach), axis, ndim)
-        terms.append(difference_of_faces(slope, axis, ndim, widths(without_ends(h, axis, 1), axis, ndim, reach)))
+        own = widths(without_ends(h, axis, 1), axis, ndim, reach)
+        terms.append(divergence_along(slope, axis, ndim, own, taper))
     return sum(terms[1:], terms[0])
 
 

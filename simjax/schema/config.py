@@ -65,6 +65,10 @@ class GridConfig:
         Flag(), False, about="whether x is the distance r from an axis of symmetry and y the position z along it"
     )
 
+    def with_numbers(self, values: Mapping[str, float]) -> GridConfig:
+        """The section with numbers in the place of the formulas of its stretching."""
+        return self if self.stretch is None else dataclasses.replace(self, stretch=self.stretch.with_numbers(values))
+
 
 @dataclass(frozen=True)
 class TimeConfig:
@@ -303,6 +307,10 @@ class Config:
         return len(self.box.upper)
 
     def grid_of_fields(self) -> GridConfig:
+        """The grid, its formulas evaluated; ConfigurationError where the model is one of particles."""
+        return self.grid_as_written().with_numbers(self.parameters)
+
+    def grid_as_written(self) -> GridConfig:
         """The grid; ConfigurationError where the model is one of particles."""
         if self.grid is None:
             raise ConfigurationError(

@@ -17,6 +17,7 @@ from simjax.models.registry import MODELS
 WRITTEN = {
     "advection_diffusion": (
         "advection-1d", "advection-2d-walls", "advection-2d-periodic", "advection-3d-walls", "stretched-advection-2d",
+        "axisymmetric-advection-2d",
     ),
     "incompressible": (
         "flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-2d-outflow", "flow-2d-open", "flow-3d-periodic",
@@ -28,7 +29,7 @@ WRITTEN = {
         "gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-2d-axisymmetric",
         "gas-3d-periodic",
     ),
-    "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-2d-stretched", "acoustic-3d"),
+    "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-2d-stretched", "acoustic-2d-axisymmetric", "acoustic-3d"),
     "maxwell_te": ("maxwell-2d", "maxwell-2d-stretched"),
     "maxwell": ("maxwell-3d",),
     "vorticity": ("spectral-vorticity-2d", "spectral-vorticity-2d-courant"),
@@ -40,6 +41,7 @@ WRITTEN = {
         "transport-1d-walls",
         "transport-2d-implicit",
         "transport-2d-stretched",
+        "transport-2d-axisymmetric",
         "transport-2d-stretched-implicit",
         "transport-3d-implicit",
     ),

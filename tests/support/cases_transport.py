@@ -81,6 +81,8 @@ _stretched = Grid(
         lines("formula", "tanh(1.5*s)", 12, -1.0, 3.0),
     ),
 )
+_rings = Grid(_plane.shape, stretch=(lines("formula", "s - 0.3*s*s*(1 - s)", 24, 0.0, 2.0), None), upper=(2.0, 3.0),
+              axisymmetric=True)  # fmt: skip
 _warm, _given = ScalarSide(Dirichlet(_warmed)), ScalarSide(Neumann(lambda t, *x: 0.3 * jnp.cos(x[0] + t)))
 # Solves far below the bounds on state and gradient, which then see only the order of sums.
 _TIGHT = 1e-14
@@ -125,6 +127,18 @@ CASES = (
         lambda: advection_diffusion.Params(jnp.asarray(0.05), jnp.asarray([0.7, -0.4])),
         lambda model, params: advection_diffusion.State(smooth_field(_stretched, (0.5, 0.5), 0)),
         "heun", Schedule(0.01, courant=0.4, max_steps=4), frames=1,
+    ),
+    Case(
+        "transport-2d-axisymmetric", _rings,
+        lambda domain: transport.Transport(domain, [(SlipWall(), _warm), (_given, ExchangeSide(1.5, 0.2))], "van_leer"),
+        _fields(_rings, source=True), _initial, "ssprk2", Schedule(0.008, courant=0.4, max_steps=3), frames=1,
+    ),
+    Case(
+        "axisymmetric-advection-2d", _rings,
+        lambda domain: advection_diffusion.AdvectionDiffusion(domain, [(SlipWall(), _warm), PERIODIC], "upwind"),
+        lambda: advection_diffusion.Params(jnp.asarray(0.05), jnp.asarray([0.0, -0.4])),
+        lambda model, params: advection_diffusion.State(smooth_field(_rings, (0.5, 0.5), 0)),
+        "heun", Schedule(0.02, courant=0.4, max_steps=3), frames=1,
     ),
     Case(
         "transport-3d-implicit", _box,

@@ -86,6 +86,9 @@ _stretched = Grid(
         lines("formula", "tanh(1.2*s)", 16, -1.0, 3.0),
     ),
 )
+_rings = Grid(
+    (16, 24), stretch=(lines("formula", "s - 0.3*s*s*(1 - s)", 16, 0.0, 2.0), None), upper=(2.0, 3.0), axisymmetric=True
+)
 _wall, _free, _layer = SlipWall(), FreeSurface(), AbsorbingSide()
 # 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
 _fixed = Schedule(0.05, dt=0.02)
@@ -106,6 +109,12 @@ CASES = (
         "acoustic-2d-stretched", _stretched,
         lambda domain: acoustic.Acoustic(domain, [PERIODIC, (_layer, _free)], order=4, layer_cells=4),
         _sounding(_stretched, (2.2, 0.4)), rippled, "leapfrog", Schedule(0.05, courant=0.5, max_steps=3),
+        checkpoint="none", frames=1,
+    ),
+    Case(
+        "acoustic-2d-axisymmetric", _rings,
+        lambda domain: acoustic.Acoustic(domain, [(_wall, _wall), (_layer, _free)], layer_cells=4),
+        _sounding(_rings, (0.0, 1.3)), rippled, "leapfrog", Schedule(0.03, courant=0.5, max_steps=3),
         checkpoint="none", frames=1,
     ),
     Case(

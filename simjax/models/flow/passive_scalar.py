@@ -13,10 +13,11 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
+from simjax.models.axisymmetric import relative_volumes
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
 from simjax.models.flow.openings import is_open, with_outlet_specs
-from simjax.models.scalar.transport import Source, statistics, statistics_measures, volumes, widths
+from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key
@@ -136,7 +137,8 @@ class PassiveScalar(ExplicitModel):
     def diagnostics(self, t, state, params):
         """Diagnostics of the flow and of a transported scalar: total, mean, variance, minimum and maximum."""
         c, domain = state.concentration, self.domain
-        of_cells = volumes(domain, widths(domain, self.layout, transport.SCHEMES[self.scheme], c.dtype))
+        sizes = widths(domain, self.layout, transport.SCHEMES[self.scheme], c.dtype)
+        of_cells = relative_volumes(domain, self.layout, sizes, c.dtype)
         return self.flow.diagnostics(t, state, params) | statistics(domain, c, of_cells)
 
     def measures(self):

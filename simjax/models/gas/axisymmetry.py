@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall
+from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, Grid
-from simjax.models.axisymmetric import RADIAL, radii
-from simjax.ops.axisymmetric import ring_divergence
+from simjax.models.axisymmetric import kind_across, radii, side_refusals
+from simjax.ops.axisymmetric import RADIAL, ring_divergence
 from simjax.ops.gas import Scheme
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing
@@ -25,13 +24,7 @@ def refusals(
 
     at_axis: whether r begins at zero; lower: the kind of the side there. gravity: whether it pulls along r.
     """
-    if lower == "periodic":
-        yield "boundaries.x", "boundaries.x: r does not wrap on an axisymmetric grid; write a side for each end"
-    elif at_axis and lower != "slip":
-        yield (
-            "boundaries.x.lower",
-            f"boundaries.x.lower = {lower}: expected slip, as r begins at the axis, which mirrors the gas",
-        )
+    yield from side_refusals(lower, at_axis)
     if order > 2:
         yield (
             "physics.reconstruction",
@@ -52,11 +45,9 @@ def check(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme, gr
     """
     if not domain.grid.axisymmetric:
         return
-    first = sides[RADIAL][0]
-    lower = "periodic" if isinstance(first, PeriodicSide) else "slip" if isinstance(first, SlipWall) else "another side"
     for _, sentence in refusals(
         at_axis=domain.grid.lower[RADIAL] == 0,
-        lower=lower,
+        lower=kind_across(sides),
         order=scheme.interpolation.order,
         reconstruction=scheme.reconstruction,
         gravity=RADIAL in gravity_axes,
@@ -99,8 +90,3 @@ def widening(domain: Domain, layout: FieldLayout, w: Primitive, gamma: Array) ->
     pressure of that state is p (1 - gamma u dt / (w r)), not below zero with w = gamma u dt / r.
     """
     return 0.5 * gamma * jnp.maximum(w.velocity[RADIAL], 0) / radii(domain, layout, w.density.dtype)
-
-
-def directions(grid: Grid) -> tuple[str, ...]:
-    """The words before "velocity" in the names of its components."""
-    return ("radial ", "axial ") if grid.axisymmetric else tuple(f"{axis}-" for axis in AXES)

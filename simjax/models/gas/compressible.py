@@ -14,7 +14,7 @@ from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric import RADIAL, ring_volumes, tapers
+from simjax.models.axisymmetric import dimensions, directions, ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.gas import axisymmetry, gravity
 from simjax.models.gas.balances import GasBalances, balanced_names
@@ -218,7 +218,7 @@ class Compressible(GasBalances, ExplicitModel):
 
     def rhs(self, t, state, params):
         fields, layouts, walled = self._read(state, params)
-        rings = (tapers(self.domain, self.plain, state.density),) if self.domain.grid.axisymmetric else ()
+        rings = tapers_of(self.domain, self.plain, state.density)
         layouts = (*layouts, (self.plain,) * len(rings))
 
         def tendency(heat, velocity, pressure, scalars, pulls, rings, spacing):
@@ -266,7 +266,7 @@ class Compressible(GasBalances, ExplicitModel):
         """
         total = None
         for axis in range(self.domain.grid.ndim):
-            across = rings if axis == RADIAL else ()
+            across = rings if axis == axisymmetry.RADIAL else ()
             slope = self._axis_tendency(padded, heat, axis, pulls.get(axis), across, params, spacing)
             total = slope if total is None else jax.tree.map(jnp.add, total, slope)
         assert total is not None
@@ -403,13 +403,13 @@ class Compressible(GasBalances, ExplicitModel):
         return result
 
     def measures(self):
-        ndim = 3 if self.domain.grid.axisymmetric else self.domain.grid.ndim
+        ndim = dimensions(self.domain.grid)
         momentum = {1: "kg m-1 s-1", 2: "kg s-1", 3: "kg m s-1"}[ndim]
         return {
             "mass": Measure(times_volume("kg", ndim), "total mass"),
             **{
                 f"momentum_{axis}": Measure(momentum, f"total {name}momentum")
-                for axis, name in zip(AXES, axisymmetry.directions(self.domain.grid), strict=False)
+                for axis, name in zip(AXES, directions(self.domain.grid), strict=False)
             },
             "energy": Measure(times_volume("J", ndim), "total energy"),
             **{f"scalar_{k}": Measure(times_volume("kg", ndim), f"total of scalar {k}") for k in range(self.scalars)},
@@ -442,7 +442,7 @@ class Compressible(GasBalances, ExplicitModel):
 
     def outputs(self):
         center = (CENTER,) * self.domain.grid.ndim
-        names = axisymmetry.directions(self.domain.grid)[: self.domain.grid.ndim]
+        names = directions(self.domain.grid)[: self.domain.grid.ndim]
         velocity = tuple(
             Output(f"velocity_{axis}", center, "m s-1", f"{name}velocity", vector="velocity", component=i)
             for i, (axis, name) in enumerate(zip(AXES, names, strict=False))

@@ -1,9 +1,8 @@
 """Advection and diffusion of a scalar by a uniform velocity."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -15,12 +14,16 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES
+from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import Balanced, at_side, inside, through_side
 from simjax.models.declaration import model
 from simjax.models.measures import of_field, total_measure
+from simjax.models.scalar import axisymmetry
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.ops import difference, transport
-from simjax.ops.spacing import along, relative, scaled, smallest
+from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.difference import shift
+from simjax.ops.spacing import along, scaled, smallest
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -43,11 +46,25 @@ class Params(eqx.Module):
         require_at_least("AdvectionDiffusion.Params", {"diffusivity": self.diffusivity})
 
 
+ACROSS = "physics.velocity: expected [0, w] on an axisymmetric grid, as one velocity along r does not keep volumes"
+
+
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    if not config.grid.axisymmetric:
+        return
+    yield from axisymmetry.check_configuration(config)
+    sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
+    if config.physics.velocity[RADIAL] != 0 or "physics.velocity_x" in sought:
+        yield "physics.velocity", f"{ACROSS}; write [0, w], or model=transport with a velocity that varies"
+
+
 @model(
     "advection_diffusion",
     fields=(FieldSchema("concentration"),),
     sides=SCALAR_SIDES,
     stretched=True,
+    axisymmetric=True,
+    check=_check,
     forced=(),
     balanced=lambda ndim, counts: ("concentration",),
     conserved=lambda config: (("mean_concentration", "maximum_concentration"),) if config.periodic else (),
@@ -56,9 +73,9 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).
 
     Second-order central diffusion; advection first-order upwind or second-order central. Boundaries: periodic,
-    given value (Dirichlet), given slope (Neumann), walls, inflow and outflow. Takes stretched grids, on which both are
-    fluxes through faces. LeVeque (2007), Finite Difference Methods for Ordinary and Partial Differential Equations,
-    ch. 9-10.
+    given value (Dirichlet), given slope (Neumann), walls, inflow and outflow. Takes stretched grids and axisymmetric
+    ones, on which both are fluxes through faces; on the latter the velocity along r is zero. LeVeque (2007), Finite
+    Difference Methods for Ordinary and Partial Differential Equations, ch. 9-10.
 
     Examples:
         >>> model = sj.AdvectionDiffusion(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -81,8 +98,9 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
     scheme: Scheme = eqx.field(static=True)
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme = "central"):
-        check_sides(domain, sides, SCALAR_SIDES, "AdvectionDiffusion")
+        check_sides(domain, sides, SCALAR_SIDES, "AdvectionDiffusion", axisymmetric=True)
         require_one_of("AdvectionDiffusion.scheme", scheme, get_args(Scheme))
+        axisymmetry.check(domain, sides, scheme)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme
@@ -94,7 +112,7 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
         return cls(setup.domain, setup.sides, setup.keys.scheme), params
 
     def rhs(self, t, state, params):
-        if self.domain.grid.stretched:
+        if self.domain.grid.stretched or self.domain.grid.axisymmetric:
             return self._by_fluxes(t, state, params)
         h = self.domain.grid.spacing
         advect = difference.advect_upwind if self.scheme == "upwind" else difference.advect_central
@@ -107,12 +125,15 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
     def _by_fluxes(self, t, state, params):
         ndim, scheme = self.domain.grid.ndim, transport.SCHEMES[self.scheme]
 
-        def tendency(c, spacing):
+        def tendency(c, *others):
+            *rings, spacing = others
             own = [along(h, axis, ndim, scheme.width) for axis, h in enumerate(spacing)]
-            spread = transport.diffusion_tendency(c, (params.diffusivity,) * ndim, own)
-            return transport.conservative_tendency(c, _carried_by(params), scheme, spacing) + spread
+            inner = [shift(taper, ndim, width=scheme.width) for taper in rings]
+            spread = transport.diffusion_tendency(c, (params.diffusivity,) * ndim, own, 0, *inner)
+            return transport.conservative_tendency(c, _carried_by(params), scheme, spacing, *rings) + spread
 
-        return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
+        fields = (state.concentration, *tapers_of(self.domain, self.layout, state.concentration))
+        return State(self.domain.apply_spaced(tendency, fields, (self.layout,) * len(fields), scheme.width, t))
 
     def passing(self, t, state, params, axis, side):
         ndim, scheme = self.domain.grid.ndim, transport.SCHEMES[self.scheme]
@@ -126,7 +147,7 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
         return {"concentration": through_side(self.domain, found, widths, axis, side)}
 
     def balanced(self):
-        return {"concentration": total_measure("concentration", self.layout.units, self.domain.grid.ndim)}
+        return {"concentration": total_measure("concentration", self.layout.units, dimensions(self.domain.grid))}
 
     def amounts(self, state, params):
         c = state.concentration
@@ -143,8 +164,7 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
 
     def diagnostics(self, t, state, params):
         c, domain = state.concentration, self.domain
-        widths = domain.spacing(self.layout, 0, c.dtype)
-        volumes = math.prod(map(relative, widths, domain.grid.mean_spacing))
+        volumes = relative_volumes(domain, self.layout, domain.spacing(self.layout, 0, c.dtype), c.dtype)
         mean = domain.mean(scaled(c, volumes))
         return {
             "mean_concentration": mean,
@@ -152,6 +172,11 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
             "minimum_concentration": domain.min(c),
             "maximum_concentration": domain.max(c),
         }
+
+    def unphysical(self, state, params):
+        if not self.domain.grid.axisymmetric:
+            return {}
+        return {"velocity along r": jnp.broadcast_to(params.velocity[RADIAL] != 0, self.domain.block_shape)}
 
     def measures(self):
         return of_field("concentration", self.layout.units)

@@ -29,14 +29,17 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SemiImplicitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER
+from simjax.models.axisymmetric import dimensions, mean_length, relative_volumes, tapers_of, widest
 from simjax.models.conserved import Balanced, at_side, inside, lines_around_side, through_side
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import of_field, total_measure
+from simjax.models.scalar import axisymmetry
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
-from simjax.ops.spacing import Spacing, relative, scaled, smallest, without_ends
+from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.spacing import Spacing, scaled, smallest, without_ends
 from simjax.schema.errors import unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, Integer, Text, key
@@ -68,7 +71,7 @@ def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0, name: str
     total = domain.sum(scaled(c, volumes))
     mean = total / domain.grid.cells
     return {
-        f"total_{name}": total * math.prod(domain.grid.mean_spacing),
+        f"total_{name}": total * (math.prod(domain.grid.mean_spacing) * mean_length(domain.grid)),
         f"mean_{name}": mean,
         f"variance_{name}": domain.mean(scaled((c - mean) ** 2, volumes)),
         f"minimum_{name}": domain.min(c),
@@ -78,7 +81,7 @@ def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0, name: str
 
 def statistics_measures(domain: Domain, units: str, name: str = "concentration") -> dict[str, Measure]:
     """Units and meanings of `statistics` of a scalar in `units`."""
-    return of_field(name, units) | {f"total_{name}": total_measure(name, units, domain.grid.ndim)}
+    return of_field(name, units) | {f"total_{name}": total_measure(name, units, dimensions(domain.grid))}
 
 
 def widths(domain: Domain, layout: FieldLayout, scheme: transport.AdvectionScheme, dtype) -> tuple[Spacing, ...]:
@@ -86,11 +89,6 @@ def widths(domain: Domain, layout: FieldLayout, scheme: transport.AdvectionSchem
     ndim, reach = domain.grid.ndim, scheme.reach
     spacing = domain.spacing(layout, reach, dtype)
     return tuple(transport.widths(h, axis, ndim, reach) for axis, h in enumerate(spacing))
-
-
-def volumes(domain: Domain, widths: Sequence[Spacing]) -> float | Array:
-    """Volumes of cells of these widths, in mean ones; 1.0 if uniform."""
-    return math.prod(map(relative, widths, domain.grid.mean_spacing))
 
 
 class Continued(Boundary):
@@ -133,7 +131,7 @@ class ConservedScalar(SemiImplicitModel, Balanced):
 
     def volumes(self, dtype) -> float | Array:
         """Volumes of the cells, in mean ones, of which fluxes conserve the sum with the scalar; 1.0 if uniform."""
-        return volumes(self.domain, self.widths(dtype))
+        return relative_volumes(self.domain, self.layout, self.widths(dtype), dtype)
 
     def least_spacing(self, dtype) -> tuple[Spacing, ...]:
         """The least width of each cell and its two neighbours along every axis, which limits the time step."""
@@ -149,9 +147,11 @@ class ConservedScalar(SemiImplicitModel, Balanced):
     def _diffusion(self, t, c: Array, kappa) -> Array:
         padded, reach = self.domain.pad(c, self.layout, 1, t), self.advection.reach
         spacing = self.domain.spacing(self.layout, reach + 1, c.dtype)
-        return transport.diffusion_tendency(padded, kappa, spacing, reach)
+        rings = tapers_of(self.domain, self.layout, c)
+        return transport.diffusion_tendency(padded, kappa, spacing, reach, *rings)
 
     def prepare(self, params):
+        axisymmetry.check_explicit(self.domain)
         kappa = self.face_diffusivity(params)
         operator = elliptic(self.domain, self.layout, kappa, self.widths(kappa[0].dtype))
         return kappa, operator, multigrid(operator)
@@ -181,7 +181,7 @@ class ConservedScalar(SemiImplicitModel, Balanced):
         return {"concentration": through_side(self.domain, flux, self.widths(flux.dtype), axis, side)}
 
     def balanced(self):
-        return {"concentration": total_measure("concentration", self.layout.units, self.domain.grid.ndim)}
+        return {"concentration": total_measure("concentration", self.layout.units, dimensions(self.domain.grid))}
 
     def amounts(self, state, params):
         c = state.concentration
@@ -225,8 +225,12 @@ class Params(eqx.Module):
         require_at_least("Transport.Params", {"diffusivity": self.diffusivity})
 
 
-def _check_factor(config: Any) -> Iterator[tuple[str, str]]:
-    """The factor is a formula of t that stays within one, since the time step is that of the velocity alone."""
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    """The factor is a formula of t that stays within one, since the time step is that of the velocity alone.
+
+    And on an axisymmetric grid what a scalar takes there.
+    """
+    yield from axisymmetry.check_configuration(config)
     text, key = config.physics.velocity_factor, "physics.velocity_factor"
     if text is None:
         return
@@ -262,7 +266,8 @@ def conserved_mean(config: Any) -> tuple[tuple[str, str], ...]:
     ),
     integrators=INTEGRATORS,
     stretched=True,
-    check=_check_factor,
+    axisymmetric=True,
+    check=_check,
     balanced=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
@@ -273,7 +278,8 @@ class Transport(ConservedScalar):
     time and place. Fluxes through faces: what leaves a cell enters the next, and a constant stays constant where
     div u = 0 on the faces (to second order; with central4 and weno5 where it vanishes to their order). Advection
     by one of `ops.transport.SCHEMES`; diffusion of second order, with the harmonic mean of kappa on faces.
-    Boundaries: periodic, given value, given slope, inflow, outflow, walls (no flow, no flux). Takes stretched grids.
+    Boundaries: periodic, given value, given slope, inflow, outflow, walls (no flow, no flux). Takes stretched grids,
+    and axisymmetric ones (explicit diffusion, schemes up to second order).
     LeVeque (2002), Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
 
     Examples:
@@ -311,8 +317,9 @@ class Transport(ConservedScalar):
         factor: TimeFactor | None = None,
         tolerance: float = 1e-8,
     ):
-        check_sides(domain, sides, SCALAR_SIDES, "Transport")
+        check_sides(domain, sides, SCALAR_SIDES, "Transport", axisymmetric=True)
         require_one_of("Transport.scheme", scheme, transport.SCHEMES)
+        axisymmetry.check(domain, sides, scheme)
         require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
@@ -346,12 +353,13 @@ class Transport(ConservedScalar):
     def explicit_rhs(self, t, state, params):
         scheme = self.advection
 
-        def tendency(c, *others):
-            *velocity, spacing = others
-            return transport.advection_tendency(c, velocity, scheme, spacing)
+        def tendency(c, velocity, rings, spacing):
+            return transport.advection_tendency(c, velocity, scheme, spacing, *rings)
 
-        fields = (state.concentration, *self._velocity(t, params))
-        slope = self.domain.apply_spaced(tendency, fields, (self.layout, *self.velocity_layouts), scheme.width, t)
+        rings = tapers_of(self.domain, self.layout, state.concentration)
+        fields = (state.concentration, self._velocity(t, params), rings)
+        layouts = (self.layout, self.velocity_layouts, (self.layout,) * len(rings))
+        slope = self.domain.apply_spaced(tendency, fields, layouts, scheme.width, t)
         for source in self._sources(t, params, slope.dtype):
             slope = slope + source
         return State(slope)
@@ -421,6 +429,8 @@ class Transport(ConservedScalar):
     def _rate(self, params) -> Array:
         h = self.least_spacing(params.velocity[0].dtype)
         rates = [jnp.abs(u) * (1 / s) for u, s in zip(params.velocity, h, strict=True)]
+        if self.domain.grid.axisymmetric:
+            rates[RADIAL] = rates[RADIAL] * widest(self.domain, self.layout, rates[RADIAL].dtype)
         rate = sum(rates[1:], rates[0])
         return jnp.maximum(rate, float(jnp.finfo(rate.dtype).tiny) ** 0.5)
 

@@ -13,15 +13,18 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
+from simjax.models.axisymmetric import dimensions, directions, lower_radii, radii, ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
+from simjax.models.waves import axisymmetry
 from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import scaled
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
@@ -84,6 +87,7 @@ class Prepared(eqx.Module):
     ),
     integrators=SPLITTING,
     stretched=True,
+    axisymmetric=True,
     forced=(),
     check=check_waves,
 )
@@ -93,7 +97,8 @@ class Acoustic(SplitModel):
     p pressure, u particle velocity, c speed of sound, rho density, q_k volume injected per time at x_k. Velocity on
     faces, pressure at centres, leapfrog in time, second or fourth order in space (Virieux 1986, Geophysics 51, 889;
     Levander 1988, Geophysics 53, 1425). Sides: periodic, rigid (SlipWall), FreeSurface, or AbsorbingSide behind a CPML
-    of `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D. Takes stretched grids.
+    of `layer_cells`. In free space a source gives p = rho q'(t - r/c) / (4 pi r) in 3-D. Takes stretched grids,
+    and axisymmetric ones (second order, rigid across r, sources on the axis).
 
     Examples:
         >>> string = sj.configure(
@@ -114,7 +119,8 @@ class Acoustic(SplitModel):
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
         require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
-        check_sides(domain, sides, SOUND, "Acoustic")
+        check_sides(domain, sides, SOUND, "Acoustic", axisymmetric=True)
+        axisymmetry.check(domain, sides, order)
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
@@ -140,8 +146,8 @@ class Acoustic(SplitModel):
         if params.sources is not None:
             sources = locate(self.domain, self.pressure_layout, params.sources)
             around = gather(sources, stiffness) if stiffness.ndim else stiffness
-            scale = per_volume_at(scales, self.pressure_layout.offset)
-            sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), scale)
+            volume = self._volumes(scales, self.pressure_layout, params.sources.dtype)
+            sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), 1 / volume)
         return Prepared(self._buoyancy(params.density), stiffness, sources, profiles, scales)
 
     def _profiles(self, axis: int, speed: Array):
@@ -157,6 +163,10 @@ class Acoustic(SplitModel):
             density, self._density_layout(), width=1,
         )  # fmt: skip
         return tuple(1 / mean for mean in means)
+
+    def _volumes(self, scales: AxisScales, layout: FieldLayout, dtype) -> float | Array:
+        """Volumes around the values of a field over the mean area of a cell; on a Cartesian grid areas over it."""
+        return ring_volumes(1 / per_volume_at(scales, layout.offset), self.domain, layout, dtype)
 
     def _density_layout(self) -> FieldLayout:
         return mirrored_layout(self.pressure_layout)
@@ -189,8 +199,10 @@ class Acoustic(SplitModel):
         def stretches(*velocity):
             return tuple(staggered_wave.diff_to_center(u, axis, h, self.order) for axis, u in enumerate(velocity))
 
-        slopes = self.domain.apply(stretches, state.velocity, self.layouts, width, t)
+        slopes = self.domain.apply(stretches, self._by_areas(state.velocity), self.layouts, width, t)
         slopes = [scaled(slope, along(prepared.scales, axis, CENTER)) for axis, slope in enumerate(slopes)]
+        if self.domain.grid.axisymmetric:
+            slopes[RADIAL] = slopes[RADIAL] / radii(self.domain, self.pressure_layout, state.pressure.dtype)
         factor = -dt * prepared.stiffness
         pressure = state.pressure + factor * sum(slopes[1:], slopes[0])
         for axis, surface in enumerate(state.surface):
@@ -206,6 +218,13 @@ class Acoustic(SplitModel):
             rates = jnp.stack([jnp.asarray(signal(t), pressure.dtype) for signal in params.signals])
             pressure = spread(prepared.sources, dt * rates, pressure)
         return State(pressure, state.velocity, tuple(memory), state.surface, state.lag)
+
+    def _by_areas(self, velocity: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The velocity, across rings times their radii, as volumes pass that grow with these."""
+        if not self.domain.grid.axisymmetric:
+            return velocity
+        radial, *others = velocity
+        return (radial * lower_radii(self.domain, radial.dtype), *others)
 
     def irreversible(self, params):
         return self.layer.irreversible()
@@ -261,19 +280,23 @@ class Acoustic(SplitModel):
     def stable_dt(self, state, params):
         """Courant number one is where leapfrog becomes unstable: 1 / (c sqrt(sum 1/h^2)), times 6/7 at fourth order.
 
-        With variable density, or on a stretched grid, the bound by Gershgorin's theorem on the largest frequency.
+        With variable density, or on a stretched grid, the bound by Gershgorin's theorem on the largest frequency, which
+        is the same of rings as of other cells where the density is constant.
         """
         grid, order = self.domain.grid, self.order
         if params.density.ndim == 0 and not grid.stretched:
-            steepest = math.sqrt(sum(1 / s**2 for s in grid.spacing))
+            steepest = math.sqrt(sum(1 / s**2 for s in grid.mean_spacing))
             return 1 / (params.speed * (steepest * staggered_wave.largest_symbol(order)))
         width = staggered_wave.stiffest_halo(order, bool(grid.stretched))
         density = params.density
-        square = self.domain.apply_spaced(
-            lambda rho, spacing: staggered_wave.stiffest_square(rho, spacing, order, width),
-            density if density.ndim else jnp.broadcast_to(density, self.domain.block_shape), self._density_layout(),
-            width,
-        )  # fmt: skip
+        density = density if density.ndim else jnp.broadcast_to(density, self.domain.block_shape)
+        fields, layout = (density, *tapers_of(self.domain, self.pressure_layout, density)), self._density_layout()
+
+        def stiffest(rho, *others):
+            *rings, spacing = others
+            return staggered_wave.stiffest_square(rho, spacing, order, width, *rings)
+
+        square = self.domain.apply_spaced(stiffest, fields, (layout,) * len(fields), width)
         return 2 / (params.speed * jnp.sqrt(square))
 
     def receive(self, t, state, params) -> Array:
@@ -285,17 +308,18 @@ class Acoustic(SplitModel):
         rounding from the end of the first step on, as long as steps are equal."""
         prepared = self.prepare(params)
         mirrored = self.velocity(t, state, params, prepared, later=2.0)
-        volume = 1 / per_volume_at(prepared.scales, self.pressure_layout.offset)
+        volume = self._volumes(prepared.scales, self.pressure_layout, state.pressure.dtype)
         total = self.domain.sum(scaled(state.pressure**2 / prepared.stiffness, volume))
         for axis, (u, v) in enumerate(zip(state.velocity, mirrored.velocity, strict=True)):
             product = u * v / prepared.buoyancy[axis]
-            product = scaled(product, 1 / per_volume_at(prepared.scales, self.layouts[axis].offset))
+            product = scaled(product, self._volumes(prepared.scales, self.layouts[axis], product.dtype))
             total = total + self.domain.sum(product * self._share(axis, product) if self.free[axis][LOWER] else product)
             if self.free[axis][UPPER]:
                 before, after = (self._surface_line(s.surface[axis], axis) for s in (state, mirrored))
                 density = params.density if params.density.ndim == 0 else self._line(params.density, axis)
                 others = [along(prepared.scales, k, CENTER) for k in range(len(self.layouts)) if k != axis]
                 product = scaled(density * before * after, *(1 / s for s in (_top(prepared.scales, axis), *others)))
+                product = scaled(product, ring_volumes(1.0, self.domain, self.pressure_layout, product.dtype))
                 total = total + 0.5 * self.domain.sum(product)
         return 0.5 * math.prod(self.domain.grid.mean_spacing) * total
 
@@ -320,7 +344,7 @@ class Acoustic(SplitModel):
         return result
 
     def measures(self):
-        energy = Measure(times_volume("J", self.domain.grid.ndim), "acoustic energy")
+        energy = Measure(times_volume("J", dimensions(self.domain.grid)), "acoustic energy")
         return {"energy": energy, "maximum_pressure": Measure("Pa", "largest pressure"), "receiver": Measure("Pa")}
 
     def component_layouts(self):
@@ -357,12 +381,15 @@ class Acoustic(SplitModel):
 
     def unphysical(self, state, params):
         wrong = ~((params.speed > 0) & (params.density > 0))
-        return {"speed or density <= 0": jnp.broadcast_to(wrong, self.domain.block_shape)}
+        found = {"speed or density <= 0": wrong}
+        if self.domain.grid.axisymmetric and params.sources is not None:
+            found["a source off the axis"] = jnp.any(params.sources[:, RADIAL] != 0)
+        return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
 
     def outputs(self):
         velocity = tuple(
-            Output(f"velocity_{a}", layout.offset, layout.units, f"{a}-velocity", vector="velocity", component=i)
-            for i, (a, layout) in enumerate(zip(AXES, self.layouts, strict=False))
+            Output(f"velocity_{a}", layout.offset, layout.units, f"{name}velocity", vector="velocity", component=i)
+            for i, (a, name, layout) in enumerate(zip(AXES, directions(self.domain.grid), self.layouts, strict=False))
         )
         return (Output("pressure", self.pressure_layout.offset, "Pa", "acoustic pressure"), *velocity)
 

@@ -14,6 +14,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values
+from simjax.models.waves import axisymmetry
 from simjax.models.waves.point_sources import SampledSignal
 from simjax.schema.errors import ConfigErrors, unended
 from simjax.schema.formula import Formula
@@ -128,6 +129,8 @@ def check_waves(config: Any) -> Iterator[tuple[str, str]]:
             found = f"grid.shape[{axis}]={grid.shape[axis]} leaves nothing between the layers along {AXES[axis]}"
             use = f"use more than {needed} cells or a smaller physics.layer_cells"
             yield "physics.layer_cells", f"physics.layer_cells = {physics.layer_cells}: {found}; {use}"
+    if grid.axisymmetric:
+        yield from axisymmetry.check_configuration(config)
     for number, source in enumerate(physics.sources):
         path = f"physics.sources[{number}]"
         yield from _check_position(f"{path}.position", source.position, grid)

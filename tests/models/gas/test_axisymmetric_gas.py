@@ -188,8 +188,8 @@ def test_other_models_and_python_callers_are_told_too():
             sj.Burgers, grid={"shape": [8, 8], "axisymmetric": True}, initial={"concentration": "x"},
             time={"end": 1.0, "output_every": 1.0},
         )  # fmt: skip
-    with pytest.raises(ConfigurationError, match="AdvectionDiffusion takes Cartesian grids only"):
-        sj.AdvectionDiffusion(domain, [CLOSED, CLOSED])
+    with pytest.raises(ConfigurationError, match="Burgers takes Cartesian grids only"):
+        sj.Burgers(domain, [CLOSED, CLOSED])
     with pytest.raises(ConfigurationError, match="weno5: its fluxes would be of second order"):
         Compressible(domain, [CLOSED, CLOSED], WENO)
     model = Compressible(domain, [CLOSED, CLOSED], MUSCL)
