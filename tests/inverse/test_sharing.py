@@ -7,9 +7,10 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from configurations import models, shipped
 
 import simjax as sj
-from simjax.config import list_experiments, load_config, validate
+from simjax.config import validate
 from simjax.config.structure import structure_of
 from simjax.core.domain import Domain
 from simjax.driver import shared_programs
@@ -17,6 +18,7 @@ from simjax.driver.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.inverse.search import Search
+from simjax.models.registry import MODELS
 from simjax.schema.numbers import number_values
 
 BASE = {
@@ -135,13 +137,13 @@ def test_the_seed_is_in_the_key_where_a_formula_calls_noise():
 
 
 # One experiment for each model; programs of particles are not shared.
-CONFIGS = [load_config(experiment.name) for experiment in list_experiments()]
-SHIPPED = {config.model: config for config in CONFIGS if config.grid is not None}
+SHIPPED = {model: name for name, model in models().items() if not MODELS[model].of_particles}
 
 
-@pytest.mark.parametrize("before", SHIPPED.values(), ids=SHIPPED)
-def test_models_depend_on_numbers_as_arguments_alone(before):
+@pytest.mark.parametrize("name", SHIPPED.values(), ids=SHIPPED)
+def test_models_depend_on_numbers_as_arguments_alone(name):
     """Shared programs take for granted that numbers reach the model as arguments and in no other way."""
+    before = shipped(name)
     numbers = number_values(before.physics)
     scaled = {
         f.name: value * 1.25 if f.name in numbers else tuple(1.25 * v for v in value)
