@@ -382,7 +382,8 @@ class GroupedRun:
             writers = InstrumentOutput(Path(empty), CompiledInstruments(programs), attributes, None).writers
         for name, writer in writers.items():
             own = [
-                dataclasses.replace(one, name=f"{Path(one.name).parent}/{FOLDER}/{name}/{writer.master_name}") for one in files
+                dataclasses.replace(one, name=f"{Path(one.name).parent}/{FOLDER}/{name}/{writer.master_name}")
+                for one in files
             ]
             write_samples_over_groups(writer, self.folder, own, complete=complete)
 

@@ -91,7 +91,7 @@ def _sample_pieces(
     layout: FrameLayout, files: Sequence[tuple[h5py.File, Sequence[int]]], samples: int
 ) -> Iterator[tuple[int, int, Mapping[str, np.ndarray]]]:
     """(first sample, samples, name -> values) of all members; NaN where a member has none."""
-    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes()))
+    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes))
     for start in range(0, samples, together):
         count, found = min(together, samples - start), {}
         for variable in layout.framed:
