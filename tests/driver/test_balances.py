@@ -113,7 +113,7 @@ def test_members_over_devices_have_the_balances_of_each_alone(whole):
 def test_a_scalar_in_a_flow_closes_where_it_is_carried_in_and_out():
     """Through sides with a flow of their own, which both carry and conduct; and a source makes some."""
     flow = 1.0, 0.0
-    ends = sj.Inflow(flow, scalar=lambda t, x, y: 1 + y + jnp.sin(20 * t)), sj.Inflow(flow, scalar=0.2)
+    ends = sj.Inflow(flow, scalar=lambda t, x, y: 1 + y + jnp.sin(20 * t)), sj.Outflow()
     domain = sj.Domain(sj.Grid((12, 8)))
     bare = PassiveScalar(
         domain, [ends, (sj.NoSlipWall(), sj.SlipWall())], "van_leer", source=lambda t, x, params: 3 * t + x[0] * x[1]
