@@ -18,7 +18,7 @@ def read_quantities(path: str, value: Any, context: Context) -> tuple[str, ...]:
         context.problems.say(
             path,
             f"{path}: model={context.schema.name} does not tell what passes its sides; expected one that does: "
-            "advection_diffusion, transport, burgers or compressible",
+            "advection_diffusion, transport, burgers, passive_scalar or compressible",
         )
         return ()
     given = [value] if isinstance(value, str) else value

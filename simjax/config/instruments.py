@@ -224,6 +224,11 @@ def _check_cadence(
             path, every, f"{FRAME} in an ensemble whose steps the Courant number limits, as each member has its own",
             f"write every: {FRAME}, or time.dt",
         )  # fmt: skip
+    if ensemble is not None and ensemble.retry:
+        problems.add(
+            path, every, f"{FRAME} with ensemble.retry, as members that failed are run again with steps of their own",
+            f"write every: {FRAME}, or ensemble.retry=false",
+        )  # fmt: skip
     if keys["steps_per_exchange"] not in (0, None):
         problems.add(
             path, every, f"{FRAME} with steps_per_exchange={keys['steps_per_exchange']}, which leave no field whole",

@@ -90,6 +90,7 @@ class CompiledRun(abc.ABC):
         self._observe: Callable | None = None
         self._limits: Callable | None = None
         self._advance: dict[tuple[Schedule, int, int], Callable] = {}
+        self.instrument_programs: dict[Hashable, Callable] = {}  # of `CompiledInstruments`, shared by groups of members
         several = config.steps_per_exchange
         self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
 
@@ -148,7 +149,8 @@ class CompiledRun(abc.ABC):
     def bare(self) -> Self:
         """The same without arrays, to be kept with a program that outlives this run."""
         bare = copy.copy(self)
-        bare.files, bare.values, bare._observe, bare._limits, bare._advance = None, None, None, None, {}
+        bare.files, bare.values, bare._observe, bare._limits = None, None, None, None
+        bare._advance, bare.instrument_programs = {}, {}
         return bare
 
     @property

@@ -72,7 +72,8 @@ class CompiledInstruments:
         self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
         self.statistics = CompiledStatistics(programs)
-        self._compiled: dict[Hashable, Callable] = {}  # also by the room of particles, which grows
+        # By the room of particles too, which grows.
+        self._compiled: dict[Hashable, Callable] = programs.instrument_programs if halt is None else {}
 
     @property
     def in_the_loop(self) -> bool:

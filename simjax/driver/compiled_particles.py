@@ -161,6 +161,7 @@ class CompiledParticleRun(CompiledRun):
         model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
         self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
         self._observe, self._advance, self._limits, self._starter = None, {}, None, None
+        self.instrument_programs = {}
 
     def _member_state(self):
         """Shapes and dtypes of one member's whole state."""

@@ -19,10 +19,12 @@ import numpy as np
 from simjax.config.folders import GROUPS_FOLDER, GROUPS_NAME, clear_run_folder, resume_differences
 from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import write_reports
+from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun, compiled_run
 from simjax.driver.environment import StopSignals
 from simjax.driver.first_fault import failing_steps
-from simjax.driver.frame_files import open_writer
+from simjax.driver.frame_files import file_attributes, open_writer
+from simjax.driver.instrument_output import InstrumentOutput
 from simjax.driver.provenance import COMPLETED, Part, Run, new_run
 from simjax.driver.result import Result
 from simjax.driver.scene import scene_of
@@ -30,7 +32,8 @@ from simjax.driver.single_run import SingleRun
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
-from simjax.io.group_output import GroupFile, with_members, write_over_groups
+from simjax.io.group_output import GroupFile, with_members, write_over_groups, write_samples_over_groups
+from simjax.io.instrument_files import FOLDER
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE
@@ -89,11 +92,6 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
         )
     while True:
         grouped = length < size or config.ensemble.retry
-        if grouped and config.outputs:
-            raise ConfigurationError(
-                f"outputs: expected null in an ensemble that runs in groups, here of {length} of {size} members, or "
-                "with ensemble.retry; write a smaller ensemble.size, more devices (mesh.ensemble) or no outputs."
-            )
         if grouped and config.statistics:
             raise ConfigurationError(
                 f"statistics: expected null in an ensemble that runs in groups, here of {length} of {size} members, or "
@@ -285,7 +283,7 @@ class GroupedRun:
         self.finished = [one for one in self.finished if one.name != group.name] + [done]
         self._write_record()
         self._tell_of(group, done, run)
-        self._write_files(complete=False)
+        self._write_files(complete=False, ended=False)
         return None
 
     def _run_of(self, group: Group, limit: float | None) -> SingleRun:
@@ -346,15 +344,18 @@ class GroupedRun:
             statuses[list(one.places)] = one.statuses
         return statuses
 
-    def _write_files(self, complete: bool) -> CompiledRun:
-        """Write the files of the whole over those of the finished groups; the programs of all members."""
+    def _write_files(self, complete: bool, ended: bool) -> CompiledRun:
+        """Write the files of the whole over those of the finished groups; the programs of all members.
+
+        ended: with the samples of instruments, which are copied once: at the end, or where the run stops early.
+        """
         programs = self.programs.of_members(self.config)
         with self._alone() as first:
             if first:
-                self._write_over_groups(programs, complete)
+                self._write_over_groups(programs, complete, ended)
         return programs
 
-    def _write_over_groups(self, programs: CompiledRun, complete: bool) -> None:
+    def _write_over_groups(self, programs: CompiledRun, complete: bool, ended: bool) -> None:
         with tempfile.TemporaryDirectory() as empty:  # it writes no frames of its own
             writer = open_writer(Path(empty), programs, self.config, plan_frames(self.config, 1), self.run.id)
         holds = {place: one.name for one in self.finished for place in one.places}
@@ -369,8 +370,22 @@ class GroupedRun:
                 halvings[list(one.places)] = one.halvings
             about = "times that the time step was halved, in the attempt that is shown"
             layout = with_members(layout, {"step_halvings": (halvings, about)})
+        if ended and self.config.outputs:
+            self._write_samples(programs, files, complete)
         content = "particles" if self.config.schema.of_particles else "fields"
         write_over_groups(writer, self.folder, layout, files, content=content, complete=complete)
+
+    def _write_samples(self, programs: CompiledRun, files: Sequence[GroupFile], complete: bool) -> None:
+        """Copy the samples of instruments from the groups."""
+        with tempfile.TemporaryDirectory() as empty:
+            attributes = file_attributes(self.config, self.run.id)
+            writers = InstrumentOutput(Path(empty), CompiledInstruments(programs), attributes, None).writers
+        for name, writer in writers.items():
+            own = [
+                dataclasses.replace(one, name=f"{Path(one.name).parent}/{FOLDER}/{name}/{writer.master_name}")
+                for one in files
+            ]
+            write_samples_over_groups(writer, self.folder, own, complete=complete)
 
     def _end(self, stopped: str | None) -> Result:
         """Write the files of the whole and the report; NumericalError where no member went well."""
@@ -379,7 +394,7 @@ class GroupedRun:
             assert stopped is not None
             self._end_part(stopped)
             return Result(self.folder, Stopped.exit_code, stopped)
-        programs = self._write_files(complete=stopped is None)
+        programs = self._write_files(complete=stopped is None, ended=True)
         lost = int(np.sum(statuses != OK))
         if stopped is None and lost == len(statuses):
             why, log = reasons(int(statuses[0])), self.folder / "run.log"

@@ -6,6 +6,7 @@ and the virtual master (all frames, kept in the segments). Every one of them is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -62,8 +63,9 @@ class FrameLayout:
         sizes = {dim: ranges[dim][1] - ranges[dim][0] if dim in ranges else n for dim, n in self.sizes.items()}
         return replace(self, sizes=sizes, fixed=tuple(map(cut, self.fixed)))
 
+    @functools.cached_property
     def frame_bytes(self) -> int:
-        """Bytes that one output time adds to the files."""
+        """Bytes that one output time adds to the files; asked for at every sample of an instrument."""
         return sum(int(np.prod(self.shape(v, 1), dtype=np.int64)) * v.dtype.itemsize for v in self.framed)
 
 
@@ -153,7 +155,7 @@ def write_plain(
 
 def joined(frames: Sequence[Mapping], layout: FrameLayout) -> Iterator[tuple[int, int, Mapping]]:
     """(first frame, frames, name -> values) of frames, many small ones in one piece: each is a call of HDF5."""
-    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes()))
+    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes))
     for start in range(0, len(frames), together):
         some = frames[start : start + together]
         parts = {v.name: [one[v.name] for one in some] for v in layout.framed}

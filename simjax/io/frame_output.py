@@ -175,7 +175,7 @@ class FrameWriter(abc.ABC):
     @property
     def frame_bytes(self) -> int:
         """Bytes that one output time adds to the files."""
-        return self._layout.frame_bytes()
+        return self._layout.frame_bytes
 
     def write(self, step, time, fields: Mapping, diagnostics: Mapping) -> None:
         """Enqueues frames; waits while two earlier calls are still being written."""

@@ -1,4 +1,5 @@
-"""The files of an ensemble that ran in groups of members: whole ones over those of the groups, without a copy."""
+"""The files of an ensemble that ran in groups of members: whole ones over those of the groups, without a copy of
+frames; samples of instruments, which are small beside them, are copied."""
 
 from __future__ import annotations
 
@@ -13,8 +14,18 @@ import numpy as np
 
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.formats import formats_at_end
-from simjax.io.frame_layout import FrameLayout, Variable, checked_storage, describe, without_fields, write_common
+from simjax.io.frame_layout import (
+    PIECE_BYTES,
+    FrameLayout,
+    Variable,
+    checked_storage,
+    describe,
+    without_fields,
+    write_common,
+    write_plain,
+)
 from simjax.io.frame_output import DIAGNOSTICS_NAME, FrameWriter
+from simjax.io.instrument_files import FOLDER
 from simjax.io.statistic_variables import COUNTED, statistic_in_name
 
 
@@ -53,6 +64,51 @@ def write_over_groups(
         for form in formats_at_end(content):
             assert form.write is not None
             form.write(writer)
+
+
+def write_samples_over_groups(
+    writer: FrameWriter, folder: Path, groups: Sequence[GroupFile], *, complete: bool
+) -> None:
+    """Write the samples of one instrument of the whole ensemble, copied from those of `groups`.
+
+    Args:
+        writer: of the whole ensemble, which has written no samples of its own, anywhere.
+        folder: of the run, from which the names of `groups` count.
+    """
+    times, steps = _frames(folder, groups)
+    layout, place = writer.layout, Path(FOLDER) / writer.folder.name
+    attributes = {**writer.attributes, "simjax_segments": 0, "simjax_complete": int(complete)}
+    (folder / place).mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        files = [(stack.enter_context(h5py.File(folder / one.name, "r")), one.members) for one in groups]
+        pieces = _sample_pieces(layout, files, len(times))
+        with replaced(folder / place / writer.master_name) as path:
+            write_plain(path, layout, attributes, steps, times, pieces)
+    writer.show(folder / place, steps, times, layout)
+
+
+def _sample_pieces(
+    layout: FrameLayout, files: Sequence[tuple[h5py.File, Sequence[int]]], samples: int
+) -> Iterator[tuple[int, int, Mapping[str, np.ndarray]]]:
+    """(first sample, samples, name -> values) of all members; NaN where a member has none."""
+    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes))
+    for start in range(0, samples, together):
+        count, found = min(together, samples - start), {}
+        for variable in layout.framed:
+            values = np.full(layout.shape(variable, count), np.nan, variable.dtype)
+            time = variable.dims.index("time")
+            for file, members in files:
+                stored = file[variable.name]
+                assert isinstance(stored, h5py.Dataset)
+                own = max(0, min(count, stored.shape[time] - start))
+                if not own:
+                    continue
+                whole = (slice(None),) * (time - 1)
+                for row, member, rows in _runs(members):
+                    read = stored[(slice(row, row + rows), *whole, slice(start, start + own))]
+                    values[(slice(member, member + rows), *whole, slice(own))] = read
+            found[variable.name] = values
+        yield start, count, found
 
 
 def _frames(folder: Path, groups: Sequence[GroupFile]) -> tuple[list[float], list[int]]:

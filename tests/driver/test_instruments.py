@@ -12,7 +12,8 @@ from simjax.config import validate
 from simjax.driver.build import plan_frames
 from simjax.driver.compiled_instruments import sample_bytes
 from simjax.driver.compiled_run import compiled_run
-from simjax.errors import ConfigurationError, InputOutputError
+from simjax.driver.single_run import SingleRun
+from simjax.errors import InputOutputError
 from simjax.schema.instruments import due_steps
 
 DT = 0.016
@@ -301,10 +302,43 @@ def test_what_does_not_go_together_is_refused():
     assert "a flux at y=1, in the upper wall" in refusal(changed(FLOW, walls))
 
 
-def test_an_ensemble_in_groups_is_refused(tmp_path):
-    several = {"ensemble.size": 4, "ensemble.group": 2, "ensemble.vary": {"parameters.height": {"uniform": [0.1, 0.2]}}}
-    with pytest.raises(ConfigurationError, match="runs in groups, here of 2 of 4 members"):
-        run(tmp_path / "groups", {**LOOKING, **several})
+IN_GROUPS = {
+    "outputs": [SEEN["probe"], SEEN["slice"]],
+    "ensemble.size": 3, "ensemble.vary": {"parameters.height": {"values": [0.1, 0.2, 0.3]}},
+}  # fmt: skip
+
+
+def test_readings_of_groups_are_those_of_one_run(tmp_path, monkeypatch):
+    together = read(run(tmp_path / "together", IN_GROUPS), IN_GROUPS)
+    programs, begin = [], SingleRun.begin
+
+    def begin_one(self, folder):
+        programs.append(self.programs.instrument_programs)
+        if len(programs) == 2:
+            raise KeyboardInterrupt  # as abrupt as a kill: nothing of the second group is there
+        return begin(self, folder)
+
+    monkeypatch.setattr(SingleRun, "begin", begin_one)
+    folder = tmp_path / "groups"
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, {**IN_GROUPS, "ensemble.group": 2})
+    run(folder, {**IN_GROUPS, "ensemble.group": 2}, resume=folder)
+    for name, found in read(folder, IN_GROUPS).items():
+        wanted = together[name]
+        assert found.sizes == wanted.sizes and found.member.values.tolist() == [0, 1, 2]
+        np.testing.assert_array_equal(found.time, wanted.time)
+        np.testing.assert_array_equal(found.step, wanted.step)
+        for variable in wanted.data_vars:  # to the bit but for a mean over many cells
+            np.testing.assert_allclose(found[variable], wanted[variable], rtol=0, atol=1e-15, err_msg=str(variable))
+    assert float(together["probe"].pressure.std("member").max()) > 0.01  # members differ
+    assert sj.check_files(folder) == []
+    # The second group takes the programs of the first, and each is compiled once.
+    assert programs[0] is programs[1] and [one._program._cache_size() for one in programs[0].values()] == [1, 1]
+
+
+def test_a_second_attempt_has_no_times_of_its_own():
+    again = {**IN_GROUPS, "ensemble.retry": True}
+    assert "outputs[0].every = 'step': expected frame with ensemble.retry" in refusal(changed(WAVE, again))
 
 
 @pytest.mark.parametrize("every, count", [("step", 11), ("frame", 3), (3 * DT, 4)])

@@ -13,11 +13,12 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES
+from simjax.models.axisymmetric import relative_volumes
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
 from simjax.models.flow.openings import with_outlet_specs
 from simjax.models.flow.passive_scalar import scalar_tendency
-from simjax.models.scalar.transport import Source, statistics, statistics_measures, volumes, widths
+from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import staggered, transport
 from simjax.schema.kinds import Choice, ListOf, Real, key
@@ -160,7 +161,8 @@ class Boussinesq(ExplicitModel):
         """Diagnostics of the flow, and total, mean, variance, minimum and maximum of the temperature."""
         temperature, domain = state.temperature, self.domain
         scheme = transport.SCHEMES[self.scheme]
-        of_cells = volumes(domain, widths(domain, self.layout, scheme, temperature.dtype))
+        sizes = widths(domain, self.layout, scheme, temperature.dtype)
+        of_cells = relative_volumes(domain, self.layout, sizes, temperature.dtype)
         return self.flow.diagnostics(t, state, params) | statistics(domain, temperature, of_cells, "temperature")
 
     def measures(self):

@@ -14,12 +14,15 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.axisymmetric import relative_volumes
+from simjax.models.conserved import Balanced, at_side, inside, through_side
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
 from simjax.models.flow.openings import is_open, with_outlet_specs
+from simjax.models.measures import total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
+from simjax.ops.spacing import Spacing, along
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -51,10 +54,11 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
+    balanced=lambda ndim, counts: ("concentration",),
     conserved=_conserved,
     falling=incompressible.falling_energy,
 )
-class PassiveScalar(ExplicitModel):
+class PassiveScalar(ExplicitModel, Balanced):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
 
     Fluxes through the same faces on which the flow is free of divergence: the scalar is conserved, and a constant
@@ -117,8 +121,49 @@ class PassiveScalar(ExplicitModel):
     def rhs(self, t, state, params):
         slope = scalar_tendency(self.flow, self.layout, self.scheme, t, state, state.concentration, params.diffusivity)
         if self.source is not None:
-            slope = slope + self.source(t, self.domain.coordinates(self.layout.offset, slope.dtype), params)
+            slope = slope + self._made(t, params, slope.dtype)
         return _with_scalar(self.flow.rhs(t, state, params), slope)
+
+    def _made(self, t, params, dtype) -> Array:
+        """Rate at which the source makes the scalar."""
+        assert self.source is not None
+        return self.source(t, self.domain.coordinates(self.layout.offset, dtype), params)
+
+    def made(self, t, state, params):
+        c = state.concentration
+        if self.source is None:
+            return {}
+        return {"concentration": inside(self._made(t, params, c.dtype), c, self._widths(c.dtype))}
+
+    def passing(self, t, state, params, axis, side):
+        scheme, domain, ndim = transport.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
+
+        def carried(c, *others):
+            *velocity, _ = others
+            return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
+
+        def conducted(c, h):
+            return transport.conducted(c, params.diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
+
+        c = state.concentration
+        fields, layouts = (c, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
+        flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
+        flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
+        return {"concentration": through_side(domain, flux, self._widths(flux.dtype), axis, side)}
+
+    def balanced(self):
+        return {"concentration": total_measure("concentration", self.layout.units, self.domain.grid.ndim)}
+
+    def amounts(self, state, params):
+        c = state.concentration
+        return {"concentration": inside(c, c, self._widths(c.dtype))}
+
+    def is_closed(self, axis):
+        return self.layout.is_periodic(axis)
+
+    def _widths(self, dtype) -> tuple[Spacing, ...]:
+        """Widths of cells as the scheme has them."""
+        return widths(self.domain, self.layout, transport.SCHEMES[self.scheme], dtype)
 
     def constrain(self, t, dt, state, params):
         return _with_scalar(self.flow.constrain(t, dt, state, params), state.concentration)
@@ -137,8 +182,7 @@ class PassiveScalar(ExplicitModel):
     def diagnostics(self, t, state, params):
         """Diagnostics of the flow and of a transported scalar: total, mean, variance, minimum and maximum."""
         c, domain = state.concentration, self.domain
-        sizes = widths(domain, self.layout, transport.SCHEMES[self.scheme], c.dtype)
-        of_cells = relative_volumes(domain, self.layout, sizes, c.dtype)
+        of_cells = relative_volumes(domain, self.layout, self._widths(c.dtype), c.dtype)
         return self.flow.diagnostics(t, state, params) | statistics(domain, c, of_cells)
 
     def measures(self):
