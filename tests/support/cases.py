@@ -18,7 +18,10 @@ WRITTEN = {
     "advection_diffusion": (
         "advection-1d", "advection-2d-walls", "advection-2d-periodic", "advection-3d-walls", "stretched-advection-2d",
     ),
-    "incompressible": ("flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-3d-periodic", "flow-3d-walls"),
+    "incompressible": (
+        "flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-2d-moving-solid", "flow-3d-periodic",
+        "flow-3d-walls",
+    ),
     "passive_scalar": ("passive-scalar-2d-walls",),
     "compressible": (
         "gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-2d-axisymmetric",

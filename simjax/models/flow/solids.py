@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
@@ -233,6 +236,8 @@ def solid_of(setup: Setup) -> Solid | None:
         return None
     velocity, moves = setup.config.coefficients.get("solid_velocity"), False
     distance, parts = setup.coefficients["solid"][0], setup.coefficients.get("solid_velocity")
+    if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
+        _require_body(setup.domain, np.asarray(distance), moves="t" in getattr(source[0], "names", ()))
     if isinstance(source, tuple) and "t" in source[0].names:
         distance, moves = FormulaValue(source[0], dict(setup.values)), True
     if isinstance(velocity, tuple) and any("t" in formula.names for formula in velocity):
@@ -252,6 +257,28 @@ def check_solid(config: Any) -> Iterator[tuple[str, str]]:
         yield "time.integrator", (
             f"time.integrator = {config.time.integrator}: expected one of {', '.join(INTEGRATORS)} where there are bodies "
             "(coefficients.solid), as the force on them is that of a whole step"
+        )
+
+
+def _require_body(domain: Domain, distance: np.ndarray, moves: bool) -> None:
+    """Refuse a distance that is not finite, leaves no fluid or, where bodies do not come in later, no body."""
+    wrong = np.argwhere(~np.isfinite(distance))
+    if len(wrong):
+        places = zip(AXES, domain.coordinates((CENTER,) * domain.grid.ndim), wrong[0], strict=False)
+        where = ", ".join(f"{axis} = {float(x.ravel()[index]):g}" for axis, x, index in places)
+        raise ConfigurationError(
+            f"coefficients.solid is {distance[tuple(wrong[0])]} at {where} ({len(wrong)} of {distance.size} cells): "
+            "expected a finite distance from the surface of the bodies everywhere."
+        )
+    if distance.max() <= 0:
+        raise ConfigurationError(
+            f"coefficients.solid: expected positive distances where there is fluid; got at most {distance.max():g}, so "
+            "that bodies fill the grid. Turn its sign around if it is positive in bodies."
+        )
+    if distance.min() >= 0 and not moves:
+        raise ConfigurationError(
+            f"coefficients.solid: expected negative distances inside of bodies; got at least {distance.min():g} at the "
+            "centres of cells. Move or enlarge the body, make the grid finer, or leave coefficients.solid out."
         )
 
 
