@@ -103,8 +103,8 @@ class Solid(eqx.Module):
     def _scaled_distance(self, domain: Domain, layout: FieldLayout, t, dtype) -> Array:
         """The distance in half widths of the kernel, divided by the length of its gradient.
 
-        That is the mean of the squares of both one-sided differences: of second order, and one where two bodies are
-        equally near, where a central difference vanishes.
+        Its squares are harmonic means of those of both one-sided differences: of second order, right where two bodies
+        are equally near, where a central difference vanishes, and beside a jump, as of a distance that is not periodic.
         """
         distance = _on_block(self.distance, domain, (CENTER,) * domain.grid.ndim, t, dtype)
         width = self._width(domain)
@@ -112,7 +112,8 @@ class Solid(eqx.Module):
         ndim, square = domain.grid.ndim, jnp.zeros((), dtype)
         for axis, h in enumerate(domain.grid.mean_spacing):
             ahead, behind = shift(padded, ndim, axis, 1) - distance, distance - shift(padded, ndim, axis, -1)
-            square = square + (ahead**2 + behind**2) * (0.5 / h**2)
+            both = ahead**2 + behind**2
+            square = square + 2 * (ahead * behind) ** 2 / jnp.where(both > 0, both, 1.0) / h**2
         length = jnp.sqrt(jnp.where(square > 0, square, 1.0))
         # Farther away nothing depends on it; differences of what is clipped still point the right way near the surface.
         return jnp.clip(distance / (width * length), -4.0, 4.0)
@@ -251,7 +252,7 @@ def check_solid(config: Any) -> Iterator[tuple[str, str]]:
     if "solid_velocity" in given and "solid" not in given:
         yield "coefficients.solid_velocity", (
             "coefficients.solid_velocity: expected beside coefficients.solid, the distance from the surface of bodies "
-            "(positive in the fluid), such as 'hypot(x - 0.5, y - 0.5) - 0.1'; write it, or leave the velocity out"
+            "(positive in the fluid), such as 'sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.1'; write it, or leave the velocity out"
         )
     if "solid" in given and config.time.integrator not in INTEGRATORS:
         yield "time.integrator", (
