@@ -110,10 +110,9 @@ def check_sides(config: Config, domain: Domain) -> None:
     Raises:
         ConfigurationError: what the model's constructor refuses.
     """
-    given = [*config.coefficients.values()]
+    given = [source for source in config.coefficients.values() if isinstance(source, tuple)]
     media = any(not field.optional for field in config.schema.coefficients)
-    from_formulas = all(isinstance(source, tuple) for source in given)
-    if media or not from_formulas or (config.walls_at_rest and not given):
+    if media or len(given) < len(config.coefficients) or (config.walls_at_rest and not given):
         return
     walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
     sources = [formulas for wall in walls for formulas in wall.fields.values()] + given

@@ -45,7 +45,9 @@ WRITTEN_ANEW = "[1].reaction"
 def assert_close(found, expected, tolerance, what):
     """Each array within `tolerance` of its largest entry; what a step writes anew has no gradient in either."""
     if what == "gradient":
-        kept = [not jax.tree_util.keystr(path).startswith(WRITTEN_ANEW) for path, _ in jax.tree.leaves_with_path(expected)]
+        kept = [
+            not jax.tree_util.keystr(path).startswith(WRITTEN_ANEW) for path, _ in jax.tree.leaves_with_path(expected)
+        ]
         found, others, expected, none = (
             [leaf for leaf, keep in zip(jax.tree.leaves(tree), kept, strict=True) if keep is chosen]
             for tree in (found, expected) for chosen in (True, False)

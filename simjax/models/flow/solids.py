@@ -150,7 +150,9 @@ class Solid(eqx.Module):
             if v is None:
                 found.append(jnp.zeros((), dtype))
                 continue
-            mu0, _ = kernel_moments(0.5 * (shift(distance, domain.grid.ndim) + shift(distance, domain.grid.ndim, axis, -1)))
+            mu0, _ = kernel_moments(
+                0.5 * (shift(distance, domain.grid.ndim) + shift(distance, domain.grid.ndim, axis, -1))
+            )
             found.append(domain.sum((1 - mu0) * v) * domain.grid.cell_volume)
         return tuple(found)
 
@@ -238,7 +240,7 @@ def solid_of(setup: Setup) -> Solid | None:
     velocity, moves = setup.config.coefficients.get("solid_velocity"), False
     distance, parts = setup.coefficients["solid"][0], setup.coefficients.get("solid_velocity")
     if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
-        _require_body(setup.domain, np.asarray(distance), moves="t" in getattr(source[0], "names", ()))
+        _require_body(setup.domain, np.asarray(distance), isinstance(source, tuple) and "t" in source[0].names)
     if isinstance(source, tuple) and "t" in source[0].names:
         distance, moves = FormulaValue(source[0], dict(setup.values)), True
     if isinstance(velocity, tuple) and any("t" in formula.names for formula in velocity):
@@ -250,14 +252,21 @@ def check_solid(config: Any) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration with bodies that cannot be run."""
     given = config.coefficients
     if "solid_velocity" in given and "solid" not in given:
-        yield "coefficients.solid_velocity", (
-            "coefficients.solid_velocity: expected beside coefficients.solid, the distance from the surface of bodies "
-            "(positive in the fluid), such as 'sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.1'; write it, or leave the velocity out"
+        yield (
+            "coefficients.solid_velocity",
+            (
+                "coefficients.solid_velocity: expected beside coefficients.solid, the distance from the surface of "
+                "bodies (positive in the fluid), such as 'sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.1'; write it, or leave "
+                "the velocity out"
+            ),
         )
     if "solid" in given and config.time.integrator not in INTEGRATORS:
-        yield "time.integrator", (
-            f"time.integrator = {config.time.integrator}: expected one of {', '.join(INTEGRATORS)} where there are bodies "
-            "(coefficients.solid), as the force on them is that of a whole step"
+        yield (
+            "time.integrator",
+            (
+                f"time.integrator = {config.time.integrator}: expected one of {', '.join(INTEGRATORS)} where there "
+                "are bodies (coefficients.solid), as the force on them is that of a whole step"
+            ),
         )
 
 
