@@ -247,7 +247,7 @@ class ExplicitModel(GridModel):
         """The tendency d(state)/dt, a tree like `state`."""
 
     def constant_parts(self, params) -> Any:
-        """Form what stages of Runge-Kutta methods need and time does not change, once before the steps; None: nothing."""
+        """Form what stages of Runge-Kutta methods need and time does not change, once before the steps, if anything."""
         return None
 
     def with_parts(self, parts) -> Any:

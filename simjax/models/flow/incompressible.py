@@ -314,7 +314,7 @@ class Incompressible(ExplicitModel):
         return State(velocity, outlets=self._outlets_after(state, phi))
 
     def _outlets_after(self, state: State, phi: Array) -> tuple[Array | None, ...]:
-        """What flows through open upper sides, less the gradient of `phi` there."""
+        """Velocity through open upper sides, less the gradient of `phi` there."""
         outlets = list(state.outlets)
         for one in self.openings:
             line = state.outlets[one.axis] if one.side == UPPER else None

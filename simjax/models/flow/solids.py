@@ -1,8 +1,8 @@
-"""Solid bodies in incompressible flow, by boundary data immersion of second order.
+"""Solid bodies in incompressible flow, by boundary data immersion with both moments of the kernel.
 
-Maertens and Weymouth (2015), Comput. Methods Appl. Mech. Eng. 283, 106. Around the surface of a body the equations of the
-fluid and the velocity of the body are joined by a kernel a cell or two wide, so that bodies are fields of coefficients
-on the grid, whatever their shape.
+Maertens and Weymouth (2015), Comput. Methods Appl. Mech. Eng. 283, 106. Around the surface of a body the equations of
+the fluid and the velocity of the body are joined by a kernel two cells wide, so that bodies of any shape are fields of
+coefficients on the grid.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,9 +47,9 @@ class Reaction(eqx.Module):
 class Immersion(eqx.Module):
     """Coefficients of bodies at one time: u = share u* + slopes . (differences of u*) + carried.
 
-    share mu0, on the faces of each component. slopes mu1 n_j / (2 h_j), for the differences between two neighbours along
-    each axis. carried: (1 - mu0) V - mu1 dV/dn of the velocity V of the bodies; none where they are at rest. operator:
-    -div(mu0 grad), with its hierarchy.
+    share mu0, on the faces of each component. slopes mu1 n_j / (2 h_j), for the differences between two neighbours
+    along each axis. carried: (1 - mu0) V - mu1 dV/dn of the velocity V of the bodies; none where they are at rest.
+    operator: -div(mu0 grad), with its hierarchy.
     """
 
     share: tuple[Array, ...]
