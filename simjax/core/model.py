@@ -246,6 +246,14 @@ class ExplicitModel(GridModel):
     def rhs(self, t, state, params) -> Any:
         """The tendency d(state)/dt, a tree like `state`."""
 
+    def constant_parts(self, params) -> Any:
+        """Form what stages of Runge-Kutta methods need and time does not change, once before the steps, if anything."""
+        return None
+
+    def with_parts(self, parts) -> Any:
+        """The model with its `constant_parts`; a model without them forms them in every stage."""
+        return self
+
 
 class SemiImplicitModel(ExplicitModel):
     """A tendency in two parts, one of which (stiff and linear) can be taken implicitly: rhs = explicit + implicit."""

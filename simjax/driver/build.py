@@ -105,20 +105,23 @@ def _assemble(
 
 
 def check_sides(config: Config, domain: Domain) -> None:
-    """Build the model with the numbers of every member, so that it refuses velocities at its sides that cannot be.
+    """Build the model with the numbers of every member, so that it refuses sides and bodies that cannot be.
 
     Raises:
         ConfigurationError: what the model's constructor refuses.
     """
-    if config.walls_at_rest or config.schema.coefficients:
+    given = [source for source in config.coefficients.values() if isinstance(source, tuple)]
+    media = any(not field.optional for field in config.schema.coefficients)
+    if media or len(given) < len(config.coefficients) or (config.walls_at_rest and not given):
         return
     walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
-    used = {name for wall in walls for formulas in wall.fields.values() for value in formulas for name in value.names}
+    sources = [formulas for wall in walls for formulas in wall.fields.values()] + given
+    used = {name for formulas in sources for value in formulas for name in value.names}
     members = {name: np.atleast_1d(value) for name, value in named_values(config).items()}
     rows = np.stack([np.zeros(config.ensemble.size), *(members[name] for name in sorted(used & {*members}))], axis=1)
     for member in np.unique(rows, axis=0, return_index=True)[1]:
         values = {name: jnp.asarray(value[member], config.precision) for name, value in members.items()}
-        _assemble(config, domain.unsplit(), values, {})
+        _assemble(config, domain.unsplit(), values, coefficient_fields(config, domain.unsplit(), values, {}))
 
 
 def coefficient_fields(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:

@@ -58,7 +58,14 @@ def _through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt:
     return lax.scan(lambda numbered, _: (steady(numbered), None), numbered, length=len(table))[0][1]
 
 
-class RungeKutta(Integrator):
+class _Stages(Integrator):
+    """Steps of stages, of a model with what time does not change formed once."""
+
+    def prepare(self, model, params, dt):
+        return model.constant_parts(params)
+
+
+class RungeKutta(_Stages):
     """u_i = u + dt sum_j a_ij k_j, k_j = rhs(t + c_j dt, u_j), u_new = u + dt sum_j b_j k_j."""
 
     order: int = eqx.field(static=True)
@@ -71,6 +78,8 @@ class RungeKutta(Integrator):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        model = model if prepared is None else model.with_parts(prepared)
+
         looped = model.loops_over_stages and self.stages > 1
 
         def stage(carry, row, number):
@@ -95,7 +104,7 @@ class RungeKutta(Integrator):
         return _through_stages(stage, (state, none), rows, dt, looped)[0]
 
 
-class ShuOsher(Integrator):
+class ShuOsher(_Stages):
     """u_i = alpha_i u + (1 - alpha_i) (u_{i-1} + dt beta_i rhs(t + c_{i-1} dt, u_{i-1})), u_0 = u.
 
     Each row is (alpha_i, beta_i). Shu and Osher (1988), J. Comput. Phys. 77, 439.
@@ -110,6 +119,8 @@ class ShuOsher(Integrator):
         return len(self.rows)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        model = model if prepared is None else model.with_parts(prepared)
+
         def stage(now, row, number):
             alpha, beta, c, ahead = row
             slope = tendency(model, "rhs", now, _later(t, c, dt), now, params)
@@ -128,7 +139,7 @@ class ShuOsher(Integrator):
         return _through_stages(stage, state, rows, dt, model.loops_over_stages)
 
 
-class LowStorage(Integrator):
+class LowStorage(_Stages):
     """r = a_i r + dt rhs(t + c_i dt, u); u = u + b_i r: two registers, whatever the order.
 
     Williamson (1980), J. Comput. Phys. 35, 48.
@@ -145,6 +156,8 @@ class LowStorage(Integrator):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        model = model if prepared is None else model.with_parts(prepared)
+
         def stage(carry, row, number):
             now, register = carry
             a, b, c, ahead = row

@@ -20,8 +20,8 @@ WRITTEN = {
         "axisymmetric-advection-2d",
     ),
     "incompressible": (
-        "flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-2d-outflow", "flow-2d-open", "flow-3d-periodic",
-        "flow-3d-walls", "flow-3d-outflow",
+        "flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-2d-outflow", "flow-2d-open",
+        "flow-2d-moving-solid", "flow-3d-periodic", "flow-3d-walls", "flow-3d-outflow",
     ),
     "passive_scalar": ("passive-scalar-2d-walls",),
     "boussinesq": ("boussinesq-2d-walls",),

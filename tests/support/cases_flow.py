@@ -8,7 +8,7 @@ from case import PERIODIC, Case, smooth_field
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
 from simjax.core.mappings import lines
 from simjax.grid import Grid
-from simjax.models.flow import incompressible
+from simjax.models.flow import incompressible, solids
 from simjax.models.flow.openings import OpenSide
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion
@@ -53,6 +53,22 @@ def _advection_diffusion(sides, scheme):
 
 def _incompressible(sides, forces=None):
     return lambda domain: incompressible.Incompressible(domain, sides, forces)
+
+
+def _around(*centre, velocity=None):
+    """Flow around a round body that sways."""
+
+    def distance(t, *x):
+        return jnp.sqrt(sum((v - c - 0.1 * jnp.sin(t)) ** 2 for v, c in zip(x, centre, strict=True))) - 0.8
+
+    body = solids.Solid(distance, velocity, moving=velocity is not None)
+    sides = [PERIODIC] * (len(centre) - 1) + [(_still, _slip)]
+    forces = (stirring, *(None,) * (len(centre) - 1))
+    return lambda domain: incompressible.Incompressible(domain, sides, forces, solid=body)
+
+
+def _swaying(t, *x):
+    return 0.1 * jnp.cos(t) * jnp.ones_like(x[0])
 
 
 def _transport(*velocity):
@@ -129,5 +145,9 @@ CASES = (
         "flow-3d-walls", _box,
         _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0, 0.3))), (_slip, _still)], (stirring, None, None)),
         _flow, swirl, "euler", _fixed, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-moving-solid", _plane, _around(3.0, 1.1, velocity=(_swaying, _swaying)),
+        _flow, swirl, "euler", _fixed, frames=1, checkpoint="none", partitioned=(),
     ),
 )  # fmt: skip

@@ -24,7 +24,7 @@ from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER, UPPER
 from simjax.models.declaration import model
-from simjax.models.flow import balance
+from simjax.models.flow import balance, solids
 from simjax.models.flow.openings import (
     Opening,
     as_last_line,
@@ -56,11 +56,12 @@ class State(eqx.Module):
     """velocity: one `(*grid.shape)` array per axis, component i on the faces normal to axis i.
 
     outlets: where a flow has open upper sides, for each axis the velocity on its upper side, one cell thick along the
-    axis and whole along the others, or None where that is no unknown.
+    axis and whole along the others, or None where that is no unknown. reaction: of bodies.
     """
 
     velocity: tuple[Array, ...]
     outlets: tuple[Array | None, ...] = eqx.field(default=(), kw_only=True)
+    reaction: solids.Reaction | None = eqx.field(default=None, kw_only=True)
 
 
 class Params(eqx.Module):
@@ -88,10 +89,12 @@ def falling_energy(config: Any) -> tuple[str, ...]:
     "incompressible",
     fields=(VELOCITY,),
     sides=FLOW_SIDES,
+    coefficients=(solids.SOLID, solids.SOLID_VELOCITY),
     diagnosed=flow_variables,
     least_axes=2,
     stretched=True,
     falling=falling_energy,
+    check=solids.check_solid,
 )
 class Incompressible(ExplicitModel):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
@@ -128,6 +131,9 @@ class Incompressible(ExplicitModel):
     """Eigenvectors for the pressure where `Domain.lines` are given, which may be traced: all steps share them."""
     watched: bool = eqx.field(static=True)
     pressure_solver: str = eqx.field(static=True)
+    solid: solids.Solid | None
+    immersion: solids.Immersion | None
+    """Of bodies that do not move, where it was formed before the steps."""
 
     def __init__(
         self,
@@ -135,6 +141,7 @@ class Incompressible(ExplicitModel):
         sides: Sequence[tuple[Side, Side]],
         forces: Sequence[Force | None] | None = None,
         pressure_solver: str = "auto",
+        solid: solids.Solid | None = None,
     ):
         ndim = domain.grid.ndim
         if ndim < 2:
@@ -159,11 +166,14 @@ class Incompressible(ExplicitModel):
         traced = [faces for faces, _ in filter(None, domain.lines)]
         self.modes = modes_along(domain, self.pressure_layout, jnp.result_type(*traced)) if traced else None
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
+        self.solid, self.immersion = solid, None
+        if solid is not None:
+            solids.require_uniform(domain)
 
     @classmethod
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
-        flow = cls(setup.domain, setup.sides, forces, setup.keys.pressure_solver)
+        flow = cls(setup.domain, setup.sides, forces, setup.keys.pressure_solver, solids.solid_of(setup))
         return flow, Params(setup.values["viscosity"], setup.values["drag"])
 
     def fault(self, t, params):
@@ -203,7 +213,8 @@ class Incompressible(ExplicitModel):
                 outlets[one.axis] = found
             else:
                 slopes[one.axis] = with_first_line(self.domain, slope, one.axis, found)
-        return State(tuple(slopes), outlets=tuple(outlets))
+        still = None if self.solid is None else solids.still(self.domain, slopes[0])
+        return State(tuple(slopes), outlets=tuple(outlets), reaction=still)
 
     def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:
         """Layouts of the velocity for stencils of `width` ghost cells, with what flows through its open upper sides."""
@@ -239,7 +250,38 @@ class Incompressible(ExplicitModel):
         state = State(self.domain.impose(state.velocity, self.layouts, t), outlets=state.outlets)
         if self.openings and all(one.pressure is None for one in self.openings):
             state = self._let_out(t, state)
+        if self.solid is not None:
+            return self._constrain_around(self.solid, t, dt, state)
         return self._subtract_gradient(state, self._potential(state, t))
+
+    def constant_parts(self, params):
+        """The coefficients of bodies that do not move."""
+        if self.solid is None or self.solid.moving:
+            return None
+        return self._immersion(jnp.zeros((), jnp.result_type(params.viscosity)))
+
+    def with_parts(self, parts):
+        return eqx.tree_at(lambda flow: flow.immersion, self, parts, is_leaf=lambda leaf: leaf is None)
+
+    def _immersion(self, t) -> solids.Immersion:
+        if self.immersion is not None:
+            return self.immersion
+        assert self.solid is not None
+        return self.solid.immersion(self.domain, self.pressure_layout, t, t.dtype)
+
+    def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
+        """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
+        domain, dtype = self.domain, state.velocity[0].dtype
+        now, length = jnp.asarray(t, dtype), jnp.asarray(dt, dtype)
+        immersion, layouts = self._immersion(now), self.layouts_at(t, state)
+        joined = domain.impose(solids.immerse(immersion, domain, state.velocity, layouts, t), self.layouts, t)
+        phi = solids.potential(immersion, domain, self._divergence(joined, t, layouts))
+        slopes = self._gradient(phi)
+        reaction = solids.reaction(immersion, domain, state.velocity, joined, phi, slopes, length)
+        if solid.moving:
+            reaction = solids.with_inertia(reaction, solid, domain, self.pressure_layout, now, length)
+        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.share, slopes, strict=True))
+        return State(around, outlets=self._outlets_after(state, phi), reaction=reaction)
 
     def _let_out(self, t, state: State) -> State:
         velocity, outlets = list(state.velocity), list(state.outlets)
@@ -268,12 +310,18 @@ class Incompressible(ExplicitModel):
     def _solved(self, source) -> Array:
         return solve_poisson(self.domain, self.pressure_layout, source, self.pressure_solver, self.modes)
 
-    def _subtract_gradient(self, state: State, phi: Array) -> State:
+    def _gradient(self, phi: Array) -> tuple[Array, ...]:
         def gradient(p, h):
             return tuple(staggered.diff_to_face(p, axis, h) for axis in range(len(h)))
 
-        gradients = self.domain.apply_spaced(gradient, phi, self.pressure_layout, width=1)
-        velocity = tuple(u - g for u, g in zip(state.velocity, gradients, strict=True))
+        return self.domain.apply_spaced(gradient, phi, self.pressure_layout, width=1)
+
+    def _subtract_gradient(self, state: State, phi: Array) -> State:
+        velocity = tuple(u - g for u, g in zip(state.velocity, self._gradient(phi), strict=True))
+        return State(velocity, outlets=self._outlets_after(state, phi))
+
+    def _outlets_after(self, state: State, phi: Array) -> tuple[Array | None, ...]:
+        """Velocity through open upper sides, less the gradient of `phi` there."""
         outlets = list(state.outlets)
         for one in self.openings:
             line = state.outlets[one.axis] if one.side == UPPER else None
@@ -281,10 +329,15 @@ class Incompressible(ExplicitModel):
                 # Down to zero on the side, half a cell away.
                 width = self.domain.wall_spacing(one.axis, phi.dtype)[UPPER]
                 outlets[one.axis] = line + self.domain.last_line(phi, one.axis) * (2 / width)
-        return State(velocity, outlets=tuple(outlets))
+        return tuple(outlets)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
-        """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p)."""
+        """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p).
+
+        Around bodies that of the last step: zero before the first one.
+        """
+        if state.reaction is not None:
+            return state.reaction.pressure
         walls, slopes = self._still_walls(), self.accelerated(t, state, params, acceleration)
         velocity = self.domain.impose(slopes.velocity, walls, t)
         return self._solved(self._divergence(velocity, t, with_outlets(self.domain, walls, slopes.outlets, t)))
@@ -357,14 +410,17 @@ class Incompressible(ExplicitModel):
             return 0.5 * domain.sum(tuple(squares)) / domain.grid.cells
 
         normal, through = [(axis,) for axis in range(domain.grid.ndim)], center_layout([WRAPPED] * domain.grid.ndim)
-        return {
+        forces = () if state.reaction is None else state.reaction.force
+        return {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)} | {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
             "enstrophy": half_of_mean_square(vorticity, self._planes(), self.pressure_layout),
             "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t, self.layouts_at(t, state)))),
         }
 
     def measures(self):
-        return {
+        units = "m3 s-2" if self.domain.grid.ndim == 2 else "m4 s-2"
+        axes = () if self.solid is None else AXES[: self.domain.grid.ndim]
+        return {f"force_{axis}": Measure(units, f"{axis}-force on the bodies") for axis in axes} | {
             "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
             "enstrophy": Measure("s-2", "mean enstrophy"),
             "max_divergence": Measure("s-1", "largest divergence"),
@@ -377,7 +433,8 @@ class Incompressible(ExplicitModel):
         """A velocity, which goes through open upper sides as on the last faces below them."""
         velocity, above = fields["velocity"], {one.axis for one in self.openings if one.side == UPPER}
         lines = (self.domain.last_line(u, axis) if axis in above else None for axis, u in enumerate(velocity))
-        return State(velocity, outlets=tuple(lines) if above else ())
+        still = None if self.solid is None else solids.still(self.domain, velocity[0])
+        return State(velocity, outlets=tuple(lines) if above else (), reaction=still)
 
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)
