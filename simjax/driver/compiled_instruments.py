@@ -18,7 +18,7 @@ from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, Co
 from simjax.driver.compiled_statistics import CompiledStatistics
 from simjax.driver.instruments_of_several import of_several
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
+from simjax.grid import AXES, Grid
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
     BalanceEntry,
@@ -59,6 +59,10 @@ class Instrument(NamedTuple):
         reading = operator.read(view)
         return reading[0] if self.source.kind == "box_mean" else reading
 
+    def seen_shape(self, operator: Instrumental, grid: Grid) -> tuple[int, ...]:
+        """The shape of what `seen` returns, of all devices together."""
+        return () if self.source.kind == "box_mean" else operator.shape(grid)
+
 
 class CompiledInstruments:
     """The instruments of a run and their programs.
@@ -71,7 +75,7 @@ class CompiledInstruments:
         self.programs, self._halt = programs, halt
         self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
-        self.statistics = CompiledStatistics(programs)
+        self.statistics = CompiledStatistics(programs, self.instruments)
         # By the room of particles too, which grows.
         self._compiled: dict[Hashable, Callable] = programs.instrument_programs if halt is None else {}
 
