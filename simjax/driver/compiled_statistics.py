@@ -135,7 +135,9 @@ class CompiledStatistics:
         if every:
             is_due = due_by_time(schedule.interval, every, TOLERANCE)
         averages = dict.fromkeys(names, _averages(model.domain, statistic.over))
-        return Gathering(statistic.moments, read, averages, is_due)
+        # Members take both branches of a condition anyway, and over devices jax cannot batch an instrument in one.
+        always = instrument is not None and programs.members is not None
+        return Gathering(statistic.moments, read, averages, is_due, always)
 
     def starts(self, plan: Plan, frame: int) -> dict[str, Start]:
         """When states count in a frame."""
