@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,10 @@ from simjax.core.model import Output
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.compiled_statistics import CompiledStatistics
+from simjax.driver.instrument import Instrument
 from simjax.driver.instruments_of_several import of_several
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, Grid
+from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
     BalanceEntry,
@@ -26,7 +27,6 @@ from simjax.instruments.operators import (
     Instrumental,
     PointSensors,
     Slice,
-    View,
     complete_shells,
 )
 from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
@@ -41,27 +41,6 @@ from simjax.stepping.watching import Halt, Readings, Sight, Watch, advance_watch
 
 LARGEST_BUFFER = 64 << 20
 """Bytes of the readings of one call on each device: calls are shortened until they fit."""
-
-
-class Instrument(NamedTuple):
-    """One instrument of a run: an operator for each variable of its file, which is described by an `Output`.
-
-    variables: those of the run that it looks at.
-    """
-
-    source: InstrumentConfig
-    operators: dict[str, Instrumental]
-    outputs: dict[str, Output]
-    variables: tuple[Output, ...] = ()
-
-    def seen(self, operator: Instrumental, view: View) -> jax.Array:
-        """The reading of an operator; of one box a number."""
-        reading = operator.read(view)
-        return reading[0] if self.source.kind == "box_mean" else reading
-
-    def seen_shape(self, operator: Instrumental, grid: Grid) -> tuple[int, ...]:
-        """The shape of what `seen` returns, of all devices together."""
-        return () if self.source.kind == "box_mean" else operator.shape(grid)
 
 
 class CompiledInstruments:

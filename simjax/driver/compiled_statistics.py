@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Output
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
+from simjax.driver.instrument import Instrument
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.schema.instruments import TOLERANCE
@@ -23,9 +24,6 @@ from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VA
 from simjax.stepping.clock import Schedule
 from simjax.stepping.moments import Averages, Moments, Sums
 from simjax.stepping.watching import Gathering, Start, due_at_frames, due_by_time
-
-if TYPE_CHECKING:
-    from simjax.driver.compiled_instruments import Instrument
 
 
 class Statistic(NamedTuple):

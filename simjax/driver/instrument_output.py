@@ -12,8 +12,9 @@ import jax
 import numpy as np
 
 from simjax.driver.build import Plan
-from simjax.driver.compiled_instruments import CompiledInstruments, Instrument
+from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
+from simjax.driver.instrument import Instrument
 from simjax.grid import AXES, Grid
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BalanceEntry, BoxAverage, Slice
