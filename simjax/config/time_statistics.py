@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ def read_statistics(keys: Mapping[str, Any], found: Mapping[str, Any], context: 
         return None
     if given:
         _check_run(keys, found, context)
+        if not isinstance(found["outputs"], Instruments):  # what is wrong there is told, and names are not known
+            return None
     read = [(f"statistics[{i}]", _read_one(f"statistics[{i}]", one, found, context)) for i, one in enumerate(given)]
     if len(problems) > before:
         return None
@@ -51,13 +54,14 @@ def _read_one(
     for key in value:
         if key not in KEYS:
             problems.unknown(where, key, KEYS)
-    variables = Choice(tuple(context.schema.written(context.ndim, context.counts)))
+    written = context.schema.written(context.ndim, context.counts)
+    instruments = {one.name: one for one in found["outputs"]}
     if value.get("of") in (None, [], ()):
         path = join(where, "of")
-        problems.say(path, f"{path} is missing: expected variables, {EXAMPLE}")
+        problems.say(path, f"{path} is missing: expected variables or the name of an instrument, {EXAMPLE}")
         of: tuple[str, ...] | None = None
     else:
-        of = _names(join(where, "of"), value["of"], variables, context)
+        of = _names(join(where, "of"), value["of"], Choice(tuple(dict.fromkeys((*written, *instruments)))), context)
     kinds = _names(join(where, "kinds"), value.get("kinds", DEFAULT_KINDS), Choice(KINDS), context)
     over = value.get("over")
     over = () if over in (None, [], ()) else _names(join(where, "over"), over, Choice(tuple(context.axes)), context)
@@ -70,14 +74,35 @@ def _read_one(
         name = text.read(join(where, "name"), value["name"], problems) or ""
     if len(problems) > before or of is None or kinds is None or over is None or start is None:
         return None
-    one = StatisticsConfig(name, of, tuple(sorted(kinds, key=KINDS.index)), start, every, tuple(sorted(over)), window)
+    named = [one for one in of if one not in written]
+    if named and not _is_alone(where, named[0], of, over, context):
+        return None
+    kinds = tuple(sorted(kinds, key=KINDS.index))
+    one = StatisticsConfig(name, of, kinds, start, every, tuple(sorted(over)), window, bool(named))
     _check_times(where, one, found["time"], context)
     _check_stretched(where, one, found["grid"], context)
-    written = context.schema.written(context.ndim, context.counts)
-    if COVARIANCE in kinds and len({variable for name in of for variable in written[name]}) < 2:
+    if named:
+        instrument = instruments[named[0]]
+        # A balance has several numbers of each quantity.
+        few = instrument.kind != "balance" and len(instrument.readings(written)) < 2
+    else:
+        few = len({variable for name in of for variable in written[name]}) < 2
+    if COVARIANCE in kinds and few:
         expected = "at least two variables for kinds=covariance"
         problems.add(join(where, "of"), list(of), expected, "write variance for one")
     return one
+
+
+def _is_alone(where: str, instrument: str, of: tuple[str, ...], over: tuple[str, ...], context: Context) -> bool:
+    """Tell of statistics of an instrument whether they are of nothing else, and over time alone."""
+    before = len(context.problems)
+    if len(of) > 1:
+        path, expected = join(where, "of"), f"the instrument {instrument} alone, or variables"
+        context.problems.add(path, list(of), expected, "write an entry of statistics for each instrument")
+    if over:
+        path, expected = join(where, "over"), f"no axes, as {instrument} is an instrument"
+        context.problems.add(path, list(over), expected, "leave over out, or take the statistics of variables")
+    return len(context.problems) == before
 
 
 def _names(path: str, value: Any, choice: Choice, context: Context) -> tuple[str, ...] | None:
@@ -131,5 +156,5 @@ def _named(read: list[tuple[str, StatisticsConfig]], outputs: list[str], context
         while not one.name and name in used:
             name, number = f"statistics_{number}", number + 1
         used.add(name)
-        result.append(StatisticsConfig(name, one.of, one.kinds, one.start, one.every, one.over, one.window))
+        result.append(dataclasses.replace(one, name=name))
     return TimeStatistics(result) if len(context.problems) == before else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from simjax.core.model import Output
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.compiled_statistics import CompiledStatistics
+from simjax.driver.instrument import Instrument
 from simjax.driver.instruments_of_several import of_several
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -26,7 +27,6 @@ from simjax.instruments.operators import (
     Instrumental,
     PointSensors,
     Slice,
-    View,
     complete_shells,
 )
 from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
@@ -43,23 +43,6 @@ LARGEST_BUFFER = 64 << 20
 """Bytes of the readings of one call on each device: calls are shortened until they fit."""
 
 
-class Instrument(NamedTuple):
-    """One instrument of a run: an operator for each variable of its file, which is described by an `Output`.
-
-    variables: those of the run that it looks at.
-    """
-
-    source: InstrumentConfig
-    operators: dict[str, Instrumental]
-    outputs: dict[str, Output]
-    variables: tuple[Output, ...] = ()
-
-    def seen(self, operator: Instrumental, view: View) -> jax.Array:
-        """The reading of an operator; of one box a number."""
-        reading = operator.read(view)
-        return reading[0] if self.source.kind == "box_mean" else reading
-
-
 class CompiledInstruments:
     """The instruments of a run and their programs.
 
@@ -71,7 +54,7 @@ class CompiledInstruments:
         self.programs, self._halt = programs, halt
         self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
-        self.statistics = CompiledStatistics(programs)
+        self.statistics = CompiledStatistics(programs, self.instruments)
         # By the room of particles too, which grows.
         self._compiled: dict[Hashable, Callable] = programs.instrument_programs if halt is None else {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Output
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
+from simjax.driver.instrument import Instrument
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.schema.instruments import TOLERANCE
@@ -26,12 +27,28 @@ from simjax.stepping.watching import Gathering, Start, due_at_frames, due_by_tim
 
 
 class Statistic(NamedTuple):
-    """One entry of `statistics`. over: the axes that are averaged over, by number."""
+    """One entry of `statistics`. over: the axes that are averaged over, by number. instrument: what `variables` are
+    read by, where they are no fields."""
 
     source: StatisticsConfig
     variables: tuple[Output, ...]
     moments: Moments
     over: tuple[int, ...]
+    instrument: Instrument | None = None
+
+    def shapes(self, domain: Domain) -> dict[str, tuple[int, ...]]:
+        """The shape of each variable's statistics, of all devices together."""
+        if self.instrument is not None:
+            operators = self.instrument.operators.items()
+            return {name: self.instrument.seen_shape(operator, domain.grid) for name, operator in operators}
+        shape = tuple(domain.grid.shape[axis] for axis in self.kept(domain.grid.ndim))
+        return {one.name: shape for one in self.variables}
+
+    def spec(self, domain: Domain) -> PartitionSpec:
+        """The partition of every variable's statistics."""
+        if self.instrument is not None:
+            return next(iter(self.instrument.operators.values())).spec(domain)
+        return PartitionSpec(*(domain.spec()[axis] for axis in self.kept(domain.grid.ndim)))
 
     def kept(self, ndim: int) -> tuple[int, ...]:
         """The axes that are not averaged over."""
@@ -41,12 +58,15 @@ class Statistic(NamedTuple):
 class CompiledStatistics:
     """The statistics in time of a run, by name; none of a run without."""
 
-    def __init__(self, programs: CompiledRun):
+    def __init__(self, programs: CompiledRun, instruments: Mapping[str, Instrument]):
         self.programs = programs
         self.entries: dict[str, Statistic] = {}
         for source in programs.config.statistics:
             assert isinstance(programs, CompiledFieldRun)  # others are refused before
-            self.entries[source.name] = _statistic(source, programs)
+            if source.of_instrument:
+                self.entries[source.name] = _of_instrument(source, instruments[source.of[0]])
+            else:
+                self.entries[source.name] = _of_fields(source, programs)
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -60,13 +80,11 @@ class CompiledStatistics:
 
     def _zero(self, name: str) -> Sums:
         """One member's sums before the first sample, on the host, of all devices together."""
-        statistic, grid = self.entries[name], self.programs.domain.grid
-        shape = tuple(grid.shape[axis] for axis in statistic.kept(grid.ndim))
-        return statistic.moments.zero({one.name: shape for one in statistic.variables}, self.programs.dtype)
+        statistic = self.entries[name]
+        return statistic.moments.zero(statistic.shapes(self.programs.domain), self.programs.dtype)
 
     def _specs_of(self, name: str) -> Any:
-        domain = self.programs.domain
-        kept = PartitionSpec(*(domain.spec()[axis] for axis in self.entries[name].kept(domain.grid.ndim)))
+        kept = self.entries[name].spec(self.programs.domain)
         specs = jax.tree.map(lambda leaf: kept, self._zero(name))
         numbers = PartitionSpec()
         weight = specs.weight._replace(value=numbers, low=None if specs.weight.low is None else numbers)
@@ -101,18 +119,23 @@ class CompiledStatistics:
         return {name: self._gathering(one, schedule, model, params) for name, one in self.entries.items()}
 
     def _gathering(self, statistic: Statistic, schedule: Schedule, model, params) -> Gathering:
-        programs, every = self.programs, statistic.source.interval
+        programs, every, instrument = self.programs, statistic.source.interval, statistic.instrument
         names = [output.name for output in statistic.variables]
 
         def read(t, state) -> dict[str, jax.Array]:
-            found = programs.view(model, t, state, params, statistic.variables).variables
-            return {name: found[name] for name in names}
+            looked_at = statistic.variables if instrument is None else instrument.variables
+            view = programs.view(model, t, state, params, looked_at)
+            if instrument is not None:
+                return {name: instrument.seen(operator, view) for name, operator in instrument.operators.items()}
+            return {name: view.variables[name] for name in names}
 
         is_due = due_at_frames if every is None else None
         if every:
             is_due = due_by_time(schedule.interval, every, TOLERANCE)
         averages = dict.fromkeys(names, _averages(model.domain, statistic.over))
-        return Gathering(statistic.moments, read, averages, is_due)
+        # Members take both branches of a condition anyway, and over devices jax cannot batch an instrument in one.
+        always = instrument is not None and programs.members is not None
+        return Gathering(statistic.moments, read, averages, is_due, always)
 
     def starts(self, plan: Plan, frame: int) -> dict[str, Start]:
         """When states count in a frame."""
@@ -155,7 +178,20 @@ def _averages(domain: Domain, over: tuple[int, ...]) -> Averages:
     )
 
 
-def _statistic(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:
+def _of_instrument(source: StatisticsConfig, instrument: Instrument) -> Statistic:
+    variables = tuple(instrument.outputs.values())
+    if COVARIANCE in source.kinds and instrument.source.kind == "slice":
+        for a, b in itertools.combinations(variables, 2):
+            if a.offset != b.offset:
+                raise ConfigurationError(
+                    f"statistics {source.name!r}: kinds={COVARIANCE}: {a.name} and {b.name} of the slice "
+                    f"{instrument.source.name!r} lie at different places of a cell; give the slice values at cell "
+                    "centres."
+                )
+    return Statistic(source, variables, _moments(source.kinds, [one.name for one in variables]), (), instrument)
+
+
+def _of_fields(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:
     kinds, known = source.kinds, {output.name: output for output in programs.outputs_named(source.of)}
     written = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
     variables = tuple(known[name] for name in dict.fromkeys(name for own in source.of for name in written[own]))
@@ -169,8 +205,6 @@ def _statistic(source: StatisticsConfig, programs: CompiledFieldRun) -> Statisti
                     f"are walls, so its values do not stand for equal parts; write values at cell centres"
                     f"{_centred(programs, output)}."
                 )
-    names = tuple(output.name for output in variables)
-    pairs = tuple((name, name) for name in names) if {VARIANCE, THIRD_MOMENT} & {*kinds} else ()
     if COVARIANCE in kinds:
         for a, b in itertools.combinations(variables, 2):
             if a.offset != b.offset:
@@ -178,12 +212,19 @@ def _statistic(source: StatisticsConfig, programs: CompiledFieldRun) -> Statisti
                     f"{where}: kinds={COVARIANCE}: {a.name} and {b.name} lie at different places of a cell; write "
                     f"values at cell centres{_centred(programs, a, b)}."
                 )
+    return Statistic(source, variables, _moments(kinds, [output.name for output in variables]), over)
+
+
+def _moments(kinds: Sequence[str], variables: Sequence[str]) -> Moments:
+    """The moments that these kinds are made of."""
+    names = tuple(variables)
+    pairs = tuple((name, name) for name in names) if {VARIANCE, THIRD_MOMENT} & {*kinds} else ()
+    if COVARIANCE in kinds:
         pairs += tuple(itertools.combinations(names, 2))
-    moments = Moments(
+    return Moments(
         means=names if {*kinds} - {MIN, MAX} else (), pairs=pairs, thirds=names if THIRD_MOMENT in kinds else (),
         mins=names if MIN in kinds else (), maxs=names if MAX in kinds else (),
     )  # fmt: skip
-    return Statistic(source, variables, moments, over)
 
 
 def _centred(programs: CompiledFieldRun, *outputs: Output) -> str:

@@ -12,8 +12,9 @@ import jax
 import numpy as np
 
 from simjax.driver.build import Plan
-from simjax.driver.compiled_instruments import CompiledInstruments, Instrument
+from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
+from simjax.driver.instrument import Instrument
 from simjax.grid import AXES, Grid
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BalanceEntry, BoxAverage, Slice
@@ -182,7 +183,7 @@ def _writer(
     path: Path, instrument: Instrument, programs, attributes: Mapping[str, Any], keep_until_step: int | None
 ) -> InstrumentWriter:
     config: Config = programs.config
-    fixed, dims, described = _described(instrument, programs)
+    fixed, dims, described = coordinates_of(instrument, programs)
     return InstrumentWriter(
         path, instrument.outputs, dims, fixed, dtype=programs.dtype,
         members=None if programs.members is None else config.ensemble.members, time_units=config.schema.time_units,
@@ -192,7 +193,7 @@ def _writer(
     )  # fmt: skip
 
 
-def _described(
+def coordinates_of(
     instrument: Instrument, programs: CompiledRun
 ) -> tuple[list[Variable], dict[str, tuple[str, ...]], dict[str, Any]]:
     """Coordinates, the dimensions of each variable beside time, and further attributes."""

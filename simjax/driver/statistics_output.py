@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simjax.driver.compiled_statistics import CompiledStatistics, Statistic
-from simjax.driver.instrument_output import SampleFiles
+from simjax.driver.instrument_output import SampleFiles, coordinates_of
 from simjax.driver.provenance import require_frames
 from simjax.io.frame_layout import Variable
 from simjax.io.instrument_files import cell_coordinates
@@ -100,7 +100,10 @@ def _writer(
     config: Config = programs.config
     grid = programs.domain.grid
     fixed: list[Variable]
-    fixed, dims = cell_coordinates(grid, one.variables, one.kept(grid.ndim), config.schema.length_units)
+    if one.instrument is not None:
+        fixed, dims, _ = coordinates_of(one.instrument, programs)
+    else:
+        fixed, dims = cell_coordinates(grid, one.variables, one.kept(grid.ndim), config.schema.length_units)
     return StatisticsWriter(
         path, statistics, dims, fixed, one.source.over, dtype=programs.dtype,
         members=None if programs.members is None else config.ensemble.members, time_units=config.schema.time_units,

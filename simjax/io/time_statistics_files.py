@@ -94,11 +94,11 @@ class StatisticsWriter(InstrumentWriter):
         lead = () if members is None else ("member",)
         weight = {"long_name": "time that the set counts", "units": time_units, "_FillValue": np.float64(np.nan)}
         ends = {"long_name": "begin and end of the set", "units": "1"}
+        fixed = [*member_coordinate(None if members is None else len(members), members), *fixed]
+        if END not in {one.name for one in fixed}:  # bins have ends too
+            fixed.append(Variable(END, (END,), np.dtype("i4"), ends, np.arange(2, dtype="i4")))
         layout = frame_layout(
-            [
-                *member_coordinate(None if members is None else len(members), members), *fixed,
-                Variable(END, (END,), np.dtype("i4"), ends, np.arange(2, dtype="i4")),
-            ],
+            fixed,
             [
                 Variable(BOUNDS, ("time", END), np.dtype("f8"), {"units": time_units}),
                 Variable(WEIGHT, (*lead, "time"), np.dtype("f8"), weight),

@@ -16,9 +16,10 @@ DEFAULT_KINDS = (MEAN, VARIANCE)
 class StatisticsConfig:
     """One entry of `statistics`.
 
-    name: of its files. of: variables or whole fields, as they are written. kinds: of `KINDS`, in that order. start:
-    the time from which states count. every: `STEP`, `FRAME` or a time. over: axes that are averaged over. window: the
-    length of each set; None for one set until the run ends.
+    name: of its files. of: variables or whole fields, as they are written, or the name of one instrument. kinds: of
+    `KINDS`, in that order. start: the time from which states count. every: `STEP`, `FRAME` or a time. over: axes that
+    are averaged over. window: the length of each set; None for one set until the run ends. of_instrument: whether `of`
+    is an instrument.
     """
 
     name: str
@@ -28,6 +29,7 @@ class StatisticsConfig:
     every: float | str = STEP
     over: tuple[str, ...] = ()
     window: float | None = None
+    of_instrument: bool = False
 
     @property
     def interval(self) -> float | None:

@@ -50,13 +50,14 @@ class Gathering(NamedTuple):
     """Sums over the states of a run, and a function that reads the fields of them, `(t, state) -> fields by variable`.
 
     over: the reductions of each variable's field. is_due: as of `Watch`; a state counts with the time since the one
-    before it that did.
+    before it that did. read_always: whether to read after steps too where nothing is due.
     """
 
     moments: Moments
     read: Callable[[Array, Any], Mapping[str, Array]]
     over: Mapping[str, Averages]
     is_due: Callable[[Any, Array, Clock, Clock], Array] | None
+    read_always: bool = False
 
 
 class Halt(NamedTuple):
@@ -216,8 +217,11 @@ def _with_sample(
     due = counts if gathering.is_due is None else counts & gathering.is_due(start.when, number, before, after)
     sums = sums._replace(waiting=sums.waiting + jnp.where(counts, after.dt, 0))
 
+    known = gathering.read(t, state) if gathering.read_always else None
+
     def with_state(sums: Sums) -> Sums:
-        return gathering.moments.with_sample(sums, t, sums.waiting, gathering.read(t, state), gathering.over)
+        fields = gathering.read(t, state) if known is None else known
+        return gathering.moments.with_sample(sums, t, sums.waiting, fields, gathering.over)
 
     added, sums = steady_carry(with_state, sums)
     return lax.cond(due, added, lambda sums: sums, sums)

@@ -248,7 +248,7 @@ REFUSED = {
     "no variables": ({"kinds": "mean"}, ["statistics[0].of is missing"]),
     "another variable": ({"of": "presure"}, ["statistics[0].of[0] = 'presure'", "did you mean 'pressure'"]),
     "another kind": ({"of": "pressure", "kinds": ["rms"]}, ["kinds[0] = 'rms'", "mean, variance"]),
-    "an instrument": ({"of": {"output": "probe"}}, ["statistics[0].of"]),
+    "an instrument written out": ({"of": {"output": "probe"}}, ["statistics[0].of"]),
     "an axis that is not there": ({"of": "pressure", "over": "z"}, ["over[0] = 'z'", "x, y"]),
     "after the end": ({"of": "pressure", "from": 2.0}, ["statistics[0].from = 2.0", "before time.end=1"]),
     "a window between frames": ({"of": "pressure", "window": 0.25}, ["window = 0.25", "a multiple of", "0.1"]),

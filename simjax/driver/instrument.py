@@ -1,0 +1,33 @@
+"""One instrument of a run: what it reads, and how its readings are described."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+
+from simjax.core.model import Output
+from simjax.grid import Grid
+from simjax.instruments.operators import Instrumental, View
+from simjax.schema.instruments import InstrumentConfig
+
+
+class Instrument(NamedTuple):
+    """One instrument of a run: an operator for each variable of its file, which is described by an `Output`.
+
+    variables: those of the run that it looks at.
+    """
+
+    source: InstrumentConfig
+    operators: dict[str, Instrumental]
+    outputs: dict[str, Output]
+    variables: tuple[Output, ...] = ()
+
+    def seen(self, operator: Instrumental, view: View) -> jax.Array:
+        """The reading of an operator; of one box a number."""
+        reading = operator.read(view)
+        return reading[0] if self.source.kind == "box_mean" else reading
+
+    def seen_shape(self, operator: Instrumental, grid: Grid) -> tuple[int, ...]:
+        """The shape of what `seen` returns, of all devices together."""
+        return () if self.source.kind == "box_mean" else operator.shape(grid)
