@@ -268,9 +268,9 @@ def _walled(wall: Callable[..., Side], value: Value | None, slope: Value | None,
         raise ConfigurationError(
             f"boundaries: a wall has both a {name} and a slope, where one of them says what passes; write one."
         )
-    if value is None:
-        return wall(scalar=Neumann(0.0 if slope is None else slope))
-    return wall(scalar=Dirichlet(value))
+    if value is None and slope is None:
+        return wall()
+    return wall(scalar=Dirichlet(value) if slope is None else Neumann(slope))
 
 
 def _carried(units: str, name: str) -> tuple[FieldSchema, FieldSchema]:
@@ -295,13 +295,13 @@ class NoSlipWall(Side):
 
     solid = True
     velocity: tuple[Value, ...] | None = None
-    scalar: Boundary = Neumann(0.0)
+    scalar: Boundary | None = None
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
 
     def scalar_boundary(self):
-        return self.scalar
+        return Neumann(0.0) if self.scalar is None else self.scalar
 
 
 @side("slip", groups=("scalar", "flow"), about="no friction; nothing passes")
@@ -315,13 +315,13 @@ class SlipWall(Side):
     """
 
     solid = True
-    scalar: Boundary = Neumann(0.0)
+    scalar: Boundary | None = None
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0) if component == axis else Neumann(0.0)
 
     def scalar_boundary(self):
-        return self.scalar
+        return Neumann(0.0) if self.scalar is None else self.scalar
 
 
 _GIVEN_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
