@@ -40,15 +40,21 @@ SECTIONS = {
     "burgers": {"physics": {"viscosity": 0.01}, "initial": SCALAR},
     "incompressible": {"physics": {"viscosity": 0.01}, "initial": FLOW},
     "passive_scalar": {"physics": {"viscosity": 0.01}, "initial": {**FLOW, **SCALAR}},
+    "boussinesq": {"physics": {"viscosity": 0.01, "gravity": [0, -1]}, "initial": {**FLOW, "temperature": WAVE}},
     "compressible": {"initial": GAS},
     "vorticity": {"physics": {"viscosity": 0.01}, "initial": {"vorticity": "sin(2*pi*x)*sin(2*pi*y)", **FLOW}},
     "gray_scott": {"initial": {"u": WAVE, "v": OTHER}},
     "schroedinger": {"initial": {"real_part": WAVE, "imaginary_part": OTHER}},
 }
-GAS_INFLOW = {"density": 1, "velocity": [0.1, 0], "pressure": 1, "scalars": [0, 0]}
+INFLOWS = {
+    "incompressible": {"velocity": [0.3, 0]},
+    "passive_scalar": {"velocity": [0.3, 0], "value": 0.5},
+    "boussinesq": {"velocity": [0.3, 0], "temperature": 0.5},
+    "compressible": {"density": 1, "velocity": [0.1, 0], "pressure": 1, "scalars": [0, 0]},
+}
 VALUES = {
     "dirichlet": {"value": 0.5}, "neumann": {"slope": 0.3}, "no_slip": {}, "slip": {}, "outflow": {},
-    "inflow": {"value": 0.5}, "robin": {"transfer": 2, "outside": 0.5},
+    "inflow": {"value": 0.5}, "robin": {"transfer": 2, "outside": 0.5}, "open": {"pressure": 0.1},
 }  # fmt: skip
 
 
@@ -115,9 +121,7 @@ SIDES = [(name, kind) for name, schema in MODELS.items() if schema.modules for k
 
 def beside(name, kind):
     """A side of some kind at both ends of x."""
-    values = VALUES[kind]
-    if kind == "inflow" and name in ("incompressible", "compressible"):
-        values = {"velocity": [0.3, 0]} if name == "incompressible" else GAS_INFLOW
+    values = INFLOWS.get(name, VALUES[kind]) if kind == "inflow" else VALUES[kind]
     return {"x": {"kind": kind, **values}}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from case import QUICK
 
-from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout, face_layout
+from simjax.core.boundary import Dirichlet, Extrapolated, Neumann, Periodic, center_layout, face_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
@@ -37,9 +37,14 @@ COMBINATIONS = [kinds for ndim in (1, 2) for kinds in itertools.product(KINDS, r
     kinds[turn % 3 :] + kinds[: turn % 3]
     for turn, kinds in enumerate(itertools.combinations_with_replacement(KINDS, 3))
 ]
+MIXED = {"open above": (Neumann, Dirichlet), "open below": (Dirichlet, Neumann)}
+COMBINATIONS += [
+    ("open above",), ("open below", "periodic"), ("neumann", "open above"), ("open below", "open above", "dirichlet"),
+]  # fmt: skip
 DECOMPOSED = [
     ("2x4", ("periodic", "periodic")),
     ("2x4", ("neumann", "dirichlet")),
+    ("2x4", ("open above", "neumann")),
     ("8x1", ("dirichlet", "periodic")),
     ("1x8", ("periodic", "neumann")),
     ("2x2x2", ("periodic", "neumann", "dirichlet")),
@@ -48,11 +53,12 @@ DECOMPOSED = [
 
 
 def layout_of(kinds):
-    return center_layout([(KINDS[kind](), KINDS[kind]()) for kind in kinds])
+    pairs = (MIXED.get(kind) or (KINDS[kind],) * 2 for kind in kinds)
+    return center_layout([(lower(), upper()) for lower, upper in pairs])
 
 
 def is_singular(kinds):
-    return "dirichlet" not in kinds
+    return not {"dirichlet", *MIXED} & {*kinds}
 
 
 def source_on(grid, seed=0):
@@ -159,11 +165,10 @@ def test_leading_axes_are_independent_problems():
         np.testing.assert_allclose(leading[k], one, rtol=0, atol=1e-14)
 
 
-def test_mixed_kinds_are_refused():
-    grid = GRIDS[2]
-    layout = center_layout([(Periodic(), Periodic()), (Neumann(), Dirichlet())])
-    with pytest.raises(ConfigurationError, match="same kind of boundary at both sides of y; got Neumann and Dirichlet"):
-        solve_poisson(Domain(grid), layout, source_on(grid))
+def test_sides_that_are_no_mirror_are_refused():
+    layout = center_layout([(Periodic(), Periodic()), (Neumann(), Extrapolated())])
+    with pytest.raises(ConfigurationError, match="takes periodic, Neumann and Dirichlet sides; got Neumann and Extrap"):
+        solve_poisson(Domain(GRIDS[2]), layout, source_on(GRIDS[2]))
 
 
 def test_staggered_fields_are_refused():

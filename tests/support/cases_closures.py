@@ -76,6 +76,7 @@ MODELS = {
     "advection_diffusion": ("advection-1d", "advection-2d-walls", "advection-3d-walls"),
     "incompressible": ("flow-2d-periodic", "flow-2d-walls", "flow-2d-inflow", "flow-3d-walls"),
     "passive_scalar": ("passive-scalar-2d-walls", "passive-scalar-2d-inflow"),
+    "boussinesq": ("boussinesq-2d-walls",),
     "compressible": ("gas-1d-weno", "gas-2d-walls"),
     "vorticity": ("spectral-vorticity-2d",),
     "spectral_velocity": ("spectral-velocity-3d",),

@@ -189,7 +189,7 @@ def test_the_flow_does_not_feel_the_scalar():
     [
         ({"physics": {"viscosity": 0.01, "diffusivity": -1}}, "physics.diffusivity = -1"),
         ({"physics": {"viscosity": 0.01, "scheme": "van_lear"}}, "did you mean 'van_leer'"),
-        ({"boundaries": {"x": {"lower": "inflow", "upper": "slip"}}}, "boundaries.x.lower = 'inflow'"),
+        ({"boundaries": {"x": {"lower": "dirichlet", "upper": "slip"}}}, "boundaries.x.lower = 'dirichlet'"),
         ({"forcing": {"dye": 1}}, "forcing.dye"),
     ],
 )
