@@ -31,9 +31,7 @@ def test_a_side_of_ones_own_is_a_kind_in_configurations(monkeypatch):
     assert config.boundaries[0].lower.write() == {"kind": "draining", "speed": 3.0}
     pair = (Draining(1.0), sj.Outflow())
     assert sj.AdvectionDiffusion(sj.Domain(sj.Grid((8,))), [pair]).layout.boundaries[0][0] == sj.Robin(1.0)
-    with pytest.raises(
-        sj.ConfigurationError, match="of the kinds periodic, no_slip, inflow, outflow, slip, open"
-    ):
+    with pytest.raises(sj.ConfigurationError, match="of the kinds periodic, no_slip, inflow, outflow, slip, open"):
         sj.Incompressible(sj.Domain(sj.Grid((8, 8))), [pair, pair])
     with pytest.raises(sj.ConfigurationError, match="did you mean 'draining'"):
         validate({**DYE, "boundaries": {"x": "drainin"}})
