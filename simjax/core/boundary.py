@@ -268,9 +268,9 @@ def _walled(wall: Callable[..., Side], value: Value | None, slope: Value | None,
         raise ConfigurationError(
             f"boundaries: a wall has both a {name} and a slope, where one of them says what passes; write one."
         )
-    if value is None and slope is None:
-        return wall()
-    return wall(scalar=Dirichlet(value) if slope is None else Neumann(slope))
+    if value is not None:
+        return wall(scalar=Dirichlet(value))
+    return wall() if slope is None else wall(scalar=Neumann(slope))
 
 
 def _carried(units: str, name: str) -> tuple[FieldSchema, FieldSchema]:
