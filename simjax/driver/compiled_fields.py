@@ -49,7 +49,7 @@ class CompiledFieldRun(CompiledRun):
     seconds = (1e-8, 1e-10)
     smaller = "a coarser grid.shape"
     moving = False
-    """Whether cells follow the numbers that a stretching is made of, which then have derivatives."""
+    """True where cells follow the numbers that a stretching is made of, which then have derivatives."""
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         super().__init__(config, absent)

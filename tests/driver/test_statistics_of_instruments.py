@@ -75,6 +75,7 @@ def agree(dataset, number, seen, times, weights):
             np.testing.assert_allclose(one, wanted[name], rtol=0, atol=1e-13, err_msg=name)
     for name, u in rows.items():
         at = dataset[f"{name}_max_time"].isel(time=number).values
+        # The time of one reading and of no other: each is a sum of as many steps, to the last roundings.
         np.testing.assert_allclose(at, times[np.argmax(u, axis=0)], rtol=1e-14)
 
 

@@ -133,7 +133,7 @@ class Incompressible(ExplicitModel):
     pressure_solver: str = eqx.field(static=True)
     solid: solids.Solid | None
     immersion: solids.Immersion | None
-    """Of bodies that do not move, where it was formed before the steps."""
+    """Coefficients of bodies that do not move, where they were formed before the steps."""
 
     def __init__(
         self,
