@@ -1,0 +1,146 @@
+"""An incompressible flow that carries a scalar: what a dye and heat have in common."""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.arguments import require_one_of
+from simjax.core.boundary import FieldLayout, Side, center_layout
+from simjax.core.domain import Domain
+from simjax.core.model import ExplicitModel, Output
+from simjax.models.axisymmetric import relative_volumes
+from simjax.models.flow import incompressible
+from simjax.models.flow.openings import is_open, with_outlet_specs
+from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
+from simjax.models.stretching import require_transport
+from simjax.ops import transport
+from simjax.ops.spacing import Spacing
+
+
+class CarryingFlow(ExplicitModel):
+    """dc/dt = -div(u c) + D lap(c) + s of a scalar c at cell centres, u the velocity of an `Incompressible` flow.
+
+    Fluxes through the same faces on which the flow is free of divergence, advection by one of `ops.transport.SCHEMES`;
+    one time step and its stages are those of the flow. D is the diffusivity of the parameters.
+    """
+
+    carried: ClassVar[str]
+    """The name of the scalar in states, files and configurations."""
+
+    units: ClassVar[str]
+
+    flow: incompressible.Incompressible
+    layout: FieldLayout
+    source: Source | None
+    scheme: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        domain: Domain,
+        sides: Sequence[tuple[Side, Side]],
+        scheme: str,
+        *,
+        forces: Sequence[incompressible.Force | None] | None = None,
+        source: Source | None = None,
+        pressure_solver: str = "auto",
+    ):
+        require_one_of(f"{type(self).__name__}.scheme", scheme, transport.SCHEMES)
+        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver)
+        self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
+        require_transport(scheme, domain, self.layout)
+        self.source = source
+        self.scheme = scheme
+
+    @classmethod
+    def of(cls, setup):
+        """The model of a `models.declaration.Setup`."""
+        return cls(
+            setup.domain, setup.sides, setup.keys.scheme,
+            forces=setup.forces("velocity") or None,
+            source=setup.source(cls.carried),
+            pressure_solver=setup.keys.pressure_solver,
+        )  # fmt: skip
+
+    @abc.abstractmethod
+    def with_flow(self, flow: incompressible.State, scalar: Array) -> Any:
+        """The state of a flow and the scalar, or their tendency."""
+
+    @property
+    def domain(self) -> Domain:
+        return self.flow.domain
+
+    def scalar(self, state) -> Array:
+        """The carried scalar of a state."""
+        return getattr(state, self.carried)
+
+    def scalar_tendency(self, t, state, params) -> Array:
+        """-div(u c) + D lap(c) + s."""
+        scheme, c = transport.SCHEMES[self.scheme], self.scalar(state)
+
+        def tendency(c, *others):
+            *velocity, h = others
+            advection = transport.advection_tendency(c, velocity, scheme, h)
+            return advection + params.diffusivity * transport.laplacian(c, h, scheme)
+
+        layouts = (self.layout, *self.flow.layouts_at(t, state, scheme.width))
+        slope = self.domain.apply_spaced(tendency, (c, *state.velocity), layouts, scheme.width, t)
+        return slope if self.source is None else slope + self.made_by_source(t, params, slope.dtype)
+
+    def made_by_source(self, t, params, dtype) -> Array:
+        """Rate at which the source makes the scalar."""
+        assert self.source is not None
+        return self.source(t, self.domain.coordinates(self.layout.offset, dtype), params)
+
+    def widths(self, dtype) -> tuple[Spacing, ...]:
+        """Widths of cells as the scheme has them."""
+        return widths(self.domain, self.layout, transport.SCHEMES[self.scheme], dtype)
+
+    def constrain(self, t, dt, state, params):
+        return self.with_flow(self.flow.constrain(t, dt, state, params), self.scalar(state))
+
+    def fault(self, t, params):
+        return self.flow.fault(t, params)
+
+    def explain(self, t, params):
+        return self.flow.explain(t, params)
+
+    def stable_dt(self, state, params):
+        """The step of the flow with the larger of viscosity and diffusivity."""
+        larger = jnp.maximum(params.viscosity, params.diffusivity)
+        return self.flow.stable_dt(state, dataclasses.replace(params, viscosity=larger))
+
+    def diagnostics(self, t, state, params):
+        """Diagnostics of the flow, and total, mean, variance, minimum and maximum of the scalar."""
+        c, domain = self.scalar(state), self.domain
+        of_cells = relative_volumes(domain, self.layout, self.widths(c.dtype), c.dtype)
+        return self.flow.diagnostics(t, state, params) | statistics(domain, c, of_cells, self.carried)
+
+    def measures(self):
+        return self.flow.measures() | statistics_measures(self.domain, self.units, self.carried)
+
+    def component_layouts(self):
+        return self.flow.component_layouts() | {self.carried: (self.layout,)}
+
+    def state_from(self, fields, params):
+        return self.with_flow(self.flow.state_from(fields, params), fields[self.carried][0])
+
+    def partition_specs(self, state, params):
+        state_specs, params_specs = super().partition_specs(state, params)
+        return with_outlet_specs(self.domain, state_specs), params_specs
+
+    def free_faces(self, t, state, params):
+        return self.flow.free_faces(t, state, params)
+
+    def outputs(self):
+        return (Output(self.carried, self.layout.offset, self.units, self.carried), *self.flow.outputs())
+
+
+def passes_sides(config: Any) -> bool:
+    """Tell whether a carried scalar may pass a side of a configuration."""
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    return is_open(config) or any({*wall.fields} - {"velocity"} for wall in walls)
