@@ -10,42 +10,33 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.arguments import require_at_least, require_one_of
-from simjax.core.boundary import (
-    Boundary,
-    Dirichlet,
-    FieldLayout,
-    Neumann,
-    Periodic,
-    Side,
-    center_layout,
-)
+from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER, LOWER, UPPER
+from simjax.grid import AXES, CENTER, UPPER
 from simjax.models.declaration import model
-from simjax.models.flow import balance, solids
+from simjax.models.flow import balance, solid_setup, solids
 from simjax.models.flow.openings import (
     Opening,
     as_last_line,
-    balanced,
-    first_lines,
     is_open,
     openings_of,
+    velocity_inside,
+    velocity_through,
     with_first_line,
     with_outlet_specs,
     with_outlets,
 )
+from simjax.models.flow.projection import WRAPPED, Projection
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.spacing import Spacing, lower_faces, relative, scaled, smallest, without_ends
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.solvers.modes import Modes, mixed_axes, modes_along
-from simjax.solvers.poisson import METHODS, check_method, solve_poisson
+from simjax.solvers.poisson import METHODS
 
 FLOW_SIDES = ("flow",)
-WRAPPED = (Periodic(), Periodic())
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Force = Callable[..., Array]
@@ -89,12 +80,12 @@ def falling_energy(config: Any) -> tuple[str, ...]:
     "incompressible",
     fields=(VELOCITY,),
     sides=FLOW_SIDES,
-    coefficients=(solids.SOLID, solids.SOLID_VELOCITY),
+    coefficients=(solid_setup.SOLID, solid_setup.SOLID_VELOCITY),
     diagnosed=flow_variables,
     least_axes=2,
     stretched=True,
     falling=falling_energy,
-    check=solids.check_solid,
+    check=solid_setup.check_solid,
 )
 class Incompressible(ExplicitModel):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
@@ -124,13 +115,10 @@ class Incompressible(ExplicitModel):
 
     domain: Domain
     layouts: tuple[FieldLayout, ...]
-    pressure_layout: FieldLayout
     forces: tuple[Force | None, ...]
     openings: tuple[Opening, ...]
-    modes: tuple[Modes | None, ...] | None
-    """Eigenvectors for the pressure where `Domain.lines` are given, which may be traced: all steps share them."""
+    projection: Projection
     watched: bool = eqx.field(static=True)
-    pressure_solver: str = eqx.field(static=True)
     solid: solids.Solid | None
     immersion: solids.Immersion | None
     """Coefficients of bodies that do not move, where they were formed before the steps."""
@@ -151,29 +139,17 @@ class Incompressible(ExplicitModel):
         self.openings = openings_of(sides)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
-        periodic = [isinstance(self.layouts[0].boundaries[axis][0], Periodic) for axis in range(ndim)]
-        given = {(one.axis, one.side) for one in self.openings if one.pressure is not None}
-        self.pressure_layout = center_layout(
-            [
-                WRAPPED if wraps else [Dirichlet(0.0) if (axis, end) in given else Neumann() for end in (LOWER, UPPER)]
-                for axis, wraps in enumerate(periodic)
-            ],
-            "m2 s-2",
-        )
-        check_method(domain, mixed_axes(self.pressure_layout), pressure_solver)
+        self.projection = Projection(domain, self.layouts, self.openings, pressure_solver)
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
-        self.pressure_solver = pressure_solver
-        traced = [faces for faces, _ in filter(None, domain.lines)]
-        self.modes = modes_along(domain, self.pressure_layout, jnp.result_type(*traced)) if traced else None
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
         self.solid, self.immersion = solid, None
         if solid is not None:
-            solids.require_uniform(domain)
+            solid_setup.require_uniform(domain)
 
     @classmethod
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
-        flow = cls(setup.domain, setup.sides, forces, setup.keys.pressure_solver, solids.solid_of(setup))
+        flow = cls(setup.domain, setup.sides, forces, setup.keys.pressure_solver, solid_setup.solid_of(setup))
         return flow, Params(setup.values["viscosity"], setup.values["drag"])
 
     def fault(self, t, params):
@@ -207,8 +183,9 @@ class Incompressible(ExplicitModel):
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
             slope = slopes[one.axis]
-            through, inside = self._through(one, state), self._inside(one, state.velocity)
-            found = one.tendency(self.domain, self.layouts, t, through, inside, self._inside(one, slopes))
+            through = velocity_through(self.domain, one, state.velocity, state.outlets)
+            inside, slope_inside = (velocity_inside(self.domain, one, u) for u in (state.velocity, slopes))
+            found = one.tendency(self.domain, self.layouts, t, through, inside, slope_inside)
             if one.side == UPPER:
                 outlets[one.axis] = found
             else:
@@ -219,21 +196,6 @@ class Incompressible(ExplicitModel):
     def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:
         """Layouts of the velocity for stencils of `width` ghost cells, with what flows through its open upper sides."""
         return with_outlets(self.domain, self.layouts, state.outlets, t, width)
-
-    def _through(self, opening: Opening, state: State) -> Array:
-        """The velocity through an open side: a line of this block, or of the last one along the axis."""
-        if opening.side == LOWER:
-            return first_lines(self.domain, state.velocity[opening.axis], opening.axis, 1)[0]
-        line = state.outlets[opening.axis]
-        assert line is not None
-        return line
-
-    def _inside(self, opening: Opening, velocity: Sequence[Array]) -> Array:
-        """A component on the faces next to those in an open side that it passes."""
-        u = velocity[opening.axis]
-        if opening.side == LOWER:
-            return first_lines(self.domain, u, opening.axis, 2)[1]
-        return self.domain.last_line(u, opening.axis)
 
     def _force(self, component: int, t, params, like: Array) -> Array:
         force = self.forces[component]
@@ -247,12 +209,15 @@ class Incompressible(ExplicitModel):
         Where nothing else lets the flow change its volume, all outflows gain the same speed, so that what leaves is
         what comes in.
         """
-        state = State(self.domain.impose(state.velocity, self.layouts, t), outlets=state.outlets)
-        if self.openings and all(one.pressure is None for one in self.openings):
-            state = self._let_out(t, state)
+        imposed = self.domain.impose(state.velocity, self.layouts, t)
+        velocity, outlets = self.projection.let_out(t, imposed, state.outlets)
+        state = State(velocity, outlets=outlets)
         if self.solid is not None:
             return self._constrain_around(self.solid, t, dt, state)
-        return self._subtract_gradient(state, self._potential(state, t))
+        projection = self.projection
+        phi = projection.potential(projection.divergence(velocity, t, self.layouts_at(t, state)))
+        around = tuple(u - slope for u, slope in zip(velocity, projection.gradient(phi), strict=True))
+        return State(around, outlets=projection.outlets_after(outlets, phi))
 
     def constant_parts(self, params):
         """The coefficients of bodies that do not move."""
@@ -267,7 +232,7 @@ class Incompressible(ExplicitModel):
         if self.immersion is not None:
             return self.immersion
         assert self.solid is not None
-        return self.solid.immersion(self.domain, self.pressure_layout, t, t.dtype)
+        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype)
 
     def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
         """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
@@ -275,61 +240,13 @@ class Incompressible(ExplicitModel):
         now, length = jnp.asarray(t, dtype), jnp.asarray(dt, dtype)
         immersion, layouts = self._immersion(now), self.layouts_at(t, state)
         joined = domain.impose(solids.immerse(immersion, domain, state.velocity, layouts, t), self.layouts, t)
-        phi = solids.potential(immersion, domain, self._divergence(joined, t, layouts))
-        slopes = self._gradient(phi)
+        phi = solids.potential(immersion, domain, self.projection.divergence(joined, t, layouts))
+        slopes = self.projection.gradient(phi)
         reaction = solids.reaction(immersion, domain, state.velocity, joined, phi, slopes, length)
         if solid.moving:
-            reaction = solids.with_inertia(reaction, solid, domain, self.pressure_layout, now, length)
+            reaction = solids.with_inertia(reaction, solid, domain, self.projection.layout, now, length)
         around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.share, slopes, strict=True))
-        return State(around, outlets=self._outlets_after(state, phi), reaction=reaction)
-
-    def _let_out(self, t, state: State) -> State:
-        velocity, outlets = list(state.velocity), list(state.outlets)
-        gained = balanced(
-            self.domain, self.layouts, self.openings, t, lambda one: self._through(one, state), velocity[0].dtype
-        )
-        for one in self.openings:
-            line = self._through(one, state) + one.outward * gained
-            if one.side == UPPER:
-                outlets[one.axis] = line
-            else:
-                velocity[one.axis] = with_first_line(self.domain, velocity[one.axis], one.axis, line)
-        return State(tuple(velocity), outlets=tuple(outlets))
-
-    def _divergence(self, velocity, t, layouts: tuple[FieldLayout, ...]) -> Array:
-        def divergence(*padded):
-            *velocity, h = padded
-            return staggered.divergence(velocity, h)
-
-        return self.domain.apply_spaced(divergence, velocity, layouts, width=1, t=t)
-
-    def _potential(self, state: State, t) -> Array:
-        """phi with lap(phi) = div(velocity)."""
-        return self._solved(self._divergence(state.velocity, t, self.layouts_at(t, state)))
-
-    def _solved(self, source) -> Array:
-        return solve_poisson(self.domain, self.pressure_layout, source, self.pressure_solver, self.modes)
-
-    def _gradient(self, phi: Array) -> tuple[Array, ...]:
-        def gradient(p, h):
-            return tuple(staggered.diff_to_face(p, axis, h) for axis in range(len(h)))
-
-        return self.domain.apply_spaced(gradient, phi, self.pressure_layout, width=1)
-
-    def _subtract_gradient(self, state: State, phi: Array) -> State:
-        velocity = tuple(u - g for u, g in zip(state.velocity, self._gradient(phi), strict=True))
-        return State(velocity, outlets=self._outlets_after(state, phi))
-
-    def _outlets_after(self, state: State, phi: Array) -> tuple[Array | None, ...]:
-        """Velocity through open upper sides, less the gradient of `phi` there."""
-        outlets = list(state.outlets)
-        for one in self.openings:
-            line = state.outlets[one.axis] if one.side == UPPER else None
-            if line is not None and one.pressure is not None:
-                # Down to zero on the side, half a cell away.
-                width = self.domain.wall_spacing(one.axis, phi.dtype)[UPPER]
-                outlets[one.axis] = line + self.domain.last_line(phi, one.axis) * (2 / width)
-        return tuple(outlets)
+        return State(around, outlets=self.projection.outlets_after(state.outlets, phi), reaction=reaction)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
         """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p).
@@ -338,24 +255,10 @@ class Incompressible(ExplicitModel):
         """
         if state.reaction is not None:
             return state.reaction.pressure
-        walls, slopes = self._still_walls(), self.accelerated(t, state, params, acceleration)
+        walls, slopes = self.projection.still_walls(), self.accelerated(t, state, params, acceleration)
         velocity = self.domain.impose(slopes.velocity, walls, t)
-        return self._solved(self._divergence(velocity, t, with_outlets(self.domain, walls, slopes.outlets, t)))
-
-    def _still_walls(self) -> tuple[FieldLayout, ...]:
-        """Layouts for d(velocity)/dt, whose normal component is taken to vanish at walls and where it is prescribed."""
-        free = {(one.axis, one.side) for one in self.openings}
-
-        def still(axis: int, pair: tuple[Boundary, Boundary]) -> tuple[Boundary, Boundary]:
-            if isinstance(pair[0], Periodic):
-                return pair
-            lower, upper = (one if (axis, end) in free else Dirichlet(0.0) for end, one in enumerate(pair))
-            return lower, upper
-
-        return tuple(
-            FieldLayout(layout.offset, tuple(still(*pair) for pair in enumerate(layout.boundaries)), layout.units)
-            for layout in self.layouts
-        )
+        layouts = with_outlets(self.domain, walls, slopes.outlets, t)
+        return self.projection.potential(self.projection.divergence(velocity, t, layouts))
 
     def stable_dt(self, state, params):
         h = self._least_spacing(state.velocity[0].dtype)
@@ -370,7 +273,7 @@ class Incompressible(ExplicitModel):
 
     def _least_spacing(self, dtype) -> tuple[Spacing, ...]:
         """The least width of each cell and its two neighbours along every axis, which limits the time step."""
-        return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.pressure_layout, 1, dtype)))
+        return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.projection.layout, 1, dtype)))
 
     def _volumes(self, on_faces: Sequence[int], layout: FieldLayout, dtype) -> list[Spacing]:
         """Widths of what lies around cell centres, or around lower faces `on_faces` of an axis, in mean ones.
@@ -413,8 +316,10 @@ class Incompressible(ExplicitModel):
         forces = () if state.reaction is None else state.reaction.force
         return {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)} | {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
-            "enstrophy": half_of_mean_square(vorticity, self._planes(), self.pressure_layout),
-            "max_divergence": domain.max(jnp.abs(self._divergence(state.velocity, t, self.layouts_at(t, state)))),
+            "enstrophy": half_of_mean_square(vorticity, self._planes(), self.projection.layout),
+            "max_divergence": domain.max(
+                jnp.abs(self.projection.divergence(state.velocity, t, self.layouts_at(t, state)))
+            ),
         }
 
     def measures(self):
@@ -464,7 +369,7 @@ class Incompressible(ExplicitModel):
         return (
             *velocity,
             Output(name, (CENTER,) * ndim, "s-1", name.replace("_", " ")),
-            Output("pressure", self.pressure_layout.offset, "m2 s-2", "kinematic pressure"),
+            Output("pressure", self.projection.layout.offset, "m2 s-2", "kinematic pressure"),
         )
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:

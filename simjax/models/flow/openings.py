@@ -152,6 +152,25 @@ def with_outlet_specs(domain: Domain, specs):
     return dataclasses.replace(specs, outlets=lines)
 
 
+def velocity_through(
+    domain: Domain, opening: Opening, velocity: Sequence[Array], outlets: Sequence[Array | None]
+) -> Array:
+    """The velocity through an open side: a line of this block, or of the last one along the axis."""
+    if opening.side == LOWER:
+        return first_lines(domain, velocity[opening.axis], opening.axis, 1)[0]
+    line = outlets[opening.axis]
+    assert line is not None
+    return line
+
+
+def velocity_inside(domain: Domain, opening: Opening, velocity: Sequence[Array]) -> Array:
+    """A component on the faces next to those in an open side that it passes."""
+    u = velocity[opening.axis]
+    if opening.side == LOWER:
+        return first_lines(domain, u, opening.axis, 2)[1]
+    return domain.last_line(u, opening.axis)
+
+
 def first_lines(domain: Domain, u: Array, axis: int, count: int) -> list[Array]:
     """The first lines of this block along an axis, one cell thick."""
     where = u.ndim + axis - domain.grid.ndim

@@ -1,0 +1,90 @@
+"""Solid bodies of a configuration: what is given, what is refused, and the `solids.Solid` that it makes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER
+from simjax.models.declaration import Setup
+from simjax.models.flow.solids import Solid
+from simjax.models.formulas import FormulaValue
+from simjax.schema.model_schema import FieldSchema
+
+SOLID = FieldSchema("solid", units="m", default=None, optional=True)
+SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, staggered=True, optional=True)
+# Their last stage takes the whole step, so that what a body takes in it is what it takes in the step.
+INTEGRATORS = ("kutta3", "euler", "midpoint", "heun", "rk4")
+
+
+def solid_of(setup: Setup) -> Solid | None:
+    """The bodies of a configuration, if any."""
+    source = setup.config.coefficients.get("solid")
+    if source is None:
+        return None
+    velocity, moves = setup.config.coefficients.get("solid_velocity"), False
+    distance, parts = setup.coefficients["solid"][0], setup.coefficients.get("solid_velocity")
+    if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
+        _require_body(setup.domain, np.asarray(distance), isinstance(source, tuple) and "t" in source[0].names)
+    if isinstance(source, tuple) and "t" in source[0].names:
+        distance, moves = FormulaValue(source[0], dict(setup.values)), True
+    if isinstance(velocity, tuple) and any("t" in formula.names for formula in velocity):
+        parts, moves = tuple(FormulaValue(formula, dict(setup.values)) for formula in velocity), True
+    return Solid(distance, None if velocity is None else parts, moves)
+
+
+def check_solid(config: Any) -> Iterator[tuple[str, str]]:
+    """Sentences about a configuration with bodies that cannot be run."""
+    given = config.coefficients
+    if "solid_velocity" in given and "solid" not in given:
+        yield (
+            "coefficients.solid_velocity",
+            (
+                "coefficients.solid_velocity: expected beside coefficients.solid, the distance from the surface of "
+                "bodies (positive in the fluid), such as 'sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.1'; write it, or leave "
+                "the velocity out"
+            ),
+        )
+    if "solid" in given and config.time.integrator not in INTEGRATORS:
+        yield (
+            "time.integrator",
+            (
+                f"time.integrator = {config.time.integrator}: expected one of {', '.join(INTEGRATORS)} where there "
+                "are bodies (coefficients.solid), as the force on them is that of a whole step"
+            ),
+        )
+
+
+def _require_body(domain: Domain, distance: np.ndarray, moves: bool) -> None:
+    """Refuse a distance that is not finite, leaves no fluid or, where bodies do not come in later, no body."""
+    wrong = np.argwhere(~np.isfinite(distance))
+    if len(wrong):
+        places = zip(AXES, domain.coordinates((CENTER,) * domain.grid.ndim), wrong[0], strict=False)
+        where = ", ".join(f"{axis} = {float(x.ravel()[index]):g}" for axis, x, index in places)
+        raise ConfigurationError(
+            f"coefficients.solid is {distance[tuple(wrong[0])]} at {where} ({len(wrong)} of {distance.size} cells): "
+            "expected a finite distance from the surface of the bodies everywhere."
+        )
+    if distance.max() <= 0:
+        raise ConfigurationError(
+            f"coefficients.solid: expected positive distances where there is fluid; got at most {distance.max():g}, so "
+            "that bodies fill the grid. Turn its sign around if it is positive in bodies."
+        )
+    if distance.min() >= 0 and not moves:
+        raise ConfigurationError(
+            f"coefficients.solid: expected negative distances inside of bodies; got at least {distance.min():g} at the "
+            "centres of cells. Move or enlarge the body, make the grid finer, or leave coefficients.solid out."
+        )
+
+
+def require_uniform(domain: Domain) -> None:
+    """Refuse bodies on a stretched grid."""
+    if domain.grid.stretched:
+        raise ConfigurationError(
+            "coefficients.solid: bodies take uniform grids only, and this one is stretched along "
+            f"{', '.join(AXES[axis] for axis in domain.grid.stretched)}; leave out grid.stretch, or the bodies."
+        )
