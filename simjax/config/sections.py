@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from simjax.errors import ConfigurationError
-from simjax.schema.config import AxisBoundary, Boundaries, FieldSource, FileSource, SideSpec
+from simjax.schema.config import AxisBoundary, Boundaries, SideSpec
 from simjax.schema.errors import ConfigErrors, closest, join, unended
 from simjax.schema.formula import RESERVED, Formula
-from simjax.schema.kinds import Integer, ListOf, Real, Text
+from simjax.schema.kinds import Real
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.sides import sides_of
-
-FILE_KEYS = ("file", "variable", "time", "member", "order")
 
 
 @dataclass(frozen=True)
@@ -184,77 +182,6 @@ def is_tight(path: str, velocity: Sequence[Formula], given: Any, axis_path: str,
         "write kind: inflow for a flow through it",
     )
     return False
-
-
-def read_fields(
-    section: str, value: Mapping[str, Any], fields: Sequence[FieldSchema], context: Context
-) -> dict[str, FieldSource]:
-    """The fields of `section` by formulas or from files; one that is left out has its default."""
-    known = [field.name for field in fields]
-    for key in value:
-        if key not in known:
-            context.problems.unknown(section, key, known)
-    sources: dict[str, FieldSource] = {}
-    for field in fields:
-        path, given = f"{section}.{field.name}", value.get(field.name)
-        count = len(field.components(context.ndim))
-        source: FieldSource | None
-        if given is None and field.optional:
-            continue
-        if given is None:
-            source = None if field.default is None else (Formula(field.default),) * count
-            if source is None:
-                context.problems.say(path, f"{path} is missing: expected a formula or a file")
-        elif isinstance(given, Mapping) and context.schema.of_particles:
-            context.problems.add(path, given, "formulas; particles and their velocities come from a particles.file")
-            source = None
-        elif isinstance(given, Mapping):
-            source = read_file_source(path, given, field, context)
-        elif field.free:
-            given = list(given) if isinstance(given, (list, tuple)) else [given]
-            source = read_components(path, given, len(given), context, noise=True)
-        else:
-            source = read_components(path, given, count, context, noise=not context.schema.of_particles)
-        if source is not None:
-            sources[field.name] = source
-    return sources
-
-
-def read_file_source(path: str, value: Mapping[str, Any], field: FieldSchema, context: Context) -> FileSource | None:
-    """The file and the variables in it that a field starts from."""
-    problems, before = context.problems, len(context.problems)
-    meant = {problems.unknown(path, key, FILE_KEYS) for key in value if key not in FILE_KEYS}
-    variable = value.get("variable")
-    several = variable if isinstance(variable, (list, tuple)) else [variable]
-    components = field.components(context.ndim, len(several))
-    for key in ("file", "variable"):
-        if key not in value and key not in meant:
-            problems.say(f"{path}.{key}", f"{path}.{key} is missing: expected keys file and variable")
-    if len(problems) > before:
-        return None
-    file = Text(described="a path").read(f"{path}.file", value["file"], problems)
-    if len(components) == 1 and isinstance(variable, str):
-        variable = [variable]
-    names = ListOf(Text(), len(components), len(components), noun=f"variable name(s) for {', '.join(components)}")
-    variables = names.read(f"{path}.variable", variable, problems)
-    index = Integer(-(2**31), optional=True)
-    time = index.read(f"{path}.time", value.get("time"), problems)
-    member = index.read(f"{path}.member", value.get("member"), problems)
-    order = value.get("order")
-    if order is not None and (not isinstance(order, (list, tuple)) or sorted(map(str, order)) != list(context.axes)):
-        problems.add(
-            f"{path}.order",
-            order,
-            f"the axes of the array in the file, such as [{', '.join(context.axes[::-1])}]",
-        )
-    if len(problems) > before or file is None or variables is None:
-        return None
-    found = find_input(file, context.folders)
-    if found is None:
-        looked = ", ".join(str(folder) for folder in context.folders)
-        problems.say(f"{path}.file", f"{path}.file = {file!r}: no such file (looked below {looked})")
-        return None
-    return FileSource(found, variables, time, member, None if order is None else tuple(order))
 
 
 def find_input(file: str, folders: Sequence[Path], *, or_folder: bool = False) -> Path | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.config.experiments import with_experiments
+from simjax.config.fields import read_fields
 from simjax.config.instruments import read_instruments
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
@@ -17,7 +18,6 @@ from simjax.config.sections import (
     read_boundaries,
     read_closure,
     read_exact,
-    read_fields,
     read_forcing,
     read_parameters,
 )

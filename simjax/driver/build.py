@@ -17,6 +17,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import GridModel
 from simjax.driver.random_fields import random_modes
 from simjax.grid import Grid
+from simjax.io.body_files import BodyField, body_field
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
 from simjax.models.axisymmetric import ring_volumes
@@ -25,7 +26,7 @@ from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
 from simjax.ops.spacing import relative, scaled
-from simjax.schema.config import Config, FileSource, SideSpec
+from simjax.schema.config import BodyFile, Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
 from simjax.schema.model_schema import EXPONENTIAL
@@ -179,10 +180,10 @@ def register(model: type[OwnModel]) -> type[OwnModel]:
     return model
 
 
-def find_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[FieldFile, ...]]], list[str]]:
+def find_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[FieldFile | BodyField, ...]]], list[str]]:
     """Fields that come from files, of which nothing is read yet, and sentences about what is done to them."""
     model, _ = describe_model(config, Domain(grid))
-    files: dict[str, dict[str, tuple[FieldFile, ...]]] = {"initial": {}, "coefficients": {}}
+    files: dict[str, dict[str, tuple[FieldFile | BodyField, ...]]] = {"initial": {}, "coefficients": {}}
     notes: list[str] = []
     for field in config.fields:
         source = config.initial.get(field.name)
@@ -199,6 +200,10 @@ def find_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[Fi
 
 def _find_file(config: Config, grid: Grid, field, source: FileSource, offsets, notes: list[str]):
     periodic = [axis.periodic for axis in config.boundaries]
+    if isinstance(source, BodyFile):
+        body = body_field(source, grid, periodic)
+        notes += body.notes
+        return (body,)
     components = []
     for variable, offset in zip(source.variables, offsets, strict=True):
         found = field_file(

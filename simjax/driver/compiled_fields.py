@@ -30,6 +30,7 @@ from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
 from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER
 from simjax.instruments.operators import View
+from simjax.io.body_files import BodyField
 from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
@@ -113,7 +114,7 @@ class CompiledFieldRun(CompiledRun):
         files, notes = find_files(self.config, self.grid)
         sharding = self._shardings(self.domain.spec())
 
-        def placed(file: FieldFile):
+        def placed(file: FieldFile | BodyField):
             return place_parts(lambda bounds: file.read(bounds).astype(self.dtype), self.grid.shape, sharding)
 
         arrays = jax.tree.map(placed, files)

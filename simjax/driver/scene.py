@@ -12,6 +12,7 @@ import numpy as np
 from simjax.driver.build import build_model, coefficient_fields, exact_solution
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.grid import AXES, CENTER
+from simjax.models.formulas import FormulaValue
 from simjax.parallel import on_first_device
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
@@ -35,7 +36,25 @@ def scene_of(programs: CompiledRun) -> Scene:
     if grid.cells > MOST_CELLS:
         return Scene(box, _walls(config), periodic=periodic)
     centers = {axis: grid.coordinates(axis, CENTER) for axis in grid.stretched}
-    return Scene(box, _walls(config), *_inside(programs), periodic=periodic, centers=centers)
+    media, marks, exact = _inside(programs)
+    distances = {field.name for field in config.schema.coefficients if field.distance}
+    bodies, moving = _bodies(programs, media, next(iter(distances & {*media}), None))
+    media = {name: values for name, values in media.items() if name not in distances}
+    return Scene(box, _walls(config), bodies, moving, media, marks, exact, periodic=periodic, centers=centers)
+
+
+def _bodies(
+    programs: CompiledFieldRun, found: Mapping[str, np.ndarray], name: str | None
+) -> tuple[Callable[[float], np.ndarray] | None, bool]:
+    """The distance from bodies at a time, by the name of the coefficient, and whether they move."""
+    if name is None:
+        return None, False
+    source, domain = programs.config.coefficients[name], programs.domain.unsplit()
+    if not isinstance(source, tuple) or "t" not in source[0].names:
+        return lambda _: found[name], False
+    values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
+    distance, centers = FormulaValue(source[0], values), domain.coordinates((CENTER,) * domain.grid.ndim)
+    return _on_host(lambda t: jnp.broadcast_to(distance(t, *centers), domain.block_shape)), True
 
 
 def _walls(config: Config) -> frozenset[tuple[str, str]]:

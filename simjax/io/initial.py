@@ -15,6 +15,7 @@ import numpy as np
 
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
+from simjax.io.body_files import BodyField
 from simjax.io.initial_files import Ranges, Stored, find_stored, require_room
 from simjax.io.regrid import AxisMap, AxisMismatch, axis_map, target_axis
 from simjax.processes import processes
@@ -159,7 +160,7 @@ def field_file(
     return found
 
 
-def require_finite(files: Sequence[FieldFile]) -> None:
+def require_finite(files: Sequence[FieldFile | BodyField]) -> None:
     """Raises ConfigurationError, the same on all processes, where a value that any of them has read is not finite.
 
     All processes call this together, once each has read its own part of the same files.

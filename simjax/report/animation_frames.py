@@ -91,10 +91,12 @@ class PlaneStage(Stage):
         self.scale = colours.colour_scale(scalar, [plane for planes in self.planes for plane in planes])
         self._surround(columns)
         self.empty = self.background()
-        self.geometry = self._drawn_scene(scene)
+        times = scalars.file_times(scalar.dataset)[list(frames)]
+        once = self._drawn_scene(scene, float(times[0]))
+        self.geometry = [self._drawn_scene(scene, float(t)) if scene.moving else once for t in times]
 
-    def _drawn_scene(self, scene: Scene) -> Image.Image:
-        """Walls, media, sources and receivers of one panel, on nothing."""
+    def _drawn_scene(self, scene: Scene, time: float) -> Image.Image:
+        """Walls, bodies, media, sources and receivers of one panel at a time, on nothing."""
         width, height = (side / _DPI for side in self.panel)
         sheet = Sheet(width, height, _DPI)
         sheet.figure.patch.set_alpha(0.0)
@@ -102,7 +104,7 @@ class PlaneStage(Stage):
         axes.patch.set_alpha(0.0)
         axes.set_xlim(*self.scalar.extent(self.horizontal))
         axes.set_ylim(*self.scalar.extent(self.vertical))
-        draw_scene(axes, scene, self.scalar, self.horizontal, self.vertical, self.cut)
+        draw_scene(axes, scene, self.scalar, self.horizontal, self.vertical, self.cut, time)
         sheet.canvas.draw()
         return Image.fromarray(np.asarray(sheet.canvas.buffer_rgba()).copy())
 
@@ -142,7 +144,7 @@ class PlaneStage(Stage):
             # One pixel is left to the frame on each side.
             inner = (self.panel[0] - 2, self.panel[1] - 2)
             picture.paste(Image.fromarray(self.scale.colours(_fitted(values, inner))), (left + 1, top + 1))
-            picture.paste(self.geometry, (left, top), self.geometry)
+            picture.paste(self.geometry[index], (left, top), self.geometry[index])
         self.write_time(picture, index)
         return picture
 

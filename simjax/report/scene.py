@@ -15,9 +15,10 @@ FEW_LEVELS = 8
 
 @dataclass(frozen=True)
 class Scene:
-    """Solid sides, media, sources and receivers of a run, its exact solution, and the size of its particles.
+    """Solid sides, bodies, media, sources and receivers of a run, its exact solution, and the size of its particles.
 
-    box: lower and upper end of every axis. walls: `(axis, "lower" or "upper")` of solid sides. media: values of each
+    box: lower and upper end of every axis. walls: `(axis, "lower" or "upper")` of solid sides. bodies: the distance
+    from their surface at a time, negative inside, indexed [x, y, z]; moving: whether they move. media: values of each
     property at cell centres, indexed [x, y, z]. marks: places `(count, axes)` by what stands there, such as "source".
     exact: values of a variable at a time, indexed [x, y, z]. diameters: `(species,)`, relative to each other.
     periodic: of every axis. centers: of cells along stretched axes, by their numbers. Lengths and times are those of
@@ -26,6 +27,8 @@ class Scene:
 
     box: tuple[tuple[float, float], ...] = ()
     walls: frozenset[tuple[str, str]] = frozenset()
+    bodies: Callable[[float], np.ndarray] | None = None
+    moving: bool = False
     media: Mapping[str, np.ndarray] = field(default_factory=dict)
     marks: Mapping[str, np.ndarray] = field(default_factory=dict)
     exact: Mapping[str, Callable[[float], np.ndarray]] = field(default_factory=dict)

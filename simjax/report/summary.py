@@ -232,8 +232,9 @@ def _panels(scalar: Scalar, frames: Sequence[int], normal: str) -> list[Panel]:
 def _panel(scalar: Scalar, frame: int, member: int | None, normal: str, title: str) -> Panel:
     cut, position = scalar.mid_plane(normal)
     vertical, horizontal = (axis for axis in scalar.axes if axis not in cut)
-    values = scalar.values(frame, member, cut)
-    return Panel(scalar, values, f"{title}, {position}" if position else title, horizontal, vertical, cut=cut)
+    values, time = scalar.values(frame, member, cut), float(scalars.file_times(scalar.dataset)[frame])
+    title = f"{title}, {position}" if position else title
+    return Panel(scalar, values, title, horizontal, vertical, cut=cut, time=time)
 
 
 def _member_row(scalar: Scalar, scene: Scene) -> PanelRow:

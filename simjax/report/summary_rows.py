@@ -52,7 +52,8 @@ class Panel:
     """One picture of a plane: its values [vertical, horizontal], its title, and the axes of the plane.
 
     dots: (n, 2) positions (horizontal, vertical) to be marked. cut: the cell index across the plane, by axis. flow:
-    velocities along the horizontal and the vertical axis like the values, of which streamlines are drawn.
+    velocities along the horizontal and the vertical axis like the values, of which streamlines are drawn. time: that
+    of the file.
     """
 
     scalar: Scalar
@@ -63,6 +64,7 @@ class Panel:
     dots: np.ndarray | None = None
     cut: dict[str, int] = field(default_factory=dict)
     flow: tuple[np.ndarray, np.ndarray] | None = None
+    time: float = 0.0
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -132,7 +134,7 @@ class PanelRow:
         if panel.flow is not None:
             even = [panel.scalar.evened(part, panel.vertical, panel.horizontal) for part in panel.flow]
             draw_streamlines(axes, panel.extent, (even[0], even[1]))
-        draw_scene(axes, self.scene, panel.scalar, panel.horizontal, panel.vertical, panel.cut)
+        draw_scene(axes, self.scene, panel.scalar, panel.horizontal, panel.vertical, panel.cut, panel.time)
         axes.set_title(panel.title, fontsize=NORMAL, color=INK, pad=4, loc="left", parse_math=False)
         if not np.isfinite(values).any():
             say_empty(axes)

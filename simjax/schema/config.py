@@ -227,6 +227,27 @@ class FileSource:
 
 
 @dataclass(frozen=True)
+class BodyFile(FileSource):
+    """The distance from a body whose shape a file has: an image, a closed outline of points, or a closed surface.
+
+    An image fills the box of the grid, and is solid where it is dark, or light, as `inside` says. Other shapes are
+    scaled, turned by `angle` (radians, counterclockwise, about the origin of the file) and moved to `at`.
+    """
+
+    scale: float = 1.0
+    angle: float = 0.0
+    at: tuple[float, ...] = ()
+    inside: str = "dark"
+
+    def write(self) -> dict[str, Any]:
+        """The plain YAML value."""
+        if self.file.suffix.lower() == ".png":
+            return {"file": str(self.file), "inside": self.inside}
+        turned = {} if self.file.suffix.lower() == ".stl" else {"angle": self.angle}
+        return {"file": str(self.file), "scale": self.scale, "at": list(self.at), **turned}
+
+
+@dataclass(frozen=True)
 class Given:
     """Initial values or coefficients that are arguments of a program: an array for each of `count` components."""
 

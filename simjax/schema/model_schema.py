@@ -24,6 +24,7 @@ class FieldSchema:
     `default` is what stands where it is left out; without one (None) it must be given, unless it is `optional`.
     Components of a `staggered` vector lie on the faces normal to them, everything else at cell centres (for
     coefficients; initial fields lie where the model has them; `at_corners`: this scalar is not at cell centres).
+    A `distance` from the surface of bodies may also be given by shapes.
 
     Examples:
         >>> sj.FieldSchema("velocity", vector=True, units="m s-1").components(2)
@@ -39,6 +40,7 @@ class FieldSchema:
     free: bool = False
     whole: bool = False
     at_corners: bool = False
+    distance: bool = False
 
     def components(self, ndim: int, count: int = 0) -> tuple[str, ...]:
         """Names of the variables in the file: `velocity_x`, ...; a scalar is its own; `count` of a free field."""

@@ -42,7 +42,9 @@ def smallest(name):
         {
             "model": name, "grid": {"shape": [8] * ndim}, "physics": physics, "time": time, "precision": "float64",
             "initial": {f.name: components(f) for f in schema.fields if f.default is None or f.free},
-            "coefficients": {f.name: components(f) for f in schema.coefficients if f.default is None and not f.optional},
+            "coefficients": {
+                f.name: components(f) for f in schema.coefficients if f.default is None and not f.optional
+            },
         }
     )  # fmt: skip
 

@@ -7,15 +7,16 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER
+from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
 from simjax.models.flow.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.schema.model_schema import FieldSchema
 
-SOLID = FieldSchema("solid", units="m", default=None, optional=True)
+SOLID = FieldSchema("solid", units="m", default=None, optional=True, distance=True)
 SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, staggered=True, optional=True)
 # Their last stage takes the whole step, so that what a body takes in it is what it takes in the step.
 INTEGRATORS = ("kutta3", "euler", "midpoint", "heun", "rk4")
@@ -30,6 +31,7 @@ def solid_of(setup: Setup) -> Solid | None:
     distance, parts = setup.coefficients["solid"][0], setup.coefficients.get("solid_velocity")
     if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
         _require_body(setup.domain, np.asarray(distance), isinstance(source, tuple) and "t" in source[0].names)
+        _require_open_sides(setup, np.asarray(distance))
     if isinstance(source, tuple) and "t" in source[0].names:
         distance, moves = FormulaValue(source[0], dict(setup.values)), True
     if isinstance(velocity, tuple) and any("t" in formula.names for formula in velocity):
@@ -79,6 +81,22 @@ def _require_body(domain: Domain, distance: np.ndarray, moves: bool) -> None:
             f"coefficients.solid: expected negative distances inside of bodies; got at least {distance.min():g} at the "
             "centres of cells. Move or enlarge the body, make the grid finer, or leave coefficients.solid out."
         )
+
+
+def _require_open_sides(setup: Setup, distance: np.ndarray) -> None:
+    """Refuse bodies in sides through which the fluid passes: what is prescribed or solved for there is the fluid's."""
+    for axis, (pair, walls) in enumerate(zip(setup.sides, setup.config.boundaries, strict=True)):
+        for end, (one, wall) in enumerate(zip(pair, (walls.lower, walls.upper), strict=True)):
+            if isinstance(one, PeriodicSide) or one.solid:
+                continue
+            line = np.take(distance, 0 if end == LOWER else -1, axis=axis)
+            if line.min() <= 0:
+                side = ("lower", "upper")[end]
+                raise ConfigurationError(
+                    f"coefficients.solid: a body covers {np.mean(line <= 0):.0%} of boundaries.{AXES[axis]}.{side} "
+                    f"({wall.kind}), where the fluid passes; expected at least one cell of fluid before it: move the "
+                    "body, or make the grid longer."
+                )
 
 
 def require_uniform(domain: Domain) -> None:
