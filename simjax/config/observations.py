@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from simjax.config.sections import Context, find_input, read_formula
 from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
+from simjax.schema.formula import Formula
 from simjax.schema.inverse import OF_FIELDS, OF_PARTICLES, PLACES, MeasuredFile, ObservationConfig
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Plain, Real, Text, Unread, key
 from simjax.schema.particles import BoxConfig
@@ -100,7 +102,7 @@ def read_observation(
     _check_times(where, keys, found["time"], problems)
     places = tuple(keys[place] for place in PLACES[kind] if place in keys)
     _check_places(where, kind, places, found["grid"], context)
-    target = None if keys.get("target") is None else read_formula(f"{where}.target", keys["target"], context)
+    target = _read_target(f"{where}.target", kind, keys, context)
     if kind == "spectrum":
         check_periodic(f"{where}.spectrum", found["boundaries"], "observe with box_average", context)
         check_uniform(f"{where}.spectrum", found["grid"], "observe with box_average", context)
@@ -120,6 +122,14 @@ def read_observation(
     )  # fmt: skip
 
 
+def _read_target(path: str, kind: str, keys: Mapping[str, Any], context: Context) -> Formula | None:
+    """What a snapshot or a diagnostic is wanted to be, if it is given; a diagnostic has no place."""
+    if keys.get("target") is None:
+        return None
+    known = context if kind == "snapshot" else dataclasses.replace(context, known=("t", *context.parameters))
+    return read_formula(path, keys["target"], known)
+
+
 def _read_keys(
     where: str, kind: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> dict[str, Any]:
@@ -136,7 +146,7 @@ def _read_keys(
         own["shells"] = Integer(1)
     if kind == "radial_distribution":
         own["width"] = Real(above=0.0)
-    wanted = kind == "snapshot" and not context.schema.of_particles
+    wanted = kind in ("snapshot", "diagnostic") and not context.schema.of_particles
     optional = COMMON if kind == "sensors" else {**COMMON, **OF_FILES}
     optional = {**optional, "target": Unread("a number or a formula")} if wanted else optional
     kinds = {**own, **optional}

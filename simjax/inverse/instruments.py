@@ -236,8 +236,10 @@ def _from_file(source: ObservationConfig, path: str, name: str, rollout: Differe
 
 
 def _target(source: ObservationConfig, times: np.ndarray, rollout: DifferentiableRun) -> np.ndarray:
-    """The field that is wanted at `times`, `(m, *grid.shape)`, with the configuration's own numbers."""
+    """What is wanted at `times`, with the configuration's own numbers: fields `(m, *grid.shape)`, or numbers `(m,)`."""
     assert source.target is not None
+    if source.kind == "diagnostic":
+        return np.array([float(source.target({**rollout.start_values(), "t": t})) for t in times])
     grid = rollout.domain.grid
     offset = next(output.offset for output in rollout.model.outputs() if output.name == source.variable)
     axes = np.meshgrid(*(grid.coordinates(axis, offset[axis]) for axis in range(grid.ndim)), indexing="ij")

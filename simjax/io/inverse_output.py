@@ -127,8 +127,8 @@ class InstrumentResult:
     measured, at_guess, at_estimate: (m, ...) in `units`; present: the same, False where nothing was measured, or
     None. deviation: standard deviation of the noise, a number or an array that broadcasts against `measured`.
     positions: (n, axes) of point sensors, whose readings are (m, n), else None. offset: of snapshots, else None.
-    experiment: the name of the run that it was read in, where there are several. The kind "target" is a snapshot that
-    is wanted, not measured.
+    experiment: the name of the run that it was read in, where there are several. The kind "target" is of what is
+    wanted, not measured.
     """
 
     name: str

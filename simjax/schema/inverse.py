@@ -162,9 +162,9 @@ class ObservationConfig:
     its places the points as tuples of coordinates. times: when it is measured; None: at the end of each `every`-th
     frame. deviation: of the measurement errors in the variable's units; fraction: of the measured values' root mean
     square, in place of it. noise: ("student", degrees), ("huber", threshold) or None for Gaussian errors. target: of a
-    snapshot, the field that is wanted, in place of a measured one. radii, width: where a radial distribution is
-    measured, and the distance over which it is averaged. data: where the measurements are read; None: they are made in
-    the configuration's own run. instrument: the entry of `outputs` whose reading named `variable` an `output` is.
+    snapshot or a diagnostic, what is wanted, in place of what was measured. radii, width: where a radial distribution
+    is measured, and the distance over which it is averaged. data: where the measurements are read; None: they are made
+    in the configuration's own run. instrument: the entry of `outputs` whose reading named `variable` an `output` is.
     """
 
     kind: str

@@ -96,6 +96,14 @@ def test_a_target_counts_as_measured_and_leaves_no_truth():
     )
 
 
+def test_a_diagnostic_is_wanted_at_its_times():
+    wanted = {"diagnostic": "mean_concentration", "times": [0.2, 0.4], "target": "depth*t", "deviation": 0.1}
+    (instrument,) = InverseProblem(config(NUMBERS, [wanted])).instruments
+    np.testing.assert_allclose(instrument.measured, [0.3, 0.6], rtol=1e-15)
+    with pytest.raises(ConfigurationError, match="target.*unknown name 'x'"):
+        config(NUMBERS, [{**wanted, "target": "x"}])
+
+
 @pytest.mark.slow
 def test_pieces_that_join_are_the_run_itself():
     """Pieces started from the run's own fields read what one run reads, and leave nothing at the joints."""
