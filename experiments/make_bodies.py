@@ -3,7 +3,7 @@
     python experiments/make_bodies.py
 
 The airfoil is NACA 2412 (Jacobs, Ward and Pinkerton 1933, NACA Report 460) with a closed trailing edge; the grains are
-discs of random sizes that leave gaps of at least four pixels, and repeat along x.
+discs of random sizes that leave gaps of an eighth of the height at least, and repeat along x.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 CAMBER, PLACE, THICKNESS = 0.02, 0.4, 0.12
-PIXELS, GRAINS, LEAST_GAP = (192, 96), 16, 8.0
+PIXELS, GRAINS, LEAST_GAP = (768, 384), 16, 32.0
 
 
 def airfoil(points: int = 80) -> np.ndarray:
@@ -34,7 +34,7 @@ def grains() -> np.ndarray:
     y, x = np.mgrid[:ny, :nx] + 0.5
     nearest, placed = np.full((ny, nx), np.inf), 0
     while placed < GRAINS:
-        radius = random.uniform(6.0, 13.0)
+        radius = random.uniform(24.0, 52.0)
         center = random.uniform((0.0, radius + LEAST_GAP), (nx, ny - radius - LEAST_GAP))
         across = np.abs(x - center[0])
         distance = np.hypot(np.minimum(across, nx - across), y - center[1])
