@@ -3,7 +3,7 @@
     python experiments/make_bodies.py
 
 The airfoil is NACA 2412 (Jacobs, Ward and Pinkerton 1933, NACA Report 460) with a closed trailing edge; the grains are
-discs of random sizes that leave gaps of an eighth of the height at least, and repeat along x.
+discs of random sizes that leave gaps of a twelfth of the height at least, and repeat along x.
 """
 
 from pathlib import Path
