@@ -66,7 +66,7 @@ def check(domain: Domain, sides: Sequence[tuple[Side, Side]], order: int, wall: 
 
 
 def misplaced(sources: Array, rings: bool) -> dict[str, Array]:
-    """Whether a source is where none can be, by what is wrong; see `check_configuration`."""
+    """Tell whether a source is where none can be, by what is wrong; see `check_configuration`."""
     radius = sources[:, RADIAL]
     return {"a ring on the axis": jnp.any(radius <= 0)} if rings else {"a source off the axis": jnp.any(radius != 0)}
 
@@ -75,7 +75,7 @@ def misplaced(sources: Array, rings: bool) -> dict[str, Array]:
 
 
 def on_axis(component: int, offset: float) -> Boundary:
-    """How a component of E or H goes on beyond the axis: along it evenly, and with a value of its own; others oddly."""
+    """Mirror images beyond the axis: even of a component along it, which has a value of its own there, odd of others."""
     if component != AXIAL:
         return Dirichlet(0.0)
     return OpenFace() if offset == FACE else Neumann(0.0)
@@ -99,7 +99,7 @@ def per_radius(domain: Domain, slope: Array, layout: FieldLayout) -> Array:
 
 
 def lengths(domain: Domain, layout: FieldLayout, dtype) -> Array:
-    """What the areas around values of a field turn into volumes by: 2 pi r; those on the axis have half a width."""
+    """Volumes around values of a field over their areas, 2 pi r; around the axis there is half of a cell."""
     if layout.offset[RADIAL] != FACE:
         return 2 * math.pi * radii(domain, layout, dtype)
     return 2 * math.pi * _radii_of_faces(domain, layout, dtype, 1 / 8)
