@@ -75,7 +75,7 @@ def misplaced(sources: Array, rings: bool) -> dict[str, Array]:
 
 
 def on_axis(component: int, offset: float) -> Boundary:
-    """Mirror images beyond the axis: even of a component along it, which has a value of its own there, odd of others."""
+    """Mirror images beyond the axis: even of a component along it, which has a value of its own there; else odd."""
     if component != AXIAL:
         return Dirichlet(0.0)
     return OpenFace() if offset == FACE else Neumann(0.0)

@@ -70,8 +70,7 @@ def rough(shape, seed):
     return jnp.asarray(1 + np.random.default_rng(seed).random(shape))
 
 
-@pytest.mark.parametrize("polarisation", ["te", "tm"])
-@pytest.mark.parametrize("inner", [0.0, 0.5])
+@pytest.mark.parametrize(("polarisation", "inner"), [("te", 0.0), ("tm", 0.0), ("te", 0.5)])
 def test_energy_stays_in_a_rough_medium(polarisation, inner):
     """With cells that differ in width, from the axis and around an inner conductor."""
     shape, lower, upper = (8, 6), (inner, 0.0), (1.0, 1.5)
