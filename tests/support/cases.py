@@ -30,7 +30,7 @@ WRITTEN = {
         "gas-3d-periodic",
     ),
     "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-2d-stretched", "acoustic-2d-axisymmetric", "acoustic-3d"),
-    "maxwell_te": ("maxwell-2d", "maxwell-2d-stretched"),
+    "maxwell_te": ("maxwell-2d", "maxwell-2d-stretched", "maxwell-2d-axisymmetric"),
     "maxwell": ("maxwell-3d",),
     "vorticity": ("spectral-vorticity-2d", "spectral-vorticity-2d-courant"),
     "spectral_velocity": ("spectral-velocity-3d",),

@@ -133,6 +133,12 @@ CASES = (
         checkpoint="none", frames=1,
     ),
     Case(
+        "maxwell-2d-axisymmetric", _rings,
+        lambda domain: maxwell.Maxwell(domain, [(_wall, _wall), (_layer, _wall)], polarisation="te", layer_cells=4),
+        _shining(_rings, (0.0, 1.3)), rippled, "leapfrog", Schedule(0.03, courant=0.5, max_steps=3),
+        checkpoint="none", frames=1,
+    ),
+    Case(
         "maxwell-3d", _box,
         lambda domain: maxwell.Maxwell(domain, [(_wall, _wall), PERIODIC, (_wall, _layer)], layer_cells=3),
         _shining(_box, (2.2, 0.4, 0.3), conductivity=False), rippled, "leapfrog", _fixed, checkpoint="none",

@@ -120,7 +120,7 @@ class Acoustic(SplitModel):
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
         require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, SOUND, "Acoustic", axisymmetric=True)
-        axisymmetry.check(domain, sides, order)
+        axisymmetry.check(domain, sides, order, "rigid")
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
@@ -383,7 +383,7 @@ class Acoustic(SplitModel):
         wrong = ~((params.speed > 0) & (params.density > 0))
         found = {"speed or density <= 0": wrong}
         if self.domain.grid.axisymmetric and params.sources is not None:
-            found["a source off the axis"] = jnp.any(params.sources[:, RADIAL] != 0)
+            found |= axisymmetry.misplaced(params.sources, rings=False)
         return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
 
     def outputs(self):

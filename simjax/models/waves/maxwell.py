@@ -11,20 +11,24 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.arguments import require_at_least, require_one_of
-from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side
+from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE
+from simjax.models.axisymmetric import dimensions, directions
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
+from simjax.models.waves import axisymmetry
 from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, Term, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
+from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, Curl, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import scaled
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
@@ -32,20 +36,7 @@ from simjax.schema.model_schema import SPLITTING, FieldSchema
 Signal = Callable[[Array], Array]
 """`signal(t)` -> strength of a current element; an `eqx.Module`, whose arrays are parameters."""
 
-POLARISATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "tm": ((2,), (0, 1)),
-    "te": ((0, 1), (2,)),
-    "full": ((0, 1, 2), (0, 1, 2)),
-}
-"""Name -> components of E and of H that there are."""
-
 _POLARISATION_OF = {"maxwell_tm": "tm", "maxwell_te": "te", "maxwell": "full"}
-
-ELECTRIC, MAGNETIC = "V m-1", "A m-1"
-"""Units of E and H."""
-
-Curl = tuple[tuple[int, int, int], ...]
-"""Terms of one component of a curl: (axis of the derivative, position of the component in its tuple, sign)."""
 
 
 class State(eqx.Module):
@@ -96,8 +87,10 @@ def _check_maxwell(components: tuple[str, ...]):
     """The check of a model whose electric field has these components."""
 
     def check(config: Any) -> Iterator[tuple[str, str]]:
-        yield from check_waves(config)
+        yield from check_waves(config, "conductor", rings=components == ("z",))
         along = config.physics.along
+        if config.grid.axisymmetric and along == "x" and config.physics.sources:
+            yield "physics.along", axisymmetry.ALONG_AXIS
         if along is not None and along not in components:
             yield "physics.along", f"physics.along = {along!r}: expected one of {', '.join(components)}"
 
@@ -122,6 +115,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         ),
         integrators=SPLITTING,
         stretched=True,
+        axisymmetric=axes == 2,
         forced=(),
         check=_check_maxwell(electric),
     )
@@ -137,7 +131,9 @@ class Maxwell(SplitModel):
     (x, y or z). Yee's grid (1966, IEEE Trans. Antennas Propag. 14, 302): E on edges, H on faces; leapfrog in time,
     conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx, Hy) or "te" (Ex, Ey, Hz). The medium's means are
     arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
-    (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`. Takes stretched grids.
+    (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`. Takes stretched grids, and in 2-D axisymmetric
+    ones of second order with conductors across r: x is r, y is z, and the component called z goes around the axis, "tm"
+    (E_phi, Hr, Hz) with currents in rings, "te" (Er, Ez, H_phi) with currents on the axis.
 
     Examples:
         >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
@@ -179,16 +175,12 @@ class Maxwell(SplitModel):
                 f"Maxwell: along={along} but E has the components {', '.join(AXES[c] for c in electric)}; write one."
             )
         require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
-        check_sides(domain, sides, LIGHT, "Maxwell")
+        check_sides(domain, sides, LIGHT, "Maxwell", axisymmetric=True)
+        axisymmetry.check(domain, sides, order, "conductor")
         self.domain, self.polarisation, self.order = domain, polarisation, order
         self.along = electric.index(AXES.index(along))
-        self.electric_layouts = tuple(
-            _layout([CENTER if axis == c else FACE for axis in range(ndim)], sides, ELECTRIC) for c in electric
-        )
-        self.magnetic_layouts = tuple(
-            _layout([FACE if axis == c else CENTER for axis in range(ndim)], sides, MAGNETIC) for c in magnetic
-        )
-        self.medium_layout = mirrored_layout(_layout([CENTER] * ndim, sides))
+        self.electric_layouts, self.magnetic_layouts = layouts_of(domain.grid, sides, electric, magnetic)
+        self.medium_layout = mirrored_layout(layout_of([CENTER] * ndim, sides))
         check_scales(domain, self.medium_layout, order)
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
 
@@ -202,24 +194,14 @@ class Maxwell(SplitModel):
         names = ("permittivity", "permeability", "conductivity")
         return model, Params(**{name: medium_property(setup, name) for name in names}, **points_of(setup))
 
-    def _curls(self, of: tuple[int, ...], there: tuple[int, ...]) -> tuple[Curl, ...]:
-        """For every component in `of`, the terms of the curl of a field with the components `there`."""
-        ndim = self.domain.grid.ndim
-        curls = []
-        for c in of:
-            j, k = (c + 1) % 3, (c + 2) % 3
-            terms = ((j, k, 1), (k, j, -1))
-            curls.append(tuple((axis, there.index(f), sign) for axis, f, sign in terms if axis < ndim and f in there))
-        return tuple(curls)
-
     @property
     def _curls_of_magnetic(self) -> tuple[Curl, ...]:
-        return self._curls(*POLARISATIONS[self.polarisation])
+        return terms_of_curl(self.domain.grid, *POLARISATIONS[self.polarisation])
 
     @property
     def _curls_of_electric(self) -> tuple[Curl, ...]:
         electric, magnetic = POLARISATIONS[self.polarisation]
-        return self._curls(magnetic, electric)
+        return terms_of_curl(self.domain.grid, magnetic, electric)
 
     # ------------------------------------------------------------------ steps
 
@@ -235,10 +217,13 @@ class Maxwell(SplitModel):
         scales = scales_of(self.domain, self.medium_layout, self.order, params.permittivity.dtype)
         sources = None
         if params.sources is not None:
-            sources = locate(self.domain, self.electric_layouts[self.along], params.sources)
+            layout = self.electric_layouts[self.along]
+            if self.domain.grid.axisymmetric and layout.offset[RADIAL] != FACE:
+                raise ConfigurationError(f"{axisymmetry.ALONG_AXIS}.")
+            sources = locate(self.domain, layout, params.sources)
             value = impermittivity[self.along]
             around = gather(sources, value) if value.ndim else value
-            scale = per_volume_at(scales, self.electric_layouts[self.along].offset)
+            scale = 1 / self._volumes(scales, layout, value.dtype, rings=self.polarisation == "tm")
             sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), scale)
         profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
         return Prepared(impermittivity, decay, self._inverse_at_faces(params.permeability), profiles, sources, scales)
@@ -268,16 +253,29 @@ class Maxwell(SplitModel):
         self, curls: Sequence[Curl], fields, layouts, difference, t, scales: Sequence[Array | float]
     ) -> tuple[tuple[Array, ...], ...]:
         """Every term of the curls with its sign; scales: of the derivatives, one per axis."""
-        h = self.domain.grid.mean_spacing
+        h, fields, layouts = self.domain.grid.mean_spacing, tuple(fields), tuple(layouts)
+        # An only component goes around the axis: along r its moment has the slope.
+        around = self.domain.grid.axisymmetric and len(fields) == 1
+        if around:
+            fields, layouts = (*fields, axisymmetry.with_radii(self.domain, fields[0], layouts[0])), layouts * 2
 
         def terms(*padded):
             return tuple(
-                tuple(sign * difference(padded[f], axis, h, self.order) for axis, f, sign in curl) for curl in curls
+                tuple(
+                    sign * difference(padded[1 if around and axis == RADIAL else f], axis, h, self.order)
+                    for axis, f, sign in curl
+                )
+                for curl in curls
             )
 
-        found = self.domain.apply(terms, tuple(fields), tuple(layouts), staggered_wave.halo(self.order), t)
+        found = self.domain.apply(terms, fields, layouts, staggered_wave.halo(self.order), t)
+
+        def finished(slope: Array, axis: int) -> Array:
+            slope = scaled(slope, scales[axis])
+            return axisymmetry.per_radius(self.domain, slope, layouts[0]) if around and axis == RADIAL else slope
+
         return tuple(
-            tuple(scaled(slope, scales[axis]) for slope, (axis, _, _) in zip(slopes, curl, strict=True))
+            tuple(finished(slope, axis) for slope, (axis, _, _) in zip(slopes, curl, strict=True))
             for slopes, curl in zip(found, curls, strict=True)
         )
 
@@ -290,6 +288,16 @@ class Maxwell(SplitModel):
         for k, memory in zip(absorbed, changed, strict=True):
             result[k] = memory
         return u, tuple(result)
+
+    def _volumes(self, scales: AxisScales, layout: FieldLayout, dtype, rings: bool = False) -> Array | float:
+        """Areas or volumes around the values of a field over the mean one of a cell's area.
+
+        rings: areas also on an axisymmetric grid, where currents around the axis are per area.
+        """
+        areas = 1 / per_volume_at(scales, layout.offset)
+        if rings or not self.domain.grid.axisymmetric:
+            return areas
+        return areas * axisymmetry.lengths(self.domain, layout, dtype)
 
     def kick(self, t, dt, state, params, prepared):
         curls = self._curls_of_electric
@@ -345,6 +353,9 @@ class Maxwell(SplitModel):
         c is that of the least permittivity and the least permeability, wherever they are.
         """
         slowness = jnp.sqrt(self.domain.min(params.permittivity) * self.domain.min(params.permeability))
+        if self.domain.grid.axisymmetric:
+            axial, layout = self.polarisation == "te", self.medium_layout
+            return 2 * slowness / jnp.sqrt(axisymmetry.stiffest_square(self.domain, layout, axial, slowness.dtype))
         if self.domain.grid.stretched:
             return 2 * slowness / jnp.sqrt(self.domain.max(self._stiffest_square(slowness.dtype)))
         steepest = math.sqrt(sum(1 / h**2 for h in self.domain.grid.spacing))
@@ -372,7 +383,7 @@ class Maxwell(SplitModel):
         prepared = self.prepare(params)
         mirrored = self.kick(t, 2 * state.lag, state, params, prepared)
         electric, magnetic = (
-            [1 / per_volume_at(prepared.scales, layout.offset) for layout in layouts]
+            [self._volumes(prepared.scales, layout, state.electric[0].dtype) for layout in layouts]
             for layouts in (self.electric_layouts, self.magnetic_layouts)
         )
         triples = zip(state.electric, prepared.impermittivity, electric, strict=True)
@@ -394,7 +405,7 @@ class Maxwell(SplitModel):
         return result
 
     def measures(self):
-        energy = Measure(times_volume("J", self.domain.grid.ndim), "electromagnetic energy")
+        energy = Measure(times_volume("J", dimensions(self.domain.grid)), "electromagnetic energy")
         return {
             "energy": energy,
             "maximum_electric": Measure("V m-1", "largest electric field"),
@@ -433,16 +444,19 @@ class Maxwell(SplitModel):
 
     def unphysical(self, state, params):
         product = params.permittivity * params.permeability
-        wrong = ~((product > 0) & (params.permittivity > 0))
-        return {"permittivity or permeability <= 0": jnp.broadcast_to(wrong, self.domain.block_shape)}
+        found = {"permittivity or permeability <= 0": ~((product > 0) & (params.permittivity > 0))}
+        if self.domain.grid.axisymmetric and params.sources is not None:
+            found |= axisymmetry.misplaced(params.sources, rings=self.polarisation == "tm")
+        return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
 
     def outputs(self):
         result = []
         for field, components, layouts in self._fields():
             for i, (name, layout) in enumerate(zip(components, layouts, strict=True)):
                 vector = {"vector": field, "component": i} if len(components) > 1 else {}
-                long_name = name.replace("_", " ") + " field" if len(components) == 1 else f"{name[-1]}-{field} field"
-                result.append(Output(name, layout.offset, layout.units, long_name, **vector))
+                lonely = "azimuthal " if self.domain.grid.axisymmetric else ""
+                direction = directions(self.domain.grid)[i] if vector else lonely
+                result.append(Output(name, layout.offset, layout.units, f"{direction}{field} field", **vector))
         return tuple(result)
 
     def _fields(self):
@@ -462,18 +476,6 @@ class Maxwell(SplitModel):
 
 
 Maxwell.Params, Maxwell.State = Params, State
-
-
-def _layout(offset: Sequence[float], sides: Sequence[tuple[Side, Side]], units: str = "1") -> FieldLayout:
-    """On a conductor a field with values on the wall vanishes there, one without is mirrored evenly."""
-
-    def boundary(axis: int, side: Side) -> Boundary:
-        if isinstance(side, PeriodicSide):
-            return Periodic()
-        return Dirichlet(0.0) if offset[axis] == FACE else Neumann(0.0)
-
-    pairs = tuple((boundary(axis, lower), boundary(axis, upper)) for axis, (lower, upper) in enumerate(sides))
-    return FieldLayout(tuple(offset), pairs, units)
 
 
 def _is_spec(node) -> bool:

@@ -117,8 +117,11 @@ class WaveKeys:
     )
 
 
-def check_waves(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences about layers, sources and receivers that do not fit the box."""
+def check_waves(config: Any, wall: str = "rigid", rings: bool = False) -> Iterator[tuple[str, str]]:
+    """Sentences about layers, sources and receivers that do not fit the box.
+
+    wall: the kind of side that reflects. rings: whether sources on an axisymmetric grid are rings around the axis.
+    """
     physics, grid = config.physics, config.grid
     if physics.order == 3:
         yield "physics.order", "physics.order = 3: expected 2 or 4"
@@ -130,7 +133,7 @@ def check_waves(config: Any) -> Iterator[tuple[str, str]]:
             use = f"use more than {needed} cells or a smaller physics.layer_cells"
             yield "physics.layer_cells", f"physics.layer_cells = {physics.layer_cells}: {found}; {use}"
     if grid.axisymmetric:
-        yield from axisymmetry.check_configuration(config)
+        yield from axisymmetry.check_configuration(config, wall, rings)
     for number, source in enumerate(physics.sources):
         path = f"physics.sources[{number}]"
         yield from _check_position(f"{path}.position", source.position, grid)
