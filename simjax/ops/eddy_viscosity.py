@@ -49,7 +49,8 @@ def wale(gradient: Gradient, widths: Sequence[Spacing]) -> Array:
     axes = range(len(g))
     squared = [[sum((g[i][k] * g[k][j] for k in axes), jnp.zeros_like(size)) for j in axes] for i in axes]
     third = sum((squared[i][i] for i in axes), jnp.zeros_like(size)) / 3
-    traceless = [[0.5 * (squared[i][j] + squared[j][i]) - third * (i == j) for j in axes] for i in axes]
+    symmetric = [[0.5 * (squared[i][j] + squared[j][i]) for j in axes] for i in axes]
+    traceless = [[part - third if i == j else part for j, part in enumerate(row)] for i, row in enumerate(symmetric)]
     # Of a plane the third diagonal part has the trace alone.
     beyond = (3 - len(g)) * third * third
     vortical, strained = root(root(_square(traceless) + beyond)), strain_rate(g) * 0.5**0.5
