@@ -117,12 +117,14 @@ class Incompressible(ExplicitModel):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
 
     u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, alpha linear drag, f body force per unit
-    mass. Central second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy
-    but for viscosity and time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every
-    Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also
-    moving), slip, prescribed velocity, outflow, or open at a given pressure (`openings.Opening`). With neither of the
-    last two, prescribed velocities must have no net flux: other ones are refused here where they can be computed, and
-    end a run where they depend on time (`fault`). Takes stretched grids.
+    mass. With eddies nu lap(u) is div(2 (nu + nu_t) S), S the symmetric part of grad u, where nu_t is given or that
+    of a `turbulence` model (smagorinsky, vreman, wale); a frame that turns with W adds -2 W x u, without work. Central
+    second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy but for viscosity and
+    time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every Runge-Kutta stage and is exact for
+    the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip, prescribed velocity, outflow,
+    or open at a given pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no
+    net flux: other ones are refused here where they can be computed, and end a run where they depend on time
+    (`fault`). Takes stretched grids.
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -389,17 +391,16 @@ class Incompressible(ExplicitModel):
         units = "m3 s-2" if self.domain.grid.ndim == 2 else "m4 s-2"
         axes = AXES[: self.domain.grid.ndim]
         around = () if self.solid is None else axes
+        forces = {f"force_{axis}": Measure(units, f"{axis}-force on the bodies") for axis in around}
         driving = {f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in axes}
-        return (
-            driving
-            | {f"force_{axis}": Measure(units, f"{axis}-force on the bodies") for axis in around}
-            | {
-                "mean_eddy_viscosity": Measure("m2 s-1", "mean eddy viscosity"),
-                "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
-                "enstrophy": Measure("s-2", "mean enstrophy"),
-                "max_divergence": Measure("s-1", "largest divergence"),
-            }
-        )
+        return {
+            **forces,
+            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
+            "enstrophy": Measure("s-2", "mean enstrophy"),
+            "max_divergence": Measure("s-1", "largest divergence"),
+            "mean_eddy_viscosity": Measure("m2 s-1", "mean eddy viscosity"),
+            **driving,
+        }
 
     def component_layouts(self):
         return {"velocity": self.layouts}
