@@ -1,4 +1,4 @@
-"""What an incompressible flow does to its own momentum: advection, viscous stress with eddies, and a turning frame."""
+"""The tendency of momentum in an incompressible flow: advection, viscous stress with eddies, and a turning frame."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
