@@ -147,18 +147,57 @@ def vorticity_at_center(
 
     Of a derivative along a stretched axis that mean is weighted by distances, as a difference over both is.
     """
+    x, y = plane
+    return slope_at_center(velocity[y], y, x, spacing) - slope_at_center(velocity[x], x, y, spacing)
+
+
+def slope_at_center(
+    u: Float[Array, "..."], component: int, axis: int, spacing: Sequence[Spacing]
+) -> Float[Array, "..."]:
+    """du/dx along another axis at cell centres: central difference of the component's mean over its two faces."""
+    ndim = len(spacing)
+    terms = []
+    for by in (1, -1):
+        here = tuple(by if k == axis else 0 for k in range(ndim))
+        ahead = tuple(h + (k == component) for k, h in enumerate(here))
+        terms.append(shift_by(u, here) + shift_by(u, ahead))
+    h = spacing[axis]
+    return scaled(terms[0] - terms[1], 0.5 / (apart(h, axis, ndim) + apart(h, axis, ndim, 1)))
+
+
+def gradient_at_center(
+    velocity: Sequence[Float[Array, "..."]], spacing: Sequence[Spacing]
+) -> tuple[tuple[Float[Array, "..."], ...], ...]:
+    """du_i/dx_j at cell centres, a row for each component: on the diagonal the parts of the divergence."""
+    axes = range(len(spacing))
+    return tuple(
+        tuple(
+            diff_to_center(u, axis, spacing) if axis == component else slope_at_center(u, component, axis, spacing)
+            for axis in axes
+        )
+        for component, u in enumerate(velocity)
+    )
+
+
+def turned(
+    velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[Spacing]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """(v, -u) on the faces of u and of v, (x, y) = `plane` and (u, v) those components, so that no work is done.
+
+    Both are formed at cell centres from means over two faces; a face has half of what either cell beside it holds.
+    """
     ndim = len(spacing)
 
-    def derivative(component: int, axis: int) -> Float[Array, "..."]:
-        """Central difference along `axis` of the component's mean over its two faces."""
-        u = velocity[component]
+    def on_faces(other: int, own: int) -> Array:
         terms = []
-        for by in (1, -1):
-            here = tuple(by if k == axis else 0 for k in range(ndim))
-            ahead = tuple(h + (k == component) for k, h in enumerate(here))
-            terms.append(shift_by(u, here) + shift_by(u, ahead))
-        h = spacing[axis]
-        return scaled(terms[0] - terms[1], 0.5 / (apart(h, axis, ndim) + apart(h, axis, ndim, 1)))
+        for by in (0, -1):
+            here = tuple(by if k == own else 0 for k in range(ndim))
+            ahead = tuple(h + (k == other) for k, h in enumerate(here))
+            mean = 0.5 * (shift_by(velocity[other], here) + shift_by(velocity[other], ahead))
+            h = spacing[own]
+            share = width_of(h, own, ndim, by) / apart(h, own, ndim) if isinstance(h, Array) else 1.0
+            terms.append(scaled(mean, share))
+        return 0.5 * (terms[0] + terms[1])
 
     x, y = plane
-    return derivative(y, x) - derivative(x, y)
+    return on_faces(y, x), -on_faces(x, y)

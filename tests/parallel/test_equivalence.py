@@ -85,7 +85,7 @@ DEAR = (
     "particles-radiating-plasma-2d", "transport-2d-stretched-implicit", "burgers-2d-stretched",
     "acoustic-2d-stretched", "maxwell-2d-stretched", "gas-1d-stretched", "gas-2d-axisymmetric",
     "stretched-advection-2d", "boussinesq-2d-walls", "flow-2d-open", "axisymmetric-advection-2d",
-    "transport-2d-axisymmetric", "acoustic-2d-axisymmetric", "maxwell-2d-axisymmetric",
+    "transport-2d-axisymmetric", "acoustic-2d-axisymmetric", "maxwell-2d-axisymmetric", "passive-scalar-2d-eddies",
 )  # fmt: skip
 LONG = ("gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere")
 

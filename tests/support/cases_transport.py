@@ -71,6 +71,21 @@ def warmed(model, params):
     return jax.jit(model.constrain)(0.0, 0.0, model.state_from(fields, params), params)
 
 
+_eddying = Grid((16, 16), stretch=(
+    lines("formula", "s + 0.08*sin(2*pi*s)", 16, 0.0, 2 * np.pi), lines("formula", "tanh(1.5*s)", 16, -1.0, 3.0),
+))  # fmt: skip
+
+
+def _eddies():
+    """Parameters of a flow with eddies, whose mean velocity along x is kept."""
+    numbers = map(jnp.asarray, (0.05, 0.1, 0.03))
+    return passive_scalar.Params(
+        *numbers, turbulence_constant=jnp.asarray(0.3), turbulent_prandtl=jnp.asarray(0.6),
+        eddy_viscosity=0.02 + 0.01 * smooth_field(_eddying, (0.5, 0.5), 3) ** 2,
+        bulk_velocity=(jnp.asarray(0.4), None),
+    )  # fmt: skip
+
+
 _line = Grid((48,), (0.0,), (2.0,))
 _plane = Grid((24, 12), (0.0, -1.0), (2 * np.pi, 3.0))
 _box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
@@ -155,6 +170,13 @@ CASES = (
         ),
         lambda: passive_scalar.Params(jnp.asarray(0.05), jnp.asarray(0.1), jnp.asarray(0.03)),
         mixed, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "passive-scalar-2d-eddies", _eddying,
+        lambda domain: passive_scalar.PassiveScalar(
+            domain, [PERIODIC, (NoSlipWall((_lid, 0.0)), SlipWall())], "van_leer", turbulence="smagorinsky"
+        ),
+        _eddies, mixed, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
     ),
     Case(
         "boussinesq-2d-walls", Grid((24, 16), (0.0, -1.0), (2 * np.pi, 3.0)),

@@ -11,8 +11,9 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
-from simjax.models.flow import incompressible
+from simjax.models.flow import carrying, incompressible
 from simjax.models.flow.carrying import CarryingFlow
+from simjax.models.flow.momentum import EDDY_VISCOSITY, check_momentum, momentum_params
 from simjax.models.scalar.transport import Source
 from simjax.ops import staggered, transport
 from simjax.schema.kinds import Choice, ListOf, Real, key
@@ -25,7 +26,7 @@ class State(incompressible.State):
     temperature: Array
 
 
-class Params(incompressible.Params):
+class Params(carrying.Params):
     """diffusivity kappa: of heat, length^2 / time. expansion beta: 1 / temperature. reference T0: a temperature.
 
     gravity g: `(ndim,)`, length / time^2.
@@ -47,6 +48,8 @@ class Params(incompressible.Params):
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
+    coefficients=(EDDY_VISCOSITY,),
+    check=check_momentum,
 )
 class Boussinesq(CarryingFlow):
     """du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u - beta (T - T0) g + f, dT/dt = -div(u T) + kappa lap(T) + s.
@@ -70,7 +73,7 @@ class Boussinesq(CarryingFlow):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Keys(incompressible.Incompressible.Keys):
+    class Keys(carrying.Keys):
         diffusivity: float = key(Real(low=0.0), 0.0, units="m2 s-1", about="thermal diffusivity kappa")
         expansion: float = key(Real(), 1.0, units="K-1", about="thermal expansion beta")
         reference_temperature: float = key(Real(), 0.0, units="K", about="T0, at which nothing rises")
@@ -92,8 +95,11 @@ class Boussinesq(CarryingFlow):
         forces: Sequence[incompressible.Force | None] | None = None,
         source: Source | None = None,
         pressure_solver: str = "auto",
+        turbulence: str = "none",
     ):
-        super().__init__(domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver)
+        super().__init__(
+            domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver, turbulence=turbulence
+        )
 
     @classmethod
     def configured(cls, setup):
@@ -101,12 +107,13 @@ class Boussinesq(CarryingFlow):
         return cls.of(setup), Params(
             values["viscosity"], values["drag"], values["diffusivity"], values["expansion"],
             values["reference_temperature"], jnp.stack([values[f"gravity_{axis}"] for axis in axes]),
+            turbulent_prandtl=values["turbulent_prandtl"], **momentum_params(setup),
         )  # fmt: skip
 
     def with_flow(self, flow, scalar):
         return State(flow.velocity, scalar, outlets=flow.outlets)
 
-    def buoyancy(self, t, state, params) -> tuple[Array, ...]:
+    def acceleration(self, t, state, params) -> tuple[Array, ...]:
         """-beta (T - T0) g, for each component on its faces."""
 
         def on_faces(temperature):
@@ -118,11 +125,11 @@ class Boussinesq(CarryingFlow):
         return tuple(strength[axis] * (mean - params.reference) for axis, mean in enumerate(means))
 
     def rhs(self, t, state, params):
-        flow = self.flow.accelerated(t, state, params, self.buoyancy(t, state, params))
+        flow = self.flow.accelerated(t, state, params, self.acceleration(t, state, params))
         return self.with_flow(flow, self.scalar_tendency(t, state, params))
 
     def observe(self, t, state, params) -> dict[str, Array]:
-        pressure = self.flow.pressure(t, state, params, self.buoyancy(t, state, params))
+        pressure = self.flow.pressure(t, state, params, self.acceleration(t, state, params))
         return {"temperature": state.temperature} | self.flow.observed(t, state, pressure)
 
 

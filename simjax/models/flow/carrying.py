@@ -3,30 +3,58 @@
 import abc
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_one_of
+from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.axisymmetric import relative_volumes
 from simjax.models.flow import incompressible
+from simjax.models.flow.momentum import with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
 from simjax.ops.spacing import Spacing
+from simjax.schema.kinds import Real, key
+
+USUAL_PRANDTL = 0.7
+
+
+class Params(incompressible.Params):
+    """turbulent_prandtl Pr_t: eddy viscosity over eddy diffusivity; None: 0.7."""
+
+    turbulent_prandtl: Array | None = eqx.field(default=None, kw_only=True)
+
+    def __check_init__(self):
+        require_at_least("CarryingFlow.Params", {"turbulent_prandtl": self.turbulent_prandtl}, strictly=True)
+
+    @property
+    def eddy_share(self) -> Array:
+        """Eddy diffusivity over eddy viscosity."""
+        given = self.turbulent_prandtl
+        return 1 / (jnp.asarray(USUAL_PRANDTL, jnp.result_type(self.viscosity)) if given is None else given)
+
+
+@dataclass(frozen=True)
+class Keys(incompressible.Incompressible.Keys):
+    """Keys of `Incompressible` and of the diffusion by eddies."""
+
+    turbulent_prandtl: float = key(Real(above=0.0), USUAL_PRANDTL, about="eddy viscosity over eddy diffusivity")
 
 
 class CarryingFlow(ExplicitModel):
-    """dc/dt = -div(u c) + D lap(c) + s of a scalar c at cell centres, u the velocity of an `Incompressible` flow.
+    """dc/dt = -div(u c) + div((D + nu_t / Pr_t) grad c) + s, c at cell centres, u that of an `Incompressible` flow.
 
     Fluxes through the same faces on which the flow is free of divergence, advection by one of `ops.transport.SCHEMES`;
-    one time step and its stages are those of the flow. D is the diffusivity of the parameters.
+    one time step and its stages are those of the flow. D is the diffusivity of the parameters, nu_t the eddy viscosity
+    of the flow, if any, and Pr_t the turbulent Prandtl (or Schmidt) number.
     """
 
     carried: ClassVar[str]
@@ -48,9 +76,10 @@ class CarryingFlow(ExplicitModel):
         forces: Sequence[incompressible.Force | None] | None = None,
         source: Source | None = None,
         pressure_solver: str = "auto",
+        turbulence: str = "none",
     ):
         require_one_of(f"{type(self).__name__}.scheme", scheme, transport.SCHEMES)
-        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver)
+        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, turbulence=turbulence)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
         require_transport(scheme, domain, self.layout)
         self.source = source
@@ -64,6 +93,7 @@ class CarryingFlow(ExplicitModel):
             forces=setup.forces("velocity") or None,
             source=setup.source(cls.carried),
             pressure_solver=setup.keys.pressure_solver,
+            turbulence=setup.keys.turbulence,
         )  # fmt: skip
 
     @abc.abstractmethod
@@ -89,6 +119,12 @@ class CarryingFlow(ExplicitModel):
 
         layouts = (self.layout, *self.flow.layouts_at(t, state, scheme.width))
         slope = self.domain.apply_spaced(tendency, (c, *state.velocity), layouts, scheme.width, t)
+        if self.flow.momentum.has_eddies(params):
+            layouts = self.flow.layouts_at(t, state, scheme.reach + 2)
+            eddies = self.flow.momentum.eddy_diffusion(
+                t, self.scalar(state), self.layout, state.velocity, layouts, params, scheme.reach
+            )
+            slope = slope + params.eddy_share * eddies
         return slope if self.source is None else slope + self.made_by_source(t, params, slope.dtype)
 
     def made_by_source(self, t, params, dtype) -> Array:
@@ -112,13 +148,19 @@ class CarryingFlow(ExplicitModel):
     def stable_dt(self, state, params):
         """The step of the flow with the larger of viscosity and diffusivity."""
         larger = jnp.maximum(params.viscosity, params.diffusivity)
-        return self.flow.stable_dt(state, dataclasses.replace(params, viscosity=larger))
+        spread = jnp.maximum(params.eddy_share, 1) if self.flow.momentum.has_eddies(params) else 1.0
+        return self.flow.longest_step(state, dataclasses.replace(params, viscosity=larger), spread)
+
+    def acceleration(self, t, state, params) -> Sequence[Array | None] | None:
+        """The acceleration of the flow by the scalar, a field for each component, if any."""
+        return None
 
     def diagnostics(self, t, state, params):
         """Diagnostics of the flow, and total, mean, variance, minimum and maximum of the scalar."""
         c, domain = self.scalar(state), self.domain
+        found = self.flow.diagnostics(t, state, params, self.acceleration(t, state, params))
         of_cells = relative_volumes(domain, self.layout, self.widths(c.dtype), c.dtype)
-        return self.flow.diagnostics(t, state, params) | statistics(domain, c, of_cells, self.carried)
+        return found | statistics(domain, c, of_cells, self.carried)
 
     def measures(self):
         return self.flow.measures() | statistics_measures(self.domain, self.units, self.carried)
@@ -131,7 +173,7 @@ class CarryingFlow(ExplicitModel):
 
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)
-        return with_outlet_specs(self.domain, state_specs), params_specs
+        return with_outlet_specs(self.domain, state_specs), with_field_specs(self.domain, params_specs, params)
 
     def free_faces(self, t, state, params):
         return self.flow.free_faces(t, state, params)

@@ -1,6 +1,6 @@
 """Incompressible flow on the staggered grid, two- and three-dimensional."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,15 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
 from simjax.models.declaration import model
 from simjax.models.flow import balance, solid_setup, solids
+from simjax.models.flow.momentum import (
+    EDDY_VISCOSITY,
+    TURBULENCE,
+    Drive,
+    Momentum,
+    check_momentum,
+    momentum_params,
+    with_field_specs,
+)
 from simjax.models.flow.openings import (
     Opening,
     as_last_line,
@@ -32,7 +41,7 @@ from simjax.models.flow.projection import WRAPPED, Projection
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.spacing import Spacing, lower_faces, relative, scaled, smallest, without_ends
-from simjax.schema.kinds import Choice, Real, key
+from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.solvers.poisson import METHODS
 
@@ -56,13 +65,24 @@ class State(eqx.Module):
 
 
 class Params(eqx.Module):
-    """viscosity nu: kinematic, length^2 / time. drag alpha: linear friction, 1 / time."""
+    """viscosity nu: kinematic, length^2 / time. drag alpha: linear friction, 1 / time.
+
+    turbulence_constant: of the turbulence model; None: the usual one. eddy_viscosity nu_t: `(*grid.shape)`, at cell
+    centres, added to nu and to that of a turbulence model; None: none. rotation W: the angular velocity of the frame,
+    1 / time, `(1,)` in a plane and `(3,)` in space; None: it is at rest. bulk_velocity: for each axis the mean
+    velocity that a uniform force keeps, or None; axes that have one are periodic.
+    """
 
     viscosity: Array
     drag: Array
+    turbulence_constant: Array | None = eqx.field(default=None, kw_only=True)
+    eddy_viscosity: Array | None = eqx.field(default=None, kw_only=True)
+    rotation: Array | None = eqx.field(default=None, kw_only=True)
+    bulk_velocity: tuple[Array | None, ...] | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self):
-        require_at_least("Incompressible.Params", {"viscosity": self.viscosity, "drag": self.drag})
+        names = ("viscosity", "drag", "turbulence_constant", "eddy_viscosity")
+        require_at_least("Incompressible.Params", {name: getattr(self, name) for name in names})
 
 
 def flow_variables(ndim: int) -> tuple[str, ...]:
@@ -72,31 +92,39 @@ def flow_variables(ndim: int) -> tuple[str, ...]:
 
 def falling_energy(config: Any) -> tuple[str, ...]:
     """Diagnostics that never rise: the energy of a flow that nothing drives."""
-    driven = "velocity" in config.forcing or not config.walls_at_rest or is_open(config)
+    driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None
+    driven = driven or not config.walls_at_rest or is_open(config)
     return () if driven else ("kinetic_energy",)
+
+
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    yield from solid_setup.check_solid(config)
+    yield from check_momentum(config)
 
 
 @model(
     "incompressible",
     fields=(VELOCITY,),
     sides=FLOW_SIDES,
-    coefficients=(solid_setup.SOLID, solid_setup.SOLID_VELOCITY),
+    coefficients=(solid_setup.SOLID, solid_setup.SOLID_VELOCITY, EDDY_VISCOSITY),
     diagnosed=flow_variables,
     least_axes=2,
     stretched=True,
     falling=falling_energy,
-    check=solid_setup.check_solid,
+    check=_check,
 )
 class Incompressible(ExplicitModel):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
 
     u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, alpha linear drag, f body force per unit
-    mass. Central second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy
-    but for viscosity and time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every
-    Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also
-    moving), slip, prescribed velocity, outflow, or open at a given pressure (`openings.Opening`). With neither of the
-    last two, prescribed velocities must have no net flux: other ones are refused here where they can be computed, and
-    end a run where they depend on time (`fault`). Takes stretched grids.
+    mass. With eddies nu lap(u) is div(2 (nu + nu_t) S), S the symmetric part of grad u, where nu_t is given or that
+    of a `turbulence` model (smagorinsky, vreman, wale); a frame that turns with W adds -2 W x u, without work. Central
+    second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy but for viscosity and
+    time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every Runge-Kutta stage and is exact for
+    the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip, prescribed velocity, outflow,
+    or open at a given pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no
+    net flux: other ones are refused here where they can be computed, and end a run where they depend on time
+    (`fault`). Takes stretched grids.
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -112,12 +140,26 @@ class Incompressible(ExplicitModel):
         pressure_solver: str = key(
             Choice(METHODS), "auto", about="how the pressure is solved for; auto: by predicted time"
         )
+        turbulence: str = key(Choice(TURBULENCE), "none", about="turbulence model that gives an eddy viscosity")
+        turbulence_constant: float | None = key(
+            Real(above=0.0, optional=True), None, about="its constant; null: 0.17, 0.07, 0.325 in their order"
+        )
+        rotation: tuple[float, ...] | None = key(
+            ListOf(Real(), 1, 3, optional=True, noun="numbers"), None, units="s-1",
+            about="angular velocity of the frame, one number in a plane, three in space",
+        )  # fmt: skip
+        bulk_velocity: tuple[float | None, ...] | None = key(
+            ListOf(Real(optional=True), 1, 3, optional=True, noun="numbers or nulls"), None, units="m s-1",
+            about="mean velocity along periodic axes that a uniform force keeps; null: no such force",
+        )  # fmt: skip
 
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     forces: tuple[Force | None, ...]
     openings: tuple[Opening, ...]
     projection: Projection
+    momentum: Momentum
+    drive: Drive
     watched: bool = eqx.field(static=True)
     solid: solids.Solid | None
     immersion: solids.Immersion | None
@@ -130,16 +172,20 @@ class Incompressible(ExplicitModel):
         forces: Sequence[Force | None] | None = None,
         pressure_solver: str = "auto",
         solid: solids.Solid | None = None,
+        turbulence: str = "none",
     ):
         ndim = domain.grid.ndim
         if ndim < 2:
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
+        require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible")
         self.openings = openings_of(sides)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
         self.projection = Projection(domain, self.layouts, self.openings, pressure_solver)
+        self.momentum = Momentum(domain, self.layouts, turbulence)
+        self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
         self.solid, self.immersion = solid, None
@@ -149,8 +195,9 @@ class Incompressible(ExplicitModel):
     @classmethod
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
-        flow = cls(setup.domain, setup.sides, forces, setup.keys.pressure_solver, solid_setup.solid_of(setup))
-        return flow, Params(setup.values["viscosity"], setup.values["drag"])
+        keys, solid = setup.keys, solid_setup.solid_of(setup)
+        flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence)
+        return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time bring in what they take out."""
@@ -168,12 +215,8 @@ class Incompressible(ExplicitModel):
 
     def accelerated(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> State:
         """The tendency with an acceleration, one field for each component on its faces, or None where there is none."""
-
-        def tendency(*padded):
-            *velocity, h = padded
-            return staggered.momentum_tendency(velocity, params.viscosity, h)
-
-        slopes = self.domain.apply_spaced(tendency, state.velocity, self.layouts_at(t, state), width=1, t=t)
+        layouts = self.layouts_at(t, state, self.momentum.width)
+        slopes = self.momentum.tendency(t, state.velocity, layouts, params)
         slopes = [
             k - params.drag * u + self._force(i, t, params, u)
             for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))
@@ -210,6 +253,8 @@ class Incompressible(ExplicitModel):
         what comes in.
         """
         imposed = self.domain.impose(state.velocity, self.layouts, t)
+        if params.bulk_velocity is not None:
+            imposed = self.drive.driven(imposed, params.bulk_velocity)
         velocity, outlets = self.projection.let_out(t, imposed, state.outlets)
         state = State(velocity, outlets=outlets)
         if self.solid is not None:
@@ -261,13 +306,22 @@ class Incompressible(ExplicitModel):
         return self.projection.potential(self.projection.divergence(velocity, t, layouts))
 
     def stable_dt(self, state, params):
+        return self.longest_step(state, params)
+
+    def longest_step(self, state, params, spread: float | Array = 1.0):
+        """`stable_dt` where an eddy viscosity counts `spread` times."""
         h = self._least_spacing(state.velocity[0].dtype)
         rate = sum(jnp.abs(u) * (1 / s) for u, s in zip(state.velocity, h, strict=True))
 
-        def spreading():
-            return 2 * params.viscosity * sum(1 / s**2 for s in h)
+        viscosity = params.viscosity
+        if self.momentum.has_eddies(params):
+            layouts = self.layouts_at(0.0, state)
+            viscosity = viscosity + spread * self.momentum.eddy_viscosity(0.0, state.velocity, layouts, params)
 
-        if self.domain.grid.stretched:
+        def spreading():
+            return 2 * viscosity * sum(1 / s**2 for s in h)
+
+        if self.domain.grid.stretched or viscosity.ndim:
             return 1 / (jnp.max(rate + spreading()) + params.drag)
         return 1 / (jnp.max(rate) + spreading() + params.drag)
 
@@ -297,10 +351,11 @@ class Incompressible(ExplicitModel):
 
         return self.domain.apply_spaced(components, state.velocity, self.layouts_at(t, state), width=1, t=t)
 
-    def diagnostics(self, t, state, params):
+    def diagnostics(self, t, state, params, acceleration: Sequence[Array | None] | None = None):
         """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|.
 
-        Means are over the volume.
+        mean_eddy_viscosity: of nu_t, where there is one. driving_x, ...: the force per mass that keeps the bulk
+        velocity, which is the slope of pressure that it stands for. Means are over the volume.
         """
         domain = self.domain
         vorticity = self._vorticity(staggered.vorticity, state, t)
@@ -314,7 +369,17 @@ class Incompressible(ExplicitModel):
 
         normal, through = [(axis,) for axis in range(domain.grid.ndim)], center_layout([WRAPPED] * domain.grid.ndim)
         forces = () if state.reaction is None else state.reaction.force
-        return {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)} | {
+        found: dict[str, Array] = {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)}
+        if self.momentum.has_eddies(params):
+            eddies = self.momentum.eddy_viscosity(t, state.velocity, self.layouts_at(t, state), params)
+            volumes = self._volumes((), self.projection.layout, eddies.dtype)
+            found["mean_eddy_viscosity"] = domain.mean(scaled(eddies, *volumes))
+        if params.bulk_velocity is not None:
+            slopes = self.accelerated(t, state, params, acceleration).velocity
+            for axis, wanted in enumerate(params.bulk_velocity):
+                if wanted is not None:
+                    found[f"driving_{AXES[axis]}"] = -self.drive.mean(slopes[axis], axis)
+        return found | {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
             "enstrophy": half_of_mean_square(vorticity, self._planes(), self.projection.layout),
             "max_divergence": domain.max(
@@ -324,11 +389,17 @@ class Incompressible(ExplicitModel):
 
     def measures(self):
         units = "m3 s-2" if self.domain.grid.ndim == 2 else "m4 s-2"
-        axes = () if self.solid is None else AXES[: self.domain.grid.ndim]
-        return {f"force_{axis}": Measure(units, f"{axis}-force on the bodies") for axis in axes} | {
+        axes = AXES[: self.domain.grid.ndim]
+        around = () if self.solid is None else axes
+        forces = {f"force_{axis}": Measure(units, f"{axis}-force on the bodies") for axis in around}
+        driving = {f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in axes}
+        return {
+            **forces,
             "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
             "enstrophy": Measure("s-2", "mean enstrophy"),
             "max_divergence": Measure("s-1", "largest divergence"),
+            "mean_eddy_viscosity": Measure("m2 s-1", "mean eddy viscosity"),
+            **driving,
         }
 
     def component_layouts(self):
@@ -343,7 +414,7 @@ class Incompressible(ExplicitModel):
 
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)
-        return with_outlet_specs(self.domain, state_specs), params_specs
+        return with_outlet_specs(self.domain, state_specs), with_field_specs(self.domain, params_specs, params)
 
     def free_faces(self, t, state, params):
         return {

@@ -11,8 +11,9 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.models.conserved import Balanced, at_side, inside, through_side
 from simjax.models.declaration import model
-from simjax.models.flow import incompressible
+from simjax.models.flow import carrying, incompressible
 from simjax.models.flow.carrying import CarryingFlow, passes_sides
+from simjax.models.flow.momentum import EDDY_VISCOSITY, check_momentum, momentum_params
 from simjax.models.measures import total_measure
 from simjax.models.scalar.transport import Source
 from simjax.ops import transport
@@ -27,7 +28,7 @@ class State(incompressible.State):
     concentration: Array
 
 
-class Params(incompressible.Params):
+class Params(carrying.Params):
     """diffusivity D: of the scalar, length^2 / time."""
 
     diffusivity: Array
@@ -51,6 +52,8 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     balanced=lambda ndim, counts: ("concentration",),
     conserved=_conserved,
     falling=incompressible.falling_energy,
+    coefficients=(EDDY_VISCOSITY,),
+    check=check_momentum,
 )
 class PassiveScalar(CarryingFlow, Balanced):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
@@ -71,7 +74,7 @@ class PassiveScalar(CarryingFlow, Balanced):
     """
 
     @dataclass(frozen=True)
-    class Keys(incompressible.Incompressible.Keys):
+    class Keys(carrying.Keys):
         diffusivity: float = key(Real(low=0.0), 0.0, units="m2 s-1", about="diffusivity D of the scalar")
         scheme: str = key(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux of the scalar")
 
@@ -87,13 +90,19 @@ class PassiveScalar(CarryingFlow, Balanced):
         forces: Sequence[incompressible.Force | None] | None = None,
         source: Source | None = None,
         pressure_solver: str = "auto",
+        turbulence: str = "none",
     ):
-        super().__init__(domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver)
+        super().__init__(
+            domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver, turbulence=turbulence
+        )
 
     @classmethod
     def configured(cls, setup):
         values = setup.values
-        return cls.of(setup), Params(values["viscosity"], values["drag"], values["diffusivity"])
+        return cls.of(setup), Params(
+            values["viscosity"], values["drag"], values["diffusivity"],
+            turbulent_prandtl=values["turbulent_prandtl"], **momentum_params(setup),
+        )  # fmt: skip
 
     def with_flow(self, flow, scalar):
         return State(flow.velocity, scalar, outlets=flow.outlets)
@@ -121,6 +130,10 @@ class PassiveScalar(CarryingFlow, Balanced):
         fields, layouts = (c, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
         flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
         flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
+        if self.flow.momentum.has_eddies(params):
+            kinds, reach = self.flow.layouts_at(t, state, scheme.reach + 2), scheme.reach
+            eddies = self.flow.momentum.eddy_flux(t, c, self.layout, state.velocity, kinds, params, reach, axis, side)
+            flux = flux - params.eddy_share * eddies
         return {"concentration": through_side(domain, flux, self.widths(flux.dtype), axis, side)}
 
     def balanced(self):

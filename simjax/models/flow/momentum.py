@@ -1,0 +1,250 @@
+"""The tendency of momentum in an incompressible flow: advection, viscous stress with eddies, and a turning frame."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+
+from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
+from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.models.conserved import at_side
+from simjax.models.declaration import Setup
+from simjax.ops import staggered
+from simjax.ops.difference import shift
+from simjax.ops.eddy_viscosity import VISCOSITIES
+from simjax.ops.spacing import Spacing, along, lower_faces, relative, scaled, width_of, without_ends
+from simjax.ops.stress import stress_divergence
+from simjax.ops.transport import conducted, diffusion_tendency, face_diffusivity
+from simjax.schema.model_schema import FieldSchema
+
+TURBULENCE = ("none", *VISCOSITIES)
+EDDY_VISCOSITY = FieldSchema("eddy_viscosity", units="m2 s-1", default=None, optional=True)
+WRAPPED = (Periodic(), Periodic())
+
+
+class Momentum(eqx.Module):
+    """-div(u u) + div(2 (nu + nu_t) S) - 2 W x u, on the faces of each component.
+
+    nu viscosity, S the symmetric part of grad u, W the angular velocity of the frame. nu_t: what is given as a field,
+    and c^q times one of `ops.eddy_viscosity.VISCOSITIES` of the resolved velocity, with the constant c. It is formed
+    in the one stencil, in the cells beyond sides from the ghost cells of the velocity.
+    """
+
+    domain: Domain
+    layout: FieldLayout
+    """Of a viscosity at cell centres, which goes on unchanged beyond sides."""
+    turbulence: str = eqx.field(static=True)
+
+    def __init__(self, domain: Domain, layouts: Sequence[FieldLayout], turbulence: str):
+        self.domain, self.turbulence = domain, turbulence
+        self.layout = center_layout(
+            [WRAPPED if layouts[0].is_periodic(axis) else (Neumann(), Neumann()) for axis in range(domain.grid.ndim)]
+        )
+
+    @property
+    def width(self) -> int:
+        """Ghost cells of the velocity that the tendency needs."""
+        return 1 if self.turbulence == "none" else 2
+
+    def has_eddies(self, params) -> bool:
+        """Tell whether there is an eddy viscosity."""
+        return self.turbulence != "none" or params.eddy_viscosity is not None
+
+    def tendency(self, t, velocity: Sequence[Array], layouts: Sequence[FieldLayout], params) -> tuple[Array, ...]:
+        """The tendency of every component; `layouts` are for `width` ghost cells."""
+        ndim, eddies, factor = self.domain.grid.ndim, self.has_eddies(params), self._factor(params)
+        rotations = [] if params.rotation is None else self._rotations(2 * params.rotation)
+
+        def tendency(*blocks):
+            *blocks, h = blocks
+            near, narrow = (cropped(part, ndim, self.width - 1) for part in (blocks, h))
+            velocity = near[:ndim]
+            if eddies:
+                viscosity = params.viscosity + self._eddy_viscosity(blocks, h, factor, self.width - 1)
+                slopes = stress_divergence(velocity, viscosity, narrow)
+                slopes = [k - staggered.advection(velocity, i, narrow) for i, k in enumerate(slopes)]
+            else:
+                slopes = list(staggered.momentum_tendency(velocity, params.viscosity, narrow))
+            for (x, y), rate in rotations:
+                along_x, along_y = staggered.turned(velocity, (x, y), narrow)
+                slopes[x] = slopes[x] + rate * along_x
+                slopes[y] = slopes[y] + rate * along_y
+            return tuple(slopes)
+
+        fields, kinds = self._with_given(velocity, layouts, params)
+        return self.domain.apply_spaced(tendency, fields, kinds, self.width, t)
+
+    def eddy_viscosity(self, t, velocity: Sequence[Array], layouts: Sequence[FieldLayout], params) -> Array:
+        """nu_t at cell centres; `layouts` are for one ghost cell."""
+        factor = self._factor(params)
+
+        def viscosity(*blocks):
+            *blocks, h = blocks
+            return self._eddy_viscosity(blocks, h, factor, 1)
+
+        fields, kinds = self._with_given(velocity, layouts, params)
+        return self.domain.apply_spaced(viscosity, fields, kinds, 1, t)
+
+    def eddy_diffusion(self, t, c: Array, layout: FieldLayout, velocity, layouts, params, reach: int) -> Array:
+        """div(nu_t grad c) at cell centres beside an advection of this `reach`; `layouts` are for reach + 2 ghosts.
+
+        c: with its `layout`. nu_t on faces is the harmonic mean of the two cells beside them.
+        """
+        factor = self._factor(params)
+
+        def diffusion(*blocks):
+            c, faces, spacing = self._diffusing(blocks, factor, reach)
+            return diffusion_tendency(c, faces, spacing, reach)
+
+        fields, kinds = self._with_given((c, *velocity), (layout, *layouts), params)
+        return self.domain.apply_spaced(diffusion, fields, kinds, reach + 2, t)
+
+    def eddy_flux(
+        self, t, c: Array, layout: FieldLayout, velocity, layouts, params, reach: int, axis: int, side: int
+    ) -> Array:
+        """nu_t dc/dx through the faces of a side, as `eddy_diffusion` has it."""
+        factor, ndim = self._factor(params), self.domain.grid.ndim
+
+        def flux(*blocks):
+            c, faces, spacing = self._diffusing(blocks, factor, reach)
+            return conducted(c, faces[axis], without_ends(spacing[axis], axis, reach), axis, ndim)
+
+        fields, kinds = self._with_given((c, *velocity), (layout, *layouts), params)
+        return at_side(self.domain, flux, fields, kinds, reach + 2, axis, side, t)
+
+    def _diffusing(self, blocks: Sequence[Any], factor, reach: int) -> tuple[Array, list[Array], list[Spacing]]:
+        """The scalar, padded by one, nu_t on faces, and widths with reach + 1 ghost cells along their axes."""
+        c, *others, h = blocks
+        ndim = len(h)
+        viscosity = shift(self._eddy_viscosity(others, h, factor, 1), ndim, width=reach)
+        spacing = [without_ends(along(part, axis, ndim, reach + 2), axis, 1) for axis, part in enumerate(h)]
+        inner = [without_ends(part, axis, reach) for axis, part in enumerate(spacing)]
+        faces = [face_diffusivity(viscosity, axis, ndim, part) for axis, part in enumerate(inner)]
+        return shift(c, ndim, width=reach + 1), faces, spacing
+
+    def _with_given(self, velocity, layouts, params) -> tuple[tuple[Array, ...], tuple[FieldLayout, ...]]:
+        given = params.eddy_viscosity
+        return (*velocity, *(() if given is None else (given,))), (*layouts, *(() if given is None else (self.layout,)))
+
+    def _factor(self, params) -> Array | None:
+        """The power of the constant that the viscosity of the turbulence model is proportional to."""
+        if self.turbulence == "none":
+            return None
+        _, usual, power = VISCOSITIES[self.turbulence]
+        given = params.turbulence_constant
+        return (jnp.asarray(usual, jnp.result_type(params.viscosity)) if given is None else given) ** power
+
+    def _eddy_viscosity(self, blocks: Sequence[Array], spacing: Sequence[Spacing], factor, cut: int) -> Array:
+        """nu_t in a block without `cut` of its ghost cells: one where a turbulence model makes part of it."""
+        ndim = len(spacing)
+        velocity, given = blocks[:ndim], [shift(u, ndim, width=cut) for u in blocks[ndim:]]
+        if factor is None:
+            return given[0]
+        widths = [width_of(h, axis, ndim) for axis, h in enumerate(spacing)]
+        found = factor * VISCOSITIES[self.turbulence][0](staggered.gradient_at_center(velocity, spacing), widths)
+        return found + given[0] if given else found
+
+    def _rotations(self, rates: Array) -> list[tuple[tuple[int, int], Array]]:
+        """Planes in which the frame turns, from their first axis to the second, each with its rate."""
+        if self.domain.grid.ndim == 2:
+            return [((0, 1), rates[0])]
+        return [(((axis + 1) % 3, (axis + 2) % 3), rates[axis]) for axis in range(3)]
+
+
+class Drive(eqx.Module):
+    """A uniform body force along periodic axes that keeps the mean velocity, formed anew in every stage."""
+
+    domain: Domain
+    layout: FieldLayout
+    """Periodic along all axes, as of a velocity of which each face stands for as much as it does in a periodic box."""
+
+    def mean(self, u: Array, axis: int) -> Array:
+        """The mean of a velocity component, weighed with the volumes of its cells."""
+        widths = self.domain.spacing(self.layout, 1, u.dtype)
+        own = (lower_faces(h, k) if k == axis else without_ends(h, k, 1) for k, h in enumerate(widths))
+        volumes = [relative(h, mean) for h, mean in zip(own, self.domain.grid.mean_spacing, strict=True)]
+        return self.domain.mean(scaled(u, *volumes))
+
+    def driven(self, velocity: Sequence[Array], bulk: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The velocity with the means that are given, moved by the same everywhere."""
+        return tuple(
+            u if wanted is None else u + (wanted - self.mean(u, axis))
+            for axis, (u, wanted) in enumerate(zip(velocity, bulk, strict=True))
+        )
+
+
+def cropped(blocks: Sequence[Any], ndim: int, cut: int) -> list[Any]:
+    """Blocks without `cut` ghost cells on every side; numbers stay as they are."""
+    return [shift(b, ndim, width=cut) if cut and isinstance(b, Array) else b for b in blocks]
+
+
+def momentum_params(setup: Setup) -> dict[str, Any]:
+    """Parameters of a configuration that `Incompressible.Params` has beside viscosity and drag, by name."""
+    keys, dtype = setup.keys, jnp.result_type(setup.values["viscosity"])
+    eddies, bulk = setup.coefficients.get("eddy_viscosity"), keys.bulk_velocity
+    given = None if setup.config.coefficients.get("eddy_viscosity") is None or eddies is None else eddies[0]
+    if given is not None and not isinstance(given, Tracer | jax.ShapeDtypeStruct):
+        least = float(np.min(np.asarray(given)))
+        if not least >= 0:
+            raise ConfigurationError(
+                f"coefficients.eddy_viscosity is {least:g} at its least: expected a finite viscosity of at least 0."
+            )
+    return {
+        "turbulence_constant": None if keys.turbulence == "none" else setup.values.get("turbulence_constant"),
+        "eddy_viscosity": given,
+        "rotation": None if keys.rotation is None else jnp.asarray(keys.rotation, dtype),
+        "bulk_velocity": None if bulk is None else tuple(None if u is None else jnp.asarray(u, dtype) for u in bulk),
+    }
+
+
+def check_momentum(config: Any) -> Iterator[tuple[str, str]]:
+    """Sentences about a configuration whose keys of momentum contradict each other or the grid."""
+    keys, ndim = config.physics, len(config.grid.shape)
+    if keys.turbulence_constant is not None and keys.turbulence == "none":
+        yield (
+            "physics.turbulence_constant",
+            f"physics.turbulence_constant = {keys.turbulence_constant:g}: expected beside physics.turbulence, one of "
+            f"{', '.join(VISCOSITIES)}; write one, or leave the constant out",
+        )
+    if keys.rotation is not None and len(keys.rotation) != (1 if ndim == 2 else 3):
+        yield (
+            "physics.rotation",
+            f"physics.rotation = {list(keys.rotation)}: expected one number in a plane, about its normal, or three in "
+            "space; write [0.5] or [0, 0, 0.5]",
+        )
+    bulk = keys.bulk_velocity
+    if bulk is None:
+        return
+    if len(bulk) != ndim:
+        yield (
+            "physics.bulk_velocity",
+            f"physics.bulk_velocity = {list(bulk)}: expected one number or null for each of {ndim} axes",
+        )
+    for axis, wanted, sides in zip(AXES, bulk, config.boundaries, strict=False):
+        if wanted is not None and sides.lower.kind != "periodic":
+            yield (
+                "physics.bulk_velocity",
+                f"physics.bulk_velocity is {wanted:g} along {axis}, where boundaries.{axis} is {sides.lower.kind}: "
+                f"expected a periodic axis; write null for {axis}, or boundaries.{axis}=periodic",
+            )
+    if "solid" in config.coefficients:
+        yield (
+            "physics.bulk_velocity",
+            "physics.bulk_velocity: expected a flow without bodies (coefficients.solid), in which a uniform force "
+            "would move what is inside of them; write forcing.velocity instead",
+        )
+
+
+def with_field_specs(domain: Domain, specs: Any, params: Any) -> Any:
+    """Specs of parameters, of which an eddy viscosity is cut like the grid."""
+    if params.eddy_viscosity is None:
+        return specs
+    return dataclasses.replace(specs, eddy_viscosity=domain.spec(params.eddy_viscosity.ndim))
