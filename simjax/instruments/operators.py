@@ -231,7 +231,7 @@ class LineOfSight(Operator):
         first, reach = (jnp.asarray(p.T, field.dtype)[:, :, None] for p in (starts, ends - starts))
         places = first + reach * along
         below = jnp.floor(places)
-        values = interpolate(domain, field, below.astype(jnp.int32), places - below, periodic)
+        values = interpolate(domain, field, [*below.astype(jnp.int32)], [*(places - below)], periodic)
         return jnp.mean(values, axis=1) * jnp.asarray(lengths, field.dtype)
 
     def check(self, grid):

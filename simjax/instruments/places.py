@@ -17,11 +17,11 @@ Line = tuple[Places, Places]
 
 
 def around(
-    domain: Domain, positions: Sequence[Places], offset: Sequence[float], periodic: Sequence[bool], dtype
+    domain: Domain, positions: Places, offset: Sequence[float], periodic: Sequence[bool], dtype
 ) -> tuple[list[Array], list[Array]]:
     """Along each axis the number of the value below every position, and the fraction of the way to the next one.
 
-    positions: (...) along each axis, in units of the domain.
+    positions: (axes, ...), in units of the domain.
     """
     found = [
         beside(domain, axis, positions[axis], offset[axis], periodic[axis], dtype) for axis in range(domain.grid.ndim)
