@@ -188,7 +188,7 @@ def _dims(stored: Stored, own: Sequence[str], name: str) -> tuple[str, ...]:
 def _of_member(
     file: MeasuredFile, stored: Stored, values: np.ndarray, dims: tuple[str, ...], name: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The values of the member that is asked for, without the dimension of members; of a single one they need not say."""
+    """The values of the member that is asked for, without the dimension of members; a single one needs no number."""
     if "member" not in dims:
         return values, dims
     axis, found = dims.index("member"), _find(stored, "member")
