@@ -295,7 +295,16 @@ def write_hydra_folder(folder: Path, config: Config, others: Mapping[Path, str] 
 
 def config_yaml(config: Config) -> str:
     """The whole configuration, every default filled in."""
-    return _dump(config.write())
+    plain = config.write()
+    known = repr(plain)  # thousands of points take PyYAML a tenth of a second, and each file of a run has the text
+    if known not in _texts:
+        _texts.clear()
+        _texts[known] = _dump(plain)
+    return _texts[known]
+
+
+_texts: dict[str, str] = {}
+"""The text of the configuration that was written last, by its values."""
 
 
 def default_yaml() -> str:

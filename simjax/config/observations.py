@@ -78,6 +78,9 @@ class FileKeys:
         Text(optional=True, described="the name of a variable"), None,
         about="variable of the file that is 0 where nothing was measured; null: mask, if there is one",
     )  # fmt: skip
+    member: int | None = key(
+        Integer(0, optional=True), None, about="of the file of an ensemble the member that was measured, by its number"
+    )
 
 
 COMMON: dict[str, Kind] = {field.name: field.metadata["kind"] for field in fields(ObservationKeys)}
@@ -294,7 +297,7 @@ def _find_measurements(where: str, keys: Mapping[str, Any], context: Context) ->
     """The file of measurements, if there is one; what goes with a file alone is refused where there is none."""
     problems, file = context.problems, keys.get("file")
     if file is None:
-        for name in ("variable", "mask"):
+        for name in ("variable", "mask", "member"):
             if keys.get(name) is not None:
                 problems.add(f"{where}.{name}", keys[name], "none without a file of measurements", "write file: PATH")
         return None
@@ -306,7 +309,7 @@ def _find_measurements(where: str, keys: Mapping[str, Any], context: Context) ->
         problems.say(f"{where}.file", f"{where}.file = {file!r}: no such file (looked below {looked})")
         return None
     named = keys["deviation"] if isinstance(keys["deviation"], str) else None
-    return MeasuredFile(found, keys["variable"], keys["mask"], named)
+    return MeasuredFile(found, keys["variable"], keys["mask"], named, keys["member"])
 
 
 def _find_sensors(where: str, file: str, context: Context) -> Path | None:

@@ -13,6 +13,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.config import FileSource, GridConfig
 from simjax.schema.errors import ConfigErrors, unended
+from simjax.schema.inverse import ObservationConfig
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.stretch import StretchConfig
 
@@ -129,12 +130,14 @@ def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors)
         moved = f"{path}: {named[unknown.path]} is made of it, and cells move with it"
         if several:
             problems.say(path, f"{moved}, which they do in one run alone; leave out inverse.experiments")
+        axes = _axes_made_of(grid, unknown.path)
         for number, observation in enumerate(inverse.observations):
-            if observation.kind != "diagnostic":
+            if not _is_at_given_places(observation, axes):
                 problems.say(
                     path,
-                    f"{moved}, while inverse.observations[{number}] ({observation.kind}) is of given cells; expected a "
-                    "diagnostic",
+                    f"{moved}, while inverse.observations[{number}] ({observation.kind}) is of given cells; expected "
+                    "points, sensors, a line_of_sight, a box_average, a diagnostic, or an output at given places: a "
+                    "slice across the axis whose cells move, a probe, line, box_mean, histogram or surface_integral",
                 )
         arrays = [one.path for one in inverse.unknowns if one.path.split(".")[0] in SECTIONS]
         arrays += [
@@ -143,6 +146,26 @@ def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors)
         ]  # fmt: skip
         if arrays:
             problems.say(path, f"{moved}, while {arrays[0]} is given cell by cell; expected formulas")
+
+
+AT_GIVEN_PLACES = ("points", "sensors", "line_of_sight", "box_average", "diagnostic")
+OUTPUTS_AT_GIVEN_PLACES = ("probe", "line", "box_mean", "histogram", "surface_integral")
+
+
+def _is_at_given_places(observation: ObservationConfig, axes: set[str]) -> bool:
+    """Tell whether what is observed has its places whatever the cells along `axes` are."""
+    instrument = observation.instrument
+    if instrument is None:
+        return observation.kind in AT_GIVEN_PLACES
+    # A slice has a value for each cell along the other axes.
+    return instrument.kind in OUTPUTS_AT_GIVEN_PLACES or (instrument.kind == "slice" and axes <= {*instrument.given})
+
+
+def _axes_made_of(grid: GridConfig | None, path: str) -> set[str]:
+    """The axes whose cells move with the parameter at a path."""
+    stretch = None if grid is None else grid.stretch
+    found = () if stretch is None else stretch.formulas()
+    return {below[0] for below, _, formula in found if path.removeprefix("parameters.") in formula.names}
 
 
 def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:

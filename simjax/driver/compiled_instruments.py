@@ -194,7 +194,8 @@ class CompiledInstruments:
             if schedule.dt is not None:
                 ends = _ends(plan, frame, substeps, steps)
                 start = begin + substeps * schedule.dt
-                when[name] = jnp.asarray(due_steps(ends, start, every))
+                # An array already: jax takes a list number by number.
+                when[name] = jnp.asarray(np.asarray(due_steps(ends.tolist(), start, every)))
             else:
                 first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
                 when[name] = jnp.asarray(first, dtype)
@@ -207,17 +208,17 @@ class CompiledInstruments:
             elapsed = whole(found.elapsed).astype(np.float64) + whole(found.elapsed_low).astype(np.float64)
             count = int(whole(found.count))
             return plan.time_after(frame) + elapsed[:count], whole(found.step)[:count]
-        ends = np.asarray(_ends(plan, frame, substeps, steps))
+        ends = _ends(plan, frame, substeps, steps)
         every = self.instruments[name].source.interval
         due = np.asarray(due_steps(ends.tolist(), plan.time_after(frame) + substeps * schedule.dt, every))
         return ends[due], step + 1 + np.flatnonzero(due)
 
 
-def _ends(plan: Plan, frame: int, substeps: int, steps: int) -> list[float]:
+def _ends(plan: Plan, frame: int, substeps: int, steps: int) -> np.ndarray:
     """Times at which steps of a fixed length end, the first of which is number `substeps` of its frame."""
     schedule, begin = plan.schedule_of(frame), plan.time_after(frame)
-    numbers = range(substeps + 1, substeps + steps + 1)
-    return [plan.time_after(frame + 1) if n == schedule.steps else begin + n * schedule.dt for n in numbers]
+    numbers = np.arange(substeps + 1, substeps + steps + 1)
+    return np.where(numbers == schedule.steps, plan.time_after(frame + 1), begin + numbers * schedule.dt)
 
 
 def sample_bytes(programs: CompiledRun, plan: Plan) -> dict[str, tuple[int, int]]:

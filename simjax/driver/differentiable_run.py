@@ -57,8 +57,7 @@ class DifferentiableRun:
         checkpoint: what reverse mode keeps, as of `simulate`.
         guess: numbers by name and formulas of fields by path where a search begins: Courant-limited frames have room
             for its steps as well.
-        moving: whether cells follow the numbers that the stretching of the grid is made of; instruments are then
-            refused, as their places are among given cells.
+        moving: whether cells follow the numbers that the stretching of the grid is made of.
 
     Raises:
         ConfigurationError: a path that is no field, an ensemble, or an end between two output times.

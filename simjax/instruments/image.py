@@ -7,7 +7,7 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.operators import Operator
-from simjax.instruments.places import number_along
+from simjax.instruments.places import beside
 from simjax.instruments.sampling import corners, require_axes
 
 
@@ -29,9 +29,7 @@ class Image(Operator):
         grid = domain.grid
         require_axes("periodic", periodic, grid.ndim)
         for axis, line in enumerate(self.lines):
-            place = number_along(domain, axis, np.asarray(line), offset[axis], periodic[axis])
-            below = np.floor(place)
-            at = jnp.asarray(below, jnp.int32), jnp.asarray(place - below, field.dtype)
+            at = beside(domain, axis, np.asarray(line), offset[axis], periodic[axis], field.dtype)
             along = tuple(-1 if k == axis else 1 for k in range(grid.ndim))
             # Selected before it is weighted, so that a NaN elsewhere in this block stays there.
             below, above = (

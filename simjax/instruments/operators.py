@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.places import number_along, numbers, require_cartesian
+from simjax.instruments.places import around, beside, require_cartesian
 from simjax.instruments.rays import pieces
 from simjax.instruments.sampling import corners, interpolate, require_axes, shares, waves
 from simjax.particles.cells import Cells
@@ -147,9 +147,7 @@ class Slice(Operator):
 
     def measure(self, domain, field, offset, periodic):
         grid, axis = domain.grid, self.axis
-        place = float(number_along(domain, axis, np.asarray(self.position), offset[axis], periodic[axis]))
-        below = math.floor(place)
-        at = jnp.asarray(below, jnp.int32), jnp.asarray(place - below, field.dtype)
+        at = beside(domain, axis, np.asarray(self.position), offset[axis], periodic[axis], field.dtype)
         plane = jnp.zeros((), field.dtype)
         for cell, weight, inside in corners(domain, axis, *at, periodic[axis]):
             line = lax.dynamic_index_in_dim(field, cell, axis, keepdims=False)
@@ -188,11 +186,8 @@ class PointSensors(Operator):
 
     def measure(self, domain, field, offset, periodic):
         require_axes("periodic", periodic, domain.grid.ndim)
-        places = np.stack(numbers(domain, np.asarray(self.positions).T, offset, periodic))
-        below = np.floor(places)
-        return interpolate(
-            domain, field, jnp.asarray(below, jnp.int32), jnp.asarray(places - below, field.dtype), periodic
-        )
+        at = around(domain, np.asarray(self.positions).T, offset, periodic, field.dtype)
+        return interpolate(domain, field, *at, periodic)
 
     def check(self, grid):
         _require_inside("Points.positions", self.variable, self.positions, grid)
@@ -225,10 +220,9 @@ class LineOfSight(Operator):
 
     def measure(self, domain, field, offset, periodic):
         if domain.grid.stretched:
-            places, lengths = pieces(domain, np.asarray(self.starts), np.asarray(self.ends), offset, periodic)
-            below = np.floor(places)
-            fraction = jnp.asarray(places - below, field.dtype)
-            values = interpolate(domain, field, jnp.asarray(below, jnp.int32), fraction, periodic)
+            middles, lengths = pieces(domain, np.asarray(self.starts), np.asarray(self.ends), offset)
+            at = around(domain, middles, offset, periodic, field.dtype)
+            values = interpolate(domain, field, *at, periodic)
             return jnp.sum(values * jnp.asarray(lengths, field.dtype), axis=1)
         starts, ends = (_in_spacings(domain.grid, p) - np.asarray(offset) for p in (self.starts, self.ends))
         samples = math.ceil(2 * np.abs(ends - starts).max())
@@ -237,7 +231,7 @@ class LineOfSight(Operator):
         first, reach = (jnp.asarray(p.T, field.dtype)[:, :, None] for p in (starts, ends - starts))
         places = first + reach * along
         below = jnp.floor(places)
-        values = interpolate(domain, field, below.astype(jnp.int32), places - below, periodic)
+        values = interpolate(domain, field, [*below.astype(jnp.int32)], [*(places - below)], periodic)
         return jnp.mean(values, axis=1) * jnp.asarray(lengths, field.dtype)
 
     def check(self, grid):

@@ -1,56 +1,77 @@
-"""Places of points and boxes among the values of a field, in float64 on the host: on uniform and on stretched axes."""
+"""Places of points and boxes among the values of a field: on uniform and on stretched axes."""
 
 from collections.abc import Sequence
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from simjax.core.domain import Domain
-from simjax.core.stretched import places_around
+from simjax.core.stretched import Places, places_around
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER, FACE, Grid, Lines
+from simjax.grid import CENTER, FACE, Grid
+
+Line = tuple[Places, Places]
+"""Faces (n + 1,) and centres (n,) along a stretched axis: of numpy, or of jax where they change with a parameter."""
 
 
-def numbers(
-    domain: Domain, positions: np.ndarray, offset: Sequence[float], periodic: Sequence[bool]
-) -> tuple[np.ndarray, ...]:
-    """Positions (axes, ...) in numbers of the values beside them: 2.25 is a quarter of the way from value 2 to 3."""
-    grid = domain.grid
-    return tuple(
-        number_along(domain, axis, np.asarray(positions[axis]), offset[axis], periodic[axis])
-        for axis in range(grid.ndim)
-    )
+def around(
+    domain: Domain, positions: Places, offset: Sequence[float], periodic: Sequence[bool], dtype
+) -> tuple[list[Array], list[Array]]:
+    """Along each axis the number of the value below every position, and the fraction of the way to the next one.
+
+    positions: (axes, ...), in units of the domain.
+    """
+    found = [
+        beside(domain, axis, positions[axis], offset[axis], periodic[axis], dtype) for axis in range(domain.grid.ndim)
+    ]
+    return [below for below, _ in found], [fraction for _, fraction in found]
 
 
-def number_along(domain: Domain, axis: int, positions: np.ndarray, offset: float, wraps: bool) -> np.ndarray:
-    """The numbers along one axis. Beyond the outermost values of an axis that does not wrap the last distance goes on.
+def beside(
+    domain: Domain, axis: int, positions: Places, offset: float, wraps: bool, dtype
+) -> tuple[Array, Array]:  # fmt: skip
+    """The numbers and the fractions of `around` along one axis.
 
-    Formed on the host: in float32 a position on a long axis would lose a part of a cell.
+    Beyond the outermost values of an axis that does not wrap the last distance goes on. Places that are known are
+    looked up on the host in float64: in float32 a position on a long axis would lose a part of a cell. Among places
+    that change with a parameter the fractions have derivatives, and the reading is continuous where a value passes a
+    position.
     """
     grid, line = domain.grid, line_of(domain, axis)
     if line is None:
-        return (positions - grid.lower[axis]) / grid.mean_spacing[axis] - offset
-    faces, values = np.asarray(line.faces), values_along(line, offset)
-    if wraps:
-        around = places_around(values, faces, 1, True)
-        return np.interp(positions, around, np.arange(-1, len(values) + 1, dtype=float))
-    if len(values) == 1:
-        return np.zeros_like(positions)
-    below = np.clip(np.searchsorted(values, positions, side="right") - 1, 0, len(values) - 2)
-    return below + (positions - values[below]) / (values[below + 1] - values[below])
+        number = (positions - grid.lower[axis]) / grid.mean_spacing[axis] - offset
+        below = np.floor(number)
+        return jnp.asarray(below, jnp.int32), jnp.asarray(number - below, dtype)
+    values = values_along(line, offset)
+    values = places_around(values, line[0], 1, True) if wraps else values
+    if values.shape[0] == 1:
+        return jnp.zeros(np.shape(positions), jnp.int32), jnp.zeros(np.shape(positions), dtype)
+    below = module_of(values).clip(_last_not_above(values, positions), 0, values.shape[0] - 2)
+    fraction = (positions - values[below]) / (values[below + 1] - values[below])
+    return jnp.asarray(below - int(wraps), jnp.int32), jnp.asarray(fraction, dtype)
 
 
-def line_of(domain: Domain, axis: int) -> Lines | None:
-    """Places along a stretched axis; None: it is uniform.
+def _last_not_above(values: Places, positions: Places) -> Places:
+    """The number of the last of increasing `values` that is not above each position."""
+    if module_of(values, positions) is np:
+        return np.searchsorted(values, positions, side="right") - 1
+    # Compared with all of them: a search is a loop, whose carry would have to vary between devices as the places do.
+    return jnp.searchsorted(values, positions, side="right", method="compare_all") - 1
 
-    Raises:
-        ConfigurationError: the domain has places of its own, which may change with a parameter.
-    """
-    if domain.lines[axis] is not None:
-        raise ConfigurationError(
-            f"Domain.lines gives places of its own along {AXES[axis]}, where instruments need those of the grid; "
-            "leave lines out and write Grid(..., stretch=...)."
-        )
-    return domain.grid.stretch[axis]
+
+def line_of(domain: Domain, axis: int) -> Line | None:
+    """Places along a stretched axis; None: it is uniform."""
+    line = domain.grid.stretch[axis]
+    if line is None:
+        return None
+    return domain.lines[axis] or (np.asarray(line.faces), np.asarray(line.centers))
+
+
+def module_of(*places: Places):
+    """The module of functions of these places: jax.numpy where any of them may be traced, else numpy."""
+    return jnp if any(isinstance(one, jax.Array) for one in places) else np
 
 
 def require_cartesian(what: str, grid: Grid) -> None:
@@ -65,25 +86,25 @@ def require_cartesian(what: str, grid: Grid) -> None:
         )
 
 
-def values_along(line: Lines, offset: float) -> np.ndarray:
+def values_along(line: Line, offset: float) -> Places:
     """Places of the values of a field at this offset."""
-    return np.asarray(line.centers if offset == CENTER else line.faces[:-1])
+    return line[1] if offset == CENTER else line[0][:-1]
 
 
-def edges_along(line: Lines, offset: float, wraps: bool) -> np.ndarray:
+def edges_along(line: Line, offset: float, wraps: bool) -> Places:
     """The n + 1 edges of what each value along a stretched axis stands for: cells, or from centre to centre.
 
     The outermost stored face stands also for what lies between the last centre and the upper wall.
     """
-    faces, centers = np.asarray(line.faces), np.asarray(line.centers)
+    faces, centers = line
     if offset != FACE:
         return faces
     if wraps:
-        return np.concatenate([[centers[-1] - (faces[-1] - faces[0])], centers])
-    return np.concatenate([faces[:1], centers[:-1], faces[-1:]])
+        return module_of(faces).concatenate([centers[-1:] - (faces[-1] - faces[0]), centers])
+    return module_of(faces).concatenate([faces[:1], centers[:-1], faces[-1:]])
 
 
-def extents_along(domain: Domain, axis: int, offset: float, wraps: bool) -> np.ndarray | None:
+def extents_along(domain: Domain, axis: int, offset: float, wraps: bool) -> Places | None:
     """The n lengths that values along an axis stand for, over their mean; None: all alike.
 
     That of a face in a lower wall is counted on both sides of it, as on a uniform axis.
@@ -91,9 +112,11 @@ def extents_along(domain: Domain, axis: int, offset: float, wraps: bool) -> np.n
     line = line_of(domain, axis)
     if line is None:
         return None
-    extents = np.diff(edges_along(line, offset, wraps))
+    edges = edges_along(line, offset, wraps)
+    extents = edges[1:] - edges[:-1]
     if offset == FACE and not wraps:
-        faces, centers = np.asarray(line.faces), np.asarray(line.centers)
-        extents[0] *= 2
-        extents[-1] = centers[-1] - (centers[-2] if len(centers) > 1 else 2 * faces[0] - centers[0])
+        faces, centers = line
+        before = centers[-2:-1] if len(centers) > 1 else 2 * faces[:1] - centers[:1]
+        inner = [2 * extents[:1], extents[1:-1]] if len(centers) > 1 else []
+        extents = module_of(faces).concatenate([*inner, centers[-1:] - before])
     return extents / extents.mean()

@@ -10,18 +10,21 @@ import numpy as np
 from jax import Array, lax
 
 from simjax.core.domain import Domain
+from simjax.core.stretched import Places
 from simjax.errors import ConfigurationError
-from simjax.instruments.places import edges_along, line_of
+from simjax.instruments.places import edges_along, line_of, module_of
 
 
-def interpolate(domain: Domain, field: Array, below: Array, fraction: Array, periodic: Sequence[bool]) -> Array:
-    """The field at `fraction` of the way from value `below` to the next, both (axes, ...) with one entry per point.
+def interpolate(
+    domain: Domain, field: Array, below: Sequence[Array], fraction: Sequence[Array], periodic: Sequence[bool]
+) -> Array:
+    """The field at `fraction` of the way from value `below` to the next, both (...) along each axis, one per point.
 
     Each block adds what it holds of the values around a point.
     """
     require_axes("periodic", periodic, domain.grid.ndim)
     along = [corners(domain, axis, below[axis], fraction[axis], periodic[axis]) for axis in range(domain.grid.ndim)]
-    partial = jnp.zeros(below.shape[1:], field.dtype)
+    partial = jnp.zeros(below[0].shape, field.dtype)
     for corner in itertools.product((0, 1), repeat=domain.grid.ndim):
         cells, weights, inside = zip(*(pair[k] for pair, k in zip(along, corner, strict=True)), strict=True)
         # Selected before it is weighted, so that a NaN elsewhere in this block stays there.
@@ -57,11 +60,12 @@ def shares(
     if line is not None:
         edges = edges_along(line, offset, wraps)
         images = (0.0, -grid.lengths[axis]) if wraps else (0.0,)
+        module = module_of(edges)
+        ends = [(lowers[:, None] + image, uppers[:, None] + image) for image in images]
         overlap = sum(
-            np.clip(np.minimum(uppers[:, None] + image, edges[1:]) - np.maximum(lowers[:, None] + image, edges[:-1]),
-                    0.0, None)
-            for image in images
-        )  # fmt: skip
+            module.clip(module.minimum(upper, edges[None, 1:]) - module.maximum(lower, edges[None, :-1]), 0.0, None)
+            for lower, upper in ends
+        )
         return own(domain, axis, overlap / (uppers - lowers)[:, None], dtype)
     # Value i stands for [i, i + 1] in these coordinates.
     shift = 0.5 - offset
@@ -81,7 +85,7 @@ def shares(
     return overlap / jnp.asarray(uppers - lowers, dtype)[:, None]
 
 
-def own(domain: Domain, axis: int, values: np.ndarray, dtype) -> Array:
+def own(domain: Domain, axis: int, values: Places, dtype) -> Array:
     """This block's part of `values` (..., n), one for each cell along `axis`."""
     whole, block = jnp.asarray(values, dtype), domain.block_shape[axis]
     if domain.split[axis] is None:

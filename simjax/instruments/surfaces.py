@@ -12,7 +12,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import Instrumental
-from simjax.instruments.places import number_along, require_cartesian
+from simjax.instruments.places import beside, require_cartesian
 from simjax.instruments.sampling import corners, require_axes, shares
 
 
@@ -90,9 +90,7 @@ def _integral(
     """This block's part of the integral over a face."""
     grid, axis = domain.grid, face.axis
     require_axes("periodic", periodic, grid.ndim)
-    place = float(number_along(domain, axis, np.asarray(face.position), offset[axis], periodic[axis]))
-    below = int(np.floor(place))
-    at = jnp.asarray(below, jnp.int32), jnp.asarray(place - below, field.dtype)
+    at = beside(domain, axis, np.asarray(face.position), offset[axis], periodic[axis], field.dtype)
     across = jnp.zeros((), field.dtype)
     for cell, weight, inside in corners(domain, axis, *at, periodic[axis]):
         line = lax.dynamic_index_in_dim(field, cell, axis, keepdims=False)

@@ -7,7 +7,7 @@ and the virtual master (all frames, kept in the segments). Every one of them is 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from simjax.errors import ConfigurationError
+from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.files import new_hdf5
 from simjax.io.segments import Ranges, Segment, chunks_of, write_table
 
@@ -153,21 +153,33 @@ def write_plain(
         fill(datasets, layout, pieces)
 
 
-def joined(frames: Sequence[Mapping], layout: FrameLayout) -> Iterator[tuple[int, int, Mapping]]:
-    """(first frame, frames, name -> values) of frames, many small ones in one piece: each is a call of HDF5."""
-    together = max(1, PIECE_BYTES // max(1, layout.frame_bytes))
-    for start in range(0, len(frames), together):
-        some = frames[start : start + together]
-        parts = {v.name: [one[v.name] for one in some] for v in layout.framed}
-        yield start, len(some), {v.name: np.concatenate(parts[v.name], v.dims.index("time")) for v in layout.framed}
-
-
 def fill(datasets: Mapping[str, h5py.Dataset], layout: FrameLayout, pieces: Iterable[tuple[int, int, Mapping]]) -> None:
     """Writes frames into datasets by name; a piece is (first frame, frames, name -> values)."""
     for start, frames, values in pieces:
         for variable in layout.framed:
             frame_range = frame_selection(variable, start, frames)
             datasets[variable.name][frame_range] = values[variable.name][frame_selection(variable, 0, frames)]
+
+
+def framed_datasets(
+    file: h5py.File, path: Path, layout: FrameLayout, frames: int, within: Callable[[h5py.File, str], str]
+) -> dict[str, h5py.Dataset]:
+    """The framed variables of a file; InputOutputError where one is not as this run writes it.
+
+    within: the path of a variable in the file.
+    """
+    datasets = {}
+    for variable in layout.framed:
+        expected = (layout.shape(variable, frames), variable.dtype)
+        dataset = file.get(within(file, variable.name))
+        found = (dataset.shape, dataset.dtype) if isinstance(dataset, h5py.Dataset) else "missing"
+        if not isinstance(dataset, h5py.Dataset) or found != expected:
+            raise InputOutputError(
+                f"{path}: {variable.name!r} is {found} where this run writes {expected}; resume with "
+                "the grid, ensemble, precision and output of before, or write to another folder."
+            )
+        datasets[variable.name] = dataset
+    return datasets
 
 
 def write_virtual(

@@ -23,13 +23,13 @@ from simjax.io.formats import formats_at_end
 from simjax.io.frame_layout import (
     FrameLayout,
     Variable,
-    frame_selection,
-    joined,
+    framed_datasets,
     part_selection,
     without_fields,
     write_plain,
     write_virtual,
 )
+from simjax.io.gathered import Gathered, Values
 from simjax.io.segments import (
     ADVICE,
     RUN_ID,
@@ -98,7 +98,7 @@ class FrameWriter(abc.ABC):
         self.own_parts = tuple(parts)
         self._layouts = [layout.within(part.ranges) for part in parts]
         self._sealed: list[Segment] = []  # the full ones
-        self._tail: list[list[dict[str, np.ndarray]]] = []  # frames of the segments being filled, by part
+        self._tail = Gathered()  # frames of the segments being filled
         self._tail_files: list[Segment] = []  # their files, which may lack the newest frames
         self._chunk = 0  # number of the segments being filled
         self._of_others: list[Segment] = []  # by other processes, at the last commit
@@ -206,7 +206,7 @@ class FrameWriter(abc.ABC):
         """
         try:
             self._take_over()
-            self._commit(lambda: self._finish(complete, statuses))
+            self._commit(lambda: self._finish(complete, statuses), with_tail=self._group.count > 1)
         finally:
             self._thread.shutdown()
 
@@ -229,10 +229,11 @@ class FrameWriter(abc.ABC):
         while len(self._pending) > pending or (self._pending and self._pending[0].done()):
             self._pending.popleft().result()
 
-    def _commit(self, finish: Callable[[], None]) -> None:
+    def _commit(self, finish: Callable[[], None], *, with_tail: bool = True) -> None:
         """Write the last segments of all processes, then by the first of them what lies over them."""
         with self._group.together():
-            self._submit(self._write_tail)
+            if with_tail:
+                self._submit(self._write_tail)
             self._wait(0)
         told = self._group.gather([dataclasses.asdict(segment) for segment in self._own])
         others = itertools.chain(*(own for who, own in enumerate(told) if who != self._group.index))
@@ -277,36 +278,44 @@ class FrameWriter(abc.ABC):
                 values = None if values is None else np.asarray(values)
                 arrays[-1][variable.name] = self.to_file(layout, variable, values, len(steps))
         chunk = self._chunk
-        for index, (frame_step, frame_time) in enumerate(zip(steps, times, strict=True)):
-            self._append_frame(int(frame_step), float(frame_time), [self._frame(part, index) for part in arrays])
+        self._extend(steps.astype(int).tolist(), times.astype(float).tolist(), arrays)
         if self._chunk > chunk and self._group.count == 1:
             self._write_masters()
 
-    def _frame(self, arrays: Mapping, index: int) -> dict[str, np.ndarray]:
-        return {v.name: arrays[v.name][frame_selection(v, index, 1)] for v in self._layout.framed}
+    def _extend(self, steps: Sequence[int], times: Sequence[float], parts: Sequence[Values]) -> None:
+        """Adds frames to the segments being filled, and writes those that become full."""
+        first = 0
+        while first < len(steps):
+            left = len(steps) - first
+            full = self._is_full(left)
+            count = next(n for n in range(1, left + 1) if self._is_full(n)) if full else left
+            self._tail.add(self._layout, parts, first, count)
+            self._steps += steps[first : first + count]
+            self._times += times[first : first + count]
+            first += count
+            if full:
+                self._write_tail()
+                self._sealed += self._tail_files
+                self._tail, self._tail_files = Gathered(), []
+                self._chunk += 1
 
-    def _append_frame(self, step: int, time: float, frame: list[dict[str, np.ndarray]]) -> None:
-        self._steps.append(step)
-        self._times.append(time)
-        self._tail.append(frame)
+    def _is_full(self, more: int) -> bool:
+        """Tell whether the segments being filled are full with so many more frames."""
         # As long for all processes, each of which holds such a share.
         share = self.frame_bytes / self._group.count
-        if share * len(self._tail) >= max(self._segment_bytes, share * len(self._steps) // MANY_SEGMENTS):
-            self._write_tail()
-            self._sealed += self._tail_files
-            self._tail, self._tail_files = [], []
-            self._chunk += 1
+        least = max(self._segment_bytes, share * (len(self._steps) + more) // MANY_SEGMENTS)
+        return share * (self._tail.frames + more) >= least
 
     def _write_tail(self) -> None:
         """Writes the gathered frames as the last segments, unless their files begin with just them."""
-        count = len(self._tail)
+        count = self._tail.frames
         if count == (self._tail_files[0].frames if self._tail_files else 0):
             return
         first, written = len(self._steps) - count, []
         for number, (part, layout) in enumerate(zip(self.own_parts, self._layouts, strict=True)):
             name = segment_name(self._chunk, self._stem, part.number)
             with replaced(self.folder / name) as path:
-                pieces = joined([frame[number] for frame in self._tail], layout)
+                pieces = self._tail.pieces(layout, number)
                 write_plain(path, layout, self._attributes, self._steps[first:], self._times[first:], pieces)
                 file = fingerprint(path)
             written.append(Segment(name, count, *file, self._chunk, part.number, part.ranges))
@@ -357,6 +366,7 @@ class FrameWriter(abc.ABC):
         if complete and small and not any(segment.ranges for segment in self._segments):
             self._consolidate()
         else:
+            self._write_tail()
             self._write_masters(complete)
         if self._steps:
             for form in formats_at_end(self._stem):
@@ -370,22 +380,25 @@ class FrameWriter(abc.ABC):
         return Variable("status", dims, values.dtype, attributes, values)
 
     def _consolidate(self) -> None:
-        """Copies the segments into one plain file, then removes them."""
+        """Writes all frames into one plain file, the last ones from memory, then removes the segments."""
         attributes = {**self._attributes, "simjax_segments": 0, "simjax_complete": 1}
-        require_intact(self.folder, self._segments, self._attributes.get(RUN_ID))
-        segments = [(self.folder / segment.name, segment.frames) for segment in self._segments]
+        require_intact(self.folder, self._sealed, self._attributes.get(RUN_ID))
+        frames = attributes, self._steps, self._times
         with replaced(self.folder / self.master_name) as path:
-            self.write_whole(path, attributes, self._steps, self._times, pieces_of(segments))
+            self.write_whole(path, *frames, self._all_pieces())
         if self.diagnostics_name is not None:
             with replaced(self.folder / self.diagnostics_name) as path:
-                write_plain(
-                    path, without_fields(self._layout), attributes, self._steps, self._times, pieces_of(segments)
-                )  # fmt: skip
-        for segment, _ in reversed(segments):
-            segment.unlink()
+                write_plain(path, without_fields(self._layout), *frames, self._all_pieces())
+        for segment in reversed(self._segments):
+            (self.folder / segment.name).unlink()
         data = self.folder / SEGMENT_FOLDER
         if not any(data.iterdir()):
             data.rmdir()
+
+    def _all_pieces(self) -> Iterator[tuple[int, int, Mapping]]:
+        """(first frame, frames, name -> values) of a run by one process."""
+        yield from pieces_of([(self.folder / segment.name, segment.frames) for segment in self._sealed])
+        yield from self._tail.pieces(self._layout, 0, sum(segment.frames for segment in self._sealed))
 
     # -- a folder that already holds frames
 
@@ -442,7 +455,7 @@ class FrameWriter(abc.ABC):
             path = self.folder / segments[0].name
             with h5py.File(path, "r") as file:
                 own, times = np.asarray(file["step"]), np.asarray(file["time"])
-                self._datasets(file, path, self._layout.within(segments[0].ranges), len(own))
+                framed_datasets(file, path, self._layout.within(segments[0].ranges), len(own), self.within)
             frames = int(np.count_nonzero(own[: segments[0].frames] <= keep_until_step))
             self._steps += own[:frames].tolist()
             self._times += times[:frames].tolist()
@@ -466,8 +479,8 @@ class FrameWriter(abc.ABC):
         master = self.folder / self.master_name
         if self._sealed or not is_plain(master):
             return
-        for frame in self._read_frames(master, self._keep_until_step):
-            self._append_frame(*frame)
+        for step, time, parts in self._read_frames(master, self._keep_until_step):
+            self._extend([step], [time], parts)
 
     def _read_frames(
         self, path: Path, keep_until_step: int
@@ -475,25 +488,10 @@ class FrameWriter(abc.ABC):
         """(step, time, variables by part) of the frames up to a step."""
         with h5py.File(path, "r") as file:
             steps, times = (np.asarray(file[self.within(file, name)]) for name in ("step", "time"))
-            datasets = self._datasets(file, path, self._layout, len(steps))
+            datasets = framed_datasets(file, path, self._layout, len(steps), self.within)
             for index in range(int(np.count_nonzero(steps <= keep_until_step))):
                 frame = [
                     {v.name: datasets[v.name][part_selection(v, part.ranges, index, 1)] for v in self._layout.framed}
                     for part in self.own_parts
                 ]
                 yield int(steps[index]), float(times[index]), frame
-
-    def _datasets(self, file: h5py.File, path: Path, layout: FrameLayout, frames: int) -> dict[str, h5py.Dataset]:
-        """The framed variables of a file; InputOutputError where one is not as this run writes it."""
-        datasets = {}
-        for variable in layout.framed:
-            expected = (layout.shape(variable, frames), variable.dtype)
-            dataset = file.get(self.within(file, variable.name))
-            found = (dataset.shape, dataset.dtype) if isinstance(dataset, h5py.Dataset) else "missing"
-            if not isinstance(dataset, h5py.Dataset) or found != expected:
-                raise InputOutputError(
-                    f"{path}: {variable.name!r} is {found} where this run writes {expected}; resume with "
-                    "the grid, ensemble, precision and output of before, or write to another folder."
-                )
-            datasets[variable.name] = dataset
-        return datasets

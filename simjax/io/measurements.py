@@ -62,7 +62,9 @@ def read_measurements(
     note = check_units(stored, units, name)
     dims = _dims(stored, own, name)
     values = _read(stored)
-    values, dims = _without_single(values, dims, name)
+    if file.member is not None and "member" not in dims:
+        raise ConfigurationError(f"{name} has no dimension 'member'; leave out member: {file.member}.")
+    values, dims = _of_member(file, stored, values, dims, name)
     places = {}
     for axis in ("x", "y", "z"):
         found = _coordinate(stored, axis, dims, values.shape, length_units)
@@ -183,17 +185,22 @@ def _dims(stored: Stored, own: Sequence[str], name: str) -> tuple[str, ...]:
     return expected
 
 
-def _without_single(values: np.ndarray, dims: tuple[str, ...], name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Without a dimension of members, of which there may be one."""
+def _of_member(
+    file: MeasuredFile, stored: Stored, values: np.ndarray, dims: tuple[str, ...], name: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The values of the member that is asked for, without the dimension of members; a single one needs no number."""
     if "member" not in dims:
         return values, dims
-    axis = dims.index("member")
-    if values.shape[axis] > 1:
+    axis, found = dims.index("member"), _find(stored, "member")
+    numbers = list(range(values.shape[axis])) if found is None else _read(found).astype(int).tolist()
+    member = numbers[0] if file.member is None and len(numbers) == 1 else file.member
+    if member not in numbers:
+        asked = "no member of it" if member is None else f"member {member}"
         raise ConfigurationError(
-            f"{name} has {values.shape[axis]} values along 'member'; write a file of one of them, as with "
-            "dataset.isel(member=0)."
+            f"{name} has {len(numbers)} values along 'member', and {asked} is asked for; write the number of one, such "
+            f"as member: {numbers[0]}, in an observation of a run of its own (inverse.experiments)."
         )
-    return values.squeeze(axis), dims[:axis] + dims[axis + 1 :]
+    return values.take(numbers.index(member), axis), dims[:axis] + dims[axis + 1 :]
 
 
 def _find(stored: Stored, name: str) -> Stored | None:
@@ -256,7 +263,7 @@ def _beside(
         own = dims[len(dims) - values.ndim :]
     else:
         own = tuple(_AXES.get(dim.lower(), dim) for dim in found.dims)
-        values, own = _without_single(values, own, name)
+        values, own = _of_member(file, found, values, own, name)
     sizes = dict(zip(dims, shape, strict=True))
     if values.ndim > len(dims) or any(dim not in sizes or sizes[dim] != n
                                       for dim, n in zip(own, values.shape, strict=True)):  # fmt: skip

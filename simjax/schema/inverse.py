@@ -140,18 +140,19 @@ class MeasuredFile:
     """The file that an observation's measurements lie in, and the names of variables in it.
 
     variable: of the values; None: that of what is observed. mask: of what counts, 1 where it was measured. deviation:
-    of the standard deviations.
+    of the standard deviations. member: the number of the one that is read, where the file has several.
     """
 
     path: Path
     variable: str | None = None
     mask: str | None = None
     deviation: str | None = None
+    member: int | None = None
 
     def write(self) -> dict[str, Any]:
         """The keys of the observation that it stands for."""
-        named = {"variable": self.variable, "mask": self.mask, "deviation": self.deviation}
-        return {"file": str(self.path), **{key: name for key, name in named.items() if name is not None}}
+        given = {"variable": self.variable, "mask": self.mask, "deviation": self.deviation, "member": self.member}
+        return {"file": str(self.path), **{key: value for key, value in given.items() if value is not None}}
 
 
 @dataclass(frozen=True)

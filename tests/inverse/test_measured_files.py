@@ -289,8 +289,14 @@ REFUSED = {
         "has axes (station) of shape (8,); expected those of the grid, (x)",
     ),
     "members": (
-        picture(c=(("member", "time", "x"), np.ones((3, 2, 8)))), {}, "3 values along 'member'; write a file of one",
+        picture(c=(("member", "time", "x"), np.ones((3, 2, 8)))), {},
+        "has 3 values along 'member', and no member of it is asked for; write the number of one, such as member: 0",
     ),
+    "a member that is none of the file's": (
+        picture(c=(("member", "time", "x"), np.ones((3, 2, 8))), member=("member", [4, 7, 9])), {"member": 1},
+        "and member 1 is asked for; write the number of one, such as member: 4",
+    ),
+    "a member of none": (picture(), {"member": 0}, "'c' in a.nc has no dimension 'member'; leave out member: 0"),
 }  # fmt: skip
 
 
@@ -308,6 +314,27 @@ def test_what_does_not_fit_is_refused_with_what_to_write(what, tmp_path, rollout
         instrument(tmp_path, told, rollout)
     message = str(refused.value)
     assert message.startswith("inverse.observations[0]: ") and sentence in message, message
+
+
+@pytest.mark.slow
+def test_members_of_an_ensemble_are_the_measurements_of_runs_of_their_own(tmp_path):
+    place, away = {"parameters": {"place": 0.4}, "initial": {"concentration": "exp(-40*(x - place)**2)"}}, [0.3, 0.5]
+    several = {"vary": {"parameters.place": {"values": away}}, "numbers": [4, 7], "size": 2}
+    root = {"output": {"root": str(tmp_path), "folder": str(tmp_path / "both"), "report": False, "animation": False}}
+    sj.Simulation(validate({**DYE, **place, **root, "ensemble": several})).run()
+    samples = {"output": "probe", "file": "both/outputs/probe/samples.h5", "deviation": 0.01}
+    experiments = {
+        f"from_{number}": {"parameters": {"place": at}, "observations": [{**samples, "member": number}]}
+        for number, at in zip(several["numbers"], away, strict=True)
+    }
+    section = {"unknowns": SOUGHT, "experiments": experiments}
+    problem = sj.InverseProblem(validate({**DYE, **place, "inverse": section}, folders=[tmp_path]), sizes={})
+    assert validate(problem.config.write()) == problem.config
+    series = problem.series(problem.truth())
+    own = [(i.measured, np.asarray(i.at_times(series[i.name]))) for i in problem.instruments]
+    for measured, read in own:
+        np.testing.assert_allclose(read, measured, rtol=0, atol=1e-13)  # a run among others and alone: rounding
+    assert np.abs(own[0][0] - own[1][0]).max() > 0.1
 
 
 def test_other_places_than_those_of_the_file_are_refused(run, rollout, tmp_path):

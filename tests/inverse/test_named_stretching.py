@@ -3,12 +3,15 @@
 import jax
 import numpy as np
 import pytest
+from inverse_problems import evaluated
 
 import simjax as sj
 from simjax.config.structure import structure_of
 from simjax.errors import ConfigurationError
+from simjax.inverse.problem import InverseProblem
 
 FINE = {"tanh": {"strength": "1 + named/2", "fine": "lower"}}
+PLANE = {"shape": [12, 4], "stretch": {"x": FINE}}
 COOLING = {
     "grid": {"shape": [12], "stretch": {"x": FINE}}, "parameters": {"named": 1.0}, "precision": "float64",
     "physics": {"diffusivity": 0.1, "velocity": [0.3]}, "boundaries": {"x": "slip"},
@@ -54,9 +57,41 @@ SEARCH = {
 }  # fmt: skip
 
 
+# A place in each of three cells, and an end.
+PLACES = [{"points": "concentration", "at": [[0.005], [0.11], [0.63], [1.0]], "deviation": 1e-7}]
+
+
+def at_places(**changes):
+    return InverseProblem(cooling(inverse=SEARCH | {"observations": PLACES} | changes).config, sizes={})
+
+
+def test_the_gradient_of_what_is_seen_at_points_is_that_of_differences():
+    problem = at_places()
+    least_squares, (path,) = problem.least_squares(), problem.start()
+    start, step = problem.start()[path], 1e-5
+
+    @jax.jit
+    def seen(latent):
+        return least_squares.evaluate({path: latent}).residuals["measured"]["0_concentration"]
+
+    slope = (seen(start + step) - seen(start - step)) / (2 * step)
+    assert float(np.abs(slope).min(axis=0).max()) > 1e2  # in deviations of 1e-7
+    # Readings of order one have roundings of 1e-15, over a step and a deviation: 1e-3.
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(seen))(start), slope, rtol=1e-6, atol=1e-2)
+
+
 @pytest.mark.slow
-def test_a_search_finds_the_strength_of_a_run_by_its_diagnostics():
-    found = sj.Search(cooling(inverse=SEARCH)).run().answer
+def test_what_is_seen_at_points_does_not_depend_on_the_decomposition():
+    alone, cut = (
+        evaluated(InverseProblem(at_places().config, sizes=sizes)) for sizes in ({}, {"x": 2})
+    )  # fmt: skip
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(cut), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9)  # rounding of 1e-15 of readings, over deviations of 1e-7
+
+
+@pytest.mark.slow
+def test_a_search_finds_the_strength_of_a_run_by_a_diagnostic_and_points():
+    found = sj.Search(cooling(inverse=SEARCH | {"observations": SEARCH["observations"] + PLACES})).run().answer
     assert abs(float(found.estimate["parameters.named"]) - 1.0) < 0.01  # errors of 1e-7
 
 
@@ -71,14 +106,23 @@ def test_a_search_finds_the_strength_of_a_run_by_its_diagnostics():
         ),
         (
             {"inverse": SEARCH | {"observations": [{"snapshot": "concentration", "deviation": 0.1}]}},
-            r"cells move with it, while inverse.observations\[0\] \(snapshot\) is of given cells; expected a diagn",
+            r"cells move with it, while inverse.observations\[0\] \(snapshot\) is of given cells; expected points",
+        ),
+        (
+            {
+                "grid": PLANE, "boundaries": {"x": "slip", "y": "periodic"},
+                "physics": {"diffusivity": 0.1, "velocity": [0.3, 0.0]},
+                "outputs": [{"slice": {"y": 0.5}, "of": ["concentration"], "every": "frame", "name": "cut"}],
+                "inverse": SEARCH | {"observations": [{"output": "cut", "of": "concentration", "deviation": 0.1}]},
+            },
+            r"inverse.observations\[0\] \(output\) is of given cells; .* a slice across the axis whose cells move",
         ),
         (
             {"inverse": SEARCH | {"unknowns": SEARCH["unknowns"] | {"initial.concentration": {}}}},
             "cells move with it, while initial.concentration is given cell by cell; expected formulas",
         ),
     ],
-    ids=["range", "name", "members", "snapshot", "field"],
+    ids=["range", "name", "members", "snapshot", "slice along it", "field"],
 )  # fmt: skip
 def test_what_it_cannot_be_is_told(changes, message):
     with pytest.raises(ConfigurationError, match=message):

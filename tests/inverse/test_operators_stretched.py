@@ -1,4 +1,7 @@
-"""Observation operators on stretched grids: true places, true volumes, order, decomposition, refusals."""
+"""Observation operators on stretched grids: true places, true volumes, order, decomposition, refusals,
+and places that change with a parameter."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +12,12 @@ from case import smooth_field
 from readings import ENDS, LOWERS, PLACES, STARTS, UPPERS, of_wave, wave
 
 from simjax.core.domain import Domain
-from simjax.core.mappings import lines
+from simjax.core.mappings import faces_and_centers, lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
 from simjax.instruments.distributions import Histogram
-from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Spectrum
+from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Spectrum, View
+from simjax.instruments.surfaces import SurfaceIntegral, faces_of_box
 
 LOWER, UPPER = (0.0, -1.0), (2.0, 2.0)
 OPERATORS = {
@@ -118,9 +122,69 @@ def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     )  # fmt: skip
 
 
-def test_a_spectrum_and_places_that_may_change_are_refused():
+def test_a_spectrum_is_refused():
     with pytest.raises(ConfigurationError, match="cells of one width along every axis, .* stretched along x, y"):
         Spectrum("u", 2).check(GRID)
-    moving = Domain(GRID, lines=[(jnp.asarray(line.faces), jnp.asarray(line.centers)) for line in GRID.stretch])
-    with pytest.raises(ConfigurationError, match="places of its own along x"):
-        OPERATORS["points"].measure(moving, jnp.ones(GRID.shape), (0.5, 0.5), WALLS)
+
+
+def moved(domain, amount):
+    """The domain, with the cells of `stretched` where the sine of the first axis has this amplitude."""
+    shape, pi = domain.grid.shape, np.pi
+    along_x = faces_and_centers(lambda s: s - amount * jnp.sin(2 * pi * s), shape[0], LOWER[0], UPPER[0], jnp)
+    along_y = faces_and_centers(lambda s: s + 0.1 * jnp.sin(2 * pi * s), shape[1], LOWER[1], UPPER[1], jnp)
+    return dataclasses.replace(domain, lines=(along_x, along_y))
+
+
+FLUX = SurfaceIntegral("flux", ("u", "u"), faces_of_box((0.2, -0.6), (1.7, 1.5)))
+MOVING = OPERATORS | {"flux": FLUX}
+
+
+def reading(operator, domain, u, offset, periodic):
+    return operator.read(View(domain, periodic, {"u": u}, dict, {"u": offset}))
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_places_that_change_with_a_parameter_are_read_as_given_ones_and_have_derivatives(name):
+    operator, offset, periodic = MOVING[name], (0.5, 0.0), (False, True)
+    field = smooth_field(GRID, offset, 1)
+
+    @jax.jit
+    def seen(amount, u=field):
+        return reading(operator, moved(Domain(GRID), amount), u, offset, periodic)
+
+    given = jax.jit(lambda u: reading(operator, Domain(GRID), u, offset, periodic))(field)
+    # Places of the same formula, rounded by numpy and by XLA; the sums are of some hundred numbers of order one.
+    np.testing.assert_allclose(seen(0.12), given, rtol=0, atol=1e-12)
+    step = 1e-6
+    difference = (seen(0.12 + step) - seen(0.12 - step)) / (2 * step)
+    assert np.abs(difference).max() > 0.01
+    # Roundings of 1e-15 over the step; its square times third derivatives of up to (2 pi)^3.
+    np.testing.assert_allclose(jax.jacfwd(seen)(0.12), difference, rtol=0, atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["points", "line of sight", "slice", "flux"])
+def test_derivatives_by_such_a_parameter_do_not_depend_on_the_decomposition(name):
+    operator, offset, periodic = MOVING[name], (0.5, 0.0), (False, True)
+    check_decompositions(
+        lambda domain, u, amount: reading(operator, moved(domain, amount), u, offset, periodic), GRID,
+        [{"x": 2, "y": 4}], (smooth_field(GRID, offset, 1), jnp.asarray(0.12)), (True, False), operator.spec,
+    )  # fmt: skip
+
+
+def test_a_reading_is_continuous_where_a_value_passes_its_place():
+    # The fifth centre along x lies at the sensor where the amplitude is `passing`.
+    share = 4.5 / 16
+    passing = (share - 0.25) / np.sin(2 * np.pi * share)
+    sensor = PointSensors("u", [[2 * 0.25, 0.3]])
+    field = random(GRID.shape)
+
+    @jax.jit
+    def seen(amount):
+        return reading(sensor, moved(Domain(GRID), amount), field, (0.5, 0.5), WALLS)[0]
+
+    near, slope = 1e-9, jax.jit(jax.grad(seen))
+    slopes = [float(slope(passing + sign * 1e-5)) for sign in (-1, 1)]
+    # The reading goes on, to its slope times the distance and rounding; the slope is another one.
+    assert float(seen(passing + near) - seen(passing - near)) == pytest.approx(sum(slopes) * near, rel=1e-3, abs=1e-14)
+    assert abs(slopes[1] - slopes[0]) > 0.1 * max(map(abs, slopes))
