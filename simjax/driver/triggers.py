@@ -114,7 +114,8 @@ class Triggers:
         values = {name: self._numbers(diagnostics[name]) for name in self._quantities(FRAME) if name != TIME}
         values[TIME] = np.full(count, at.time)
         looked_at = at.good & (self._programs.counted_from < NEVER)
-        events, ends, before = {}, [], np.full(count, first)
+        events, before = {}, np.full(count, first)
+        ends: list[tuple[np.ndarray, Sequence[str], Any]] = []
         for name, when in self._at[FRAME].items():
             holds = np.broadcast_to(when(values, np), count) & looked_at
             if name == STOP:
@@ -173,10 +174,10 @@ class Triggers:
 
     def _meet(self, holds: np.ndarray, texts: Sequence[str], names: Any, values, at: At) -> Iterator[str]:
         """Note members that meet the condition of an end for the first time; a sentence for each."""
-        for row in np.flatnonzero(holds & np.isnan(self.times)):
+        for row in map(int, np.flatnonzero(holds & np.isnan(self.times))):
             self.times[row] = at.time
-            whose = "" if self._programs.members is None else f"{self._programs.member_named(int(row))}: "
-            yield whose + _sentence(texts[row], names, values, at, int(row))
+            whose = "" if self._programs.members is None else f"{self._programs.member_named(row)}: "
+            yield whose + _sentence(texts[row], names, values, at, row)
 
     # ------------------------------------------------------------------ after steps
 
