@@ -11,10 +11,18 @@ from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import join
 from simjax.schema.instruments import FRAME, STEP, Instruments
-from simjax.schema.kinds import Choice, ListOf, Real, Text
-from simjax.schema.time_statistics import COVARIANCE, DEFAULT_KINDS, KINDS, StatisticsConfig, TimeStatistics
+from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text
+from simjax.schema.time_statistics import (
+    COVARIANCE,
+    DEFAULT_KINDS,
+    KINDS,
+    PhaseConfig,
+    StatisticsConfig,
+    TimeStatistics,
+)
 
-KEYS = ("of", "kinds", "from", "every", "over", "window", "name")
+KEYS = ("of", "kinds", "from", "every", "over", "window", "phase", "name")
+PHASE = {"period": Real(above=0.0, formula=True), "bins": Integer(2, 10_000)}
 EXAMPLE = "such as {of: [velocity], kinds: [mean, variance], from: 2.0}"
 
 
@@ -68,6 +76,7 @@ def _read_one(
     start = Real(low=0.0, formula=True).read(join(where, "from"), value.get("from", 0.0), problems)
     every = read_every(join(where, "every"), value.get("every", STEP), problems)
     window = Real(above=0.0, formula=True, optional=True).read(join(where, "window"), value.get("window"), problems)
+    phase = _read_phase(join(where, "phase"), value.get("phase"), context)
     name = ""
     if "name" in value:
         text = Text(pattern=NAME, described="a name of letters, digits, _ . -")
@@ -78,7 +87,7 @@ def _read_one(
     if named and not _is_alone(where, named[0], of, over, context):
         return None
     kinds = tuple(sorted(kinds, key=KINDS.index))
-    one = StatisticsConfig(name, of, kinds, start, every, tuple(sorted(over)), window, bool(named))
+    one = StatisticsConfig(name, of, kinds, start, every, tuple(sorted(over)), window, bool(named), phase)
     _check_times(where, one, found["time"], context)
     _check_stretched(where, one, found["grid"], context)
     if named:
@@ -91,6 +100,23 @@ def _read_one(
         expected = "at least two variables for kinds=covariance"
         problems.add(join(where, "of"), list(of), expected, "write variance for one")
     return one
+
+
+def _read_phase(where: str, value: Any, context: Context) -> PhaseConfig | None:
+    """A period and its parts; None where there is none, or after telling what is wrong."""
+    problems, before = context.problems, len(context.problems)
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        problems.add(where, value, "keys period and bins, such as {period: 0.5, bins: 16}, or null")
+        return None
+    for key in value:
+        if key not in PHASE:
+            problems.unknown(where, key, tuple(PHASE))
+    for key in (key for key in PHASE if key not in value):
+        problems.say(join(where, key), f"{join(where, key)} is missing: expected {PHASE[key].allowed}")
+    found = {key: kind.read(join(where, key), value[key], problems) for key, kind in PHASE.items() if key in value}
+    return PhaseConfig(**found) if len(problems) == before else None
 
 
 def _is_alone(where: str, instrument: str, of: tuple[str, ...], over: tuple[str, ...], context: Context) -> bool:

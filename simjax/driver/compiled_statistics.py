@@ -23,7 +23,7 @@ from simjax.schema.instruments import TOLERANCE
 from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
 from simjax.stepping.clock import Schedule
 from simjax.stepping.moments import Averages, Moments, Sums
-from simjax.stepping.watching import Gathering, Start, due_at_frames, due_by_time
+from simjax.stepping.watching import Gathering, Phases, Start, due_at_frames, due_by_time
 
 
 class Statistic(NamedTuple):
@@ -80,11 +80,16 @@ class CompiledStatistics:
 
     def _zero(self, name: str) -> Sums:
         """One member's sums before the first sample, on the host, of all devices together."""
-        statistic = self.entries[name]
-        return statistic.moments.zero(statistic.shapes(self.programs.domain), self.programs.dtype)
+        statistic, phase = self.entries[name], self.entries[name].source.phase
+        zero = statistic.moments.zero(statistic.shapes(self.programs.domain), self.programs.dtype)
+        if phase is None:
+            return zero
+        apart = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (phase.bins, *leaf.shape)), zero)
+        return apart._replace(waiting=zero.waiting)
 
     def _specs_of(self, name: str) -> Any:
         kept = self.entries[name].spec(self.programs.domain)
+        kept = kept if self.entries[name].source.phase is None else PartitionSpec(None, *kept)
         specs = jax.tree.map(lambda leaf: kept, self._zero(name))
         numbers = PartitionSpec()
         weight = specs.weight._replace(value=numbers, low=None if specs.weight.low is None else numbers)
@@ -135,7 +140,9 @@ class CompiledStatistics:
         averages = dict.fromkeys(names, _averages(model.domain, statistic.over))
         # Members take both branches of a condition anyway, and over devices jax cannot batch an instrument in one.
         always = instrument is not None and programs.members is not None
-        return Gathering(statistic.moments, read, averages, is_due, always)
+        phase = statistic.source.phase
+        phases = None if phase is None else Phases(phase.period, phase.bins)
+        return Gathering(statistic.moments, read, averages, is_due, always, phases)
 
     def starts(self, plan: Plan, frame: int) -> dict[str, Start]:
         """When states count in a frame."""
@@ -143,7 +150,10 @@ class CompiledStatistics:
         for name, one in self.entries.items():
             every = one.source.interval
             first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
-            found[name] = Start(jnp.asarray(one.source.start - begin, dtype), jnp.asarray(first, dtype))
+            phase = one.source.phase
+            turned = 0.0 if phase is None else begin / phase.period * phase.bins % phase.bins
+            numbers = one.source.start - begin, first, turned
+            found[name] = Start(*(jnp.asarray(number, dtype) for number in numbers))
         return found
 
     # ------------------------------------------------------------------ on the host
