@@ -11,7 +11,7 @@ from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import join
 from simjax.schema.instruments import FRAME, STEP, Instruments
-from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 from simjax.schema.time_statistics import (
     COVARIANCE,
     DEFAULT_KINDS,
@@ -23,6 +23,7 @@ from simjax.schema.time_statistics import (
 
 KEYS = ("of", "kinds", "from", "every", "over", "window", "phase", "name")
 PHASE = {"period": Real(above=0.0, formula=True), "bins": Integer(2, 10_000)}
+QUANTITY = "quantities of the run, such as temperature, or the name of an instrument"
 EXAMPLE = "such as {of: [velocity], kinds: [mean, variance], from: 2.0}"
 
 
@@ -31,9 +32,6 @@ def read_statistics(keys: Mapping[str, Any], found: Mapping[str, Any], context: 
     not."""
     problems, before = context.problems, len(context.problems)
     given = keys["statistics"] or ()
-    if given and context.schema.of_particles:
-        problems.say("statistics", f"statistics: expected a model of fields, model={context.schema.name} has particles")
-        return None
     if given:
         _check_run(keys, found, context)
         if not isinstance(found["outputs"], Instruments):  # what is wrong there is told, and names are not known
@@ -62,14 +60,18 @@ def _read_one(
     for key in value:
         if key not in KEYS:
             problems.unknown(where, key, KEYS)
-    written = context.schema.written(context.ndim, context.counts)
+    particles = context.schema.of_particles
+    written = {} if particles else context.schema.written(context.ndim, context.counts)
     instruments = {one.name: one for one in found["outputs"]}
+    # What quantities a run of particles has is known when its programs are made.
+    known = Text(described=QUANTITY) if particles else Choice(tuple(dict.fromkeys((*written, *instruments))))
     if value.get("of") in (None, [], ()):
         path = join(where, "of")
-        problems.say(path, f"{path} is missing: expected variables or the name of an instrument, {EXAMPLE}")
+        expected = QUANTITY if particles else f"variables or the name of an instrument, {EXAMPLE}"
+        problems.say(path, f"{path} is missing: expected {expected}")
         of: tuple[str, ...] | None = None
     else:
-        of = _names(join(where, "of"), value["of"], Choice(tuple(dict.fromkeys((*written, *instruments)))), context)
+        of = _names(join(where, "of"), value["of"], known, context)
     kinds = _names(join(where, "kinds"), value.get("kinds", DEFAULT_KINDS), Choice(KINDS), context)
     over = value.get("over")
     over = () if over in (None, [], ()) else _names(join(where, "over"), over, Choice(tuple(context.axes)), context)
@@ -83,8 +85,11 @@ def _read_one(
         name = text.read(join(where, "name"), value["name"], problems) or ""
     if len(problems) > before or of is None or kinds is None or over is None or start is None:
         return None
-    named = [one for one in of if one not in written]
+    named = [one for one in of if one in instruments and one not in written]
     if named and not _is_alone(where, named[0], of, over, context):
+        return None
+    if particles and over:
+        problems.add(join(where, "over"), list(over), "no axes of particles", "leave over out")
         return None
     kinds = tuple(sorted(kinds, key=KINDS.index))
     one = StatisticsConfig(name, of, kinds, start, every, tuple(sorted(over)), window, bool(named), phase)
@@ -94,6 +99,8 @@ def _read_one(
         instrument = instruments[named[0]]
         # A balance has several numbers of each quantity.
         few = instrument.kind != "balance" and len(instrument.readings(written)) < 2
+    elif particles:
+        few = len(of) < 2
     else:
         few = len({variable for name in of for variable in written[name]}) < 2
     if COVARIANCE in kinds and few:
@@ -131,7 +138,7 @@ def _is_alone(where: str, instrument: str, of: tuple[str, ...], over: tuple[str,
     return len(context.problems) == before
 
 
-def _names(path: str, value: Any, choice: Choice, context: Context) -> tuple[str, ...] | None:
+def _names(path: str, value: Any, choice: Kind, context: Context) -> tuple[str, ...] | None:
     """A name or a list of names, each once."""
     given = [value] if isinstance(value, str) else value
     read = ListOf(choice, 1, 100, noun="names").read(path, given, context.problems)

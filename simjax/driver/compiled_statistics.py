@@ -19,7 +19,10 @@ from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
 from simjax.driver.instrument import Instrument
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.schema.instruments import TOLERANCE
+from simjax.instruments.operators import Diagnostic
+from simjax.models.measures import PARTICLES, Measure, measure_of
+from simjax.schema.errors import closest
+from simjax.schema.instruments import TOLERANCE, InstrumentConfig
 from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
 from simjax.stepping.clock import Schedule
 from simjax.stepping.moments import Averages, Moments, Sums
@@ -62,11 +65,12 @@ class CompiledStatistics:
         self.programs = programs
         self.entries: dict[str, Statistic] = {}
         for source in programs.config.statistics:
-            assert isinstance(programs, CompiledFieldRun)  # others are refused before
             if source.of_instrument:
                 self.entries[source.name] = _of_instrument(source, instruments[source.of[0]])
-            else:
+            elif isinstance(programs, CompiledFieldRun):
                 self.entries[source.name] = _of_fields(source, programs)
+            else:
+                self.entries[source.name] = _of_instrument(source, _quantities(source, programs))
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -119,11 +123,11 @@ class CompiledStatistics:
 
     # ------------------------------------------------------------------ in the loop over steps
 
-    def gatherings(self, schedule: Schedule, model, params) -> dict[str, Gathering]:
+    def gatherings(self, schedule: Schedule, model, params, files) -> dict[str, Gathering]:
         """The sums that the loop over steps adds states to, with the fields that they read."""
-        return {name: self._gathering(one, schedule, model, params) for name, one in self.entries.items()}
+        return {name: self._gathering(one, schedule, model, params, files) for name, one in self.entries.items()}
 
-    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params) -> Gathering:
+    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params, files) -> Gathering:
         programs, every, instrument = self.programs, statistic.source.interval, statistic.instrument
         names = [output.name for output in statistic.variables]
 
@@ -131,6 +135,7 @@ class CompiledStatistics:
             looked_at = statistic.variables if instrument is None else instrument.variables
             view = programs.view(model, t, state, params, looked_at)
             if instrument is not None:
+                view = view._replace(start=files.get("position"))
                 return {name: instrument.seen(operator, view) for name, operator in instrument.operators.items()}
             return {name: view.variables[name] for name in names}
 
@@ -199,6 +204,24 @@ def _of_instrument(source: StatisticsConfig, instrument: Instrument) -> Statisti
                     "centres."
                 )
     return Statistic(source, variables, _moments(source.kinds, [one.name for one in variables]), (), instrument)
+
+
+def _quantities(source: StatisticsConfig, programs: CompiledRun) -> Instrument:
+    """An instrument that reads numbers that the model tells of its particles."""
+    known = sorted(programs.observed_shapes()[1])
+    outputs = {}
+    for name in source.of:
+        if name not in known:
+            close = closest(name, known)
+            hint = f"did you mean '{close}'? " if close else ""
+            raise ConfigurationError(
+                f"statistics {source.name!r}: of={name}: no quantity of model={programs.config.model} and no "
+                f"instrument; {hint}There are {', '.join(known)}."
+            )
+        measure = measure_of(PARTICLES, name) or Measure("1", "")
+        outputs[name] = Output(name, (), measure.units, measure.long_name or name.replace("_", " "))
+    read_by = InstrumentConfig("quantities", source.name, source.of, source.every, {})
+    return Instrument(read_by, {name: Diagnostic(name) for name in outputs}, outputs)
 
 
 def _of_fields(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:

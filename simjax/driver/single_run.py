@@ -271,12 +271,12 @@ class SingleRun:
         given = self.programs.values, self.programs.files, self.state, self.clock, until
         with self.pace.timed(program):
             if self.instruments.in_the_loop:
-                state, clock, found, self.sums, self.halted = program(*given, self.sums)
+                state, clock, found, sums, self.halted = program(*given, self.sums)
             else:
-                (state, clock), found = program(*given), {}
+                (state, clock), found, sums = program(*given), {}, self.sums
         if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
-        self.state, self.clock = state, clock
+        self.state, self.clock, self.sums = state, clock, sums
         self.pace.dispatched(steps)
         if found:
             before = self.step + self.substeps
