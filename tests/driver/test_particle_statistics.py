@@ -52,6 +52,7 @@ def whole(tmp_path_factory):
     return root, run(root / "whole", {})
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_the_readings_after_every_step(whole):
     root, found = whole
     with sj.open_output(root / "whole", "density") as density:
@@ -61,9 +62,8 @@ def test_statistics_are_those_of_the_readings_after_every_step(whole):
     # Numbers of order one from 16 steps: roundings.
     for kind, by_numpy in (("mean", np.mean), ("variance", np.var), ("min", np.min), ("max", np.max)):
         np.testing.assert_allclose(mesh[f"number_density_{kind}"], by_numpy(seen, axis=0), rtol=0, atol=1e-14)
-    # Steps end at 1, 2, 3, 4, ... quarters of the period, of which 1, 2 and 3, 4 are in one part.
-    parts = np.arange(1, 17) % 4 // 1
-    later = np.isin(parts, (1, 2))
+    # Steps end at quarters of the period: at 1/4, between two parts, and 2/4 in the later, at 3/4 and 1 in the first.
+    later = np.isin(np.arange(1, 17) % 4, (1, 2))
     for part, own in enumerate((~later, later)):
         mean = found["phases"].number_density_mean[0, part]
         np.testing.assert_allclose(mean, seen[own].mean(axis=0), rtol=0, atol=1e-14)
