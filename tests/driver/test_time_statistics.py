@@ -33,7 +33,7 @@ GATHERED = [
     {"of": ["velocity_centered", "pressure"], "kinds": KINDS, "name": "points"},
     {"of": ["velocity_centered", "pressure"], "kinds": KINDS, "over": ["x"], "from": 0.08, "window": 0.08,
      "name": "lines"},
-    {"of": "pressure", "kinds": ["mean", "min"], "over": ["x", "y"], "every": 0.04, "name": "volume"},
+    {"of": "pressure", "kinds": ["mean", "variance", "min"], "over": ["x", "y"], "every": 0.04, "name": "volume"},
     {"of": "pressure", "kinds": ["mean", "variance", "max"], "over": ["x"], "phase": {"period": "0.1/2", "bins": 5},
      "name": "phases"},
 ]  # fmt: skip
