@@ -11,10 +11,19 @@ from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import join
 from simjax.schema.instruments import FRAME, STEP, Instruments
-from simjax.schema.kinds import Choice, ListOf, Real, Text
-from simjax.schema.time_statistics import COVARIANCE, DEFAULT_KINDS, KINDS, StatisticsConfig, TimeStatistics
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
+from simjax.schema.time_statistics import (
+    COVARIANCE,
+    DEFAULT_KINDS,
+    KINDS,
+    PhaseConfig,
+    StatisticsConfig,
+    TimeStatistics,
+)
 
-KEYS = ("of", "kinds", "from", "every", "over", "window", "name")
+KEYS = ("of", "kinds", "from", "every", "over", "window", "phase", "name")
+PHASE = {"period": Real(above=0.0, formula=True), "bins": Integer(2, 10_000)}
+QUANTITY = "quantities of the run, such as temperature, or the name of an instrument"
 EXAMPLE = "such as {of: [velocity], kinds: [mean, variance], from: 2.0}"
 
 
@@ -23,9 +32,6 @@ def read_statistics(keys: Mapping[str, Any], found: Mapping[str, Any], context: 
     not."""
     problems, before = context.problems, len(context.problems)
     given = keys["statistics"] or ()
-    if given and context.schema.of_particles:
-        problems.say("statistics", f"statistics: expected a model of fields, model={context.schema.name} has particles")
-        return None
     if given:
         _check_run(keys, found, context)
         if not isinstance(found["outputs"], Instruments):  # what is wrong there is told, and names are not known
@@ -54,43 +60,70 @@ def _read_one(
     for key in value:
         if key not in KEYS:
             problems.unknown(where, key, KEYS)
-    written = context.schema.written(context.ndim, context.counts)
+    particles = context.schema.of_particles
+    written = {} if particles else context.schema.written(context.ndim, context.counts)
     instruments = {one.name: one for one in found["outputs"]}
+    # What quantities a run of particles has is known when its programs are made.
+    known = Text(described=QUANTITY) if particles else Choice(tuple(dict.fromkeys((*written, *instruments))))
     if value.get("of") in (None, [], ()):
         path = join(where, "of")
-        problems.say(path, f"{path} is missing: expected variables or the name of an instrument, {EXAMPLE}")
+        expected = QUANTITY if particles else f"variables or the name of an instrument, {EXAMPLE}"
+        problems.say(path, f"{path} is missing: expected {expected}")
         of: tuple[str, ...] | None = None
     else:
-        of = _names(join(where, "of"), value["of"], Choice(tuple(dict.fromkeys((*written, *instruments)))), context)
+        of = _names(join(where, "of"), value["of"], known, context)
     kinds = _names(join(where, "kinds"), value.get("kinds", DEFAULT_KINDS), Choice(KINDS), context)
     over = value.get("over")
     over = () if over in (None, [], ()) else _names(join(where, "over"), over, Choice(tuple(context.axes)), context)
     start = Real(low=0.0, formula=True).read(join(where, "from"), value.get("from", 0.0), problems)
     every = read_every(join(where, "every"), value.get("every", STEP), problems)
     window = Real(above=0.0, formula=True, optional=True).read(join(where, "window"), value.get("window"), problems)
+    phase = _read_phase(join(where, "phase"), value.get("phase"), context)
     name = ""
     if "name" in value:
         text = Text(pattern=NAME, described="a name of letters, digits, _ . -")
         name = text.read(join(where, "name"), value["name"], problems) or ""
     if len(problems) > before or of is None or kinds is None or over is None or start is None:
         return None
-    named = [one for one in of if one not in written]
+    named = [one for one in of if one in instruments and one not in written]
     if named and not _is_alone(where, named[0], of, over, context):
         return None
+    if particles and over:
+        problems.add(join(where, "over"), list(over), "no axes of particles", "leave over out")
+        return None
     kinds = tuple(sorted(kinds, key=KINDS.index))
-    one = StatisticsConfig(name, of, kinds, start, every, tuple(sorted(over)), window, bool(named))
+    one = StatisticsConfig(name, of, kinds, start, every, tuple(sorted(over)), window, bool(named), phase)
     _check_times(where, one, found["time"], context)
     _check_stretched(where, one, found["grid"], context)
     if named:
         instrument = instruments[named[0]]
         # A balance has several numbers of each quantity.
         few = instrument.kind != "balance" and len(instrument.readings(written)) < 2
+    elif particles:
+        few = len(of) < 2
     else:
         few = len({variable for name in of for variable in written[name]}) < 2
     if COVARIANCE in kinds and few:
         expected = "at least two variables for kinds=covariance"
         problems.add(join(where, "of"), list(of), expected, "write variance for one")
     return one
+
+
+def _read_phase(where: str, value: Any, context: Context) -> PhaseConfig | None:
+    """A period and its parts; None where there is none, or after telling what is wrong."""
+    problems, before = context.problems, len(context.problems)
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        problems.add(where, value, "keys period and bins, such as {period: 0.5, bins: 16}, or null")
+        return None
+    for key in value:
+        if key not in PHASE:
+            problems.unknown(where, key, tuple(PHASE))
+    for key in (key for key in PHASE if key not in value):
+        problems.say(join(where, key), f"{join(where, key)} is missing: expected {PHASE[key].allowed}")
+    found = {key: kind.read(join(where, key), value[key], problems) for key, kind in PHASE.items() if key in value}
+    return PhaseConfig(**found) if len(problems) == before else None
 
 
 def _is_alone(where: str, instrument: str, of: tuple[str, ...], over: tuple[str, ...], context: Context) -> bool:
@@ -105,7 +138,7 @@ def _is_alone(where: str, instrument: str, of: tuple[str, ...], over: tuple[str,
     return len(context.problems) == before
 
 
-def _names(path: str, value: Any, choice: Choice, context: Context) -> tuple[str, ...] | None:
+def _names(path: str, value: Any, choice: Kind, context: Context) -> tuple[str, ...] | None:
     """A name or a list of names, each once."""
     given = [value] if isinstance(value, str) else value
     read = ListOf(choice, 1, 100, noun="names").read(path, given, context.problems)

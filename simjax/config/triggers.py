@@ -22,11 +22,7 @@ def read_triggers(found: Mapping[str, Any], context: Context) -> tuple[EventConf
     if stop is not None and stop.steady is not None and time is not None and stop.steady.over < time.output_every:
         expected = f"at least time.output_every={time.output_every:g}, as it is judged at output times"
         problems.add("stop.steady.over", stop.steady.over, expected)
-    judged = {"stop": stop is not None, "events": bool(events)}
     ensemble = found["ensemble"]
-    for name in (name for name, given in judged.items() if given):
-        if ensemble is not None and ensemble.several:
-            problems.say(name, f"{name}: expected null in an ensemble, whose members would end apart; write null")
     if events and context.schema.of_particles:
         problems.say("events", f"events: expected a model of fields, model={context.schema.name} has particles")
     places = {"stop.every": stop.every if stop is not None and stop.when is not None else FRAME}
@@ -34,6 +30,8 @@ def read_triggers(found: Mapping[str, Any], context: Context) -> tuple[EventConf
     for path in (path for path, every in places.items() if every == STEP):
         if context.schema.of_particles:
             problems.add(path, STEP, f"{FRAME}, model={context.schema.name} takes several steps at a time")
+        elif ensemble is not None and ensemble.several:
+            problems.add(path, STEP, f"{FRAME} in an ensemble, whose members meet at output times alone")
         elif found["steps_per_exchange"] not in (0, None):
             several = f"steps_per_exchange={found['steps_per_exchange']}, which leave no field whole"
             problems.add(path, STEP, f"{FRAME} with {several}", "write steps_per_exchange=0")

@@ -133,7 +133,7 @@ class CompiledInstruments:
             varying = vary_like(params, state)
             sight = Sight(
                 {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}, until[1],
-                self.statistics.gatherings(schedule, model, varying), until[2],
+                self.statistics.gatherings(schedule, model, varying, files), until[2],
                 None if self._halt is None else self._halt(model, varying),
             )  # fmt: skip
             return advance_watching(

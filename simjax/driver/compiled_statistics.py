@@ -19,11 +19,14 @@ from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
 from simjax.driver.instrument import Instrument
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.schema.instruments import TOLERANCE
+from simjax.instruments.operators import Diagnostic
+from simjax.models.measures import PARTICLES, Measure, measure_of
+from simjax.schema.errors import closest
+from simjax.schema.instruments import TOLERANCE, InstrumentConfig
 from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
 from simjax.stepping.clock import Schedule
 from simjax.stepping.moments import Averages, Moments, Sums
-from simjax.stepping.watching import Gathering, Start, due_at_frames, due_by_time
+from simjax.stepping.watching import Gathering, Phases, Start, due_at_frames, due_by_time
 
 
 class Statistic(NamedTuple):
@@ -62,11 +65,12 @@ class CompiledStatistics:
         self.programs = programs
         self.entries: dict[str, Statistic] = {}
         for source in programs.config.statistics:
-            assert isinstance(programs, CompiledFieldRun)  # others are refused before
             if source.of_instrument:
                 self.entries[source.name] = _of_instrument(source, instruments[source.of[0]])
-            else:
+            elif isinstance(programs, CompiledFieldRun):
                 self.entries[source.name] = _of_fields(source, programs)
+            else:
+                self.entries[source.name] = _of_instrument(source, _quantities(source, programs))
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -80,11 +84,16 @@ class CompiledStatistics:
 
     def _zero(self, name: str) -> Sums:
         """One member's sums before the first sample, on the host, of all devices together."""
-        statistic = self.entries[name]
-        return statistic.moments.zero(statistic.shapes(self.programs.domain), self.programs.dtype)
+        statistic, phase = self.entries[name], self.entries[name].source.phase
+        zero = statistic.moments.zero(statistic.shapes(self.programs.domain), self.programs.dtype)
+        if phase is None:
+            return zero
+        apart = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (phase.bins, *leaf.shape)), zero)
+        return apart._replace(waiting=zero.waiting)
 
     def _specs_of(self, name: str) -> Any:
         kept = self.entries[name].spec(self.programs.domain)
+        kept = kept if self.entries[name].source.phase is None else PartitionSpec(None, *kept)
         specs = jax.tree.map(lambda leaf: kept, self._zero(name))
         numbers = PartitionSpec()
         weight = specs.weight._replace(value=numbers, low=None if specs.weight.low is None else numbers)
@@ -114,11 +123,11 @@ class CompiledStatistics:
 
     # ------------------------------------------------------------------ in the loop over steps
 
-    def gatherings(self, schedule: Schedule, model, params) -> dict[str, Gathering]:
+    def gatherings(self, schedule: Schedule, model, params, files) -> dict[str, Gathering]:
         """The sums that the loop over steps adds states to, with the fields that they read."""
-        return {name: self._gathering(one, schedule, model, params) for name, one in self.entries.items()}
+        return {name: self._gathering(one, schedule, model, params, files) for name, one in self.entries.items()}
 
-    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params) -> Gathering:
+    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params, files) -> Gathering:
         programs, every, instrument = self.programs, statistic.source.interval, statistic.instrument
         names = [output.name for output in statistic.variables]
 
@@ -126,6 +135,7 @@ class CompiledStatistics:
             looked_at = statistic.variables if instrument is None else instrument.variables
             view = programs.view(model, t, state, params, looked_at)
             if instrument is not None:
+                view = view._replace(start=files.get("position"))
                 return {name: instrument.seen(operator, view) for name, operator in instrument.operators.items()}
             return {name: view.variables[name] for name in names}
 
@@ -133,9 +143,11 @@ class CompiledStatistics:
         if every:
             is_due = due_by_time(schedule.interval, every, TOLERANCE)
         averages = dict.fromkeys(names, _averages(model.domain, statistic.over))
-        # Members take both branches of a condition anyway, and over devices jax cannot batch an instrument in one.
-        always = instrument is not None and programs.members is not None
-        return Gathering(statistic.moments, read, averages, is_due, always)
+        # Members take both branches of a condition anyway, and over devices jax cannot batch a reading in one.
+        always = programs.members is not None
+        phase = statistic.source.phase
+        phases = None if phase is None else Phases(phase.period, phase.bins)
+        return Gathering(statistic.moments, read, averages, is_due, always, phases)
 
     def starts(self, plan: Plan, frame: int) -> dict[str, Start]:
         """When states count in a frame."""
@@ -143,7 +155,10 @@ class CompiledStatistics:
         for name, one in self.entries.items():
             every = one.source.interval
             first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
-            found[name] = Start(jnp.asarray(one.source.start - begin, dtype), jnp.asarray(first, dtype))
+            phase = one.source.phase
+            turned = 0.0 if phase is None else begin / phase.period * phase.bins % phase.bins
+            numbers = one.source.start - begin, first, turned
+            found[name] = Start(*(jnp.asarray(number, dtype) for number in numbers))
         return found
 
     # ------------------------------------------------------------------ on the host
@@ -189,6 +204,24 @@ def _of_instrument(source: StatisticsConfig, instrument: Instrument) -> Statisti
                     "centres."
                 )
     return Statistic(source, variables, _moments(source.kinds, [one.name for one in variables]), (), instrument)
+
+
+def _quantities(source: StatisticsConfig, programs: CompiledRun) -> Instrument:
+    """An instrument that reads numbers that the model tells of its particles."""
+    known = sorted(programs.observed_shapes()[1])
+    outputs = {}
+    for name in source.of:
+        if name not in known:
+            close = closest(name, known)
+            hint = f"did you mean '{close}'? " if close else ""
+            raise ConfigurationError(
+                f"statistics {source.name!r}: of={name}: no quantity of model={programs.config.model} and no "
+                f"instrument; {hint}There are {', '.join(known)}."
+            )
+        measure = measure_of(PARTICLES, name) or Measure("1", "")
+        outputs[name] = Output(name, (), measure.units, measure.long_name or name.replace("_", " "))
+    read_by = InstrumentConfig("quantities", source.name, source.of, source.every, {})
+    return Instrument(read_by, {name: Diagnostic(name) for name in outputs}, outputs)
 
 
 def _of_fields(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:

@@ -29,20 +29,21 @@ from simjax.driver.provenance import COMPLETED, Part, Run, new_run
 from simjax.driver.result import Result
 from simjax.driver.scene import scene_of
 from simjax.driver.single_run import SingleRun
+from simjax.driver.statistics import NEVER
+from simjax.driver.triggers import said_of_times, stop_times
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
-from simjax.io.group_output import GroupFile, with_members, write_over_groups, write_samples_over_groups
+from simjax.io.group_output import GroupFile, write_over_groups, write_samples_over_groups
 from simjax.io.instrument_files import FOLDER
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
+from simjax.schema.kinds import write
 from simjax.schema.members import Variation
 from simjax.status import OK, reasons
-
-NEVER = np.iinfo(np.int32).max
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """The outcome of a group: status bits and number of the last good frame of each of its own members."""
+    """The outcome of a group: status bits, number of the last good frame, and time at which a condition of `stop` was
+    met, of each of its own members. stop: the section as it was then, with which and `end` the group is finished."""
 
     name: str
     places: tuple[int, ...]
@@ -69,6 +71,8 @@ class Finished:
     end: float
     statuses: tuple[int, ...]
     frames: tuple[int, ...]
+    stop_times: tuple[float, ...]
+    stop: Any
 
 
 def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bool]:
@@ -245,8 +249,8 @@ class GroupedRun:
     def _all(self, groups: Sequence[Group]) -> str | None:
         """Run the groups that are not finished; the reason why it stopped early, if it did."""
         for group in groups:
-            known = {one.name: one.end for one in self.finished}
-            if known.get(group.name) == self.config.time.end:
+            known = {one.name: (one.end, one.stop) for one in self.finished}
+            if known.get(group.name) == (self.config.time.end, write(self.config.stop)):
                 continue
             reason = self._one(group)
             if reason is not None:
@@ -278,8 +282,9 @@ class GroupedRun:
         frames = np.atleast_1d(whole(run.clock.frame))[: group.own]
         own = tuple(statuses[: group.own].tolist())
         done = Finished(
-            group.name, group.places[: group.own], group.halvings, self.config.time.end, own, tuple(frames.tolist())
-        )
+            group.name, group.places[: group.own], group.halvings, self.config.time.end, own, tuple(frames.tolist()),
+            tuple(run.triggers.times[: group.own].tolist()), write(self.config.stop),
+        )  # fmt: skip
         self.finished = [one for one in self.finished if one.name != group.name] + [done]
         self._write_record()
         self._tell_of(group, done, run)
@@ -344,6 +349,13 @@ class GroupedRun:
             statuses[list(one.places)] = one.statuses
         return statuses
 
+    def _stop_times(self) -> np.ndarray:
+        """`(members,)` times at which a condition of `stop` was met, in the last attempt."""
+        times = np.full(self.config.ensemble.size, np.nan)
+        for one in self.finished:
+            times[list(one.places)] = one.stop_times
+        return times
+
     def _write_files(self, complete: bool, ended: bool) -> CompiledRun:
         """Write the files of the whole over those of the finished groups; the programs of all members.
 
@@ -363,13 +375,16 @@ class GroupedRun:
         for one in self.finished:
             places = tuple(place if holds[place] == one.name else -1 for place in one.places)
             files.append(GroupFile(f"{GROUPS_FOLDER}/{one.name}/{writer.master_name}", places))
-        layout = writer.whole_layout(self._statuses())
+        numbers: dict[str, tuple[np.ndarray, str, str]] = {}
         if self.config.ensemble.retry:
             halvings = np.zeros(self.config.ensemble.size, np.int32)
             for one in self.finished:
                 halvings[list(one.places)] = one.halvings
             about = "times that the time step was halved, in the attempt that is shown"
-            layout = with_members(layout, {"step_halvings": (halvings, about)})
+            numbers["step_halvings"] = halvings, "1", about
+        if self.config.stop is not None:
+            numbers |= stop_times(self._stop_times(), self.config.schema.time_units)
+        layout = writer.whole_layout(self._statuses(), numbers)
         if ended and self.config.outputs:
             self._write_samples(programs, files, complete)
         content = "particles" if self.config.schema.of_particles else "fields"
@@ -411,7 +426,10 @@ class GroupedRun:
                     self.folder, self.config, programs, scene, statuses, self.tell, wall_seconds=elapsed,
                     outcome=outcome, compile_seconds=self.compile_seconds, run_id=self.run.id,
                     started=self.part.started,
-                    notes=[f"{len(self.groups)} groups of {self.length} members, one after another."],
+                    notes=[
+                        f"{len(self.groups)} groups of {self.length} members, one after another.",
+                        *said_of_times(self._stop_times(), programs.member_named),
+                    ],
                     resume_command=f"python -m simjax.run resume={shlex.quote(str(self.folder))}",
                 )  # fmt: skip
         failed = tuple(self.processes.gather(failed)[0])

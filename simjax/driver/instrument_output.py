@@ -17,7 +17,7 @@ from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.instrument import Instrument
 from simjax.grid import AXES, Grid
 from simjax.instruments.distributions import Histogram, VectorSpectrum
-from simjax.instruments.operators import BalanceEntry, BoxAverage, Slice
+from simjax.instruments.operators import BoxAverage, Diagnostic, Slice
 from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
 from simjax.instruments.surfaces import SurfaceIntegral
 from simjax.instruments.two_points import Correlation, StructureFunction
@@ -223,7 +223,7 @@ def coordinates_of(
     elif isinstance(first, NumberDensity):
         mesh = Grid(first.cells, grid.lower, grid.upper)
         dims, fixed = tuple(AXES[: grid.ndim][::-1]), mesh_coordinates(mesh, units)
-    elif isinstance(first, MeanSquareDisplacement | BalanceEntry):
+    elif isinstance(first, MeanSquareDisplacement | Diagnostic):
         pass
     elif source.kind == "probe":
         dims, fixed = (STATION,), station_coordinates(np.asarray(given["points"]), units)

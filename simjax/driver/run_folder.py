@@ -32,10 +32,11 @@ from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
 from simjax.driver.statistics import Statistics, reduced
 from simjax.driver.statistics_output import StatisticsOutput
-from simjax.driver.triggers import EventFiles
+from simjax.driver.triggers import EventFiles, Triggers
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
+from simjax.io.frame_layout import NO_NUMBERS
 from simjax.io.instrument_files import FOLDER
 from simjax.models.measures import in_order
 from simjax.parallel import whole
@@ -106,6 +107,7 @@ class RunFolder:
         self._shrinkage_to_tell = TOLD_SHRINKAGE
         self.statuses = np.zeros(programs.members or 1, np.int32)
         self.failed_checks: tuple[str, ...] = ()
+        self._of_members = NO_NUMBERS
         self.latest: dict[str, np.ndarray] = {}
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = 0.0
@@ -341,6 +343,11 @@ class RunFolder:
 
     # ------------------------------------------------------------------ endings
 
+    def take_stops(self, triggers: Triggers) -> None:
+        """Take the times at which members met a condition of an end, for the files and the report."""
+        self._of_members = triggers.numbers
+        self.notes += triggers.notes()
+
     def finish(self, pace: CallLength, elapsed: float, ended: str | None = None) -> str:
         """Close a run that reached its end, or has `ended` by a condition; the closing sentence."""
         lost = int(np.sum(self.statuses != OK))
@@ -383,7 +390,7 @@ class RunFolder:
             self.instruments.close(complete)
             self.statistics.close(complete)
             self.events.close(complete)
-            self.writer.close(complete, statuses)
+            self.writer.close(complete, statuses, self._of_members)
             self.checkpoints.close()
         if self._metrics is not None:
             self._metrics.close()

@@ -29,7 +29,7 @@ from simjax.driver.instrument_output import at_frame, of_call
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
-from simjax.driver.triggers import Triggers
+from simjax.driver.triggers import At, Triggers
 from simjax.errors import ConfigurationError, NumericalError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
@@ -163,6 +163,7 @@ class SingleRun:
             self.record.settle_all(self.pace)
             self._checkpoint()
             self._write_open_sets()
+            self.record.take_stops(self.triggers)
             elapsed = wall.monotonic() - self.started
             if reason:
                 code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
@@ -200,7 +201,8 @@ class SingleRun:
 
     def _loop(self, first_frame: int) -> str | None:
         """Frame after frame; the reason why it stopped early, if it did."""
-
+        if self.triggers.ended:  # it was killed after its last checkpoint
+            return None
         frame = first_frame
         while True:
             while frame < self.plan.total:
@@ -269,12 +271,12 @@ class SingleRun:
         given = self.programs.values, self.programs.files, self.state, self.clock, until
         with self.pace.timed(program):
             if self.instruments.in_the_loop:
-                state, clock, found, self.sums, self.halted = program(*given, self.sums)
+                state, clock, found, sums, self.halted = program(*given, self.sums)
             else:
-                (state, clock), found = program(*given), {}
+                (state, clock), found, sums = program(*given), {}, self.sums
         if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
-        self.state, self.clock = state, clock
+        self.state, self.clock, self.sums = state, clock, sums
         self.pace.dispatched(steps)
         if found:
             before = self.step + self.substeps
@@ -315,8 +317,12 @@ class SingleRun:
                 measured = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             self.record.instruments.add(at_frame(measured, time, step))
         self.record.add(time, step, observed, self.clock, self.pace)
-        if self.triggers and np.any(whole(self.clock.status) == OK):
-            self._occur(self.triggers.judge(time, step, observed[1], first=first).events, time, step)
+        if self.triggers and np.any(good := np.atleast_1d(whole(self.clock.status)) == OK):
+            steps = np.atleast_1d(whole(self.clock.step))
+            found = self.triggers.judge(At(time, steps, good), observed[1], first=first)
+            self._occur(found.events, time, step)
+            for sentence in found.met:
+                self.record.tell(sentence)
 
     def _judge_step(self) -> None:
         """Judge conditions at which the last call ended."""

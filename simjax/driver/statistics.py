@@ -14,6 +14,8 @@ from simjax.parallel import whole
 from simjax.schema.statistics import QUANTILES
 from simjax.stepping.simulate import Clock
 
+NEVER = np.iinfo(np.int32).max
+"""The frame from which a member counts that only fills up a group."""
 Statistics = tuple[dict[str, dict[str, jax.Array]], jax.Array] | tuple[()]
 """Arrays by statistic and variable, and how many members count; empty where none are asked for."""
 

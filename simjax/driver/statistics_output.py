@@ -15,7 +15,15 @@ from simjax.driver.provenance import require_frames
 from simjax.io.frame_layout import Variable
 from simjax.io.instrument_files import cell_coordinates
 from simjax.io.segments import WHOLE
-from simjax.io.time_statistics_files import BOUNDS, FOLDER, WEIGHT, Described, StatisticsWriter, described
+from simjax.io.time_statistics_files import (
+    BOUNDS,
+    FOLDER,
+    WEIGHT,
+    Described,
+    StatisticsWriter,
+    described,
+    phase_coordinates,
+)
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -85,8 +93,10 @@ class StatisticsOutput(SampleFiles):
                 self._write(name, own, time, step)
 
     def _write(self, name: str, sums: Sums, time: float, step: int) -> None:
-        found = _values(sums, self._described[name])
-        values = {key: value[None] for key, value in found.items()}
+        values = {key: value[None] for key, value in _values(sums, self._described[name]).items()}
+        if self.statistics.entries[name].source.phase is not None:
+            first = 1 if self.statistics.programs.members is None else 2
+            values = {key: np.moveaxis(value, first, -1) for key, value in values.items()}
         values[BOUNDS] = np.asarray([[self._open[name].begun, time]])
         writer = self.writers[name]
         writer.write_parts([step], [time], [values] if writer.own_parts else [])
@@ -104,6 +114,8 @@ def _writer(
         fixed, dims, _ = coordinates_of(one.instrument, programs)
     else:
         fixed, dims = cell_coordinates(grid, one.variables, one.kept(grid.ndim), config.schema.length_units)
+    if one.source.phase is not None:
+        fixed = [*phase_coordinates(one.source.phase, config.schema.time_units), *fixed]
     return StatisticsWriter(
         path, statistics, dims, fixed, one.source.over, dtype=programs.dtype,
         members=None if programs.members is None else config.ensemble.members, time_units=config.schema.time_units,

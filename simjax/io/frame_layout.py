@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import h5py
@@ -36,6 +37,11 @@ class Variable:
     dtype: np.dtype
     attributes: Mapping[str, object] = field(default_factory=dict)
     values: np.ndarray | None = None
+
+
+MemberNumbers = Mapping[str, tuple[np.ndarray, str, str]]
+"""Numbers of each member that are known at the end, by name, with their units and what they mean."""
+NO_NUMBERS: MemberNumbers = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,16 @@ def without_fields(layout: FrameLayout) -> FrameLayout:
     fixed = tuple(v for v in layout.fixed if spaceless.issuperset(v.dims) and "cf_role" not in v.attributes)
     framed = tuple(v for v in layout.framed if spaceless.issuperset(v.dims))
     return replace(layout, fixed=fixed, framed=framed)
+
+
+def with_members(layout: FrameLayout, statuses, more: MemberNumbers) -> FrameLayout:
+    """The layout with the status of each member, or of the run, and with further numbers of each member."""
+    values = np.asarray(statuses, dtype="i4")
+    attributes = {"long_name": "status bits at the end; 0 where nothing went wrong", "units": "1"}
+    added = [Variable("status", ("member",) if values.ndim else (), values.dtype, attributes, values)]
+    for name, (numbers, units, about) in more.items():
+        added.append(Variable(name, ("member",), numbers.dtype, {"long_name": about, "units": units}, numbers))
+    return replace(layout, fixed=(*layout.fixed, *added))
 
 
 def frame_layout(

@@ -21,10 +21,13 @@ from simjax.io.containment import require_contained
 from simjax.io.files import fingerprint, remove_temporaries, replaced
 from simjax.io.formats import formats_at_end
 from simjax.io.frame_layout import (
+    NO_NUMBERS,
     FrameLayout,
+    MemberNumbers,
     Variable,
     framed_datasets,
     part_selection,
+    with_members,
     without_fields,
     write_plain,
     write_virtual,
@@ -158,9 +161,9 @@ class FrameWriter(abc.ABC):
         self.folder, self._steps, self._times, self._layout = folder, list(steps), list(times), layout
         self._thread.shutdown()
 
-    def whole_layout(self, statuses) -> FrameLayout:
-        """The layout with the members' statuses."""
-        return replace(self._layout, fixed=(*self._layout.fixed, self._status(statuses)))
+    def whole_layout(self, statuses, of_members: MemberNumbers = NO_NUMBERS) -> FrameLayout:
+        """The layout with the members' statuses and further numbers of each."""
+        return with_members(self._layout, statuses, of_members)
 
     @property
     def times(self) -> Sequence[float]:
@@ -199,14 +202,14 @@ class FrameWriter(abc.ABC):
             return self._thread.submit(lambda: None)
         return self._thread.submit(self._attempt, lambda: (self._write_tail(), self._write_masters()))
 
-    def close(self, complete: bool, statuses=None) -> None:
-        """Commits, records `statuses` (one integer a member, 0 for good), and ends the run's files.
+    def close(self, complete: bool, statuses=None, of_members: MemberNumbers = NO_NUMBERS) -> None:
+        """Commits, records `statuses` (one integer a member, 0 for good) and `of_members`, and ends the run's files.
 
         A complete run below 2 GB by one process becomes one plain master. Formats that show it are written in any case.
         """
         try:
             self._take_over()
-            self._commit(lambda: self._finish(complete, statuses), with_tail=self._group.count > 1)
+            self._commit(lambda: self._finish(complete, statuses, of_members), with_tail=self._group.count > 1)
         finally:
             self._thread.shutdown()
 
@@ -359,9 +362,9 @@ class FrameWriter(abc.ABC):
             else:
                 write_plain(path, without_fields(self._layout), attributes, [], [], [])
 
-    def _finish(self, complete: bool, statuses) -> None:
+    def _finish(self, complete: bool, statuses, of_members: MemberNumbers) -> None:
         if statuses is not None:
-            self._layout = self.whole_layout(statuses)
+            self._layout = self.whole_layout(statuses, of_members)
         small = self.frame_bytes * len(self._steps) < CONSOLIDATE_BYTES
         if complete and small and not any(segment.ranges for segment in self._segments):
             self._consolidate()
@@ -372,12 +375,6 @@ class FrameWriter(abc.ABC):
             for form in formats_at_end(self._stem):
                 assert form.write is not None
                 form.write(self)
-
-    def _status(self, statuses) -> Variable:
-        values = np.asarray(statuses, dtype="i4")
-        dims = ("member",) if values.ndim else ()
-        attributes = {"long_name": "status bits at the end; 0 where nothing went wrong", "units": "1"}
-        return Variable("status", dims, values.dtype, attributes, values)
 
     def _consolidate(self) -> None:
         """Writes all frames into one plain file, the last ones from memory, then removes the segments."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -194,12 +194,3 @@ def _merged(name: str, files: Sequence[Any], frame: int) -> np.ndarray | np.floa
             result = mean if statistic == "mean" else result
         count += own
     return result
-
-
-def with_members(layout: FrameLayout, values: Mapping[str, tuple[np.ndarray, str]]) -> FrameLayout:
-    """The layout with further integers for each member, each with what it means."""
-    added = [
-        Variable(name, ("member",), np.dtype("i4"), {"long_name": about, "units": "1"}, np.asarray(numbers, "i4"))
-        for name, (numbers, about) in values.items()
-    ]
-    return replace(layout, fixed=(*layout.fixed, *added))

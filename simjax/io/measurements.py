@@ -194,7 +194,7 @@ def _of_member(
     axis, found = dims.index("member"), _find(stored, "member")
     numbers = list(range(values.shape[axis])) if found is None else _read(found).astype(int).tolist()
     member = numbers[0] if file.member is None and len(numbers) == 1 else file.member
-    if member not in numbers:
+    if member is None or member not in numbers:
         asked = "no member of it" if member is None else f"member {member}"
         raise ConfigurationError(
             f"{name} has {len(numbers)} values along 'member', and {asked} is asked for; write the number of one, such "

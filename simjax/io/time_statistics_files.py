@@ -14,14 +14,14 @@ from simjax.io.frame_layout import Variable, frame_layout, member_coordinate, ro
 from simjax.io.frame_output import FrameWriter
 from simjax.io.instrument_files import SAMPLES_NAME, InstrumentWriter
 from simjax.io.segments import Part
-from simjax.schema.time_statistics import COVARIANCE, MAX, MEAN, MIN, THIRD_MOMENT, VARIANCE
+from simjax.schema.time_statistics import COVARIANCE, MAX, MEAN, MIN, THIRD_MOMENT, VARIANCE, PhaseConfig
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
 
 LAYOUT = "simjax statistics/1"
 FOLDER = "statistics"
-BOUNDS, WEIGHT, END = "time_bounds", "time_counted", "end"
+BOUNDS, WEIGHT, END, PHASE = "time_bounds", "time_counted", "end", "phase"
 _METHODS = {MEAN: "mean", VARIANCE: "variance", MIN: "minimum", MAX: "maximum"}
 """Statistics that CF's cell methods have a word for."""
 _SAID = {
@@ -80,10 +80,23 @@ def multiplied(one: str, other: str) -> str:
     return " ".join(units for units in (one, other) if units != "1") or "1"
 
 
+def phase_coordinates(phase: PhaseConfig, time_units: str) -> list[Variable]:
+    """The middles of the parts of a period, and their edges as CF's bounds."""
+    about = {"long_name": "time over the period, from t = 0 on", "units": "1", "bounds": f"{PHASE}_bounds"}
+    about |= {"period": phase.period, "period_units": time_units}
+    half = 0.5 / phase.bins
+    bounds = np.stack([phase.middles - half, phase.middles + half], axis=1)
+    return [
+        Variable(PHASE, (PHASE,), np.dtype("f8"), about, phase.middles),
+        Variable(f"{PHASE}_bounds", (PHASE, END), np.dtype("f8"), {"units": "1"}, bounds),
+    ]
+
+
 class StatisticsWriter(InstrumentWriter):
     """Writes sets of statistics, each with the time at which it ends: `given[name]` is (sets, [member,] *own axes).
 
-    dims: of each variable that is averaged, beside members and time, slowest first. fixed: coordinates.
+    dims: of each variable that is averaged, beside members, time and phase, slowest first. fixed: coordinates; with
+    parts of a period among them every variable has an axis of these, the last one as it is given.
     """
 
     def __init__(
@@ -95,14 +108,16 @@ class StatisticsWriter(InstrumentWriter):
         weight = {"long_name": "time that the set counts", "units": time_units, "_FillValue": np.float64(np.nan)}
         ends = {"long_name": "begin and end of the set", "units": "1"}
         fixed = [*member_coordinate(None if members is None else len(members), members), *fixed]
+        apart = (PHASE,) if PHASE in {one.name for one in fixed} else ()
+        first, axes = (*lead, "time", *apart), (*over, *apart)
         if END not in {one.name for one in fixed}:  # bins have ends too
             fixed.append(Variable(END, (END,), np.dtype("i4"), ends, np.arange(2, dtype="i4")))
         layout = frame_layout(
             fixed,
             [
                 Variable(BOUNDS, ("time", END), np.dtype("f8"), {"units": time_units}),
-                Variable(WEIGHT, (*lead, "time"), np.dtype("f8"), weight),
-                *(_variable(one, (*lead, "time", *dims[one.of[0]]), dtype, over) for one in statistics),
+                Variable(WEIGHT, first, np.dtype("f8"), weight),
+                *(_variable(one, (*first, *dims[one.of[0]]), dtype, axes) for one in statistics),
             ],
             time_units,
         )  # fmt: skip

@@ -54,9 +54,9 @@ def figure(dataset: xr.Dataset, name: str, title: str) -> str:
         number = int(variable["member"].values[0])
         title, variable = f"{title}, member {number}", variable.isel(member=0)
     own = [dim for dim in variable.dims if dim != "time"]
-    if len(own) == 3:
-        title = f"{title}, middle of {str(own[0]).replace('_face', '')}"
-        variable = variable.isel({own[0]: variable.sizes[own[0]] // 2})
+    for dim in own[:-2]:
+        title = f"{title}, middle of {str(dim).replace('_face', '')}"
+        variable = variable.isel({dim: variable.sizes[dim] // 2})
     picture = Picture.drawn(lambda path: _draw(path, dataset, variable), "png")
     return f"<figure><figcaption>{escape(title)}</figcaption>{image(picture.content, 'png', title)}</figure>"
 

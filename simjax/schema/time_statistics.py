@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from simjax.schema.instruments import FRAME, STEP
 
@@ -13,13 +16,26 @@ DEFAULT_KINDS = (MEAN, VARIANCE)
 
 
 @dataclass(frozen=True)
+class PhaseConfig:
+    """Parts of a period in which states are gathered apart: `bins` of them, the first one around t = 0."""
+
+    period: float
+    bins: int
+
+    @property
+    def middles(self) -> np.ndarray:
+        """`(bins,)` middle of each, as a part of the period."""
+        return np.arange(self.bins) / self.bins
+
+
+@dataclass(frozen=True)
 class StatisticsConfig:
     """One entry of `statistics`.
 
     name: of its files. of: variables or whole fields, as they are written, or the name of one instrument. kinds: of
     `KINDS`, in that order. start: the time from which states count. every: `STEP`, `FRAME` or a time. over: axes that
     are averaged over. window: the length of each set; None for one set until the run ends. of_instrument: whether `of`
-    is an instrument.
+    is an instrument. phase: parts of a period that are gathered apart; None for all times together.
     """
 
     name: str
@@ -30,6 +46,7 @@ class StatisticsConfig:
     over: tuple[str, ...] = ()
     window: float | None = None
     of_instrument: bool = False
+    phase: PhaseConfig | None = None
 
     @property
     def interval(self) -> float | None:
@@ -41,6 +58,7 @@ class StatisticsConfig:
         return {
             "of": list(self.of), "kinds": list(self.kinds), "from": self.start, "every": self.every,
             "over": list(self.over), "window": self.window, "name": self.name,
+            **({"phase": dataclasses.asdict(self.phase)} if self.phase else {}),
         }  # fmt: skip
 
 

@@ -46,11 +46,29 @@ class Readings(NamedTuple):
     values: Any
 
 
+class Phases(NamedTuple):
+    """Equal parts of a period in which states are gathered apart: sums have an axis of them in front."""
+
+    period: float
+    bins: int
+
+    def bin_of(self, begin: Array, elapsed: Array) -> Array:
+        """Number of the part, each `bins`-th of a period around its middle.
+
+        begin: the phase at which the frame began, in parts, so that times of a long run lose no digits. elapsed: time
+        since then.
+        """
+        phase = begin + elapsed * (self.bins / self.period)
+        # A state between two parts is in the later one, whatever its time was rounded to.
+        return jnp.floor(phase + 0.5 + EARLY).astype(jnp.int32) % self.bins
+
+
 class Gathering(NamedTuple):
     """Sums over the states of a run, and a function that reads the fields of them, `(t, state) -> fields by variable`.
 
     over: the reductions of each variable's field. is_due: as of `Watch`; a state counts with the time since the one
-    before it that did. read_always: whether to read after steps too where nothing is due.
+    before it that did. read_always: whether to read after steps too where nothing is due. phases: parts of a period
+    that are gathered apart.
     """
 
     moments: Moments
@@ -58,6 +76,7 @@ class Gathering(NamedTuple):
     over: Mapping[str, Averages]
     is_due: Callable[[Any, Array, Clock, Clock], Array] | None
     read_always: bool = False
+    phases: Phases | None = None
 
 
 class Halt(NamedTuple):
@@ -71,10 +90,12 @@ class Halt(NamedTuple):
 
 
 class Start(NamedTuple):
-    """When states begin to count, as time since the frame's begin, and what a gathering's `is_due` gets."""
+    """When states begin to count, as time since the frame's begin, what a gathering's `is_due` gets, and the phase at
+    the frame's begin, as `Phases.bin_of` takes it."""
 
     elapsed: Array
     when: Any
+    phase: Array
 
 
 class Sight(NamedTuple):
@@ -196,9 +217,8 @@ def _with_reading(
         nothing = jax.tree.map(lambda rows: jnp.zeros(rows.shape[1:], rows.dtype), found.values)
         read, nothing = steady_carry(lambda _: watch.read(t, state), nothing)
         values = lax.cond(due, read, lambda row: row, nothing)
-    ended = after.frame != before.frame
-    elapsed = jnp.where(ended, jnp.asarray(schedule.interval, after.elapsed.dtype), after.elapsed)
-    row = after.step, elapsed, jnp.where(ended, 0, after.elapsed_low), values
+    low = jnp.where(after.frame != before.frame, 0, after.elapsed_low)
+    row = after.step, _elapsed(clocks, schedule.interval), low, values
     place = found.count
     kept = jax.tree.map(
         lambda rows, one: lax.dynamic_update_index_in_dim(rows, one.astype(rows.dtype), place, 0), found[1:], row
@@ -216,7 +236,27 @@ def _with_sample(
     counts = (after.step != before.step) & (before.elapsed >= start.elapsed - EARLY * after.dt)
     due = counts if gathering.is_due is None else counts & gathering.is_due(start.when, number, before, after)
     sums = sums._replace(waiting=sums.waiting + jnp.where(counts, after.dt, 0))
+    if gathering.phases is None:
+        return _with_state_of(gathering, t, state, due, sums)
+    number = gathering.phases.bin_of(start.phase, _elapsed(clocks, schedule.interval))
+    whole = sums._replace(waiting=None)  # pyright: ignore[reportArgumentType]
+    own = jax.tree.map(lambda bins: lax.dynamic_index_in_dim(bins, number, 0, keepdims=False), whole)
+    own = _with_state_of(gathering, t, state, due, own._replace(waiting=sums.waiting))
+    kept = jax.tree.map(
+        lambda bins, one: lax.dynamic_update_index_in_dim(bins, one, number, 0),
+        whole, own._replace(waiting=None),  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
+    return kept._replace(waiting=own.waiting)
 
+
+def _elapsed(clocks: tuple[Clock, Clock], interval: float) -> Array:
+    """Time since the frame of a step began, at the step's end."""
+    before, after = clocks
+    return jnp.where(after.frame != before.frame, jnp.asarray(interval, after.elapsed.dtype), after.elapsed)
+
+
+def _with_state_of(gathering: Gathering, t: Array, state, due: Array, sums: Sums) -> Sums:
+    """The sums with a state, where it is due."""
     known = gathering.read(t, state) if gathering.read_always else None
 
     def with_state(sums: Sums) -> Sums:
@@ -244,8 +284,8 @@ def due_by_time(interval: float, every: float, tolerance: float) -> Callable[[Ar
         return jnp.floor((elapsed - first) / every + tolerance)
 
     def is_due(first: Array, number: Array, before: Clock, after: Clock) -> Array:
-        ended = after.frame != before.frame
-        end = jnp.where(ended, jnp.asarray(interval, after.elapsed.dtype), after.elapsed)
-        return (passed(first, end) > passed(first, before.elapsed)) & (after.step != before.step)
+        return (passed(first, _elapsed((before, after), interval)) > passed(first, before.elapsed)) & (
+            after.step != before.step
+        )
 
     return is_due

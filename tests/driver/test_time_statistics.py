@@ -33,12 +33,14 @@ GATHERED = [
     {"of": ["velocity_centered", "pressure"], "kinds": KINDS, "name": "points"},
     {"of": ["velocity_centered", "pressure"], "kinds": KINDS, "over": ["x"], "from": 0.08, "window": 0.08,
      "name": "lines"},
-    {"of": "pressure", "kinds": ["mean", "min"], "over": ["x", "y"], "every": 0.04, "name": "volume"},
+    {"of": "pressure", "kinds": ["mean", "variance", "min"], "over": ["x", "y"], "every": 0.04, "name": "volume"},
+    {"of": "pressure", "kinds": ["mean", "variance", "max"], "over": ["x"], "phase": {"period": "0.1/2", "bins": 5},
+     "name": "phases"},
 ]  # fmt: skip
 STATISTICS = {"statistics": GATHERED}
 CENTRES = [[(i + 0.5) / 16, (j + 0.5) / 8] for i in range(16) for j in range(8)]
 LOOKING = {"outputs": [{"probe": {"points": CENTRES}, "of": ["velocity_centered", "pressure"], "every": "step"}]}
-NAMES = ("points", "lines", "volume")
+NAMES = ("points", "lines", "volume", "phases")
 COURANT = {"time.dt": None, "time.courant": 0.4}
 SETS = {"points": [(0.0, 0.24)], "lines": [(0.08, 0.16), (0.16, 0.24)], "volume": [(0.0, 0.24)]}
 
@@ -113,6 +115,14 @@ def check(folder):
             some = {key: u[inside] for key, u in fields.items()}
             agree(found[name], number, expected(some, times[inside], weights[inside], over))
             assert float(found[name].time_counted[number]) == pytest.approx(end - begin, rel=1e-12)
+    # Parts of 0.01 around multiples of it: a time between two of them, such as 0.015, is in the later one.
+    parts = np.floor(times / 0.01 + 0.5 + 1e-6).astype(int) % 5
+    phases = found["phases"]
+    for part in range(5):
+        own = parts == part
+        wanted = expected({"pressure": fields["pressure"][own]}, times[own], weights[own], ["x"])
+        agree(phases.isel(phase=part, drop=True), 0, wanted)
+        assert float(phases.time_counted[0, part]) == pytest.approx(weights[own].sum(), rel=1e-12)
     return found, fields, times, weights
 
 
@@ -149,6 +159,12 @@ def test_files_tell_units_places_and_methods(whole):
     assert covariance.attrs["units"] == "m s-1 Pa" and "cell_methods" not in covariance.attrs
     assert lines.pressure_variance.attrs["cell_methods"] == "x: time: variance"
     assert points.pressure_min_time.attrs["units"] == "s" and points.time.attrs["bounds"] == "time_bounds"
+    phases = found["phases"]
+    assert phases.pressure_mean.dims == ("time", "phase", "y") and phases.time_counted.dims == ("time", "phase")
+    assert phases.pressure_mean.attrs["cell_methods"] == "x: phase: time: mean"
+    np.testing.assert_allclose(phases.phase, np.arange(5) / 5, rtol=1e-15)
+    assert phases.phase.attrs["period"] == 0.05 and phases.phase.attrs["bounds"] == "phase_bounds"
+    np.testing.assert_allclose(phases.phase_bounds[2], [0.3, 0.5], rtol=1e-15)
     assert sj.check_files(whole[1]) == []
     mean, deviation = itertools.islice(statistics_figures(whole[1]), 2)
     assert "lines: Mean over time and x of" in mean and "Root of the variance over time and x of" in deviation
@@ -254,6 +270,8 @@ REFUSED = {
     "a window between frames": ({"of": "pressure", "window": 0.25}, ["window = 0.25", "a multiple of", "0.1"]),
     "a window from between frames": ({"of": "pressure", "window": 0.2, "from": 0.05}, ["from = 0.05", "a multiple"]),
     "one variable with itself": ({"of": "pressure", "kinds": "covariance"}, ["at least two variables"]),
+    "no bins": ({"of": "pressure", "phase": {"period": 0.5}}, ["statistics[0].phase.bins is missing"]),
+    "a number as phase": ({"of": "pressure", "phase": 0.5}, ["statistics[0].phase = 0.5", "{period: 0.5, bins: 16}"]),
     "another key": ({"of": "pressure", "form": 1.0}, ["statistics[0].form", "'statistics[0].from'"]),
 }  # fmt: skip
 

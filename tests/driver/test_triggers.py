@@ -1,6 +1,7 @@
 """Conditions end a run, and write a frame, when they hold: at the right time, once, on any devices, across a stop."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from configurations import changed, refusal
 import simjax as sj
 from simjax.config import validate
 from simjax.config.folders import clear_run_folder
+from simjax.driver import run_folder
+from simjax.driver.statistics import NEVER
+from simjax.driver.triggers import At, Triggers
 from simjax.errors import ConfigurationError
 
 # A wave that decays and is carried on: its variance falls as exp(-8 pi^2 D t), by 1.6 % in a step.
@@ -108,6 +112,110 @@ def test_a_run_over_devices_with_steps_of_any_length_ends_at_the_same_time(tmp_p
     np.testing.assert_allclose(a.concentration, b.concentration, rtol=1e-12)
 
 
+# Members whose variance falls faster and faster: the last one first below a bound.
+MEMBERS = {"ensemble.size": 4, "ensemble.vary": {"physics.diffusivity": {"values": [0.01, 0.015, 0.02, 0.03]}}}
+JUDGED = {
+    "stop": {"when": f"{VARIANCE} < 0.2"}, "events": [{"when": f"{VARIANCE} < 0.35", "name": "low"}],
+    "checkpoint.every_frames": 1, "output.fields": [],
+}  # fmt: skip
+
+
+def ends_of(path):
+    """When each member met the condition, by the diagnostics of members without conditions; NaN where it did not."""
+    with sj.open_run(path) as dataset:
+        below, times = dataset[VARIANCE].transpose("member", "time").values < 0.2, dataset.time.values
+    return np.where(below.any(1), times[np.argmax(below, 1)], np.nan)
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory):
+    """The folders of members without conditions, and of the same with them, over devices."""
+    root = tmp_path_factory.mktemp("members")
+    run(root / "free", MEMBERS)
+    run(root / "judged", {**MEMBERS, **JUDGED, "mesh.ensemble": 2, "mesh.x": 2})
+    return root
+
+
+def test_members_are_judged_each_by_itself_and_the_run_ends_with_the_last(members):
+    free, found = frames(members / "free"), frames(members / "judged")
+    wanted = ends_of(members / "free")
+    assert len(set(wanted)) == 4 and wanted.max() < 1.5
+    np.testing.assert_array_equal(found.stop_time, wanted)
+    assert found.stop_time.dims == ("member",) and found.stop_time.attrs["units"] == found.time.attrs["units"]
+    assert float(found.time[-1]) == wanted.max()
+    # Frames of events are those at which any member falls below: each member by itself, at an output time.
+    below = free[VARIANCE].transpose("time", "member").values < 0.35
+    began = np.flatnonzero((below[1:] & ~below[:-1]).any(1)) + 1
+    written = frames(members / "judged" / "events" / "low")
+    assert written.time.values.tolist() == free.time.values[began].tolist() and len(began) == 4
+    # Other blocks: sums in another order.
+    np.testing.assert_allclose(written.concentration, free.concentration.sel(time=written.time), rtol=1e-12)
+    log = (members / "judged" / "run.log").read_text()
+    assert f"member 3 (physics.diffusivity=0.03): stop.when held: {VARIANCE} < 0.2 at t = {wanted[3]:g}" in log
+    assert "event low: variance_concentration < 0.35 began to hold for member 3 (physics.diffusivity=0.03) at" in log
+    assert "completed: ended as all members met a condition of stop, the first" in log
+    assert sj.check_files(members / "judged") == []
+
+
+@pytest.mark.slow
+def test_members_that_were_stopped_meet_their_conditions_at_the_same_times(members, tmp_path, monkeypatch):
+    """Stopped in between, and killed after the last checkpoint: no time is judged twice, none is left out."""
+    whole, place = frames(members / "judged"), tmp_path / "run"
+    changes = {**MEMBERS, **JUDGED, "mesh.ensemble": 2, "mesh.x": 2}
+    run(place, {**changes, "time.end": float(whole.stop_time[2])})
+
+    def killed(*_):
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_folder.RunFolder, "finish", killed)
+        with pytest.raises(OSError, match="killed"):
+            run(place, changes, resume=place)
+    result = run(place, changes, resume=place)
+    assert "ended as all members met" in result.message
+    for own in ("", "events/low"):
+        found, wanted = frames(place / own), frames(members / "judged" / own)
+        assert found.sizes == wanted.sizes
+        for name in wanted.variables:
+            np.testing.assert_array_equal(found[name], wanted[name], err_msg=f"{own} {name}")
+
+
+def test_members_that_failed_or_only_fill_up_a_group_are_not_waited_for():
+    steady = {"quantity": VARIANCE, "change": 0.1, "over": 0.1}
+    given = {"stop": {"when": f"{VARIANCE} < 0.2", "steady": steady}, "events": [{"when": f"{VARIANCE} < 0.4"}]}
+    programs = SimpleNamespace(members=4, counted_from=np.asarray([0, 0, 0, NEVER]), member_named="member {}".format)
+    triggers = Triggers(validate(changed(WAVE, {**MEMBERS, **given})), programs)  # pyright: ignore[reportArgumentType]
+    rows = [[1.0, 1.0, 1.0, 1.0], [0.1, 1.0, 0.5, 0.1], [0.5, np.nan, 0.3, 0.1], [0.5, np.nan, 0.29, 0.1]]
+    found = []
+    for number, row in enumerate(rows):
+        at = At(0.1 * number, np.full(4, 10 * number), np.isfinite(row))
+        found.append(triggers.judge(at, {VARIANCE: np.asarray(row)}, first=number == 0))
+        assert (triggers.ended is not None) == (number == 3)
+    # The first falls below at once, the second is steady before it fails, the third later; the last counts never.
+    np.testing.assert_allclose(triggers.times, [0.1, 0.1, 0.3, np.nan])
+    assert [len(one.met) for one in found] == [0, 2, 0, 1] and "member 2: stop.steady" in found[3].met[0]
+    assert "all members that are well" in str(triggers.ended)
+    occurred = [one.events.get("event", "").partition(" for ")[2].partition(" at ")[0] for one in found]
+    assert occurred == ["", "member 0", "member 2", ""]
+
+
+@pytest.mark.slow
+def test_groups_end_each_with_the_last_of_its_members(members, tmp_path):
+    result = run(tmp_path / "run", {**MEMBERS, **JUDGED, "ensemble.group": 3, "output.report": True})
+    found, wanted = frames(tmp_path / "run"), ends_of(members / "free")
+    np.testing.assert_array_equal(found.stop_time, wanted)
+    # The second group is the last member, filled up with copies of it.
+    ended = [np.count_nonzero(~np.isnan(one)) - 1 for one in found[VARIANCE].transpose("member", "time").values]
+    np.testing.assert_allclose(np.multiply(ended, 0.1), [*[wanted[:3].max()] * 3, wanted[3]], rtol=1e-12)
+    assert f"member 1 (physics.diffusivity=0.015) met a condition of stop at t = {wanted[1]:g}." in (
+        (tmp_path / "run" / "report.html").read_text()
+    )
+    assert (tmp_path / "run" / "groups" / "g0001" / "events" / "low").is_dir() and result.exit_code == 0
+    # Another condition: finished groups go on.
+    run(tmp_path / "run", {**MEMBERS, **JUDGED, "ensemble.group": 3, "stop": None}, resume=tmp_path / "run")
+    assert float(frames(tmp_path / "run").time[-1]) == 1.5
+
+
 REFUSED = {
     "no condition": ({"stop": {}}, ["stop: expected when or steady"]),
     "no comparison": ({"stop": {"when": "t + 1"}}, ["stop.when", "column 1", "a comparison such as x < 0.5"]),
@@ -115,8 +223,10 @@ REFUSED = {
     "steady between frames": (
         {"stop": {"steady": {"quantity": "energy", "change": 0.1, "over": 0.05}}}, ["stop.steady.over", "0.1"],
     ),
-    "members": ({"stop": {"when": "t > 1"}, "ensemble.size": 2}, ["stop: expected null in an ensemble"]),
-    "events of members": ({"events": [{"when": "t > 1"}], "ensemble.size": 2}, ["events: expected null"]),
+    "members after steps": (
+        {"stop": {"when": "t > 1", "every": "step"}, "ensemble.size": 2},
+        ["stop.every = 'step'", "frame in an ensemble"],
+    ),
     "blocked steps": (
         {"events": [{"when": "t > 1", "every": "step"}], "steps_per_exchange": 2}, ["every = 'step'", "frame"],
     ),
