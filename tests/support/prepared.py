@@ -31,11 +31,11 @@ class PreparedProcess:
     """`subprocess.Popen` of a command that begins with sys.executable: `-m MODULE`, `-c PROGRAM` or a file.
 
     command: as for Popen, the interpreter included. env: the whole environment. cwd: the folder to work in.
-    `stdout` is the file to which it writes, errors included.
+    `stdout` is the file to which it writes, errors included; what waits for its end in vain raises TimeoutError.
     """
 
     def __init__(self, command, env, cwd=None):
-        self.stdout = tempfile.NamedTemporaryFile()
+        self.stdout = tempfile.NamedTemporaryFile("r", encoding="utf-8")  # noqa: SIM115 - `end` or `communicate` does
         given = [*map(str, command[1:])], dict(env), str(cwd or os.getcwd()), self.stdout.name
         self._process = SERVER.Process(target=_carry_out, args=given)
         self._process.start()
@@ -58,7 +58,8 @@ class PreparedProcess:
     def communicate(self, timeout=None):
         """What it printed, errors included, once it has ended; and None, in the place of errors."""
         self.wait(timeout)
-        return Path(self.stdout.name).read_text(encoding="utf-8"), None
+        with self.stdout:
+            return self.stdout.read(), None
 
     def send_signal(self, number):
         if self.poll() is None:
@@ -78,7 +79,6 @@ def _carry_out(arguments, environment, folder, output):
     os.environ.clear()
     os.environ.update(environment)
     _read_again()
-    sys.stdin = open(os.devnull)
     code = _exit_code(arguments)
     threading._shutdown()
     atexit._run_exitfuncs()
