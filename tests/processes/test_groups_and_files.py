@@ -1,12 +1,12 @@
 """Ensembles in groups, and fields from files, by two processes: as by one, and a kill loses no finished group."""
 
 import json
-import subprocess
 import sys
 
 import h5py
 import numpy as np
 import pytest
+from prepared import PreparedProcess
 from process_groups import environment, free_port, outputs, start
 
 import simjax as sj
@@ -86,8 +86,7 @@ def started(steps, count):
     command = [sys.executable, "-c", PROGRAM, json.dumps(steps)]
     if count > 1:
         return start(command, count, free_port())
-    own = environment(8)
-    return [subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)]
+    return [PreparedProcess(command, environment(8))]
 
 
 def groups_begun(told):

@@ -1,11 +1,14 @@
 """Processes decide together: one word for all, one error for all, and a run by both of two that is that of one."""
 
 import json
-import subprocess
+import signal
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from prepared import PreparedProcess
 from process_groups import environment, free_port, outputs, start_run
 
 import simjax as sj
@@ -61,13 +64,34 @@ def test_processes_decide_together():
     port, count = free_port(), 3
     outputs(
         [
-            subprocess.Popen(
-                [sys.executable, "-c", GROUP, str(port), str(count), str(number)],
-                env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            )
+            PreparedProcess([sys.executable, "-c", GROUP, str(port), str(count), str(number)], environment())
             for number in range(count)
         ]
-    )  # fmt: skip
+    )
+
+
+def test_a_prepared_process_ends_as_one_that_begins_from_nothing(tmp_path):
+    """What the tests of runs ask of their processes: code, output, folder, environment and signals."""
+    ends = {
+        "import jax, os; print(os.getcwd(), jax.device_count()); raise SystemExit(75)": 75,
+        "import atexit; atexit.register(print, 'at the end'); raise SystemExit('a sentence')": 1,
+        "import sys; print(sys.argv); raise KeyError('a key')": 1,
+        "print('done')": 0,
+        "import os, signal; os.kill(os.getpid(), signal.SIGTERM)": -signal.SIGTERM,
+        "import time; print('waits', flush=True); time.sleep(600)": -signal.SIGKILL,
+    }
+    processes = [PreparedProcess([sys.executable, "-c", text, "word"], environment(3), tmp_path) for text in ends]
+    while "waits" not in Path(processes[-1].stdout.name).read_text():
+        assert processes[-1].poll() is None
+        time.sleep(0.01)
+    processes[-1].send_signal(signal.SIGSTOP)
+    with pytest.raises(TimeoutError):
+        processes[-1].wait(0.1)
+    processes[-1].kill()
+    told = outputs(processes, [*ends.values()])
+    assert told[0] == f"{tmp_path} 3\n" and told[3] == "done\n"
+    assert "a sentence" in told[1] and "at the end" in told[1]
+    assert "['-c', 'word']" in told[2] and told[2].endswith("KeyError: 'a key'\n")
 
 
 FLOW = [
@@ -100,10 +124,7 @@ def test_a_search_of_two_processes_finds_what_one_finds(tmp_path):
         f"output.root={tmp_path}", "output.report=false",
     ]  # fmt: skip
     outputs(start_run([*problem, "mesh.x=2", "mesh.y=2", "output.folder=two"]))
-    outputs([subprocess.Popen(
-        [sys.executable, "-m", "simjax.run", *problem, "output.folder=one"], env=environment(1), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )])  # fmt: skip
+    outputs([PreparedProcess([sys.executable, "-m", "simjax.run", *problem, "output.folder=one"], environment(1))])
     losses = [[line["loss"][0] for line in lines_of(tmp_path / name / "metrics.jsonl")] for name in ("one", "two")]
     assert len(losses[0]) == 2
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-8)  # of solves to 1e-10 inside an iteration

@@ -8,12 +8,12 @@ that has been made; it is Python, or lines of the shell where it begins with `sh
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from paths import ROOT
+from prepared import PreparedProcess
 
 pytestmark = pytest.mark.slow
 
@@ -47,16 +47,21 @@ def parts(page):
             yield found[3], found[4]
 
 
-def environment():
-    """That of a user, but for machine code that is compiled faster and runs slower."""
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """That of a user who keeps compiled programs, but for machine code that is compiled faster and runs slower."""
     quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    return {**os.environ, "XLA_FLAGS": quick, "MPLBACKEND": "agg"}
+    kept = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled")),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    return {**os.environ, **kept, "XLA_FLAGS": quick, "MPLBACKEND": "agg"}
 
 
-def execute(command, folder):
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, shell=False)
-    assert done.returncode == 0, f"{shlex.join(command[-8:])}\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}"
-    return done.stdout
+def execute(command, folder, environment):
+    process = PreparedProcess(command, environment, folder)
+    told, _ = process.communicate(300)
+    assert process.returncode == 0, f"{shlex.join(command[-8:])}\n{told[-4500:]}"
 
 
 def newest(folder):
@@ -110,7 +115,7 @@ def test_what_is_not_tried_here_is_known():
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(language == "python" for language, _ in parts(page))])
-def test_the_python_of_a_page_runs(page, tmp_path):
+def test_the_python_of_a_page_runs(page, tmp_path, environment):
     program = []
     for language, text in parts(page):
         name = re.match(r"# ([\w./]+\.py)\n", text) if language == "python" else None
@@ -119,7 +124,7 @@ def test_the_python_of_a_page_runs(page, tmp_path):
         if language in ("python", "first"):
             program.append(text)
     (tmp_path / "page.py").write_text("\n\n".join(program), encoding="utf-8")
-    execute([sys.executable, "page.py"], tmp_path)
+    execute([sys.executable, "page.py"], tmp_path, environment)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_the_python_of_a_page_runs(page, tmp_path):
         if any(language == "sh" and any(map(small, lines(text))) for language, text in parts(page))
     ],
 )
-def test_the_commands_of_a_page_run(page, tmp_path):
+def test_the_commands_of_a_page_run(page, tmp_path, environment):
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "eddies.nc").symlink_to(ROOT / "experiments" / "eddies.nc")
     for language, text in parts(page):
@@ -144,4 +149,4 @@ def test_the_commands_of_a_page_run(page, tmp_path):
             if words is not None:
                 run = newest(Path(tmp_path))
                 words = [re.sub(r"outputs/fluid/(RUN|\d{8}-\d{6}-\w+)", f"outputs/fluid/{run}", word) for word in words]
-                execute([sys.executable, *words[1:]], tmp_path)
+                execute([sys.executable, *words[1:]], tmp_path, environment)

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from prepared import PreparedProcess
+
 DEVICES = 2  # of each process
 # Machine code as it is written: what processes say to one another is asked here, and each one compiles anew.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -28,25 +30,29 @@ def environment(devices=DEVICES):
     return own | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)} | quick
 
 
-def start(command, count, port, paths=(), **options):
+def start(command, count, port, paths=()):
     """`count` processes of a command, which takes the last argument `distributed=...` of each.
 
-    paths: where Python looks for modules first.
+    paths: where Python looks for modules first, those that it imports as it begins included.
     """
     own = environment()
     own["PYTHONPATH"] = os.pathsep.join([*map(str, paths), own["PYTHONPATH"]])
     return [
-        subprocess.Popen(
-            [*command, f"distributed={{coordinator: 'localhost:{port}', processes: {count}, process: {number}}}"],
-            env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options,
+        (start_from_nothing if paths else PreparedProcess)(
+            [*command, f"distributed={{coordinator: 'localhost:{port}', processes: {count}, process: {number}}}"], own
         )
         for number in range(count)
-    ]  # fmt: skip
+    ]
 
 
-def start_run(overrides, count=2, module="simjax.run", **options):
+def start_from_nothing(command, own):
+    """A process that imports simjax itself, in an environment."""
+    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def start_run(overrides, count=2, module="simjax.run", paths=()):
     """`count` processes of one run by the command line."""
-    return start([sys.executable, "-m", module, *overrides], count, free_port(), **options)
+    return start([sys.executable, "-m", module, *overrides], count, free_port(), paths)
 
 
 def kill_after_a_checkpoint(process, folder):
@@ -90,6 +96,4 @@ for folder, overrides in json.loads(sys.argv[1]):
 def start_runs(runs, count=2):
     """Processes that carry out several runs one after the other: folder -> overrides."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(list(runs.items()))]
-    return start(command, count, free_port()) if count > 1 else [
-        subprocess.Popen(command, env=environment(8), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    ]  # fmt: skip
+    return start(command, count, free_port()) if count > 1 else [PreparedProcess(command, environment(8))]
