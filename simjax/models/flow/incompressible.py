@@ -180,6 +180,11 @@ class Incompressible(ExplicitModel):
         ]
         if acceleration is not None:
             slopes = [k if a is None else k + a for k, a in zip(slopes, acceleration, strict=True)]
+        reaction = None
+        if state.reaction is not None:
+            reaction = solids.acting(state.reaction)
+            pushed = self.projection.gradient(state.reaction.pressure)
+            slopes = [k - slope for k, slope in zip(slopes, pushed, strict=True)]
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
             slope = slopes[one.axis]
@@ -190,8 +195,7 @@ class Incompressible(ExplicitModel):
                 outlets[one.axis] = found
             else:
                 slopes[one.axis] = with_first_line(self.domain, slope, one.axis, found)
-        still = None if self.solid is None else solids.still(self.domain, slopes[0])
-        return State(tuple(slopes), outlets=tuple(outlets), reaction=still)
+        return State(tuple(slopes), outlets=tuple(outlets), reaction=reaction)
 
     def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:
         """Layouts of the velocity for stencils of `width` ghost cells, with what flows through its open upper sides."""
@@ -211,7 +215,7 @@ class Incompressible(ExplicitModel):
         """
         imposed = self.domain.impose(state.velocity, self.layouts, t)
         velocity, outlets = self.projection.let_out(t, imposed, state.outlets)
-        state = State(velocity, outlets=outlets)
+        state = State(velocity, outlets=outlets, reaction=state.reaction)
         if self.solid is not None:
             return self._constrain_around(self.solid, t, dt, state)
         projection = self.projection
@@ -236,17 +240,19 @@ class Incompressible(ExplicitModel):
 
     def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
         """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
-        domain, dtype = self.domain, state.velocity[0].dtype
-        now, length = jnp.asarray(t, dtype), jnp.asarray(dt, dtype)
+        domain, projection, before = self.domain, self.projection, state.reaction
+        assert before is not None
+        now = jnp.asarray(t, state.velocity[0].dtype)
         immersion, layouts = self._immersion(now), self.layouts_at(t, state)
-        joined = domain.impose(solids.immerse(immersion, domain, state.velocity, layouts, t), self.layouts, t)
-        phi = solids.potential(immersion, domain, self.projection.divergence(joined, t, layouts))
-        slopes = self.projection.gradient(phi)
-        reaction = solids.reaction(immersion, domain, state.velocity, joined, phi, slopes, length)
+        joined = domain.impose(solids.join(immersion, domain, state.velocity, layouts, t), self.layouts, t)
+        divergence = projection.divergence(immersion.through(joined), t, layouts)
+        phi = solids.potential(immersion, domain, divergence, before.impulse)
+        slopes = projection.gradient(phi)
+        after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)
         if solid.moving:
-            reaction = solids.with_inertia(reaction, solid, domain, self.projection.layout, now, length)
-        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.share, slopes, strict=True))
-        return State(around, outlets=self.projection.outlets_after(state.outlets, phi), reaction=reaction)
+            after = solids.with_inertia(after, solid, domain, projection.layout, now, jnp.asarray(dt, now.dtype))
+        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.projected, slopes, strict=True))
+        return State(around, outlets=projection.outlets_after(state.outlets, phi), reaction=after)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
         """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p).
@@ -313,12 +319,14 @@ class Incompressible(ExplicitModel):
             return 0.5 * domain.sum(tuple(squares)) / domain.grid.cells
 
         normal, through = [(axis,) for axis in range(domain.grid.ndim)], center_layout([WRAPPED] * domain.grid.ndim)
-        forces = () if state.reaction is None else state.reaction.force
+        forces, flowing = () if state.reaction is None else state.reaction.force, state.velocity
+        if self.solid is not None:
+            flowing = self._immersion(jnp.asarray(t, flowing[0].dtype)).through(flowing)
         return {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)} | {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
             "enstrophy": half_of_mean_square(vorticity, self._planes(), self.projection.layout),
             "max_divergence": domain.max(
-                jnp.abs(self.projection.divergence(state.velocity, t, self.layouts_at(t, state)))
+                jnp.abs(self.projection.divergence(flowing, t, self.layouts_at(t, state)))
             ),
         }
 
