@@ -244,8 +244,8 @@ class Incompressible(ExplicitModel):
         assert before is not None
         now = jnp.asarray(t, state.velocity[0].dtype)
         immersion, layouts = self._immersion(now), self.layouts_at(t, state)
-        joined = domain.impose(solids.join(immersion, domain, state.velocity, layouts, t), self.layouts, t)
-        divergence = projection.divergence(immersion.through(joined), t, layouts)
+        joined = domain.impose(immersion.join(domain, state.velocity, layouts, t), self.layouts, t)
+        divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
         phi = solids.potential(immersion, domain, divergence, before.impulse)
         slopes = projection.gradient(phi)
         after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)
@@ -303,6 +303,15 @@ class Incompressible(ExplicitModel):
 
         return self.domain.apply_spaced(components, state.velocity, self.layouts_at(t, state), width=1, t=t)
 
+    def _divergence(self, t, state) -> Array:
+        """div(u), beside bodies that of `Immersion.through`; zero in cells without a pressure."""
+        layouts = self.layouts_at(t, state)
+        if self.solid is None:
+            return self.projection.divergence(state.velocity, t, layouts)
+        immersion = self._immersion(jnp.asarray(t, state.velocity[0].dtype))
+        flowing = immersion.through(self.domain, state.velocity, layouts, t)
+        return jnp.where(immersion.active, self.projection.divergence(flowing, t, layouts), 0.0)
+
     def diagnostics(self, t, state, params):
         """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|.
 
@@ -319,15 +328,11 @@ class Incompressible(ExplicitModel):
             return 0.5 * domain.sum(tuple(squares)) / domain.grid.cells
 
         normal, through = [(axis,) for axis in range(domain.grid.ndim)], center_layout([WRAPPED] * domain.grid.ndim)
-        forces, flowing = () if state.reaction is None else state.reaction.force, state.velocity
-        if self.solid is not None:
-            flowing = self._immersion(jnp.asarray(t, flowing[0].dtype)).through(flowing)
+        forces = () if state.reaction is None else state.reaction.force
         return {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)} | {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
             "enstrophy": half_of_mean_square(vorticity, self._planes(), self.projection.layout),
-            "max_divergence": domain.max(
-                jnp.abs(self.projection.divergence(flowing, t, self.layouts_at(t, state)))
-            ),
+            "max_divergence": domain.max(jnp.abs(self._divergence(t, state))),
         }
 
     def measures(self):

@@ -1,15 +1,17 @@
 """Solid bodies in incompressible flow: no slip by interpolation along grid lines, mass by the open parts of faces.
 
 Faces of a velocity component whose centre lies within half a cell of a surface, on either side, take the value that
-makes the velocity on the way to the next face in the fluid linear and that of the body at the surface (Fadlun, Verzicco,
-Orlandi and Mohd-Yusof 2000, J. Comput. Phys. 161, 35). What flows through a face counts with the part of it that is open
-(Ng, Min and Gibou 2009, J. Comput. Phys. 228, 8807). The pressure of the last step drives the next one, so that the
-projection adds its change only and takes nothing of the order of the step from the condition of no slip.
+makes the velocity linear on the way to the next face in the fluid, and that of the body at the surface (Fadlun,
+Verzicco, Orlandi and Mohd-Yusof 2000, J. Comput. Phys. 161, 35). What flows through a face counts with the part of it
+that is open (Ng, Min and Gibou 2009, J. Comput. Phys. 228, 8807) and with this profile of the velocity. The pressure of
+the last step drives the next one, so that the projection adds its change only, and a steady flow does not depend on the
+time step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -21,6 +23,9 @@ from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
 from simjax.solvers.multigrid import Multigrid, multigrid, solve_elliptic
 
 MOST_ITERATIONS = 100
+
+Neighbours = tuple[tuple[Array, Array], ...]
+"""For each axis, one number for the neighbour below and one for that above."""
 
 
 class Reaction(eqx.Module):
@@ -41,25 +46,37 @@ class Immersion(eqx.Module):
 
     free: one on the faces of each component that the fluid alone moves, else zero. weights: for each component of its
     neighbours below and above along every axis. carried: V - weights . V, of the velocity V of the bodies; none where
-    they are at rest. open: beta, the open part of faces that mass flows through. blocked: (1 - beta) V. projected: one
-    where beta > 0. operator: -div(beta grad), with its hierarchy. fill: for cells without a pressure of their own, the
-    weight of each neighbour that has one.
+    they are at rest. open: beta, the open part of faces between two cells with a pressure, else zero. profile: as
+    weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity across them. blocked:
+    (1 - beta) V - profile . V. projected: one where beta > 0. active: whether cells have a pressure: where a face of
+    theirs is free. fill: in other cells, one over the number of neighbours that have one. operator: -div(beta grad),
+    with its hierarchy.
     """
 
     free: tuple[Array, ...]
-    weights: tuple[tuple[tuple[Array, Array], ...], ...]
+    weights: tuple[Neighbours, ...]
     carried: tuple[Array, ...] | None
     open: tuple[Array, ...]
+    profile: tuple[Neighbours, ...]
     blocked: tuple[Array, ...] | None
     projected: tuple[Array, ...]
+    active: Array
+    fill: Array
     operator: Elliptic
     hierarchy: Multigrid
-    fill: Array
 
-    def through(self, velocity: Sequence[Array]) -> tuple[Array, ...]:
-        """What flows through faces, over their whole area: beta u + (1 - beta) V."""
-        flowing = tuple(beta * u for beta, u in zip(self.open, velocity, strict=True))
-        return flowing if self.blocked is None else tuple(map(jnp.add, flowing, self.blocked))
+    def join(self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t) -> tuple[Array, ...]:
+        """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
+
+        u' is the velocity on the next face in the fluid, r the ratio of the distances of both from the surface.
+        """
+        return _combined(domain, velocity, layouts, t, self.free, self.weights, self.carried)
+
+    def through(
+        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
+    ) -> tuple[Array, ...]:
+        """What flows through faces, over their whole area."""
+        return _combined(domain, velocity, layouts, t, self.open, self.profile, self.blocked)
 
 
 class Solid(eqx.Module):
@@ -85,54 +102,57 @@ class Solid(eqx.Module):
 
     def immersion(self, domain: Domain, layout: FieldLayout, t, dtype) -> Immersion:
         """The coefficients at time `t`; `layout` is that of the pressure."""
-        ndim, beside = domain.grid.ndim, _mirrored(layout)
+        ndim, beside, block = domain.grid.ndim, _mirrored(layout), domain.block_shape
         distance = domain.pad(_on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
+        near = _peeled(distance, range(ndim))
+        here = [_at_faces(distance, axis) for axis in range(ndim)]
+        free, slopes = zip(*map(_interpolation, here), strict=True)
+        here = [_peeled(d, range(ndim)) for d in here]
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
-        free, weights, area = [], [], []
-        for axis in range(ndim):
-            alone, towards = _interpolation(_at_faces(distance, axis, ndim), ndim)
-            free.append(alone)
-            weights.append(towards)
-            area.append(_open_part(_peeled(distance, ndim), axis))
-        active = jnp.zeros(domain.block_shape, bool)
-        for axis, n in enumerate(domain.block_shape):
+        active = jnp.zeros(block, bool)
+        for axis, n in enumerate(block):
             moved = free[axis] & inner[axis]
             active = active | cut(moved, axis, 0, n) | cut(moved, axis, 1, n + 1)
         padded = domain.pad(active.astype(dtype), beside, 1)
+        area, profile = [], []
         for axis in range(ndim):
+            mean = _mean_positive(near, axis)
+            part = _open_part(near, axis)
+            # The mean of what grows from zero at the surface, over its value here.
+            part = jnp.where(free[axis] & (part < 1), mean * _inverse(here[axis]), part)
             line = crop(padded, ndim, axis)
             n = line.shape[axis]
-            area[axis] = area[axis] * cut(line, axis, 0, n - 1) * cut(line, axis, 1, n)
+            part = part * cut(line, axis, 0, n - 1) * cut(line, axis, 1, n)
+            area.append(part)
+            profile.append(_times(mean - part * here[axis], slopes[axis]))
+        weights = [_times(d, pairs) for d, pairs in zip(here, slopes, strict=True)]
+
+        def own(on_faces):
+            """The lower faces of this block's cells."""
+            return tuple(
+                jax.tree.map(lambda u, axis=axis, n=n: cut(u, axis, 0, n), on_faces[axis])
+                for axis, n in enumerate(block)
+            )
+
         operator = elliptic(domain, layout, area)
-        own = [cut(beta, axis, 0, n) for axis, (beta, n) in enumerate(zip(area, domain.block_shape, strict=True))]
-        free = [cut(one, axis, 0, n).astype(dtype) for axis, (one, n) in enumerate(zip(free, domain.block_shape, strict=True))]
-        weights = [
-            tuple(tuple(cut(w, axis, 0, n) for w in pair) for pair in towards)
-            for axis, (towards, n) in enumerate(zip(weights, domain.block_shape, strict=True))
-        ]
-        carried, blocked = self._of_bodies(domain, beside, free, weights, own, t, dtype)
+        free, weights, part, profile = own([one.astype(dtype) for one in free]), own(weights), own(area), own(profile)
+        carried = blocked = None
+        if self.velocity is not None:
+            v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
+            v = [jnp.zeros(block, dtype) if one is None else one for one in v]
+            kinds = [beside] * ndim
+            carried = _combined(domain, v, kinds, t, [1 - one for one in free], _negative(weights), None)
+            blocked = _combined(domain, v, kinds, t, [1 - one for one in part], _negative(profile), None)
+        fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
         return Immersion(
-            tuple(free), tuple(weights), carried, tuple(own), blocked,
-            tuple((beta > 0).astype(dtype) for beta in own), operator, multigrid(operator),
-            _fill(domain, beside, operator, dtype),
+            free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
+            active, fill, operator, multigrid(operator),
         )  # fmt: skip
 
     def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else _on_block(given, domain, _face(domain, axis), t, dtype)
-
-    def _of_bodies(self, domain: Domain, layout: FieldLayout, free, weights, area, t, dtype):
-        """What the velocity of bodies adds to joined faces, and to what flows through faces."""
-        if self.velocity is None:
-            return None, None
-        carried, blocked = [], []
-        for axis in range(domain.grid.ndim):
-            v = self._velocity(domain, axis, t, dtype)
-            v = jnp.zeros(domain.block_shape, dtype) if v is None else v
-            carried.append((1 - free[axis]) * v - _weighted(domain.pad(v, layout, 1), weights[axis]))
-            blocked.append((1 - area[axis]) * v)
-        return tuple(carried), tuple(blocked)
 
     def momentum(self, domain: Domain, layout: FieldLayout, t, dtype) -> tuple[Array, ...]:
         """The momentum of fluid in the place of the bodies that moves as they do, over its density."""
@@ -147,19 +167,6 @@ class Solid(eqx.Module):
             share = 1 - cut(_open_part(distance, axis), axis, 0, n)
             total.append(domain.sum(share * v) * domain.grid.cell_volume)
         return tuple(total)
-
-
-def join(
-    immersion: Immersion, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
-) -> tuple[Array, ...]:
-    """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
-
-    u' is the velocity on the next face in the fluid, r the ratio of the distances of both from the surface.
-    """
-    padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
-    near = (_weighted(u, weights) for u, weights in zip(padded, immersion.weights, strict=True))
-    joined = tuple(free * u + w for free, u, w in zip(immersion.free, velocity, near, strict=True))
-    return joined if immersion.carried is None else tuple(map(jnp.add, joined, immersion.carried))
 
 
 def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: Array) -> Array:
@@ -195,22 +202,16 @@ def reaction(
 
     before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
     after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
-    of phi acts on open faces only, so that its sum over the other ones is the bodies'. So the momentum in a periodic box
-    changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid beside.
+    of phi acts on open faces only, so that its sum over the other ones is the bodies'. So the momentum in a periodic
+    box changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid beside.
     """
     rate, volume = _inverse(before.elapsed), domain.grid.cell_volume
     force = tuple(
         rate * volume * domain.sum(u - v + (open_ - 1) * slope)
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     )
-    connected = immersion.operator.diagonal(0.0) > 0
-    pressure = rate * jnp.where(connected, before.impulse + phi, 0.0)
-
-    def around(padded):
-        ndim = domain.grid.ndim
-        return sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1))
-
-    pressure = pressure + immersion.fill * domain.apply(around, pressure, layout, 1)
+    pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
+    pressure = pressure + immersion.fill * _around(domain.pad(pressure, layout, 1), domain.grid.ndim)
     return Reaction(pressure, force, jnp.zeros_like(phi), jnp.zeros_like(before.elapsed))
 
 
@@ -259,9 +260,9 @@ def _inverse(u: Array) -> Array:
     return jnp.where(u > 0, 1 / jnp.where(u > 0, u, 1.0), 0.0)
 
 
-def _peeled(padded: Array, ndim: int) -> Array:
-    """A block without its outermost cells."""
-    for axis in range(ndim):
+def _peeled(padded: Array, axes: Iterable[int]) -> Array:
+    """A block without its outermost cells along some axes."""
+    for axis in axes:
         padded = cut(padded, axis, 1, padded.shape[axis] - 1)
     return padded
 
@@ -272,15 +273,40 @@ def _pairs(u: Array, axis: int) -> Array:
     return cut(u, axis, 0, n - 1) + cut(u, axis, 1, n)
 
 
-def _at_faces(distance: Array, axis: int, ndim: int) -> Array:
+def _around(padded: Array, ndim: int) -> Array:
+    """The sum of the neighbours along all axes."""
+    return sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1))
+
+
+def _combined(
+    domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
+    shares: Sequence[Array], weights: Sequence[Neighbours], more: Sequence[Array] | None,
+) -> tuple[Array, ...]:  # fmt: skip
+    """For each component its share, the sum of its neighbours times their weights, and `more`."""
+    ndim, total = len(velocity), []
+    padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
+    for u, around, share, pairs in zip(velocity, padded, shares, weights, strict=True):
+        terms = [w * shift(around, ndim, axis, by) for axis, pair in enumerate(pairs)
+                 for w, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
+        total.append(sum(terms, share * u))
+    return tuple(total) if more is None else tuple(map(jnp.add, total, more))
+
+
+def _times(factor: Array, pairs: Neighbours) -> Neighbours:
+    return tuple((factor * below, factor * above) for below, above in pairs)
+
+
+def _negative(weights: Sequence[Neighbours]) -> list[Neighbours]:
+    return [tuple((-below, -above) for below, above in pairs) for pairs in weights]
+
+
+def _at_faces(distance: Array, axis: int) -> Array:
     """The distance on the n + 1 faces of an axis with one more all around, from that with two cells more."""
-    for k in range(ndim):
-        distance = 0.5 * _pairs(distance, k) if k == axis else cut(distance, k, 1, distance.shape[k] - 1)
-    return distance
+    return _peeled(0.5 * _pairs(distance, axis), (k for k in range(distance.ndim) if k != axis))
 
 
 def _open_part(distance: Array, axis: int) -> Array:
-    """beta on the n + 1 faces of an axis: the part in the fluid of what lies within half a cell of the face.
+    """The part in the fluid of what lies within half a cell of the n + 1 faces of an axis.
 
     Of the distances at the corners of that volume the positive ones, over all. distance: with one cell more all around.
     """
@@ -294,48 +320,52 @@ def _open_part(distance: Array, axis: int) -> Array:
     return positive * _inverse(whole)
 
 
-def _interpolation(distance: Array, ndim: int) -> tuple[Array, tuple[tuple[Array, Array], ...]]:
-    """Whether faces are free, and the weights of their neighbours below and above along every axis where they are not.
+def _mean_positive(distance: Array, axis: int) -> Array:
+    """The mean of max(distance, 0) over the n + 1 faces of an axis. distance: with one cell more all around.
+
+    Exact where the distance is linear; in 3-D along one axis, and by Simpson's rule along the other.
+    """
+    first, *other = (k for k in range(distance.ndim) if k != axis)
+    nodes = 0.25 * _pairs(_pairs(distance, axis), first)
+    if not other:
+        return _mean_along(nodes, first)
+    ends = _pairs(_mean_along(0.5 * _pairs(nodes, other[0]), first), other[0])
+    return (ends + 4 * _mean_along(_peeled(nodes, other), first)) / 6
+
+
+def _mean_along(nodes: Array, axis: int) -> Array:
+    """The mean of the positive part of what is linear between nodes along an axis."""
+    n = nodes.shape[axis]
+    a, b = cut(nodes, axis, 0, n - 1), cut(nodes, axis, 1, n)
+    high, low = jnp.maximum(a, b), jnp.minimum(a, b)
+    return jnp.where(low >= 0, 0.5 * (a + b), 0.5 * jnp.maximum(high, 0.0) ** 2 * _inverse(high - low))
+
+
+def _interpolation(distance: Array) -> tuple[Array, Neighbours]:
+    """Whether faces are free; where they are not, one over the distance of the neighbours that they follow.
 
     A face in the fluid is free where it is no nearer to the surface than its nearest neighbour, behind the surface, is.
-    Else the weight of the neighbour on the other side is the ratio of the distances. A face in a body follows its
-    neighbour that is farthest out where that is free in this sense, else the body alone. distance: on faces, with one
-    more all around.
+    Else it follows the neighbour on the other side, with the ratio of the distances. A face in a body follows its
+    neighbour that is farthest out where that one is free in this sense, else the body alone. distance: on faces, with
+    one more all around.
     """
+    ndim = distance.ndim
     here = shift(distance, ndim)
-    beside = [[shift(distance, ndim, axis, by) for by in (-1, 1)] for axis in range(ndim)]
-    every = [one for pair in beside for one in pair]
-    low, high = (jnp.stack(every).min(0), jnp.stack(every).max(0))
-    inside = here <= 0
-    free = ~inside & (here + low >= 0)
-    ghost = inside & (here + high > 0)
-    forced = ~inside & ~free
+    beside = [tuple(shift(distance, ndim, axis, by) for by in (-1, 1)) for axis in range(ndim)]
+    every = jnp.stack([one for pair in beside for one in pair])
+    low, high = every.min(0), every.max(0)
+    free = (here > 0) & (here + low >= 0)
+    ghost, forced = (here <= 0) & (here + high > 0), (here > 0) & ~free
 
-    def chosen(out: Array, behind: Array) -> Array:
+    def follows(out: Array, behind: Array) -> Array:
         return (ghost & (out == high)) | (forced & (behind == low) & (out > 0))
 
-    marks = [[chosen(pair[k], pair[1 - k]) for k in (0, 1)] for pair in beside]
+    marks = [(follows(below, above), follows(above, below)) for below, above in beside]
     count = sum(mark.astype(here.dtype) for pair in marks for mark in pair)
 
-    def weight(mark: Array, out: Array) -> Array:
-        farther = jnp.where(mark, jnp.maximum(out, jnp.abs(here)), 1.0)
-        return jnp.where(mark, here / (farther * jnp.where(mark, count, 1.0)), 0.0)
+    def slope(mark: Array, out: Array) -> Array:
+        return jnp.where(mark, _inverse(jnp.maximum(out, jnp.abs(here)) * count), 0.0)
 
     return free, tuple(
-        (weight(mark[0], pair[0]), weight(mark[1], pair[1])) for mark, pair in zip(marks, beside, strict=True)
+        (slope(mark[0], pair[0]), slope(mark[1], pair[1])) for mark, pair in zip(marks, beside, strict=True)
     )
-
-
-def _weighted(padded: Array, weights: Sequence[Sequence[Array]]) -> Array:
-    """The sum of neighbours times their weights."""
-    ndim = len(weights)
-    terms = [w * shift(padded, ndim, axis, by) for axis, pair in enumerate(weights)
-             for w, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
-    return sum(terms[1:], terms[0])
-
-
-def _fill(domain: Domain, layout: FieldLayout, operator: Elliptic, dtype) -> Array:
-    """In cells without a pressure, one over the number of neighbours that have one."""
-    ndim, connected = domain.grid.ndim, (operator.diagonal(0.0) > 0).astype(dtype)
-    padded = domain.pad(connected, layout, 1)
-    return (1 - connected) * _inverse(sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)))
