@@ -203,7 +203,8 @@ def reaction(
     before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
     after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
     of phi acts on open faces only, so that its sum over the other ones is the bodies'. So the momentum in a periodic
-    box changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid beside.
+    box changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid
+    beside.
     """
     rate, volume = _inverse(before.elapsed), domain.grid.cell_volume
     force = tuple(
@@ -317,7 +318,8 @@ def _open_part(distance: Array, axis: int) -> Array:
     positive, whole = jnp.maximum(distance, 0.0), jnp.abs(distance)
     for k in range(ndim):
         positive, whole = _pairs(positive, k), _pairs(whole, k)
-    return positive * _inverse(whole)
+    # One exactly where nothing is cut, which rounding would hide.
+    return jnp.where((positive == whole) & (whole > 0), 1.0, positive * _inverse(whole))
 
 
 def _mean_positive(distance: Array, axis: int) -> Array:
