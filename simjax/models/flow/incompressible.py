@@ -304,16 +304,20 @@ class Incompressible(ExplicitModel):
         return self.domain.apply_spaced(components, state.velocity, self.layouts_at(t, state), width=1, t=t)
 
     def _divergence(self, t, state) -> Array:
-        """div(u), beside bodies that of `Immersion.through`; zero in cells without a pressure."""
+        """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
+
+        There it is of the order of what the pressure changes by in a step: see `solids.potential`.
+        """
         layouts = self.layouts_at(t, state)
         if self.solid is None:
             return self.projection.divergence(state.velocity, t, layouts)
         immersion = self._immersion(jnp.asarray(t, state.velocity[0].dtype))
         flowing = immersion.through(self.domain, state.velocity, layouts, t)
-        return jnp.where(immersion.active, self.projection.divergence(flowing, t, layouts), 0.0)
+        return jnp.where(immersion.uncut, self.projection.divergence(flowing, t, layouts), 0.0)
 
     def diagnostics(self, t, state, params):
-        """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|.
+        """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|,
+        but for cells that the surface of a body cuts.
 
         Means are over the volume.
         """

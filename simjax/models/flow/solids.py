@@ -48,9 +48,9 @@ class Immersion(eqx.Module):
     neighbours below and above along every axis. carried: V - weights . V, of the velocity V of the bodies; none where
     they are at rest. open: beta, the open part of faces between two cells with a pressure, else zero. profile: as
     weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity across them. blocked:
-    (1 - beta) V - profile . V. projected: one where beta > 0. active: whether cells have a pressure: where a face of
-    theirs is free. fill: in other cells, one over the number of neighbours that have one. operator: -div(beta grad),
-    with its hierarchy.
+    (1 - beta) V - profile . V. projected: one where beta > 0. uncut: whether cells have no face with a profile.
+    active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one over the number of
+    neighbours that have one. operator: -div(beta grad), with its hierarchy.
     """
 
     free: tuple[Array, ...]
@@ -60,6 +60,7 @@ class Immersion(eqx.Module):
     profile: tuple[Neighbours, ...]
     blocked: tuple[Array, ...] | None
     projected: tuple[Array, ...]
+    uncut: Array
     active: Array
     fill: Array
     operator: Elliptic
@@ -126,6 +127,10 @@ class Solid(eqx.Module):
             part = part * cut(line, axis, 0, n - 1) * cut(line, axis, 1, n)
             area.append(part)
             profile.append(_times(mean - part * here[axis], slopes[axis]))
+        uncut = active
+        for axis, n in enumerate(block):
+            whole = sum(jnp.abs(w) for pair in profile[axis] for w in pair) == 0
+            uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
         weights = [_times(d, pairs) for d, pairs in zip(here, slopes, strict=True)]
 
         def own(on_faces):
@@ -147,6 +152,7 @@ class Solid(eqx.Module):
         fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
         return Immersion(
             free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
+            uncut,
             active, fill, operator, multigrid(operator),
         )  # fmt: skip
 
@@ -175,6 +181,8 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
     It changes the impulse of the pressure, and is as exact as that needs: to a hundred roundings of their sum.
     Bodies may cut the fluid into regions that nothing joins, of which each has a constant of its own: a term of a
     hundred roundings of the operator holds these constants, whose gradient vanishes, and changes phi by no more.
+    What flows by the profile of the velocity follows the neighbours of a face, and their correction by phi is left out:
+    it vanishes with the change of the pressure, and the operator stays symmetric.
     """
     operator = immersion.operator
     connected = operator.diagonal(0.0) > 0
