@@ -193,7 +193,13 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
         mean = domain.sum(jnp.where(connected, u, 0.0)) / domain.sum(connected.astype(u.dtype))
         return jnp.where(connected, u - mean, 0.0)
 
-    right = without_mean(divergence) if operator.closed else jnp.where(connected, divergence, 0.0)
+    right = jnp.where(connected, divergence, 0.0)
+    if operator.closed:
+        # What profiles let through in total is taken from the cells that they belong to, where there are any.
+        cut_cells = connected & ~immersion.uncut
+        some = domain.sum(cut_cells.astype(right.dtype)) > 0
+        taken = jnp.where(some, cut_cells, connected).astype(right.dtype)
+        right = without_mean(right - taken * (domain.sum(right) / domain.sum(taken)))
     known = operator(lax.stop_gradient(impulse), 0.0)
     found = solve_elliptic(
         operator, immersion.hierarchy, -right, shift,
