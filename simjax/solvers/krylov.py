@@ -38,6 +38,7 @@ def conjugate_gradient(
     precondition: Callable[[Array], Array] = lambda residual: residual,
     tolerance: float,
     limit: int,
+    scale: Float[Array, ""] | float = 0.0,
 ) -> Solution:
     """x with A x = right, for A symmetric positive (semi-)definite on this block's fields.
 
@@ -46,8 +47,9 @@ def conjugate_gradient(
         right: of one field on this block. If A is singular, in its range.
         domain: its global sums are the scalar products.
         precondition: symmetric positive approximation of the inverse of A.
-        tolerance: of |right - A x| / |right|, 2-norms, by the recurrence of the residual.
+        tolerance: of |right - A x| / (|right|^2 + scale^2)^(1/2), 2-norms, by the recurrence of the residual.
         limit: most iterations.
+        scale: of what `right` is a part of, which the solution need not be more exact than.
 
     Returns:
         The solution; not a number where `limit` iterations did not reach `tolerance`, so that it cannot pass.
@@ -56,7 +58,7 @@ def conjugate_gradient(
     the last has converged, and one that has converged no longer changes: its solution is that of a run alone.
     """
     start = domain.dot(right, right)
-    goal = tolerance**2 * start
+    goal = tolerance**2 * (start + scale * scale)
 
     def iterate(s: _Search) -> _Search:
         corrected = precondition(s.residual)
@@ -71,7 +73,7 @@ def conjugate_gradient(
         active = s.active & (square > goal) & (count < limit)
         return _Search(x, residual, direction, energy, square, count, active, domain.anywhere(active))
 
-    nothing, active = jnp.zeros_like(right), start > 0
+    nothing, active = jnp.zeros_like(right), start > goal
     begin = _Search(
         nothing, right, nothing, jnp.zeros_like(start), start, jnp.zeros((), jnp.int32), active, domain.anywhere(active)
     )

@@ -202,7 +202,8 @@ def _bottom(operator: Elliptic) -> Bottom:
 
 
 def solve_elliptic(
-    operator: Elliptic, hierarchy: Multigrid, right: Float[Array, "..."], shift, *, tolerance: float, limit: int = 50
+    operator: Elliptic, hierarchy: Multigrid, right: Float[Array, "..."], shift, *, tolerance: float, limit: int = 50,
+    scale: Float[Array, ""] | float = 0.0,
 ) -> Solution:  # fmt: skip
     """x with shift m x - div(k grad x) = right, by conjugate gradients preconditioned with one V-cycle.
 
@@ -212,14 +213,19 @@ def solve_elliptic(
         right: this block's right-hand side.
         shift: at least zero. With a Python 0.0, x is zero in cells connected to nothing; with closed walls too A is
             singular, and means of `right` and x over the other cells are taken as zero.
-        tolerance: of |right - A x| / |right|; no lower than ten roundings.
+        tolerance: of |right - A x| / (|right|^2 + scale^2)^(1/2); no lower than ten roundings.
         limit: most iterations; the solution is not a number where they did not suffice.
+        scale: of what `right` is a part of; it counts in this solve only, not in those for derivatives.
 
     With closed walls the sum of shift m x is that of `right` to rounding, whatever the tolerance. The derivative is
     implicit: one more solve, as A is symmetric.
     """
     steady = isinstance(shift, float) and shift == 0.0
-    operator, hierarchy, right, shift = vary_like((operator, hierarchy, right, shift), (operator, right, shift))
+    # It varies with the right side, by nothing: reverse mode takes no part of a right side that does not.
+    scale = lax.stop_gradient(scale) + 0 * right.ravel()[0]
+    operator, hierarchy, right, shift, scale = vary_like(
+        (operator, hierarchy, right, shift, scale), (operator, right, shift, scale)
+    )
     domain = operator.domain
     tolerance = max(tolerance, 10 * float(jnp.finfo(right.dtype).eps))
     still = lax.stop_gradient(shift)
@@ -230,11 +236,13 @@ def solve_elliptic(
     def precondition(residual):
         return hierarchy.cycle(residual, still, inverses)
 
-    def solve(matvec, right):
+    def solve(matvec, given):
+        right, scale = given
         right = _without_mean(domain, right, connected) if singular else right
         found = conjugate_gradient(
-            matvec, right, domain=domain, precondition=precondition, tolerance=tolerance, limit=limit
-        )
+            lambda x: matvec((x, scale))[0], right,
+            domain=domain, precondition=precondition, tolerance=tolerance, limit=limit, scale=scale,
+        )  # fmt: skip
         x = jnp.where(connected, found.solution, 0.0) if steady else found.solution
         if singular:
             x = _without_mean(domain, x, connected)
@@ -242,9 +250,13 @@ def solve_elliptic(
             missing = domain.sum(right) - domain.sum(still * operator.mass * x)
             x = x + missing / domain.sum(jnp.broadcast_to(still * operator.mass, right.shape))
         # The primitive's results must vary alike.
-        return vary_like((x, (found.iterations, found.residual)), right)
+        return vary_like(((x, scale), (found.iterations, found.residual)), right)
 
-    x, (iterations, residual) = symmetric_solve(lambda x: operator(x, shift), right, solve, has_aux=True)
+    # The scale goes along, so that what it is a part of has none where derivatives are solved for.
+    def matvec(pair):
+        return operator(pair[0], shift), pair[1]
+
+    (x, _), (iterations, residual) = symmetric_solve(matvec, (right, scale), solve, has_aux=True)
     return Solution(x, domain.max(iterations), domain.max(residual))
 
 

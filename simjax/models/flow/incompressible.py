@@ -223,6 +223,11 @@ class Incompressible(ExplicitModel):
         ]
         if acceleration is not None:
             slopes = [k if a is None else k + a for k, a in zip(slopes, acceleration, strict=True)]
+        reaction = None
+        if state.reaction is not None:
+            reaction = solids.acting(state.reaction)
+            pushed = self.projection.gradient(state.reaction.pressure)
+            slopes = [k - slope for k, slope in zip(slopes, pushed, strict=True)]
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
             slope = slopes[one.axis]
@@ -233,8 +238,7 @@ class Incompressible(ExplicitModel):
                 outlets[one.axis] = found
             else:
                 slopes[one.axis] = with_first_line(self.domain, slope, one.axis, found)
-        still = None if self.solid is None else solids.still(self.domain, slopes[0])
-        return State(tuple(slopes), outlets=tuple(outlets), reaction=still)
+        return State(tuple(slopes), outlets=tuple(outlets), reaction=reaction)
 
     def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:
         """Layouts of the velocity for stencils of `width` ghost cells, with what flows through its open upper sides."""
@@ -256,7 +260,7 @@ class Incompressible(ExplicitModel):
         if params.bulk_velocity is not None:
             imposed = self.drive.driven(imposed, params.bulk_velocity)
         velocity, outlets = self.projection.let_out(t, imposed, state.outlets)
-        state = State(velocity, outlets=outlets)
+        state = State(velocity, outlets=outlets, reaction=state.reaction)
         if self.solid is not None:
             return self._constrain_around(self.solid, t, dt, state)
         projection = self.projection
@@ -281,17 +285,19 @@ class Incompressible(ExplicitModel):
 
     def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
         """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
-        domain, dtype = self.domain, state.velocity[0].dtype
-        now, length = jnp.asarray(t, dtype), jnp.asarray(dt, dtype)
+        domain, projection, before = self.domain, self.projection, state.reaction
+        assert before is not None
+        now = jnp.asarray(t, state.velocity[0].dtype)
         immersion, layouts = self._immersion(now), self.layouts_at(t, state)
-        joined = domain.impose(solids.immerse(immersion, domain, state.velocity, layouts, t), self.layouts, t)
-        phi = solids.potential(immersion, domain, self.projection.divergence(joined, t, layouts))
-        slopes = self.projection.gradient(phi)
-        reaction = solids.reaction(immersion, domain, state.velocity, joined, phi, slopes, length)
+        joined = domain.impose(immersion.join(domain, state.velocity, layouts, t), self.layouts, t)
+        divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
+        phi = solids.potential(immersion, domain, divergence, before.impulse)
+        slopes = projection.gradient(phi)
+        after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)
         if solid.moving:
-            reaction = solids.with_inertia(reaction, solid, domain, self.projection.layout, now, length)
-        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.share, slopes, strict=True))
-        return State(around, outlets=self.projection.outlets_after(state.outlets, phi), reaction=reaction)
+            after = solids.with_inertia(after, solid, domain, projection.layout, now, jnp.asarray(dt, now.dtype))
+        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.projected, slopes, strict=True))
+        return State(around, outlets=projection.outlets_after(state.outlets, phi), reaction=after)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
         """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p).
@@ -351,8 +357,21 @@ class Incompressible(ExplicitModel):
 
         return self.domain.apply_spaced(components, state.velocity, self.layouts_at(t, state), width=1, t=t)
 
+    def _divergence(self, t, state) -> Array:
+        """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
+
+        There it is of the order of what the pressure changes by in a step: see `solids.potential`.
+        """
+        layouts = self.layouts_at(t, state)
+        if self.solid is None:
+            return self.projection.divergence(state.velocity, t, layouts)
+        immersion = self._immersion(jnp.asarray(t, state.velocity[0].dtype))
+        flowing = immersion.through(self.domain, state.velocity, layouts, t)
+        return jnp.where(immersion.uncut, self.projection.divergence(flowing, t, layouts), 0.0)
+
     def diagnostics(self, t, state, params, acceleration: Sequence[Array | None] | None = None):
-        """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|.
+        """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|,
+        but for cells that the surface of a body cuts.
 
         mean_eddy_viscosity: of nu_t, where there is one. driving_x, ...: the force per mass that keeps the bulk
         velocity, which is the slope of pressure that it stands for. Means are over the volume.
@@ -382,9 +401,7 @@ class Incompressible(ExplicitModel):
         return found | {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
             "enstrophy": half_of_mean_square(vorticity, self._planes(), self.projection.layout),
-            "max_divergence": domain.max(
-                jnp.abs(self.projection.divergence(state.velocity, t, self.layouts_at(t, state)))
-            ),
+            "max_divergence": domain.max(jnp.abs(self._divergence(t, state))),
         }
 
     def measures(self):

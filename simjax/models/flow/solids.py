@@ -1,60 +1,93 @@
-"""Solid bodies in incompressible flow, by boundary data immersion with both moments of the kernel.
+"""Solid bodies in incompressible flow: no slip by interpolation along grid lines, mass by the open parts of faces.
 
-Maertens and Weymouth (2015), Comput. Methods Appl. Mech. Eng. 283, 106. Around the surface of a body the equations of
-the fluid and the velocity of the body are joined by a kernel two cells wide, so that bodies of any shape are fields of
-coefficients on the grid.
+Faces of a velocity component whose centre lies within half a cell of a surface, on either side, take the value that
+makes the velocity linear on the way to the next face in the fluid, and that of the body at the surface (Fadlun,
+Verzicco, Orlandi and Mohd-Yusof 2000, J. Comput. Phys. 161, 35). What flows through a face counts with the part of it
+that is open (Ng, Min and Gibou 2009, J. Comput. Phys. 228, 8807) and with this profile of the velocity. The pressure of
+the last step drives the next one, so that the projection adds its change only, and a steady flow does not depend on the
+time step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, FACE
-from simjax.ops.difference import shift, shift_by
-from simjax.ops.immersion import kernel_moments
+from simjax.ops.difference import shift
 from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
 from simjax.solvers.multigrid import Multigrid, multigrid, solve_elliptic
 
 MOST_ITERATIONS = 100
 
+Neighbours = tuple[tuple[Array, Array], ...]
+"""For each axis, one number for the neighbour below and one for that above."""
+
 
 class Reaction(eqx.Module):
-    """pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
+    """What bodies and the fluid do to each other: pressure and force of the last stage, zero before the first one.
 
-    Both are of the last stage that was taken, and zero before the first one.
+    pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
+    impulse, elapsed: integrals of the pressure and of one over the time since the last stage, zero after each.
     """
 
     pressure: Array
     force: tuple[Array, ...]
+    impulse: Array
+    elapsed: Array
 
 
 class Immersion(eqx.Module):
-    """Coefficients of bodies at one time: u = share u* + slopes . (differences of u*) + carried.
+    """Coefficients of bodies at one time.
 
-    share mu0, on the faces of each component. slopes mu1 n_j / (2 h_j), for the differences between two neighbours
-    along each axis. carried: (1 - mu0) V - mu1 dV/dn of the velocity V of the bodies; none where they are at rest.
-    operator: -div(mu0 grad), with its hierarchy.
+    free: one on the faces of each component that the fluid alone moves, else zero. weights: for each component of its
+    neighbours below and above along every axis. carried: V - weights . V, of the velocity V of the bodies; none where
+    they are at rest. open: beta, the open part of faces between two cells with a pressure, else zero. profile: as
+    weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity across them. blocked:
+    (1 - beta) V - profile . V. projected: one where beta > 0. uncut: whether cells have no face with a profile.
+    active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one over the number of
+    neighbours that have one. operator: -div(beta grad), with its hierarchy.
     """
 
-    share: tuple[Array, ...]
-    slopes: tuple[tuple[Array, ...], ...]
+    free: tuple[Array, ...]
+    weights: tuple[Neighbours, ...]
     carried: tuple[Array, ...] | None
+    open: tuple[Array, ...]
+    profile: tuple[Neighbours, ...]
+    blocked: tuple[Array, ...] | None
+    projected: tuple[Array, ...]
+    uncut: Array
+    active: Array
+    fill: Array
     operator: Elliptic
     hierarchy: Multigrid
+
+    def join(self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t) -> tuple[Array, ...]:
+        """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
+
+        u' is the velocity on the next face in the fluid, r the ratio of the distances of both from the surface.
+        """
+        return _combined(domain, velocity, layouts, t, self.free, self.weights, self.carried)
+
+    def through(
+        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
+    ) -> tuple[Array, ...]:
+        """What flows through faces, over their whole area."""
+        return _combined(domain, velocity, layouts, t, self.open, self.profile, self.blocked)
 
 
 class Solid(eqx.Module):
     """Bodies in a flow, given by the distance from their surface, and their velocity.
 
     distance: positive in the fluid, negative in bodies; an array at the centres of this block's cells, or a function
-    `(t, *coordinates)`. It needs to be a distance near the surface only, up to a factor: it is divided by the length of
-    its gradient. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a function
-    or None; where it is left out they are at rest. moving: whether any of these depends on time. half_width: of the
-    kernel, in cells.
+    `(t, *coordinates)`. It needs to be a distance near the surface only, up to a factor: only its ratios between
+    neighbours count. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a
+    function or None; it goes on smoothly for a cell into the fluid. Where it is left out they are at rest. moving:
+    whether any of these depends on time.
 
     Examples:
         >>> def distance(t, x, y):
@@ -67,107 +100,89 @@ class Solid(eqx.Module):
     distance: Array | Callable
     velocity: tuple[Array | Callable | None, ...] | None = None
     moving: bool = eqx.field(static=True, default=False)
-    half_width: float = eqx.field(static=True, default=1.0)
 
     def immersion(self, domain: Domain, layout: FieldLayout, t, dtype) -> Immersion:
         """The coefficients at time `t`; `layout` is that of the pressure."""
-        ndim, h = domain.grid.ndim, domain.grid.mean_spacing
-        beside = _mirrored(layout)
-        distance = domain.pad(self._scaled_distance(domain, beside, t, dtype), beside, 1)
-        conducting, share, slopes = [], [], []
+        ndim, beside, block = domain.grid.ndim, _mirrored(layout), domain.block_shape
+        distance = domain.pad(_on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
+        near = _peeled(distance, range(ndim))
+        here = [_at_faces(distance, axis) for axis in range(ndim)]
+        free, slopes = zip(*map(_interpolation, here), strict=True)
+        here = [_peeled(d, range(ndim)) for d in here]
+        # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
+        inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
+        active = jnp.zeros(block, bool)
+        for axis, n in enumerate(block):
+            moved = free[axis] & inner[axis]
+            active = active | cut(moved, axis, 0, n) | cut(moved, axis, 1, n + 1)
+        padded = domain.pad(active.astype(dtype), beside, 1)
+        area, profile = [], []
         for axis in range(ndim):
-            at_faces = crop(distance, ndim, axis)
-            n = at_faces.shape[axis]
-            mu0, mu1 = kernel_moments(0.5 * (cut(at_faces, axis, 0, n - 1) + cut(at_faces, axis, 1, n)))
-            conducting.append(mu0)
-            share.append(cut(mu0, axis, 0, n - 2))
-            normal = _normal(distance, axis, h)
-            mu1 = cut(mu1, axis, 0, n - 2) * self._width(domain)
-            slopes.append(tuple(mu1 * part * (0.5 / width) for part, width in zip(normal, h, strict=True)))
-        operator = elliptic(domain, layout, conducting)
-        carried = self._carried(domain, layout, share, slopes, t, dtype)
-        return Immersion(tuple(share), tuple(slopes), carried, operator, multigrid(operator))
+            mean = _mean_positive(near, axis)
+            part = _open_part(near, axis)
+            # The mean of what grows from zero at the surface, over its value here.
+            part = jnp.where(free[axis] & (part < 1), mean * _inverse(here[axis]), part)
+            line = crop(padded, ndim, axis)
+            n = line.shape[axis]
+            part = part * cut(line, axis, 0, n - 1) * cut(line, axis, 1, n)
+            area.append(part)
+            profile.append(_times(mean - part * here[axis], slopes[axis]))
+        uncut = active
+        for axis, n in enumerate(block):
+            whole = sum(jnp.abs(w) for pair in profile[axis] for w in pair) == 0
+            uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
+        weights = [_times(d, pairs) for d, pairs in zip(here, slopes, strict=True)]
 
-    def _scaled_distance(self, domain: Domain, layout: FieldLayout, t, dtype) -> Array:
-        """The distance in half widths of the kernel, divided by the length of its gradient.
+        def own(on_faces):
+            """The lower faces of this block's cells."""
+            return tuple(
+                jax.tree.map(lambda u, axis=axis, n=n: cut(u, axis, 0, n), on_faces[axis])
+                for axis, n in enumerate(block)
+            )
 
-        Its squares are harmonic means of those of both one-sided differences: of second order, right where two bodies
-        are equally near, where a central difference vanishes, and beside a jump, as of a distance that is not periodic.
-        """
-        distance = _on_block(self.distance, domain, (CENTER,) * domain.grid.ndim, t, dtype)
-        width = self._width(domain)
-        padded = domain.pad(distance, layout, 1)
-        ndim, square = domain.grid.ndim, jnp.zeros((), dtype)
-        for axis, h in enumerate(domain.grid.mean_spacing):
-            ahead, behind = shift(padded, ndim, axis, 1) - distance, distance - shift(padded, ndim, axis, -1)
-            both = ahead**2 + behind**2
-            square = square + 2 * (ahead * behind) ** 2 / jnp.where(both > 0, both, 1.0) / h**2
-        length = jnp.sqrt(jnp.where(square > 0, square, 1.0))
-        # Farther away nothing depends on it; differences of what is clipped still point the right way near the surface.
-        return jnp.clip(distance / (width * length), -4.0, 4.0)
-
-    def _width(self, domain: Domain) -> float:
-        """Half the width of the kernel, as a length."""
-        return self.half_width * max(domain.grid.mean_spacing)
+        operator = elliptic(domain, layout, area)
+        free, weights, part, profile = own([one.astype(dtype) for one in free]), own(weights), own(area), own(profile)
+        carried = blocked = None
+        if self.velocity is not None:
+            v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
+            v = [jnp.zeros(block, dtype) if one is None else one for one in v]
+            kinds = [beside] * ndim
+            carried = _combined(domain, v, kinds, t, [1 - one for one in free], _negative(weights), None)
+            blocked = _combined(domain, v, kinds, t, [1 - one for one in part], _negative(profile), None)
+        fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
+        return Immersion(
+            free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
+            uncut,
+            active, fill, operator, multigrid(operator),
+        )  # fmt: skip
 
     def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else _on_block(given, domain, _face(domain, axis), t, dtype)
 
-    def _carried(self, domain: Domain, layout: FieldLayout, share, slopes, t, dtype) -> tuple[Array, ...] | None:
-        if self.velocity is None:
-            return None
-        found = []
-        for axis in range(domain.grid.ndim):
-            v = self._velocity(domain, axis, t, dtype)
-            if v is None:
-                found.append(jnp.zeros(domain.block_shape, dtype))
-                continue
-            differences = _differences(domain.pad(v, _mirrored(layout), 1), domain.grid.ndim)
-            across = sum(m * d for m, d in zip(slopes[axis], differences, strict=True))
-            found.append((1 - share[axis]) * v - across)
-        return tuple(found)
-
     def momentum(self, domain: Domain, layout: FieldLayout, t, dtype) -> tuple[Array, ...]:
         """The momentum of fluid in the place of the bodies that moves as they do, over its density."""
-        beside = _mirrored(layout)
-        distance = domain.pad(self._scaled_distance(domain, beside, t, dtype), beside, 1)
-        found = []
-        for axis in range(domain.grid.ndim):
+        ndim = domain.grid.ndim
+        distance = domain.pad(_on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), _mirrored(layout), 1)
+        total = []
+        for axis, n in enumerate(domain.block_shape):
             v = self._velocity(domain, axis, t, dtype)
             if v is None:
-                found.append(jnp.zeros((), dtype))
+                total.append(jnp.zeros((), dtype))
                 continue
-            mu0, _ = kernel_moments(
-                0.5 * (shift(distance, domain.grid.ndim) + shift(distance, domain.grid.ndim, axis, -1))
-            )
-            found.append(domain.sum((1 - mu0) * v) * domain.grid.cell_volume)
-        return tuple(found)
+            share = 1 - cut(_open_part(distance, axis), axis, 0, n)
+            total.append(domain.sum(share * v) * domain.grid.cell_volume)
+        return tuple(total)
 
 
-def immerse(
-    immersion: Immersion, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
-) -> tuple[Array, ...]:
-    """The velocity joined to that of the bodies: mu0 u + (1 - mu0) V + mu1 d(u - V)/dn."""
-    ndim = domain.grid.ndim
+def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: Array) -> Array:
+    """phi with div(beta grad phi) = divergence, zero in bodies and of zero mean in the fluid.
 
-    def differences(*padded):
-        return tuple(d for u in padded for d in _differences(u, ndim))
-
-    found = domain.apply(differences, tuple(velocity), tuple(layouts), 1, t)
-    result = []
-    for i, u in enumerate(velocity):
-        across = sum(m * d for m, d in zip(immersion.slopes[i], found[i * ndim : (i + 1) * ndim], strict=True))
-        joined = immersion.share[i] * u + across
-        result.append(joined if immersion.carried is None else joined + immersion.carried[i])
-    return tuple(result)
-
-
-def potential(immersion: Immersion, domain: Domain, divergence: Array) -> Array:
-    """phi with div(mu0 grad phi) = divergence, zero in bodies and of zero mean in the fluid.
-
+    It changes the impulse of the pressure, and is as exact as that needs: to a hundred roundings of their sum.
     Bodies may cut the fluid into regions that nothing joins, of which each has a constant of its own: a term of a
     hundred roundings of the operator holds these constants, whose gradient vanishes, and changes phi by no more.
+    What flows by the profile of the velocity follows the neighbours of a face, and their correction by phi is left out:
+    it vanishes with the change of the pressure, and the operator stays symmetric.
     """
     operator = immersion.operator
     connected = operator.diagonal(0.0) > 0
@@ -178,29 +193,41 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array) -> Array:
         mean = domain.sum(jnp.where(connected, u, 0.0)) / domain.sum(connected.astype(u.dtype))
         return jnp.where(connected, u - mean, 0.0)
 
-    right = without_mean(divergence) if operator.closed else jnp.where(connected, divergence, 0.0)
+    right = jnp.where(connected, divergence, 0.0)
+    if operator.closed:
+        # What profiles let through in total is taken from the cells that they belong to, where there are any.
+        cut_cells = connected & ~immersion.uncut
+        some = domain.sum(cut_cells.astype(right.dtype)) > 0
+        taken = jnp.where(some, cut_cells, connected).astype(right.dtype)
+        right = without_mean(right - taken * (domain.sum(right) / domain.sum(taken)))
+    known = operator(lax.stop_gradient(impulse), 0.0)
     found = solve_elliptic(
-        operator, immersion.hierarchy, -right, shift, tolerance=100 * eps, limit=MOST_ITERATIONS
+        operator, immersion.hierarchy, -right, shift,
+        tolerance=100 * eps, limit=MOST_ITERATIONS, scale=jnp.sqrt(domain.dot(known, known)),
     ).solution  # fmt: skip
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
 
 
 def reaction(
-    immersion: Immersion, domain: Domain, free: Sequence[Array], joined: Sequence[Array], phi: Array, gradients, dt
-) -> Reaction:
+    immersion: Immersion, domain: Domain, layout: FieldLayout, before: Reaction, free: Sequence[Array],
+    joined: Sequence[Array], phi: Array, gradients: Sequence[Array],
+) -> Reaction:  # fmt: skip
     """The pressure, and the force of the fluid on the bodies: the momentum that it loses to them in a stage.
 
-    free, joined: the velocity before and after `immerse`. To the difference of their momentum the pressure adds
-    -integral of p grad(mu0), which is that of (mu0 - 1) grad p: what grad p adds up to beyond that is on the sides of
-    the domain. So the momentum in a periodic box changes by what drives the flow less this force, to rounding.
+    before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
+    after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
+    of phi acts on open faces only, so that its sum over the other ones is the bodies'. So the momentum in a periodic
+    box changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid
+    beside.
     """
-    rate = jnp.where(dt > 0, 1 / jnp.where(dt > 0, dt, 1.0), 0.0)
-    volume = domain.grid.cell_volume
+    rate, volume = _inverse(before.elapsed), domain.grid.cell_volume
     force = tuple(
-        rate * volume * domain.sum(u - v + (share - 1) * slope)
-        for u, v, share, slope in zip(free, joined, immersion.share, gradients, strict=True)
+        rate * volume * domain.sum(u - v + (open_ - 1) * slope)
+        for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     )
-    return Reaction(rate * phi, force)
+    pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
+    pressure = pressure + immersion.fill * _around(domain.pad(pressure, layout, 1), domain.grid.ndim)
+    return Reaction(pressure, force, jnp.zeros_like(phi), jnp.zeros_like(before.elapsed))
 
 
 def with_inertia(reaction: Reaction, solid: Solid, domain: Domain, layout: FieldLayout, t, dt) -> Reaction:
@@ -208,16 +235,22 @@ def with_inertia(reaction: Reaction, solid: Solid, domain: Domain, layout: Field
 
     dt: of the step that ends at `t`.
     """
-    rate = jnp.where(dt > 0, 1 / jnp.where(dt > 0, dt, 1.0), 0.0)
+    rate = _inverse(dt)
     now, before = (solid.momentum(domain, layout, at, dt.dtype) for at in (t, t - dt))
     force = tuple(f + rate * (a - b) for f, a, b in zip(reaction.force, now, before, strict=True))
-    return Reaction(reaction.pressure, force)
+    return eqx.tree_at(lambda one: one.force, reaction, force)
 
 
 def still(domain: Domain, like: Array) -> Reaction:
-    """The reaction before any step, and its rate of change."""
+    """The reaction before any step."""
     zero = jnp.zeros((), like.dtype)
-    return Reaction(jnp.zeros_like(like), (zero,) * domain.grid.ndim)
+    return Reaction(jnp.zeros_like(like), (zero,) * domain.grid.ndim, jnp.zeros_like(like), zero)
+
+
+def acting(reaction: Reaction) -> Reaction:
+    """The rate of change of a reaction while its pressure acts."""
+    force = tuple(map(jnp.zeros_like, reaction.force))
+    return Reaction(jnp.zeros_like(reaction.pressure), force, reaction.pressure, jnp.ones_like(reaction.elapsed))
 
 
 def _mirrored(layout: FieldLayout) -> FieldLayout:
@@ -237,24 +270,118 @@ def _on_block(given: Array | Callable, domain: Domain, offset: tuple[float, ...]
     return jnp.broadcast_to(jnp.asarray(given, dtype), domain.block_shape)
 
 
-def _differences(padded: Array, ndim: int) -> list[Array]:
-    """u[i + 1] - u[i - 1] along every axis."""
-    return [shift(padded, ndim, axis, 1) - shift(padded, ndim, axis, -1) for axis in range(ndim)]
+def _inverse(u: Array) -> Array:
+    """1 / u, zero where u is not positive."""
+    return jnp.where(u > 0, 1 / jnp.where(u > 0, u, 1.0), 0.0)
 
 
-def _normal(padded: Array, face: int, spacing: Sequence[float]) -> list[Array]:
-    """The unit normal of the surface, into the fluid, on the lower faces of an axis; zero where it has none."""
-    ndim, parts = len(spacing), []
-    for axis, h in enumerate(spacing):
-        if axis == face:
-            parts.append((shift(padded, ndim) - shift(padded, ndim, axis, -1)) / h)
-            continue
-        total = jnp.zeros((), padded.dtype)
-        for by in (1, -1):
-            here = tuple(by if k == axis else 0 for k in range(ndim))
-            below = tuple(step - (k == face) for k, step in enumerate(here))
-            total = total + by * (shift_by(padded, here) + shift_by(padded, below))
-        parts.append(total * (0.25 / h))
-    square = sum(part**2 for part in parts)
-    length = jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    return [part / length for part in parts]
+def _peeled(padded: Array, axes: Iterable[int]) -> Array:
+    """A block without its outermost cells along some axes."""
+    for axis in axes:
+        padded = cut(padded, axis, 1, padded.shape[axis] - 1)
+    return padded
+
+
+def _pairs(u: Array, axis: int) -> Array:
+    """Sums of neighbours along an axis: one fewer."""
+    n = u.shape[axis]
+    return cut(u, axis, 0, n - 1) + cut(u, axis, 1, n)
+
+
+def _around(padded: Array, ndim: int) -> Array:
+    """The sum of the neighbours along all axes."""
+    return sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1))
+
+
+def _combined(
+    domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
+    shares: Sequence[Array], weights: Sequence[Neighbours], more: Sequence[Array] | None,
+) -> tuple[Array, ...]:  # fmt: skip
+    """For each component its share, the sum of its neighbours times their weights, and `more`."""
+    ndim, total = len(velocity), []
+    padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
+    for u, around, share, pairs in zip(velocity, padded, shares, weights, strict=True):
+        terms = [w * shift(around, ndim, axis, by) for axis, pair in enumerate(pairs)
+                 for w, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
+        total.append(sum(terms, share * u))
+    return tuple(total) if more is None else tuple(map(jnp.add, total, more))
+
+
+def _times(factor: Array, pairs: Neighbours) -> Neighbours:
+    return tuple((factor * below, factor * above) for below, above in pairs)
+
+
+def _negative(weights: Sequence[Neighbours]) -> list[Neighbours]:
+    return [tuple((-below, -above) for below, above in pairs) for pairs in weights]
+
+
+def _at_faces(distance: Array, axis: int) -> Array:
+    """The distance on the n + 1 faces of an axis with one more all around, from that with two cells more."""
+    return _peeled(0.5 * _pairs(distance, axis), (k for k in range(distance.ndim) if k != axis))
+
+
+def _open_part(distance: Array, axis: int) -> Array:
+    """The part in the fluid of what lies within half a cell of the n + 1 faces of an axis.
+
+    Of the distances at the corners of that volume the positive ones, over all. distance: with one cell more all around.
+    """
+    ndim = distance.ndim
+    for k in range(ndim):
+        if k != axis:
+            distance = _pairs(distance, k)
+    positive, whole = jnp.maximum(distance, 0.0), jnp.abs(distance)
+    for k in range(ndim):
+        positive, whole = _pairs(positive, k), _pairs(whole, k)
+    # One exactly where nothing is cut, which rounding would hide.
+    return jnp.where((positive == whole) & (whole > 0), 1.0, positive * _inverse(whole))
+
+
+def _mean_positive(distance: Array, axis: int) -> Array:
+    """The mean of max(distance, 0) over the n + 1 faces of an axis. distance: with one cell more all around.
+
+    Exact where the distance is linear; in 3-D along one axis, and by Simpson's rule along the other.
+    """
+    first, *other = (k for k in range(distance.ndim) if k != axis)
+    nodes = 0.25 * _pairs(_pairs(distance, axis), first)
+    if not other:
+        return _mean_along(nodes, first)
+    ends = _pairs(_mean_along(0.5 * _pairs(nodes, other[0]), first), other[0])
+    return (ends + 4 * _mean_along(_peeled(nodes, other), first)) / 6
+
+
+def _mean_along(nodes: Array, axis: int) -> Array:
+    """The mean of the positive part of what is linear between nodes along an axis."""
+    n = nodes.shape[axis]
+    a, b = cut(nodes, axis, 0, n - 1), cut(nodes, axis, 1, n)
+    high, low = jnp.maximum(a, b), jnp.minimum(a, b)
+    return jnp.where(low >= 0, 0.5 * (a + b), 0.5 * jnp.maximum(high, 0.0) ** 2 * _inverse(high - low))
+
+
+def _interpolation(distance: Array) -> tuple[Array, Neighbours]:
+    """Whether faces are free; where they are not, one over the distance of the neighbours that they follow.
+
+    A face in the fluid is free where it is no nearer to the surface than its nearest neighbour, behind the surface, is.
+    Else it follows the neighbour on the other side, with the ratio of the distances. A face in a body follows its
+    neighbour that is farthest out where that one is free in this sense, else the body alone. distance: on faces, with
+    one more all around.
+    """
+    ndim = distance.ndim
+    here = shift(distance, ndim)
+    beside = [tuple(shift(distance, ndim, axis, by) for by in (-1, 1)) for axis in range(ndim)]
+    every = jnp.stack([one for pair in beside for one in pair])
+    low, high = every.min(0), every.max(0)
+    free = (here > 0) & (here + low >= 0)
+    ghost, forced = (here <= 0) & (here + high > 0), (here > 0) & ~free
+
+    def follows(out: Array, behind: Array) -> Array:
+        return (ghost & (out == high)) | (forced & (behind == low) & (out > 0))
+
+    marks = [(follows(below, above), follows(above, below)) for below, above in beside]
+    count = sum(mark.astype(here.dtype) for pair in marks for mark in pair)
+
+    def slope(mark: Array, out: Array) -> Array:
+        return jnp.where(mark, _inverse(jnp.maximum(out, jnp.abs(here)) * count), 0.0)
+
+    return free, tuple(
+        (slope(mark[0], pair[0]), slope(mark[1], pair[1])) for mark, pair in zip(marks, beside, strict=True)
+    )
