@@ -3,6 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +11,37 @@ from jax import Array, lax
 
 from simjax.core.domain import Domain, flatten_layouts
 from simjax.core.model import Measure
-from simjax.grid import LOWER
+from simjax.grid import AXES, LOWER
 from simjax.jaxpr.varying import cast_varying
 from simjax.ops.spacing import Spacing, fitted
 
 Amounts = Mapping[str, Array]
 """A number for each conserved quantity, by name."""
 
+Accounts = Mapping[str, Amounts]
+"""Amounts by what makes them."""
 
-class Balanced(abc.ABC):
-    """A model whose conserved quantities have balances.
+MADE = "made"
+"""What makes an amount, where nothing tells more."""
 
-    Amounts, which are linear in the state, and rates, in amounts per time, are those of this block alone: whoever asks
-    for them adds up the blocks, with `added_up`.
+RINGS = (
+    "outputs: expected a grid that is not axisymmetric, as sides and cells are not weighed by radii; leave out balance"
+)
+
+
+def through(axis: int, side: int) -> str:
+    """The name of what comes in through a side."""
+    return f"in_{AXES[axis]}_{('lower', 'upper')[side]}"
+
+
+class Accountable(abc.ABC):
+    """A model with quantities of which the changes are known.
+
+    Amounts, and rates in amounts per time, are those of this block alone: whoever asks for them adds up the blocks,
+    with `added_up`.
     """
+
+    domain: Any
 
     @abc.abstractmethod
     def balanced(self) -> dict[str, Measure]:
@@ -33,6 +51,22 @@ class Balanced(abc.ABC):
     def amounts(self, state, params) -> Amounts:
         """Integrals over this block, by quantity."""
 
+    def made_by(self, name: str) -> tuple[str, ...]:
+        """What makes a quantity: names that begin with `made`."""
+        return (MADE,)
+
+    def unbalanced(self) -> str:
+        """Tell, as an error does, why balances do not hold on this grid or with these sides; "" if they do."""
+        return RINGS if self.domain.grid.axisymmetric else ""
+
+    @abc.abstractmethod
+    def is_closed(self, axis: int) -> bool:
+        """Tell whether nothing has a place to pass along an axis, such as a periodic one."""
+
+
+class Balanced(Accountable):
+    """A model given by its tendency whose quantities have balances."""
+
     @abc.abstractmethod
     def passing(self, t, state, params, axis: int, side: int) -> Amounts:
         """Rates at which the explicit part of the tendency carries through a side, towards larger coordinates."""
@@ -41,13 +75,25 @@ class Balanced(abc.ABC):
         """The same of the implicit part."""
         return {}
 
-    def made(self, t, state, params) -> Amounts:
+    def made(self, t, state, params) -> Accounts:
         """Rates at which the explicit part makes amounts inside."""
         return {}
 
+    def made_by_constraints(self, change, params) -> Accounts:
+        """What `constrain` made by a change of the state; of a quantity that is linear in the state."""
+        return {MADE: self.amounts(change, params)}
+
+
+class SplitBalanced(Accountable):
+    """A model in two halves that act on each other, of which each tells what it makes, sides included."""
+
     @abc.abstractmethod
-    def is_closed(self, axis: int) -> bool:
-        """Tell whether an axis has no sides, as both are the same place."""
+    def kicked(self, dt, before, after, params, prepared) -> Accounts:
+        """What `kick` made in `dt` of the state `before` it."""
+
+    @abc.abstractmethod
+    def drifted(self, t, dt, before, after, params, prepared) -> Accounts:
+        """What `drift` made."""
 
 
 def lines_around_side(padded, axis: int, side: int, width: int, ndim: int):

@@ -47,6 +47,7 @@ class Params(incompressible.Params):
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
+    balanced=lambda ndim, counts: ("temperature",),
 )
 class Boussinesq(CarryingFlow):
     """du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u - beta (T - T0) g + f, dT/dt = -div(u T) + kappa lap(T) + s.

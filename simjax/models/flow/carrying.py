@@ -14,15 +14,17 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.axisymmetric import relative_volumes
+from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible
 from simjax.models.flow.openings import is_open, with_outlet_specs
+from simjax.models.measures import total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
-from simjax.ops.spacing import Spacing
+from simjax.ops.spacing import Spacing, along
 
 
-class CarryingFlow(ExplicitModel):
+class CarryingFlow(ExplicitModel, Balanced):
     """dc/dt = -div(u c) + D lap(c) + s of a scalar c at cell centres, u the velocity of an `Incompressible` flow.
 
     Fluxes through the same faces on which the flow is free of divergence, advection by one of `ops.transport.SCHEMES`;
@@ -99,6 +101,39 @@ class CarryingFlow(ExplicitModel):
     def widths(self, dtype) -> tuple[Spacing, ...]:
         """Widths of cells as the scheme has them."""
         return widths(self.domain, self.layout, transport.SCHEMES[self.scheme], dtype)
+
+    def made(self, t, state, params):
+        c = self.scalar(state)
+        if self.source is None:
+            return {}
+        rate = inside(self.made_by_source(t, params, c.dtype), c, self.widths(c.dtype))
+        return {MADE: {self.carried: rate}}
+
+    def passing(self, t, state, params, axis, side):
+        scheme, domain, ndim = transport.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
+
+        def carried(c, *others):
+            *velocity, _ = others
+            return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
+
+        def conducted(c, h):
+            return transport.conducted(c, params.diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
+
+        c = self.scalar(state)
+        fields, layouts = (c, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
+        flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
+        flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
+        return {self.carried: through_side(domain, flux, self.widths(flux.dtype), axis, side)}
+
+    def balanced(self):
+        return {self.carried: total_measure(self.carried, self.layout.units, self.domain.grid.ndim)}
+
+    def amounts(self, state, params):
+        c = self.scalar(state)
+        return {self.carried: inside(c, c, self.widths(c.dtype))}
+
+    def is_closed(self, axis):
+        return self.layout.is_periodic(axis)
 
     def constrain(self, t, dt, state, params):
         return self.with_flow(self.flow.constrain(t, dt, state, params), self.scalar(state))

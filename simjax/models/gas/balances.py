@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.grid import AXES
-from simjax.models.conserved import Balanced, at_side, inside, through_side
+from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.ops.difference import shift
 from simjax.ops.riemann import Conserved, Primitive
 
@@ -50,7 +50,7 @@ class GasBalances(Balanced):
 
         found = self.domain.apply_spaced(fallen, fields, layouts, self.width, t)
         widths = self._widths(state.density.dtype)
-        return self._named(jax.tree.map(lambda rate: inside(rate, state.density, widths), found))
+        return {MADE: self._named(jax.tree.map(lambda rate: inside(rate, state.density, widths), found))}
 
     def balanced(self: Any):
         return {name: self.measures()[name] for name in balanced_names(self.domain.grid.ndim, self.scalars)}
