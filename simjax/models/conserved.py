@@ -13,6 +13,8 @@ from simjax.core.domain import Domain, flatten_layouts
 from simjax.core.model import Measure
 from simjax.grid import AXES, LOWER
 from simjax.jaxpr.varying import cast_varying
+from simjax.models.axisymmetric import lower_radii
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import Spacing, fitted
 
 Amounts = Mapping[str, Array]
@@ -23,10 +25,6 @@ Accounts = Mapping[str, Amounts]
 
 MADE = "made"
 """What makes an amount, where nothing tells more."""
-
-RINGS = (
-    "outputs: expected a grid that is not axisymmetric, as sides and cells are not weighed by radii; leave out balance"
-)
 
 
 def through(axis: int, side: int) -> str:
@@ -57,7 +55,7 @@ class Accountable(abc.ABC):
 
     def unbalanced(self) -> str:
         """Tell, as an error does, why balances do not hold on this grid or with these sides; "" if they do."""
-        return RINGS if self.domain.grid.axisymmetric else ""
+        return ""
 
     @abc.abstractmethod
     def is_closed(self, axis: int) -> bool:
@@ -133,6 +131,9 @@ def through_side(domain: Domain, flux: Array, widths: tuple[Spacing, ...], axis:
     for k, h in enumerate(widths):
         if k != axis and isinstance(h, Array):
             flux = flux * fitted(h, flux)
+    if domain.grid.axisymmetric:
+        ends = domain.grid.lower[RADIAL], domain.grid.upper[RADIAL]
+        flux = flux * (2 * math.pi * ends[side] if axis == RADIAL else circumferences(domain, widths, flux.dtype))
     area = math.prod(h for k, h in enumerate(widths) if k != axis and not isinstance(h, Array))
     entry = domain.split[axis]
     outermost = 0 if side == LOWER or entry is None else entry[1] - 1
@@ -140,13 +141,25 @@ def through_side(domain: Domain, flux: Array, widths: tuple[Spacing, ...], axis:
     return total if entry is None else jnp.where(domain.block_index(axis) == outermost, total, 0)
 
 
-def inside(u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
+def inside(domain: Domain, u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
     """The sum over this block's cells of a rate per volume times their volumes."""
+    if domain.grid.axisymmetric:
+        u = u * circumferences(domain, widths, like.dtype)
+    return over_areas(u, like, widths)
+
+
+def over_areas(u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
+    """The sum over this block's cells of `u` times their volumes; where cells are rings, the areas that they turn."""
     u = jnp.broadcast_to(u, like.shape)
     for h in widths:
         if isinstance(h, Array):
             u = u * fitted(h, u)
     return jnp.sum(u) * math.prod(h for h in widths if not isinstance(h, Array))
+
+
+def circumferences(domain: Domain, widths: tuple[Spacing, ...], dtype) -> Array:
+    """Lengths 2 pi r of the rings that this block's cells are, (n, 1)."""
+    return 2 * math.pi * (lower_radii(domain, dtype) + 0.5 * widths[RADIAL])
 
 
 def as_amounts(measures: Mapping[str, Measure], values: Mapping[str, Array], dtype) -> Array:

@@ -106,7 +106,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         c = self.scalar(state)
         if self.source is None:
             return {}
-        rate = inside(self.made_by_source(t, params, c.dtype), c, self.widths(c.dtype))
+        rate = inside(self.domain, self.made_by_source(t, params, c.dtype), c, self.widths(c.dtype))
         return {MADE: {self.carried: rate}}
 
     def passing(self, t, state, params, axis, side):
@@ -130,7 +130,7 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def amounts(self, state, params):
         c = self.scalar(state)
-        return {self.carried: inside(c, c, self.widths(c.dtype))}
+        return {self.carried: inside(self.domain, c, c, self.widths(c.dtype))}
 
     def is_closed(self, axis):
         return self.layout.is_periodic(axis)

@@ -185,7 +185,7 @@ class ConservedScalar(SemiImplicitModel, Balanced):
 
     def amounts(self, state, params):
         c = state.concentration
-        return {"concentration": inside(c, c, self.widths(c.dtype))}
+        return {"concentration": inside(self.domain, c, c, self.widths(c.dtype))}
 
     def is_closed(self, axis):
         return self.layout.is_periodic(axis)
@@ -373,7 +373,7 @@ class Transport(ConservedScalar):
 
     def made(self, t, state, params):
         c = state.concentration
-        rates = [inside(rate, c, self.widths(c.dtype)) for rate in self._sources(t, params, c.dtype)]
+        rates = [inside(self.domain, rate, c, self.widths(c.dtype)) for rate in self._sources(t, params, c.dtype)]
         return {MADE: {"concentration": sum(rates)}} if rates else {}
 
     def passing(self, t, state, params, axis, side):
