@@ -17,7 +17,8 @@ def read_quantities(path: str, value: Any, context: Context) -> tuple[str, ...]:
         context.problems.say(
             path,
             f"{path}: model={context.schema.name} does not tell what passes its sides; expected one that does: "
-            "advection_diffusion, transport, burgers, passive_scalar or compressible",
+            "advection_diffusion, transport, burgers, incompressible, passive_scalar, boussinesq, compressible, "
+            "acoustic or maxwell",
         )
         return ()
     given = [value] if isinstance(value, str) else value

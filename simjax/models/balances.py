@@ -58,9 +58,9 @@ def fields_of(state):
 class Columns:
     """The columns of `Accounted.gained` of a model: sides of each axis, then what makes its quantities."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, quantities: tuple[str, ...]):
         self.model, self.axes = model, model.domain.grid.ndim
-        self.quantities = list(model.balanced())
+        self.quantities = quantities
         made_by = {name: model.made_by(name) for name in self.quantities}
         self.parts = tuple(dict.fromkeys(part for parts in made_by.values() for part in parts))
         self._made_by = made_by
@@ -79,7 +79,7 @@ class Columns:
         """Amounts of all quantities in the columns of these parts, zero elsewhere: of this block alone."""
         columns = jnp.zeros((len(self.quantities), self.count), dtype)
         for part, amounts in accounts.items():
-            number = as_amounts(self.model.balanced(), amounts, dtype)
+            number = as_amounts(self.quantities, amounts, dtype)
             columns = columns.at[:, self.place(part)].add(number)
         return columns
 
@@ -94,6 +94,17 @@ class _BesideFields(GridModel):
     """A model of which the state has the fields of `model` and more."""
 
     model: eqx.AbstractVar[Any]
+    quantities: eqx.AbstractVar[tuple[str, ...]]
+
+    @property
+    def columns(self) -> Columns:
+        """Of the quantities that have accounts."""
+        return Columns(self.model, self.quantities)
+
+    def amounts(self, fields, params) -> Array:
+        """The amounts in the whole grid, `(quantities,)`."""
+        own = as_amounts(self.quantities, self.model.amounts(fields, params), _dtype(fields))
+        return added_up(self.domain, own)
 
     def stable_dt(self, state, params):
         return self.model.stable_dt(state.fields, params)
@@ -113,24 +124,25 @@ class WithBalances(_BesideFields):
 
     domain: Domain
     model: Any
+    quantities: tuple[str, ...] = eqx.field(static=True)
 
     @property
     def staged(self) -> "ExplicitStages | SemiImplicitStages | SplitStages":
         """The model that the scheme within a step sees."""
         if isinstance(self.model, SplitModel):
-            return SplitStages(self.domain, self.model)
+            return SplitStages(self.domain, self.model, self.quantities)
         kind = SemiImplicitStages if isinstance(self.model, SemiImplicitModel) else ExplicitStages
-        return kind(self.domain, self.model)
+        return kind(self.domain, self.model, self.quantities)
 
     def _accounts(self, fields, params) -> Accounted:
-        start = _amounts(self.model, fields, params)
-        none = jnp.zeros((len(start), Columns(self.model).count), start.dtype)
+        start = self.amounts(fields, params)
+        none = jnp.zeros((len(start), self.columns.count), start.dtype)
         return Accounted(fields, start, (none, none))
 
     def readings(self, state: Accounted, params) -> dict[str, Array]:
         """Everything that is written of the balances, by name."""
-        columns = Columns(self.model)
-        now = _amounts(self.model, state.fields, params)
+        columns = self.columns
+        now = self.amounts(state.fields, params)
         total, error = state.gained
         gained = jnp.sum(total, axis=1) + jnp.sum(error, axis=1)
         residual = (now - state.start) - gained
@@ -144,7 +156,7 @@ class WithBalances(_BesideFields):
 
     def described(self, names: tuple[str, ...]) -> dict[str, Measure]:
         """Units and meanings of the `readings` of some quantities."""
-        found, columns = {}, Columns(self.model)
+        found, columns = {}, self.columns
         for name in names:
             units, text = (measure := self.model.balanced()[name]).units, measure.long_name
             found[f"{name}_{NOW}"] = Measure(units, text)
@@ -203,19 +215,19 @@ class _Stages(_BesideFields):
 
     def rates(self, t, fields, params, passing) -> Array:
         """Rates of what enters through each side, with `passing` the explicit or implicit part, and none made."""
-        columns, measures = Columns(self.model), self.model.balanced()
+        columns = self.columns
         found = jnp.zeros((len(columns.quantities), columns.count), _dtype(fields))
         for axis in range(columns.axes):
             for side in (LOWER, UPPER):
                 own = {} if self.model.is_closed(axis) else passing(t, fields, params, axis, side)
                 own = own if side == LOWER else {name: -rate for name, rate in own.items()}
-                found = found.at[:, 2 * axis + side].set(as_amounts(measures, own, found.dtype))
+                found = found.at[:, 2 * axis + side].set(as_amounts(self.quantities, own, found.dtype))
         return found
 
     def explicit_rates(self, t, fields, params) -> Array:
         """Rates of the explicit part."""
         rates = self.rates(t, fields, params, self.model.passing)
-        made = Columns(self.model).added(self.model.made(t, fields, params), rates.dtype)
+        made = self.columns.added(self.model.made(t, fields, params), rates.dtype)
         return added_up(self.domain, rates + made)
 
     def implicit_rates(self, t, fields, params) -> Array:
@@ -227,7 +239,7 @@ class _Stages(_BesideFields):
         if fields is state.fields:
             return state
         change = jax.tree.map(jnp.subtract, fields, state.fields)
-        made = Columns(self.model).added(self.model.made_by_constraints(change, params), state.gained.dtype)
+        made = self.columns.added(self.model.made_by_constraints(change, params), state.gained.dtype)
         return Stage(fields, state.gained + added_up(self.domain, made))
 
     def state_from(self, fields, params):
@@ -239,6 +251,7 @@ class ExplicitStages(_Stages, ExplicitModel):
 
     domain: Domain
     model: ExplicitModel
+    quantities: tuple[str, ...] = eqx.field(static=True)
 
     @property
     def loops_over_stages(self):
@@ -254,6 +267,7 @@ class SemiImplicitStages(_Stages, SemiImplicitModel):
 
     domain: Domain
     model: SemiImplicitModel
+    quantities: tuple[str, ...] = eqx.field(static=True)
 
     def explicit_rhs(self, t, state, params):
         slope = self.model.explicit_rhs(t, state.fields, params)
@@ -279,6 +293,7 @@ class SplitStages(_BesideFields, SplitModel):
 
     domain: Domain
     model: Any
+    quantities: tuple[str, ...] = eqx.field(static=True)
 
     def prepare(self, params):
         return self.model.prepare(params)
@@ -292,7 +307,7 @@ class SplitStages(_BesideFields, SplitModel):
         return self._with(state, fields, self.model.drifted(t, dt, state.fields, fields, params, prepared))
 
     def _with(self, state: Stage, fields, accounts: Accounts) -> Stage:
-        made = Columns(self.model).added(accounts, state.gained.dtype)
+        made = self.columns.added(accounts, state.gained.dtype)
         return Stage(fields, state.gained + added_up(self.domain, made))
 
     def state_from(self, fields, params):
@@ -325,23 +340,19 @@ class BalancedScheme(Integrator):
         return self.scheme.stable_dt(model.model, state.fields, params)
 
 
-def _amounts(model, fields, params) -> Array:
-    """The amounts in the whole grid, `(quantities,)`."""
-    return added_up(model.domain, as_amounts(model.balanced(), model.amounts(fields, params), _dtype(fields)))
-
-
 def _dtype(fields):
     return jax.tree.leaves(fields)[0].dtype
 
 
-def with_balances(model: GridModel) -> WithBalances:
-    """`model`, one that is `Balanced`, with accounts in its state.
+def with_balances(model: GridModel, quantities: tuple[str, ...] | None = None) -> WithBalances:
+    """`model`, one that is `Balanced`, with accounts of `quantities` in its state, by default of all it has.
 
     Raises:
-        ConfigurationError: its balances do not hold on this grid or with these sides.
+        ConfigurationError: a balance does not hold with these sides.
     """
     assert isinstance(model, Balanced | SplitBalanced)
-    told = model.unbalanced()
+    names = tuple(model.balanced()) if quantities is None else quantities
+    told = model.unbalanced(names)
     if told:
         raise ConfigurationError(f"{told}.")
-    return WithBalances(model.domain, model)
+    return WithBalances(model.domain, model, names)

@@ -53,8 +53,8 @@ class Accountable(abc.ABC):
         """What makes a quantity: names that begin with `made`."""
         return (MADE,)
 
-    def unbalanced(self) -> str:
-        """Tell, as an error does, why balances do not hold on this grid or with these sides; "" if they do."""
+    def unbalanced(self, names: tuple[str, ...]) -> str:
+        """Tell, as an error does, why balances of these quantities do not hold with these sides; "" if they do."""
         return ""
 
     @abc.abstractmethod
@@ -162,9 +162,9 @@ def circumferences(domain: Domain, widths: tuple[Spacing, ...], dtype) -> Array:
     return 2 * math.pi * (lower_radii(domain, dtype) + 0.5 * widths[RADIAL])
 
 
-def as_amounts(measures: Mapping[str, Measure], values: Mapping[str, Array], dtype) -> Array:
-    """The numbers of all quantities in their order; zero where there is none."""
-    return jnp.stack([jnp.asarray(values.get(name, 0.0), dtype) for name in measures])
+def as_amounts(quantities: tuple[str, ...], values: Mapping[str, Array], dtype) -> Array:
+    """The numbers of these quantities in their order; zero where there is none."""
+    return jnp.stack([jnp.asarray(values.get(name, 0.0), dtype) for name in quantities])
 
 
 def added_up(domain: Domain, numbers: Array) -> Array:

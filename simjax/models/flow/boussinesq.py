@@ -12,6 +12,7 @@ from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
+from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import CarryingFlow
 from simjax.models.scalar.transport import Source
 from simjax.ops import staggered, transport
@@ -47,7 +48,7 @@ class Params(incompressible.Params):
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
-    balanced=lambda ndim, counts: ("temperature",),
+    balanced=lambda ndim, counts: ("temperature", *budget_names(ndim)),
 )
 class Boussinesq(CarryingFlow):
     """du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u - beta (T - T0) g + f, dT/dt = -div(u T) + kappa lap(T) + s.
@@ -121,6 +122,14 @@ class Boussinesq(CarryingFlow):
     def rhs(self, t, state, params):
         flow = self.flow.accelerated(t, state, params, self.buoyancy(t, state, params))
         return self.with_flow(flow, self.scalar_tendency(t, state, params))
+
+    def made(self, t, state, params):
+        pushed = self.flow.pushed(state.velocity, self.buoyancy(t, state, params))
+        return {**super().made(t, state, params), BUOYANCY: pushed}
+
+    def made_by(self, name):
+        found = super().made_by(name)
+        return (*found, BUOYANCY) if FORCES in found else found
 
     def observe(self, t, state, params) -> dict[str, Array]:
         pressure = self.flow.pressure(t, state, params, self.buoyancy(t, state, params))

@@ -103,11 +103,21 @@ class CarryingFlow(ExplicitModel, Balanced):
         return widths(self.domain, self.layout, transport.SCHEMES[self.scheme], dtype)
 
     def made(self, t, state, params):
-        c = self.scalar(state)
-        if self.source is None:
-            return {}
-        rate = inside(self.domain, self.made_by_source(t, params, c.dtype), c, self.widths(c.dtype))
-        return {MADE: {self.carried: rate}}
+        """Rates of the scalar by its source, and those of the flow."""
+        c, rates = self.scalar(state), {}
+        if self.source is not None:
+            rate = inside(self.domain, self.made_by_source(t, params, c.dtype), c, self.widths(c.dtype))
+            rates = {MADE: {self.carried: rate}}
+        return {**self.flow.made(t, state, params), **rates}
+
+    def made_by(self, name):
+        return (MADE,) if name == self.carried else self.flow.made_by(name)
+
+    def made_by_constraints(self, change, params):
+        return self.flow.made_by_constraints(change, params)
+
+    def unbalanced(self, names):
+        return self.flow.unbalanced(names)
 
     def passing(self, t, state, params, axis, side):
         scheme, domain, ndim = transport.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
@@ -123,14 +133,16 @@ class CarryingFlow(ExplicitModel, Balanced):
         fields, layouts = (c, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
         flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
         flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
-        return {self.carried: through_side(domain, flux, self.widths(flux.dtype), axis, side)}
+        own = through_side(domain, flux, self.widths(flux.dtype), axis, side)
+        return {**self.flow.passing(t, state, params, axis, side), self.carried: own}
 
     def balanced(self):
-        return {self.carried: total_measure(self.carried, self.layout.units, self.domain.grid.ndim)}
+        own = total_measure(self.carried, self.layout.units, self.domain.grid.ndim)
+        return {self.carried: own, **self.flow.balanced()}
 
     def amounts(self, state, params):
         c = self.scalar(state)
-        return {self.carried: inside(self.domain, c, c, self.widths(c.dtype))}
+        return {**self.flow.amounts(state, params), self.carried: inside(self.domain, c, c, self.widths(c.dtype))}
 
     def is_closed(self, axis):
         return self.layout.is_periodic(axis)

@@ -17,6 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
 from simjax.models.declaration import model
 from simjax.models.flow import balance, solid_setup, solids
+from simjax.models.flow.budgets import FlowBudgets, budget_names
 from simjax.models.flow.openings import (
     Opening,
     as_last_line,
@@ -84,10 +85,11 @@ def falling_energy(config: Any) -> tuple[str, ...]:
     diagnosed=flow_variables,
     least_axes=2,
     stretched=True,
+    balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
     check=solid_setup.check_solid,
 )
-class Incompressible(ExplicitModel):
+class Incompressible(ExplicitModel, FlowBudgets):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
 
     u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, alpha linear drag, f body force per unit

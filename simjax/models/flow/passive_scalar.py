@@ -11,6 +11,7 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.models.declaration import model
 from simjax.models.flow import incompressible
+from simjax.models.flow.budgets import budget_names
 from simjax.models.flow.carrying import CarryingFlow, passes_sides
 from simjax.models.scalar.transport import Source
 from simjax.ops import transport
@@ -45,7 +46,7 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
-    balanced=lambda ndim, counts: ("concentration",),
+    balanced=lambda ndim, counts: ("concentration", *budget_names(ndim)),
     conserved=_conserved,
     falling=incompressible.falling_energy,
 )

@@ -107,9 +107,6 @@ class WaveEnergy(SplitBalanced):
     def made_by(self, name):
         return SOURCES, STEPS
 
-    def unbalanced(self):
-        return ""
-
     def is_closed(self, axis):
         return not self.layer.absorbs(axis)
 

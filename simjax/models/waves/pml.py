@@ -171,11 +171,12 @@ class AbsorbingLayer(eqx.Module):
 
     def of_side(self, change, axis: int, side: int):
         """The part of a change of the state, a tree of fields of this block, that the layer at one side makes."""
-        n, half = self.domain.block_shape[axis], self.domain.grid.shape[axis] / 2
+        n, cells = self.domain.block_shape[axis], self.domain.grid.shape[axis]
         shape = tuple(n if k == axis else 1 for k in range(self.domain.grid.ndim))
         place = (self.domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32)).reshape(shape)
         # Layers reach over as many cells from either side; a layer without another one may reach further.
-        own = True if not all(self.sides[axis]) else place < half if side == LOWER else place >= half
+        in_lower_half = 2 * place < cells
+        own = True if not all(self.sides[axis]) else in_lower_half == (side == LOWER)
         return jax.tree.map(lambda u: jnp.where(own, u, jnp.zeros_like(u)), change)
 
     def slabs(self, axis: int) -> list[tuple[int, int]]:
