@@ -79,6 +79,8 @@ class Columns:
         """Amounts of all quantities in the columns of these parts, zero elsewhere: of this block alone."""
         columns = jnp.zeros((len(self.quantities), self.count), dtype)
         for part, amounts in accounts.items():
+            if not any(name in amounts for name in self.quantities):
+                continue
             number = as_amounts(self.quantities, amounts, dtype)
             columns = columns.at[:, self.place(part)].add(number)
         return columns
@@ -239,8 +241,8 @@ class _Stages(_BesideFields):
         if fields is state.fields:
             return state
         change = jax.tree.map(jnp.subtract, fields, state.fields)
-        made = self.columns.added(self.model.made_by_constraints(change, params), state.gained.dtype)
-        return Stage(fields, state.gained + added_up(self.domain, made))
+        restored = self.columns.added(self.model.made_by_constraints(change, params), state.gained.dtype)
+        return Stage(fields, state.gained + added_up(self.domain, restored))
 
     def state_from(self, fields, params):
         raise AssertionError("A state within a step is made of one at its beginning.")

@@ -105,9 +105,7 @@ def lines_around_side(padded, axis: int, side: int, width: int, ndim: int):
     return jax.tree.map(cut, padded)
 
 
-def at_side(
-    domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, axis: int, side: int, t=0.0
-) -> Array:
+def at_side(domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, axis: int, side: int, t=0.0) -> Any:
     """`stencil(*padded, spacing)` of `Domain.apply_spaced`, on the cells around a side alone.
 
     A stencil that gives fluxes on the n + 1 faces along `axis` gives those of the faces in the side.

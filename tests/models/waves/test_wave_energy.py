@@ -99,6 +99,5 @@ def test_a_pulse_leaves_through_the_side_that_it_runs_to():
     # A leapfrog keeps the energy at the start with what the first step makes. A thousandth is still on its way.
     assert whole["in_x_lower"] == pytest.approx(-whole["at_start"] - whole["made_by_steps"], rel=1e-3)
     assert abs(whole["in_x_upper"]) < 1e-3 * whole["at_start"]
-    print(whole)
     # Only the first step differs from those before and after it: a part of second order in its length.
     assert whole["made_by_steps"] / half["made_by_steps"] == pytest.approx(4, rel=0.02)
