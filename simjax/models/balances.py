@@ -100,7 +100,7 @@ class _BesideFields(GridModel):
 
     @property
     def columns(self) -> Columns:
-        """Of the quantities that have accounts."""
+        """Columns of the quantities that have accounts."""
         return Columns(self.model, self.quantities)
 
     def amounts(self, fields, params) -> Array:

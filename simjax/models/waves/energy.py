@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.grid import LOWER, UPPER
+from simjax.jaxpr.varying import cast_varying
 from simjax.models.conserved import Amounts, SplitBalanced, through
 from simjax.models.waves.pml import AbsorbingLayer
 
@@ -45,7 +46,7 @@ class WaveEnergy(SplitBalanced):
 
     @abc.abstractmethod
     def kicked_by_layers(self, dt, after, prepared, axis: int) -> Any:
-        """What layers along an axis changed in the kick that led to `after`; zero in all other parts of the state."""
+        """The amounts, or changes, that layers along an axis changed in the kick that led to `after`; zero in all other parts of the state."""
 
     @abc.abstractmethod
     def drifted_by_layers(self, dt, after, prepared, axis: int) -> Any:
@@ -53,7 +54,7 @@ class WaveEnergy(SplitBalanced):
 
     @abc.abstractmethod
     def drifted_by_sources(self, t, dt, after, params, prepared) -> Any:
-        """What sources changed in the drift, times what conduction divides it by."""
+        """The amounts, or changes, that sources changed in the drift, times what conduction divides it by."""
 
     def energy(self, t, state, params) -> Array:
         """The energy, see `WaveEnergy`: without sources, losses and layers constant to rounding from the end of the
@@ -61,6 +62,7 @@ class WaveEnergy(SplitBalanced):
         return self.domain.total(self.amounts(state, params)[ENERGY])
 
     def amounts(self, state, params):
+        state, params = jax.tree.map(lambda u: cast_varying(u, self.domain.names), (state, params))
         prepared = self.prepare(params)
         later = self.accelerated(0.0, 2 * state.lag, state, params, prepared)
         kicked = self.kicked_product(state, later, params, prepared)
