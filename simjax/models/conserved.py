@@ -24,7 +24,7 @@ Accounts = Mapping[str, Amounts]
 """Amounts by what makes them."""
 
 MADE = "made"
-"""The amounts, or changes, that makes an amount, where nothing tells more."""
+"""The name of all that makes an amount, where nothing tells more."""
 
 
 def through(axis: int, side: int) -> str:
@@ -50,7 +50,7 @@ class Accountable(abc.ABC):
         """Integrals over this block, by quantity."""
 
     def made_by(self, name: str) -> tuple[str, ...]:
-        """The amounts, or changes, that makes a quantity: names that begin with `made`."""
+        """Names of all that makes a quantity; they begin with `made`."""
         return (MADE,)
 
     def unbalanced(self, names: tuple[str, ...]) -> str:
@@ -78,7 +78,7 @@ class Balanced(Accountable):
         return {}
 
     def made_by_constraints(self, change, params) -> Accounts:
-        """The amounts, or changes, that `constrain` made by a change of the state; of a quantity that is linear in the state."""
+        """Amounts that `constrain` made by a change of the state, of quantities linear in it."""
         return {MADE: self.amounts(change, params)}
 
 
@@ -87,11 +87,11 @@ class SplitBalanced(Accountable):
 
     @abc.abstractmethod
     def kicked(self, dt, before, after, params, prepared) -> Accounts:
-        """The amounts, or changes, that `kick` made in `dt` of the state `before` it."""
+        """Amounts that `kick` made in `dt` of the state `before` it."""
 
     @abc.abstractmethod
     def drifted(self, t, dt, before, after, params, prepared) -> Accounts:
-        """The amounts, or changes, that `drift` made."""
+        """Amounts that `drift` made."""
 
 
 def lines_around_side(padded, axis: int, side: int, width: int, ndim: int):

@@ -134,7 +134,7 @@ class FlowBudgets(Balanced):
         return at_side(self.domain, near, (u,), (self.layouts[component],), 1, axis, side, t)
 
     def _through_end(self: Any, t, u, params, axis, side) -> Array:
-        """The flux that a component carries and pulls through the centres of the cells beside a side that it crosses."""
+        """Flux that a component carries and pulls through the centres of the cells beside a side that it crosses."""
         ndim, first = self.domain.grid.ndim, 2 if side == LOWER else 1
 
         def near(padded, h):

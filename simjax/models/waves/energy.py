@@ -46,7 +46,7 @@ class WaveEnergy(SplitBalanced):
 
     @abc.abstractmethod
     def kicked_by_layers(self, dt, after, prepared, axis: int) -> Any:
-        """The amounts, or changes, that layers along an axis changed in the kick that led to `after`; zero in all other parts of the state."""
+        """Changes by layers along an axis in the kick that led to `after`; zero in all other parts of the state."""
 
     @abc.abstractmethod
     def drifted_by_layers(self, dt, after, prepared, axis: int) -> Any:
@@ -54,7 +54,7 @@ class WaveEnergy(SplitBalanced):
 
     @abc.abstractmethod
     def drifted_by_sources(self, t, dt, after, params, prepared) -> Any:
-        """The amounts, or changes, that sources changed in the drift, times what conduction divides it by."""
+        """Changes by sources in the drift, times what conduction divides it by."""
 
     def energy(self, t, state, params) -> Array:
         """The energy, see `WaveEnergy`: without sources, losses and layers constant to rounding from the end of the

@@ -43,7 +43,7 @@ class LightEnergy(WaveEnergy):
         return eqx.tree_at(lambda s: s.electric, jax.tree.map(jnp.zeros_like, after), change)
 
     def _by_layers_of(self: Any, factors, curls, memories, prepared, axis: int, offset: float) -> tuple[Array, ...]:
-        """The amounts, or changes, that the layers along an axis add to each component of a field that is advanced by a curl."""
+        """Changes by the layers along an axis to each component of a field that is advanced by a curl."""
         weight, found = prepared.profiles[axis][0 if offset == FACE else 1].weight, []
         for factor, curl, kept in zip(factors, curls, memories, strict=True):
             terms = [layer_change(factor, weight, m) for (k, _, _), m in zip(curl, kept, strict=True) if k == axis]

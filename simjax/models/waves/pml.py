@@ -211,7 +211,7 @@ class AbsorbingLayer(eqx.Module):
 
 
 def layer_change(factor: Array, weight: Array, memory: Array) -> Array:
-    """The part that a layer adds to a field that is advanced by `factor` times a slope, of which it holds the memory."""
+    """A layer's part in a field that is advanced by `factor` times a slope, of which it holds the memory."""
     return factor * (weight * memory)
 
 
