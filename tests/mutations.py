@@ -366,8 +366,18 @@ MUTATIONS = [
     ),
     Mutation(
         "floors make nothing", "models/balances.py",
-        "state.gained.at[:, -1].add(_amounts(self.model, change, params))", "state.gained",
+        "state.gained + added_up(self.domain, restored)", "state.gained",
         "tests/driver/test_balances.py::test_a_gas_closes_with_gravity_and_floors",
+    ),
+    Mutation(
+        "the layers of two sides are exchanged", "models/waves/pml.py",
+        "in_lower_half == (side == LOWER)", "in_lower_half != (side == LOWER)",
+        "tests/models/waves/test_wave_energy.py::test_a_pulse_leaves_through_the_side_that_it_runs_to",
+    ),
+    Mutation(
+        "a wall takes the work that it does", "models/flow/budgets.py",
+        "work = work + self._on_side", "work = work - self._on_side",
+        "tests/models/flow/test_budgets.py::test_a_wall_that_drags_a_flow_along",
     ),
     Mutation(
         "a stage weighs less for the accounts than for the fields", "integrators/runge_kutta.py",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from simjax.config.sections import Context
-from simjax.schema.config import GridConfig
 from simjax.schema.errors import ConfigErrors
 from simjax.schema.kinds import Choice, ListOf
 
@@ -18,7 +17,8 @@ def read_quantities(path: str, value: Any, context: Context) -> tuple[str, ...]:
         context.problems.say(
             path,
             f"{path}: model={context.schema.name} does not tell what passes its sides; expected one that does: "
-            "advection_diffusion, transport, burgers, passive_scalar or compressible",
+            "advection_diffusion, transport, burgers, incompressible, passive_scalar, boussinesq, compressible, "
+            "acoustic or maxwell",
         )
         return ()
     given = [value] if isinstance(value, str) else value
@@ -29,7 +29,7 @@ def read_quantities(path: str, value: Any, context: Context) -> tuple[str, ...]:
     return tuple(dict.fromkeys(read))
 
 
-def check_balance(path: str, keys: Mapping[str, Any], grid: GridConfig | None, problems: ConfigErrors) -> None:
+def check_balance(path: str, keys: Mapping[str, Any], problems: ConfigErrors) -> None:
     """Refuse what leaves fluxes through the sides unknown at some stage, or adds terms of its own to the equation."""
     if keys["steps_per_exchange"] not in (0, None):
         problems.say(
@@ -37,8 +37,6 @@ def check_balance(path: str, keys: Mapping[str, Any], grid: GridConfig | None, p
             f"{path}: expected steps_per_exchange=0, got {keys['steps_per_exchange']}, where no field is whole between "
             "two exchanges; write steps_per_exchange=0",
         )
-    if grid is not None and grid.axisymmetric:
-        problems.say(path, f"{path}: expected a grid that is not axisymmetric; leave out the balance")
     for section, why in (("closure", "whose terms it does not know"), ("inverse", "which searches without accounts")):
         if keys[section]:
             problems.say(path, f"{path}: expected no section {section}, {why}; leave out one of the two")

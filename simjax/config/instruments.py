@@ -49,7 +49,7 @@ def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context:
         if one is not None:
             _check_cadence(where, one, keys, found, problems)
             if one.kind == "balance":
-                check_balance(join(where, one.kind), keys, found["grid"], problems)
+                check_balance(join(where, one.kind), keys, problems)
             read.append((where, one))
     if len(problems) > before:
         return None

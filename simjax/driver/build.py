@@ -101,7 +101,7 @@ def _assemble(
     model, params = config.schema.configured(Setup(config, domain, sides, values, coefficients))
     closure = closure_of(config, values) if closure is None else closure
     if config.outputs.balanced:  # refused beside a closure
-        return with_balances(model), params
+        return with_balances(model, config.outputs.balanced), params
     return (model, params) if closure is None else with_closure(model, params, closure)
 
 

@@ -2,7 +2,8 @@
 
 Beside the fields the scheme in time advances the amounts that enter through every side and that are made inside, by
 the fluxes and sources of the tendency itself. A Runge-Kutta method keeps linear invariants, so what is there now is
-what was there at the start and what was gained since, to rounding, whatever the length of a step.
+what was there at the start and what was gained since, to rounding, whatever the length of a step. Of what is quadratic,
+such as kinetic energy, it leaves an error of its own order. A leapfrog adds up what each of its halves does.
 """
 
 from typing import Any
@@ -14,21 +15,22 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, GridModel, Measure, SemiImplicitModel
-from simjax.grid import AXES, LOWER, UPPER
+from simjax.core.model import ExplicitModel, GridModel, Measure, SemiImplicitModel, SplitModel
+from simjax.errors import ConfigurationError
+from simjax.grid import LOWER, UPPER
 from simjax.integrators.integrator import Integrator
-from simjax.models.conserved import Balanced, added_up, as_amounts
+from simjax.models.conserved import MADE, Accounts, Balanced, SplitBalanced, added_up, as_amounts, through
 from simjax.stepping.compensated import Pair, added
 
-NOW, AT_START, MADE, RESIDUAL = "now", "at_start", "made", "residual"
-SIDES = ("lower", "upper")
+NOW, AT_START, RESIDUAL = "now", "at_start", "residual"
 
 
 class Accounted(eqx.Module):
     """A model's state and its accounts.
 
     start: the amount of each quantity at the start, `(quantities,)`. gained: what was added since then and its rounding
-    error, `(quantities, 2 axes + 1)`: through the lower and the upper side of each axis, and made inside.
+    error, `(quantities, 2 axes + parts)`: through the lower and the upper side of each axis, and made inside by each of
+    `Columns.parts`.
     """
 
     fields: Any
@@ -42,22 +44,69 @@ class Stage(eqx.Module):
     fields: Any
     gained: Array
 
+    @property
+    def lag(self) -> Array:
+        """See `integrators.splitting.Leapfrog`."""
+        return self.fields.lag
+
 
 def fields_of(state):
     """The state of the model itself."""
     return state.fields if isinstance(state, Accounted) else state
 
 
-def entries(ndim: int, closed: tuple[bool, ...]) -> dict[str, int]:
-    """Names of what is written of a quantity beside its amounts, with their place in `Accounted.gained`."""
-    sides = {f"in_{AXES[k]}_{side}": 2 * k + n for k in range(ndim) for n, side in enumerate(SIDES) if not closed[k]}
-    return sides | {MADE: 2 * ndim}
+class Columns:
+    """The columns of `Accounted.gained` of a model: sides of each axis, then what makes its quantities."""
+
+    def __init__(self, model: Any, quantities: tuple[str, ...]):
+        self.model, self.axes = model, model.domain.grid.ndim
+        self.quantities = quantities
+        made_by = {name: model.made_by(name) for name in self.quantities}
+        self.parts = tuple(dict.fromkeys(part for parts in made_by.values() for part in parts))
+        self._made_by = made_by
+
+    @property
+    def count(self) -> int:
+        return 2 * self.axes + len(self.parts)
+
+    def of(self, name: str) -> dict[str, int]:
+        """Names of what is written of a quantity beside its amounts, with the column of each."""
+        open_axes = [k for k in range(self.axes) if not self.model.is_closed(k)]
+        sides = {through(k, n): 2 * k + n for k in open_axes for n in (LOWER, UPPER)}
+        return sides | {part: self.place(part) for part in self._made_by[name]}
+
+    def added(self, accounts: Accounts, dtype) -> Array:
+        """Amounts of all quantities in the columns of these parts, zero elsewhere: of this block alone."""
+        columns = jnp.zeros((len(self.quantities), self.count), dtype)
+        for part, amounts in accounts.items():
+            if not any(name in amounts for name in self.quantities):
+                continue
+            number = as_amounts(self.quantities, amounts, dtype)
+            columns = columns.at[:, self.place(part)].add(number)
+        return columns
+
+    def place(self, part: str) -> int:
+        """The column of one of the sides, `in_x_lower`, or of what makes a quantity."""
+        if part in self.parts:
+            return 2 * self.axes + self.parts.index(part)
+        return [through(k, n) for k in range(self.axes) for n in (LOWER, UPPER)].index(part)
 
 
 class _BesideFields(GridModel):
     """A model of which the state has the fields of `model` and more."""
 
     model: eqx.AbstractVar[Any]
+    quantities: eqx.AbstractVar[tuple[str, ...]]
+
+    @property
+    def columns(self) -> Columns:
+        """Columns of the quantities that have accounts."""
+        return Columns(self.model, self.quantities)
+
+    def amounts(self, fields, params) -> Array:
+        """The amounts in the whole grid, `(quantities,)`."""
+        own = as_amounts(self.quantities, self.model.amounts(fields, params), _dtype(fields))
+        return added_up(self.domain, own)
 
     def stable_dt(self, state, params):
         return self.model.stable_dt(state.fields, params)
@@ -77,49 +126,49 @@ class WithBalances(_BesideFields):
 
     domain: Domain
     model: Any
+    quantities: tuple[str, ...] = eqx.field(static=True)
 
     @property
-    def staged(self) -> "ExplicitStages | SemiImplicitStages":
+    def staged(self) -> "ExplicitStages | SemiImplicitStages | SplitStages":
         """The model that the scheme within a step sees."""
+        if isinstance(self.model, SplitModel):
+            return SplitStages(self.domain, self.model, self.quantities)
         kind = SemiImplicitStages if isinstance(self.model, SemiImplicitModel) else ExplicitStages
-        return kind(self.domain, self.model)
+        return kind(self.domain, self.model, self.quantities)
 
     def _accounts(self, fields, params) -> Accounted:
-        start = _amounts(self.model, fields, params)
-        none = jnp.zeros((len(start), 2 * self.domain.grid.ndim + 1), start.dtype)
+        start = self.amounts(fields, params)
+        none = jnp.zeros((len(start), self.columns.count), start.dtype)
         return Accounted(fields, start, (none, none))
 
     def readings(self, state: Accounted, params) -> dict[str, Array]:
         """Everything that is written of the balances, by name."""
-        names = list(self.model.balanced())
-        now = _amounts(self.model, state.fields, params)
+        columns = self.columns
+        now = self.amounts(state.fields, params)
         total, error = state.gained
         gained = jnp.sum(total, axis=1) + jnp.sum(error, axis=1)
         residual = (now - state.start) - gained
         found = {}
-        for number, name in enumerate(names):
+        for number, name in enumerate(columns.quantities):
             found[f"{name}_{NOW}"], found[f"{name}_{AT_START}"] = now[number], state.start[number]
-            for key, place in entries(self.domain.grid.ndim, self._closed).items():
+            for key, place in columns.of(name).items():
                 found[f"{name}_{key}"] = total[number, place] + error[number, place]
             found[f"{name}_{RESIDUAL}"] = residual[number]
         return found
 
     def described(self, names: tuple[str, ...]) -> dict[str, Measure]:
         """Units and meanings of the `readings` of some quantities."""
-        found = {}
+        found, columns = {}, self.columns
         for name in names:
             units, text = (measure := self.model.balanced()[name]).units, measure.long_name
             found[f"{name}_{NOW}"] = Measure(units, text)
             found[f"{name}_{AT_START}"] = Measure(units, f"{text} at the start")
-            for key in entries(self.domain.grid.ndim, self._closed):
-                how = "made inside" if key == MADE else f"in through the {' '.join(key.split('_')[:0:-1])} side"
+            for key in columns.of(name):
+                inside = "made inside" if key == MADE else key.replace("_", " ")
+                how = inside if key.startswith(MADE) else f"in through the {' '.join(key.split('_')[:0:-1])} side"
                 found[f"{name}_{key}"] = Measure(units, f"{text}: {how}")
             found[f"{name}_{RESIDUAL}"] = Measure(units, f"{text}: residual of the balance")
         return found
-
-    @property
-    def _closed(self) -> tuple[bool, ...]:
-        return tuple(self.model.is_closed(axis) for axis in range(self.domain.grid.ndim))
 
     # ------------------------------------------------------------------ the model itself
 
@@ -168,20 +217,20 @@ class _Stages(_BesideFields):
 
     def rates(self, t, fields, params, passing) -> Array:
         """Rates of what enters through each side, with `passing` the explicit or implicit part, and none made."""
-        ndim, measures = self.domain.grid.ndim, self.model.balanced()
-        columns = []
-        for axis in range(ndim):
+        columns = self.columns
+        found = jnp.zeros((len(columns.quantities), columns.count), _dtype(fields))
+        for axis in range(columns.axes):
             for side in (LOWER, UPPER):
                 own = {} if self.model.is_closed(axis) else passing(t, fields, params, axis, side)
                 own = own if side == LOWER else {name: -rate for name, rate in own.items()}
-                columns.append(as_amounts(measures, own, _dtype(fields)))
-        return jnp.stack([*columns, jnp.zeros_like(columns[0])], axis=1)
+                found = found.at[:, 2 * axis + side].set(as_amounts(self.quantities, own, found.dtype))
+        return found
 
     def explicit_rates(self, t, fields, params) -> Array:
         """Rates of the explicit part."""
         rates = self.rates(t, fields, params, self.model.passing)
-        made = as_amounts(self.model.balanced(), self.model.made(t, fields, params), rates.dtype)
-        return added_up(self.domain, rates.at[:, -1].set(made))
+        made = self.columns.added(self.model.made(t, fields, params), rates.dtype)
+        return added_up(self.domain, rates + made)
 
     def implicit_rates(self, t, fields, params) -> Array:
         """Rates of the implicit part."""
@@ -192,7 +241,8 @@ class _Stages(_BesideFields):
         if fields is state.fields:
             return state
         change = jax.tree.map(jnp.subtract, fields, state.fields)
-        return Stage(fields, state.gained.at[:, -1].add(_amounts(self.model, change, params)))
+        restored = self.columns.added(self.model.made_by_constraints(change, params), state.gained.dtype)
+        return Stage(fields, state.gained + added_up(self.domain, restored))
 
     def state_from(self, fields, params):
         raise AssertionError("A state within a step is made of one at its beginning.")
@@ -203,6 +253,7 @@ class ExplicitStages(_Stages, ExplicitModel):
 
     domain: Domain
     model: ExplicitModel
+    quantities: tuple[str, ...] = eqx.field(static=True)
 
     @property
     def loops_over_stages(self):
@@ -218,6 +269,7 @@ class SemiImplicitStages(_Stages, SemiImplicitModel):
 
     domain: Domain
     model: SemiImplicitModel
+    quantities: tuple[str, ...] = eqx.field(static=True)
 
     def explicit_rhs(self, t, state, params):
         slope = self.model.explicit_rhs(t, state.fields, params)
@@ -236,6 +288,32 @@ class SemiImplicitStages(_Stages, SemiImplicitModel):
 
     def prepare(self, params):
         return self.model.prepare(params)
+
+
+class SplitStages(_BesideFields, SplitModel):
+    """A model in two halves, with what each of them does to its quantities."""
+
+    domain: Domain
+    model: Any
+    quantities: tuple[str, ...] = eqx.field(static=True)
+
+    def prepare(self, params):
+        return self.model.prepare(params)
+
+    def kick(self, t, dt, state, params, prepared):
+        fields = self.model.kick(t, dt, state.fields, params, prepared)
+        return self._with(state, fields, self.model.kicked(dt, state.fields, fields, params, prepared))
+
+    def drift(self, t, dt, state, params, prepared):
+        fields = self.model.drift(t, dt, state.fields, params, prepared)
+        return self._with(state, fields, self.model.drifted(t, dt, state.fields, fields, params, prepared))
+
+    def _with(self, state: Stage, fields, accounts: Accounts) -> Stage:
+        made = self.columns.added(accounts, state.gained.dtype)
+        return Stage(fields, state.gained + added_up(self.domain, made))
+
+    def state_from(self, fields, params):
+        raise AssertionError("A state within a step is made of one at its beginning.")
 
 
 class BalancedScheme(Integrator):
@@ -264,16 +342,19 @@ class BalancedScheme(Integrator):
         return self.scheme.stable_dt(model.model, state.fields, params)
 
 
-def _amounts(model, fields, params) -> Array:
-    """The amounts in the whole grid, `(quantities,)`."""
-    return added_up(model.domain, as_amounts(model.balanced(), model.amounts(fields, params), _dtype(fields)))
-
-
 def _dtype(fields):
     return jax.tree.leaves(fields)[0].dtype
 
 
-def with_balances(model: GridModel) -> WithBalances:
-    """`model`, one that is `Balanced`, with accounts in its state."""
-    assert isinstance(model, Balanced)
-    return WithBalances(model.domain, model)
+def with_balances(model: GridModel, quantities: tuple[str, ...] | None = None) -> WithBalances:
+    """`model`, one that is `Balanced`, with accounts of `quantities` in its state, by default of all it has.
+
+    Raises:
+        ConfigurationError: a balance does not hold with these sides.
+    """
+    assert isinstance(model, Balanced | SplitBalanced)
+    names = tuple(model.balanced()) if quantities is None else quantities
+    told = model.unbalanced(names)
+    if told:
+        raise ConfigurationError(f"{told}.")
+    return WithBalances(model.domain, model, names)

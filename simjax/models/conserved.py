@@ -3,6 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +11,35 @@ from jax import Array, lax
 
 from simjax.core.domain import Domain, flatten_layouts
 from simjax.core.model import Measure
-from simjax.grid import LOWER
+from simjax.grid import AXES, LOWER
 from simjax.jaxpr.varying import cast_varying
+from simjax.models.axisymmetric import lower_radii
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import Spacing, fitted
 
 Amounts = Mapping[str, Array]
 """A number for each conserved quantity, by name."""
 
+Accounts = Mapping[str, Amounts]
+"""Amounts by what makes them."""
 
-class Balanced(abc.ABC):
-    """A model whose conserved quantities have balances.
+MADE = "made"
+"""The name of all that makes an amount, where nothing tells more."""
 
-    Amounts, which are linear in the state, and rates, in amounts per time, are those of this block alone: whoever asks
-    for them adds up the blocks, with `added_up`.
+
+def through(axis: int, side: int) -> str:
+    """The name of what comes in through a side."""
+    return f"in_{AXES[axis]}_{('lower', 'upper')[side]}"
+
+
+class Accountable(abc.ABC):
+    """A model with quantities of which the changes are known.
+
+    Amounts, and rates in amounts per time, are those of this block alone: whoever asks for them adds up the blocks,
+    with `added_up`.
     """
+
+    domain: Any
 
     @abc.abstractmethod
     def balanced(self) -> dict[str, Measure]:
@@ -33,6 +49,22 @@ class Balanced(abc.ABC):
     def amounts(self, state, params) -> Amounts:
         """Integrals over this block, by quantity."""
 
+    def made_by(self, name: str) -> tuple[str, ...]:
+        """Names of all that makes a quantity; they begin with `made`."""
+        return (MADE,)
+
+    def unbalanced(self, names: tuple[str, ...]) -> str:
+        """Tell, as an error does, why balances of these quantities do not hold with these sides; "" if they do."""
+        return ""
+
+    @abc.abstractmethod
+    def is_closed(self, axis: int) -> bool:
+        """Tell whether nothing has a place to pass along an axis, such as a periodic one."""
+
+
+class Balanced(Accountable):
+    """A model given by its tendency whose quantities have balances."""
+
     @abc.abstractmethod
     def passing(self, t, state, params, axis: int, side: int) -> Amounts:
         """Rates at which the explicit part of the tendency carries through a side, towards larger coordinates."""
@@ -41,13 +73,25 @@ class Balanced(abc.ABC):
         """The same of the implicit part."""
         return {}
 
-    def made(self, t, state, params) -> Amounts:
+    def made(self, t, state, params) -> Accounts:
         """Rates at which the explicit part makes amounts inside."""
         return {}
 
+    def made_by_constraints(self, change, params) -> Accounts:
+        """Amounts that `constrain` made by a change of the state, of quantities linear in it."""
+        return {MADE: self.amounts(change, params)}
+
+
+class SplitBalanced(Accountable):
+    """A model in two halves that act on each other, of which each tells what it makes, sides included."""
+
     @abc.abstractmethod
-    def is_closed(self, axis: int) -> bool:
-        """Tell whether an axis has no sides, as both are the same place."""
+    def kicked(self, dt, before, after, params, prepared) -> Accounts:
+        """Amounts that `kick` made in `dt` of the state `before` it."""
+
+    @abc.abstractmethod
+    def drifted(self, t, dt, before, after, params, prepared) -> Accounts:
+        """Amounts that `drift` made."""
 
 
 def lines_around_side(padded, axis: int, side: int, width: int, ndim: int):
@@ -61,9 +105,7 @@ def lines_around_side(padded, axis: int, side: int, width: int, ndim: int):
     return jax.tree.map(cut, padded)
 
 
-def at_side(
-    domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, axis: int, side: int, t=0.0
-) -> Array:
+def at_side(domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, axis: int, side: int, t=0.0) -> Any:
     """`stencil(*padded, spacing)` of `Domain.apply_spaced`, on the cells around a side alone.
 
     A stencil that gives fluxes on the n + 1 faces along `axis` gives those of the faces in the side.
@@ -87,6 +129,9 @@ def through_side(domain: Domain, flux: Array, widths: tuple[Spacing, ...], axis:
     for k, h in enumerate(widths):
         if k != axis and isinstance(h, Array):
             flux = flux * fitted(h, flux)
+    if domain.grid.axisymmetric:
+        ends = domain.grid.lower[RADIAL], domain.grid.upper[RADIAL]
+        flux = flux * (2 * math.pi * ends[side] if axis == RADIAL else circumferences(domain, widths, flux.dtype))
     area = math.prod(h for k, h in enumerate(widths) if k != axis and not isinstance(h, Array))
     entry = domain.split[axis]
     outermost = 0 if side == LOWER or entry is None else entry[1] - 1
@@ -94,8 +139,15 @@ def through_side(domain: Domain, flux: Array, widths: tuple[Spacing, ...], axis:
     return total if entry is None else jnp.where(domain.block_index(axis) == outermost, total, 0)
 
 
-def inside(u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
+def inside(domain: Domain, u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
     """The sum over this block's cells of a rate per volume times their volumes."""
+    if domain.grid.axisymmetric:
+        u = u * circumferences(domain, widths, like.dtype)
+    return over_areas(u, like, widths)
+
+
+def over_areas(u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
+    """The sum over this block's cells of `u` times their volumes; where cells are rings, the areas that they turn."""
     u = jnp.broadcast_to(u, like.shape)
     for h in widths:
         if isinstance(h, Array):
@@ -103,9 +155,14 @@ def inside(u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
     return jnp.sum(u) * math.prod(h for h in widths if not isinstance(h, Array))
 
 
-def as_amounts(measures: Mapping[str, Measure], values: Mapping[str, Array], dtype) -> Array:
-    """The numbers of all quantities in their order; zero where there is none."""
-    return jnp.stack([jnp.asarray(values.get(name, 0.0), dtype) for name in measures])
+def circumferences(domain: Domain, widths: tuple[Spacing, ...], dtype) -> Array:
+    """Lengths 2 pi r of the rings that this block's cells are, (n, 1)."""
+    return 2 * math.pi * (lower_radii(domain, dtype) + 0.5 * widths[RADIAL])
+
+
+def as_amounts(quantities: tuple[str, ...], values: Mapping[str, Array], dtype) -> Array:
+    """The numbers of these quantities in their order; zero where there is none."""
+    return jnp.stack([jnp.asarray(values.get(name, 0.0), dtype) for name in quantities])
 
 
 def added_up(domain: Domain, numbers: Array) -> Array:

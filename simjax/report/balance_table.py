@@ -25,9 +25,10 @@ def balance_tables(folder: Path) -> Iterator[str]:
                 continue
             if "member" in dataset.dims:
                 dataset = dataset.isel(member=0)
-            rows, parts = [], _parts(dataset, quantities[0])
+            rows, parts = [], _parts(dataset, quantities)
             for name in quantities:
-                numbers = [f"{float(dataset[f'{name}_{part}'][-1]):.5g}" for part in parts]
+                last = (dataset.get(f"{name}_{part}") for part in parts)
+                numbers = ["" if value is None else f"{float(value[-1]):.5g}" for value in last]
                 rows.append(html.text_row((f"{name} [{units_of(dataset, f'{name}_now')}]", *numbers)))
             yield html.table((output, *(part.replace("_", " ") for part in parts)), rows)
 
@@ -35,10 +36,16 @@ def balance_tables(folder: Path) -> Iterator[str]:
 def balanced_quantities(dataset: xr.Dataset) -> list[str]:
     """Names of the quantities of which a dataset has balances."""
     names = [str(name).removesuffix("_residual") for name in dataset.data_vars if str(name).endswith("_residual")]
-    return [name for name in names if f"{name}_at_start" in dataset and f"{name}_made" in dataset]
+    return [name for name in names if f"{name}_at_start" in dataset and f"{name}_now" in dataset]
 
 
-def _parts(dataset: xr.Dataset, name: str) -> list[str]:
-    """Names of the numbers of a quantity, in the order in which they are added up."""
-    sides = sorted(str(key).removeprefix(f"{name}_") for key in dataset.data_vars if f"{key}".startswith(f"{name}_in_"))
-    return ["at_start", *sides, "made", "now", "residual"]
+def _parts(dataset: xr.Dataset, names: list[str]) -> list[str]:
+    """Names of the numbers of all quantities, in the order in which they are added up."""
+    own = {
+        key.removeprefix(f"{name}_")
+        for name in names
+        for key in map(str, dataset.data_vars)
+        if key.startswith(f"{name}_")
+    }
+    sides, made = (sorted(part for part in own if part.startswith(start)) for start in ("in_", "made"))
+    return ["at_start", *sides, *made, "now", "residual"]

@@ -100,9 +100,9 @@ class Instruments(tuple[InstrumentConfig, ...]):
         return [instrument.write() for instrument in self] or None
 
     @property
-    def balanced(self) -> bool:
-        """Tell whether balances are asked for, which are kept beside the fields."""
-        return any(instrument.kind == "balance" for instrument in self)
+    def balanced(self) -> tuple[str, ...]:
+        """Quantities of which balances are asked for, which are kept beside the fields."""
+        return tuple(dict.fromkeys(name for one in self if one.kind == "balance" for name in one.of))
 
     @property
     def within_frames(self) -> tuple[InstrumentConfig, ...]:

@@ -1,13 +1,14 @@
 """Solutions of linear systems, differentiated by one more solve."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
-from jax import Array, lax
+from jax import lax
 
 
-def symmetric_solve(matvec: Callable[[Array], Array], right: Array, solve: Callable, *, has_aux: bool = False):
-    """`solve(matvec, right)` with the derivative of the solution of matvec(x) = right, where `matvec` is symmetric.
+def symmetric_solve(matvec: Callable, right: Any, solve: Callable, *, has_aux: bool = False):
+    """`solve(matvec, right)` with the derivative of the solution of matvec(x) = right, arrays or pytrees, where `matvec` is symmetric.
 
     With `has_aux`, `solve` returns the solution and more, through which no derivative flows.
     """

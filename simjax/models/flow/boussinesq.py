@@ -12,6 +12,7 @@ from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
+from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import CarryingFlow
 from simjax.models.flow.momentum import EDDY_VISCOSITY, check_momentum, momentum_params
 from simjax.models.scalar.transport import Source
@@ -50,6 +51,7 @@ class Params(carrying.Params):
     stretched=True,
     coefficients=(EDDY_VISCOSITY,),
     check=check_momentum,
+    balanced=lambda ndim, counts: ("temperature", *budget_names(ndim)),
 )
 class Boussinesq(CarryingFlow):
     """du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u - beta (T - T0) g + f, dT/dt = -div(u T) + kappa lap(T) + s.
@@ -127,6 +129,14 @@ class Boussinesq(CarryingFlow):
     def rhs(self, t, state, params):
         flow = self.flow.accelerated(t, state, params, self.acceleration(t, state, params))
         return self.with_flow(flow, self.scalar_tendency(t, state, params))
+
+    def made(self, t, state, params):
+        pushed = self.flow.pushed(state.velocity, self.acceleration(t, state, params))
+        return {**super().made(t, state, params), BUOYANCY: pushed}
+
+    def made_by(self, name):
+        found = super().made_by(name)
+        return (*found, BUOYANCY) if FORCES in found else found
 
     def observe(self, t, state, params) -> dict[str, Array]:
         pressure = self.flow.pressure(t, state, params, self.acceleration(t, state, params))

@@ -15,13 +15,15 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.models.axisymmetric import relative_volumes
+from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible
 from simjax.models.flow.momentum import with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
+from simjax.models.measures import total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
-from simjax.ops.spacing import Spacing
+from simjax.ops.spacing import Spacing, along
 from simjax.schema.kinds import Real, key
 
 USUAL_PRANDTL = 0.7
@@ -49,7 +51,7 @@ class Keys(incompressible.Incompressible.Keys):
     turbulent_prandtl: float = key(Real(above=0.0), USUAL_PRANDTL, about="eddy viscosity over eddy diffusivity")
 
 
-class CarryingFlow(ExplicitModel):
+class CarryingFlow(ExplicitModel, Balanced):
     """dc/dt = -div(u c) + div((D + nu_t / Pr_t) grad c) + s, c at cell centres, u that of an `Incompressible` flow.
 
     Fluxes through the same faces on which the flow is free of divergence, advection by one of `ops.transport.SCHEMES`;
@@ -135,6 +137,55 @@ class CarryingFlow(ExplicitModel):
     def widths(self, dtype) -> tuple[Spacing, ...]:
         """Widths of cells as the scheme has them."""
         return widths(self.domain, self.layout, transport.SCHEMES[self.scheme], dtype)
+
+    def made(self, t, state, params):
+        """Rates of the scalar by its source, and those of the flow."""
+        c, rates = self.scalar(state), {}
+        if self.source is not None:
+            rate = inside(self.domain, self.made_by_source(t, params, c.dtype), c, self.widths(c.dtype))
+            rates = {MADE: {self.carried: rate}}
+        return {**self.flow.made(t, state, params), **rates}
+
+    def made_by(self, name):
+        return (MADE,) if name == self.carried else self.flow.made_by(name)
+
+    def made_by_constraints(self, change, params):
+        return self.flow.made_by_constraints(change, params)
+
+    def unbalanced(self, names):
+        return self.flow.unbalanced(names)
+
+    def passing(self, t, state, params, axis, side):
+        scheme, domain, ndim = transport.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
+
+        def carried(c, *others):
+            *velocity, _ = others
+            return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
+
+        def conducted(c, h):
+            return transport.conducted(c, params.diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
+
+        c = self.scalar(state)
+        fields, layouts = (c, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
+        flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
+        flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
+        if self.flow.momentum.has_eddies(params):
+            kinds, reach = self.flow.layouts_at(t, state, scheme.reach + 2), scheme.reach
+            eddies = self.flow.momentum.eddy_flux(t, c, self.layout, state.velocity, kinds, params, reach, axis, side)
+            flux = flux - params.eddy_share * eddies
+        own = through_side(domain, flux, self.widths(flux.dtype), axis, side)
+        return {**self.flow.passing(t, state, params, axis, side), self.carried: own}
+
+    def balanced(self):
+        own = total_measure(self.carried, self.layout.units, self.domain.grid.ndim)
+        return {self.carried: own, **self.flow.balanced()}
+
+    def amounts(self, state, params):
+        c = self.scalar(state)
+        return {**self.flow.amounts(state, params), self.carried: inside(self.domain, c, c, self.widths(c.dtype))}
+
+    def is_closed(self, axis):
+        return self.layout.is_periodic(axis)
 
     def constrain(self, t, dt, state, params):
         return self.with_flow(self.flow.constrain(t, dt, state, params), self.scalar(state))

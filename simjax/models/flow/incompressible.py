@@ -17,6 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
 from simjax.models.declaration import model
 from simjax.models.flow import balance, solid_setup, solids
+from simjax.models.flow.budgets import FlowBudgets, budget_names
 from simjax.models.flow.momentum import (
     EDDY_VISCOSITY,
     TURBULENCE,
@@ -110,10 +111,11 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     diagnosed=flow_variables,
     least_axes=2,
     stretched=True,
+    balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
     check=_check,
 )
-class Incompressible(ExplicitModel):
+class Incompressible(ExplicitModel, FlowBudgets):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
 
     u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, alpha linear drag, f body force per unit

@@ -17,6 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.conserved import at_side
 from simjax.models.declaration import Setup
+from simjax.models.flow.budgets import budget_names
 from simjax.ops import staggered
 from simjax.ops.difference import shift
 from simjax.ops.eddy_viscosity import VISCOSITIES
@@ -220,7 +221,20 @@ def check_momentum(config: Any) -> Iterator[tuple[str, str]]:
             f"physics.rotation = {list(keys.rotation)}: expected one number in a plane, about its normal, or three in "
             "space; write [0.5] or [0, 0, 0.5]",
         )
-    bulk = keys.bulk_velocity
+    bulk, asked = keys.bulk_velocity, {*config.outputs.balanced} & {*budget_names(ndim)}
+    beyond = {
+        "turbulence": keys.turbulence != "none",
+        "coefficients.eddy_viscosity": "eddy_viscosity" in config.coefficients,
+        "rotation": keys.rotation is not None,
+        "bulk_velocity": bulk is not None,
+    }
+    for name in sorted(asked):
+        unknown = [key for key, given in beyond.items() if given]
+        if unknown:
+            yield (
+                "outputs",
+                f"outputs: the balance of {name} does not know what {', '.join(unknown)} give and take; leave it out",
+            )
     if bulk is None:
         return
     if len(bulk) != ndim:

@@ -9,15 +9,13 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.core.boundary import Side
 from simjax.core.domain import Domain
-from simjax.models.conserved import Balanced, at_side, inside, through_side
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
+from simjax.models.flow.budgets import budget_names
 from simjax.models.flow.carrying import CarryingFlow, passes_sides
 from simjax.models.flow.momentum import EDDY_VISCOSITY, check_momentum, momentum_params
-from simjax.models.measures import total_measure
 from simjax.models.scalar.transport import Source
 from simjax.ops import transport
-from simjax.ops.spacing import along
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -49,13 +47,13 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
-    balanced=lambda ndim, counts: ("concentration",),
+    balanced=lambda ndim, counts: ("concentration", *budget_names(ndim)),
     conserved=_conserved,
     falling=incompressible.falling_energy,
     coefficients=(EDDY_VISCOSITY,),
     check=check_momentum,
 )
-class PassiveScalar(CarryingFlow, Balanced):
+class PassiveScalar(CarryingFlow):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
 
     Fluxes through the same faces on which the flow is free of divergence: the scalar is conserved, and a constant
@@ -109,42 +107,6 @@ class PassiveScalar(CarryingFlow, Balanced):
 
     def rhs(self, t, state, params):
         return self.with_flow(self.flow.rhs(t, state, params), self.scalar_tendency(t, state, params))
-
-    def made(self, t, state, params):
-        c = state.concentration
-        if self.source is None:
-            return {}
-        return {"concentration": inside(self.made_by_source(t, params, c.dtype), c, self.widths(c.dtype))}
-
-    def passing(self, t, state, params, axis, side):
-        scheme, domain, ndim = transport.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
-
-        def carried(c, *others):
-            *velocity, _ = others
-            return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
-
-        def conducted(c, h):
-            return transport.conducted(c, params.diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
-
-        c = state.concentration
-        fields, layouts = (c, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
-        flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
-        flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
-        if self.flow.momentum.has_eddies(params):
-            kinds, reach = self.flow.layouts_at(t, state, scheme.reach + 2), scheme.reach
-            eddies = self.flow.momentum.eddy_flux(t, c, self.layout, state.velocity, kinds, params, reach, axis, side)
-            flux = flux - params.eddy_share * eddies
-        return {"concentration": through_side(domain, flux, self.widths(flux.dtype), axis, side)}
-
-    def balanced(self):
-        return {"concentration": total_measure("concentration", self.layout.units, self.domain.grid.ndim)}
-
-    def amounts(self, state, params):
-        c = state.concentration
-        return {"concentration": inside(c, c, self.widths(c.dtype))}
-
-    def is_closed(self, axis):
-        return self.layout.is_periodic(axis)
 
     def observe(self, t, state, params) -> dict[str, Array]:
         return {"concentration": state.concentration} | self.flow.observe(t, state, params)

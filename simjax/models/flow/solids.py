@@ -129,7 +129,7 @@ class Solid(eqx.Module):
             profile.append(_times(mean - part * here[axis], slopes[axis]))
         uncut = active
         for axis, n in enumerate(block):
-            whole = sum(jnp.abs(w) for pair in profile[axis] for w in pair) == 0
+            whole = jnp.asarray(sum(jnp.abs(w) for pair in profile[axis] for w in pair)) == 0
             uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
         weights = [_times(d, pairs) for d, pairs in zip(here, slopes, strict=True)]
 
@@ -290,7 +290,7 @@ def _pairs(u: Array, axis: int) -> Array:
 
 def _around(padded: Array, ndim: int) -> Array:
     """The sum of the neighbours along all axes."""
-    return sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1))
+    return jnp.asarray(sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)))
 
 
 def _combined(

@@ -1,5 +1,6 @@
 """Balances of mass, momentum, energy and scalars of a gas."""
 
+import math
 from typing import Any
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.grid import AXES
-from simjax.models.conserved import Balanced, at_side, inside, through_side
+from simjax.models.conserved import MADE, Balanced, at_side, inside, over_areas, through_side
 from simjax.ops.difference import shift
 from simjax.ops.riemann import Conserved, Primitive
 
@@ -34,9 +35,14 @@ class GasBalances(Balanced):
         return self._named(jax.tree.map(lambda f: through_side(self.domain, f, widths, axis, side), found))
 
     def made(self: Any, t, state, params):
-        if not self.gravity_axes:
-            return {}
         fields, layouts, walled = self._read(state, params)
+        widths, (_, _, pressure, _, _) = self._widths(state.density.dtype), fields
+        rates = {}
+        if self.domain.grid.axisymmetric:
+            # The sides of a ring push outwards.
+            rates["momentum_x"] = 2 * math.pi * over_areas(pressure, pressure, widths)
+        if not self.gravity_axes:
+            return {MADE: rates}
 
         def fallen(heat, velocity, pressure, scalars, pulls, spacing):
             padded = Primitive(pressure / heat, velocity, pressure, scalars)
@@ -49,8 +55,8 @@ class GasBalances(Balanced):
             return jax.tree.map(lambda rate: rate * (1 / self.domain.grid.mean_spacing[0]), added)
 
         found = self.domain.apply_spaced(fallen, fields, layouts, self.width, t)
-        widths = self._widths(state.density.dtype)
-        return self._named(jax.tree.map(lambda rate: inside(rate, state.density, widths), found))
+        given = self._named(jax.tree.map(lambda rate: inside(self.domain, rate, state.density, widths), found))
+        return {MADE: {name: rate + rates.get(name, 0.0) for name, rate in given.items()}}
 
     def balanced(self: Any):
         return {name: self.measures()[name] for name in balanced_names(self.domain.grid.ndim, self.scalars)}
@@ -58,7 +64,7 @@ class GasBalances(Balanced):
     def amounts(self: Any, state, params):
         widths = self._widths(state.density.dtype)
         q = Conserved(state.density, state.momentum, state.energy, state.scalars)
-        return self._named(jax.tree.map(lambda u: inside(u, u, widths), q))
+        return self._named(jax.tree.map(lambda u: inside(self.domain, u, u, widths), q))
 
     def _named(self: Any, q: Conserved) -> dict[str, Array]:
         names = balanced_names(self.domain.grid.ndim, self.scalars)

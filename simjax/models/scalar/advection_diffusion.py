@@ -151,7 +151,7 @@ class AdvectionDiffusion(ExplicitModel, Balanced):
 
     def amounts(self, state, params):
         c = state.concentration
-        return {"concentration": inside(c, c, self.domain.spacing(self.layout, 0, c.dtype))}
+        return {"concentration": inside(self.domain, c, c, self.domain.spacing(self.layout, 0, c.dtype))}
 
     def is_closed(self, axis):
         return self.layout.is_periodic(axis)

@@ -30,7 +30,7 @@ from simjax.core.model import Measure, Output, SemiImplicitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER
 from simjax.models.axisymmetric import dimensions, mean_length, relative_volumes, tapers_of, widest
-from simjax.models.conserved import Balanced, at_side, inside, lines_around_side, through_side
+from simjax.models.conserved import MADE, Balanced, at_side, inside, lines_around_side, through_side
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import of_field, total_measure
@@ -185,7 +185,7 @@ class ConservedScalar(SemiImplicitModel, Balanced):
 
     def amounts(self, state, params):
         c = state.concentration
-        return {"concentration": inside(c, c, self.widths(c.dtype))}
+        return {"concentration": inside(self.domain, c, c, self.widths(c.dtype))}
 
     def is_closed(self, axis):
         return self.layout.is_periodic(axis)
@@ -373,8 +373,8 @@ class Transport(ConservedScalar):
 
     def made(self, t, state, params):
         c = state.concentration
-        rates = [inside(rate, c, self.widths(c.dtype)) for rate in self._sources(t, params, c.dtype)]
-        return {"concentration": sum(rates)} if rates else {}
+        rates = [inside(self.domain, rate, c, self.widths(c.dtype)) for rate in self._sources(t, params, c.dtype)]
+        return {MADE: {"concentration": sum(rates)}} if rates else {}
 
     def passing(self, t, state, params, axis, side):
         scheme, ndim = self.advection, self.domain.grid.ndim

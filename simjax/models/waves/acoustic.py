@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec
@@ -18,7 +19,8 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves import axisymmetry
-from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout
+from simjax.models.waves.energy import WaveEnergy
+from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, layer_change, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
@@ -90,8 +92,9 @@ class Prepared(eqx.Module):
     axisymmetric=True,
     forced=(),
     check=check_waves,
+    balanced=lambda ndim, counts: ("energy",),
 )
-class Acoustic(SplitModel):
+class Acoustic(SplitModel, WaveEnergy):
     """Linear acoustics: rho du/dt = -grad p, dp/dt = -rho c^2 (div u - sum of q_k(t) delta(x - x_k)).
 
     p pressure, u particle velocity, c speed of sound, rho density, q_k volume injected per time at x_k. Velocity on
@@ -172,26 +175,34 @@ class Acoustic(SplitModel):
         return mirrored_layout(self.pressure_layout)
 
     def kick(self, t, dt, state, params, prepared):
+        after, slopes = self._accelerated(t, dt, state, params, prepared)
+        velocity, memory = list(after.velocity), list(state.memory)
+        for axis, kept in enumerate(state.memory):
+            if kept is not None:
+                terms = [Term(axis, slopes[axis], kept[0], prepared.profiles[axis][0])]
+                factor = -dt * prepared.buoyancy[axis]
+                velocity[axis], (first,) = self.layer.correct(velocity[axis], factor, terms, dt)
+                memory[axis] = (first, kept[1])
+        return State(state.pressure, tuple(velocity), tuple(memory), after.surface, state.lag)
+
+    def accelerated(self, t, dt, state, params, prepared) -> State:
+        return self._accelerated(t, dt, state, params, prepared)[0]
+
+    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, list[Array]]:
+        """The state with its velocity changed by the pressure, without layers, and the slopes of the pressure."""
         h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
 
         def gradient(p):
             return tuple(staggered_wave.diff_to_face(p, axis, h, self.order) for axis in range(len(h)))
 
         slopes = self.domain.apply(gradient, state.pressure, self.pressure_layout, width, t)
-        velocity, memory, surface = [], [], []
+        slopes = [scaled(slope, along(prepared.scales, axis, FACE)) for axis, slope in enumerate(slopes)]
+        velocity, surface = [], []
         for axis, slope in enumerate(slopes):
-            slope = scaled(slope, along(prepared.scales, axis, FACE))
-            factor = -dt * prepared.buoyancy[axis]
-            u, kept = state.velocity[axis] + factor * slope, state.memory[axis]
-            if kept is not None:
-                terms = [Term(axis, slope, kept[0], prepared.profiles[axis][0])]
-                u, (first,) = self.layer.correct(u, factor, terms, dt)
-                kept = (first, kept[1])
-            velocity.append(u)
-            memory.append(kept)
+            velocity.append(state.velocity[axis] + -dt * prepared.buoyancy[axis] * slope)
             known = state.surface[axis] is not None
             surface.append(self._kick_surface(axis, dt, state, params, prepared.scales) if known else None)
-        return State(state.pressure, tuple(velocity), tuple(memory), tuple(surface), state.lag)
+        return State(state.pressure, tuple(velocity), state.memory, tuple(surface), state.lag), slopes
 
     def drift(self, t, dt, state, params, prepared):
         h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
@@ -215,9 +226,13 @@ class Acoustic(SplitModel):
         for axis, kept in zip(absorbed, second, strict=True):
             memory[axis] = (state.memory[axis][0], kept)
         if prepared.sources is not None:
-            rates = jnp.stack([jnp.asarray(signal(t), pressure.dtype) for signal in params.signals])
-            pressure = spread(prepared.sources, dt * rates, pressure)
+            pressure = self._feed(t, dt, pressure, params, prepared)
         return State(pressure, state.velocity, tuple(memory), state.surface, state.lag)
+
+    def _feed(self, t, dt, pressure: Array, params, prepared) -> Array:
+        """The pressure after the sources injected their volumes."""
+        rates = jnp.stack([jnp.asarray(signal(t), pressure.dtype) for signal in params.signals])
+        return spread(prepared.sources, dt * rates, pressure)
 
     def _by_areas(self, velocity: tuple[Array, ...]) -> tuple[Array, ...]:
         """The velocity, across rings times their radii, as volumes pass that grow with these."""
@@ -303,25 +318,43 @@ class Acoustic(SplitModel):
         """Pressure at the receivers, (receivers,)."""
         return receive(self.domain, locate(self.domain, self.pressure_layout, params.receivers), state.pressure)
 
-    def energy(self, t, state, params) -> Array:
-        """Integral of p^2 / (2 rho c^2) + rho u(t - lag) . u(t + lag) / 2: without sources and layers, constant to
-        rounding from the end of the first step on, as long as steps are equal."""
-        prepared = self.prepare(params)
-        mirrored = self.velocity(t, state, params, prepared, later=2.0)
-        volume = self._volumes(prepared.scales, self.pressure_layout, state.pressure.dtype)
-        total = self.domain.sum(scaled(state.pressure**2 / prepared.stiffness, volume))
-        for axis, (u, v) in enumerate(zip(state.velocity, mirrored.velocity, strict=True)):
+    def kicked_product(self, one, other, params, prepared):
+        """Integral of rho u . v of two velocities."""
+        total = jnp.zeros((), one.pressure.dtype)
+        for axis, (u, v) in enumerate(zip(one.velocity, other.velocity, strict=True)):
             product = u * v / prepared.buoyancy[axis]
             product = scaled(product, self._volumes(prepared.scales, self.layouts[axis], product.dtype))
-            total = total + self.domain.sum(product * self._share(axis, product) if self.free[axis][LOWER] else product)
+            total = total + jnp.sum(product * self._share(axis, product) if self.free[axis][LOWER] else product)
             if self.free[axis][UPPER]:
-                before, after = (self._surface_line(s.surface[axis], axis) for s in (state, mirrored))
+                before, after = (self._surface_line(s.surface[axis], axis) for s in (one, other))
                 density = params.density if params.density.ndim == 0 else self._line(params.density, axis)
                 others = [along(prepared.scales, k, CENTER) for k in range(len(self.layouts)) if k != axis]
                 product = scaled(density * before * after, *(1 / s for s in (_top(prepared.scales, axis), *others)))
                 product = scaled(product, ring_volumes(1.0, self.domain, self.pressure_layout, product.dtype))
-                total = total + 0.5 * self.domain.sum(product)
-        return 0.5 * math.prod(self.domain.grid.mean_spacing) * total
+                total = total + 0.5 * jnp.sum(product)
+        return math.prod(self.domain.grid.mean_spacing) * total
+
+    def drifted_product(self, one, other, params, prepared):
+        """Integral of p q / (rho c^2) of two pressures."""
+        volume = self._volumes(prepared.scales, self.pressure_layout, one.pressure.dtype)
+        product = scaled(one.pressure * other.pressure / prepared.stiffness, volume)
+        return math.prod(self.domain.grid.mean_spacing) * jnp.sum(product)
+
+    def kicked_by_layers(self, dt, after, prepared, axis):
+        change = jax.tree.map(jnp.zeros_like, after)
+        factor, (profile, _) = -dt * prepared.buoyancy[axis], prepared.profiles[axis]
+        pulled = layer_change(factor, profile.weight, after.memory[axis][0])
+        return eqx.tree_at(lambda s: s.velocity[axis], change, pulled)
+
+    def drifted_by_layers(self, dt, after, prepared, axis):
+        change = jax.tree.map(jnp.zeros_like, after)
+        _, profile = prepared.profiles[axis]
+        pressed = layer_change(-dt * prepared.stiffness, profile.weight, after.memory[axis][1])
+        return eqx.tree_at(lambda s: s.pressure, change, pressed)
+
+    def drifted_by_sources(self, t, dt, after, params, prepared):
+        change = jax.tree.map(jnp.zeros_like, after)
+        return eqx.tree_at(lambda s: s.pressure, change, self._feed(t, dt, change.pressure, params, prepared))
 
     def _share(self, axis: int, like: Array) -> Array:
         """The part of a face's surroundings that lies in the box: one half for the lower wall face."""

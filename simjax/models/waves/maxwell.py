@@ -21,6 +21,8 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.waves import axisymmetry
+from simjax.models.waves.energy import ENERGY
+from simjax.models.waves.light_energy import LightEnergy
 from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, Term, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
@@ -118,13 +120,14 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         axisymmetric=axes == 2,
         forced=(),
         check=_check_maxwell(electric),
+        balanced=lambda ndim, counts: (ENERGY,),
     )
 
 
 @_maxwell("maxwell_tm", 2, ("z",), AXES[:2])
 @_maxwell("maxwell_te", 2, AXES[:2], ("z",))
 @_maxwell("maxwell", 3, AXES, AXES)
-class Maxwell(SplitModel):
+class Maxwell(SplitModel, LightEnergy):
     """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
 
     E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along`
@@ -195,11 +198,11 @@ class Maxwell(SplitModel):
         return model, Params(**{name: medium_property(setup, name) for name in names}, **points_of(setup))
 
     @property
-    def _curls_of_magnetic(self) -> tuple[Curl, ...]:
+    def curls_of_magnetic(self) -> tuple[Curl, ...]:
         return terms_of_curl(self.domain.grid, *POLARISATIONS[self.polarisation])
 
     @property
-    def _curls_of_electric(self) -> tuple[Curl, ...]:
+    def curls_of_electric(self) -> tuple[Curl, ...]:
         electric, magnetic = POLARISATIONS[self.polarisation]
         return terms_of_curl(self.domain.grid, magnetic, electric)
 
@@ -300,21 +303,32 @@ class Maxwell(SplitModel):
         return areas * axisymmetry.lengths(self.domain, layout, dtype)
 
     def kick(self, t, dt, state, params, prepared):
-        curls = self._curls_of_electric
-        scales = [along(prepared.scales, axis, CENTER) for axis in range(self.domain.grid.ndim)]
-        slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t, scales)
+        after, slopes = self._accelerated(t, dt, state, params, prepared)
         profiles = [pair and pair[1] for pair in prepared.profiles]
         magnetic, memory = [], []
-        for k, (u, curl, terms) in enumerate(zip(state.magnetic, curls, slopes, strict=True)):
+        for k, (u, curl, terms) in enumerate(zip(after.magnetic, self.curls_of_electric, slopes, strict=True)):
             factor = -dt * prepared.impermeability[k]
-            u = u + factor * sum(terms[1:], terms[0])
             u, kept = self._absorb(u, factor, curl, terms, state.magnetic_memory[k], profiles, dt)
             magnetic.append(u)
             memory.append(kept)
         return State(state.electric, tuple(magnetic), state.electric_memory, tuple(memory), state.lag)
 
+    def accelerated(self, t, dt, state, params, prepared) -> State:
+        return self._accelerated(t, dt, state, params, prepared)[0]
+
+    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, tuple[tuple[Array, ...], ...]]:
+        """The state with H changed by the curl of E, without layers, and the terms of the curl."""
+        curls = self.curls_of_electric
+        scales = [along(prepared.scales, axis, CENTER) for axis in range(self.domain.grid.ndim)]
+        slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t, scales)
+        magnetic = tuple(
+            u + -dt * prepared.impermeability[k] * sum(terms[1:], terms[0])
+            for k, (u, terms) in enumerate(zip(state.magnetic, slopes, strict=True))
+        )
+        return eqx.tree_at(lambda s: s.magnetic, state, magnetic), slopes
+
     def drift(self, t, dt, state, params, prepared):
-        curls = self._curls_of_magnetic
+        curls = self.curls_of_magnetic
         scales = [along(prepared.scales, axis, FACE) for axis in range(self.domain.grid.ndim)]
         slopes = self._slopes(curls, state.magnetic, self.magnetic_layouts, staggered_wave.diff_to_face, t, scales)
         profiles = [pair and pair[0] for pair in prepared.profiles]
@@ -329,13 +343,13 @@ class Maxwell(SplitModel):
             electric.append(u)
             memory.append(memories)
         if prepared.sources is not None:
-            electric[self.along] = self._feed(t, dt, electric[self.along], params, prepared)
+            electric[self.along] = self.feed(t, dt, electric[self.along], params, prepared)
         return State(tuple(electric), state.magnetic, tuple(memory), state.magnetic_memory, state.lag)
 
     def irreversible(self, params):
         return self.layer.irreversible() or ("conduction" if params.conductivity is not None else "")
 
-    def _feed(self, t, dt, u: Array, params, prepared) -> Array:
+    def feed(self, t, dt, u: Array, params, prepared) -> Array:
         """E after the currents: dE = -dt J / (eps + sigma dt / 2)."""
         currents = jnp.stack([jnp.asarray(signal(t), u.dtype) for signal in params.signals])
         sources = prepared.sources
@@ -377,21 +391,6 @@ class Maxwell(SplitModel):
         points = locate(self.domain, self.electric_layouts[self.along], params.receivers)
         return receive(self.domain, points, state.electric[self.along])
 
-    def energy(self, t, state, params) -> Array:
-        """Integral of eps E^2 / 2 + mu H(t - lag) . H(t + lag) / 2: without sources, losses and layers, constant to
-        rounding from the end of the first step on, as long as steps are equal."""
-        prepared = self.prepare(params)
-        mirrored = self.kick(t, 2 * state.lag, state, params, prepared)
-        electric, magnetic = (
-            [self._volumes(prepared.scales, layout, state.electric[0].dtype) for layout in layouts]
-            for layouts in (self.electric_layouts, self.magnetic_layouts)
-        )
-        triples = zip(state.electric, prepared.impermittivity, electric, strict=True)
-        total = self.domain.sum(tuple(scaled(u * u / e, volume) for u, e, volume in triples))
-        entries = zip(state.magnetic, mirrored.magnetic, prepared.impermeability, magnetic, strict=True)
-        total = total + self.domain.sum(tuple(scaled(u * v / m, volume) for u, v, m, volume in entries))
-        return 0.5 * math.prod(self.domain.grid.mean_spacing) * total
-
     def marks(self, params):
         return marks_of(params)
 
@@ -425,7 +424,7 @@ class Maxwell(SplitModel):
         like = fields["electric"][0]
         return State(
             tuple(fields["electric"]), tuple(fields["magnetic"]),
-            memories(self._curls_of_magnetic), memories(self._curls_of_electric), jnp.zeros((), like.dtype),
+            memories(self.curls_of_magnetic), memories(self.curls_of_electric), jnp.zeros((), like.dtype),
         )  # fmt: skip
 
     def constrain(self, t, dt, state, params):

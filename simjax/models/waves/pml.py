@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -168,6 +169,16 @@ class AbsorbingLayer(eqx.Module):
         widths = grid.widths(axis)
         return float(widths[: self.cells].sum()), float(widths[-self.cells :].sum())
 
+    def of_side(self, change, axis: int, side: int):
+        """The part of a change of the state, a tree of fields of this block, that the layer at one side makes."""
+        n, cells = self.domain.block_shape[axis], self.domain.grid.shape[axis]
+        shape = tuple(n if k == axis else 1 for k in range(self.domain.grid.ndim))
+        place = (self.domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32)).reshape(shape)
+        # Layers reach over as many cells from either side; a layer without another one may reach further.
+        in_lower_half = 2 * place < cells
+        own = True if not all(self.sides[axis]) else in_lower_half == (side == LOWER)
+        return jax.tree.map(lambda u: jnp.where(own, u, jnp.zeros_like(u)), change)
+
     def slabs(self, axis: int) -> list[tuple[int, int]]:
         """Lines (first, last + 1) of every block that hold the layer of some block."""
         n = self.domain.block_shape[axis]
@@ -193,10 +204,15 @@ class AbsorbingLayer(eqx.Module):
                 memory = lax.dynamic_update_slice_in_dim(memory, psi, slab[0], where)
             for slab in slabs:
                 scale = factor if factor.ndim == 0 else _cut(factor, where, slab)
-                change = scale * (_cut(p.weight, where, slab) * _cut(memory, where, slab))
+                change = layer_change(scale, _cut(p.weight, where, slab), _cut(memory, where, slab))
                 u = lax.dynamic_update_slice_in_dim(u, _cut(u, where, slab) + change, slab[0], where)
             memories.append(memory)
         return u, memories
+
+
+def layer_change(factor: Array, weight: Array, memory: Array) -> Array:
+    """A layer's part in a field that is advanced by `factor` times a slope, of which it holds the memory."""
+    return factor * (weight * memory)
 
 
 def _cut(v: Array, axis: int, slab: tuple[int, int]) -> Array:

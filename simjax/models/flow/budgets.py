@@ -1,0 +1,168 @@
+"""Budgets of momentum and kinetic energy of an incompressible flow in a box that it does not leave."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.core.model import Measure
+from simjax.grid import AXES, LOWER, UPPER
+from simjax.models.conserved import Accounts, Balanced, at_side
+from simjax.models.flow import balance
+from simjax.models.flow.openings import with_first_line
+from simjax.models.measures import length_power, product_of_units
+from simjax.ops import staggered
+from simjax.ops.spacing import Spacing, scaled
+
+KINETIC_ENERGY = "kinetic_energy"
+VISCOSITY, FORCES, DRAG, PRESSURE, BUOYANCY = (
+    f"made_by_{name}" for name in ("viscosity", "forces", "drag", "pressure", "buoyancy")
+)
+
+
+def budget_names(ndim: int) -> tuple[str, ...]:
+    """Quantities of a flow that have budgets: momentum along each axis, kinetic energy."""
+    return (*(f"momentum_{axis}" for axis in AXES[:ndim]), KINETIC_ENERGY)
+
+
+class FlowBudgets(Balanced):
+    """Momentum and kinetic energy, over density, on the faces inside the box of `models.flow.incompressible`.
+
+    d/dt sum(u_i) = friction at sides - alpha sum(u_i) + sum(f_i) + push of the pressure, to rounding: the pressure is
+    what the projection changes. d/dt sum(|u|^2 / 2) = work of moving walls - dissipation - alpha sum(|u|^2)
+    + sum(f . u): the pressure and the convective terms do no work, and what is left is the scheme's error in time.
+    What a wall that a component crosses pulls at is the flow half a cell away from it: its momentum reaches from the
+    first cell's centre to the last one's.
+    """
+
+    def balanced(self: Any):
+        volume = length_power(self.domain.grid.ndim)
+        momentum, energy = (product_of_units(units, volume) for units in ("m s-1", "m2 s-2"))
+        *along, last = budget_names(self.domain.grid.ndim)
+        measures = {name: Measure(momentum, f"{name[-1]}-momentum over density") for name in along}
+        return measures | {last: Measure(energy, "kinetic energy over density")}
+
+    def made_by(self, name: str) -> tuple[str, ...]:
+        return (VISCOSITY, FORCES, DRAG) if name == KINETIC_ENERGY else (FORCES, DRAG, PRESSURE)
+
+    def unbalanced(self: Any, names):
+        asked = [name for name in names if name in budget_names(self.domain.grid.ndim)]
+        if not asked:
+            return ""
+        if self.solid is not None:
+            return f"outputs: the balance of {asked[0]} does not know what bodies take; leave it out"
+        if self.momentum.turbulence != "none":
+            return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
+        if self.openings or balance.open_sides(self.layouts):
+            return (
+                f"outputs: the balance of {asked[0]} expects sides that nothing flows through, as the pressure does "
+                "work there; leave it out"
+            )
+        return ""
+
+    def is_closed(self: Any, axis):
+        return self.projection.layout.is_periodic(axis)
+
+    def amounts(self: Any, state, params):
+        momentum, square = self._summed(state.velocity), self._summed([u * u for u in state.velocity])
+        return self._named(momentum, 0.5 * sum(square))
+
+    def passing(self: Any, t, state, params, axis, side):
+        fluxes, work = [], jnp.zeros((), state.velocity[0].dtype)
+        for component, u in enumerate(state.velocity):
+            if component == axis:
+                fluxes.append(self._through_end(t, u, params, axis, side))
+                continue
+            flux, at_wall = self._through_wall(t, u, params, component, axis, side)
+            fluxes.append(self._on_side(flux, component, axis, side))
+            work = work + self._on_side(flux * at_wall, component, axis, side)
+        return self._named(fluxes, work)
+
+    def made(self: Any, t, state, params) -> Accounts:
+        velocity = state.velocity
+        forces = [jnp.broadcast_to(self._force(i, t, params, u), u.shape) for i, u in enumerate(velocity)]
+
+        def spread(*padded):
+            *components, h = padded
+            return tuple(staggered.laplacian(u, h, component) for component, u in enumerate(components))
+
+        slopes = self.domain.apply_spaced(spread, velocity, self.layouts_at(t, state), width=1, t=t)
+        viscous = params.viscosity * sum(self._summed([u * k for u, k in zip(velocity, slopes, strict=True)]))
+        sides = [k for k in range(self.domain.grid.ndim) if not self.is_closed(k)]
+        for axis in sides:
+            for end, sign in ((LOWER, 1), (UPPER, -1)):
+                viscous = viscous - sign * self.passing(t, state, params, axis, end)[KINETIC_ENERGY]
+        dragged = self.pushed(velocity, [-params.drag * u for u in velocity])
+        return {VISCOSITY: {KINETIC_ENERGY: viscous}, FORCES: self.pushed(velocity, forces), DRAG: dragged}
+
+    def pushed(self, velocity: Sequence[Array], acceleration: Sequence[Array]) -> dict[str, Array]:
+        """Momentum and work, per time, of an acceleration of each component."""
+        work = sum(self._summed([u * a for u, a in zip(velocity, acceleration, strict=True)]))
+        return self._named(self._summed(acceleration), work)
+
+    def made_by_constraints(self: Any, change, params):
+        momentum = self._named(self._summed(change.velocity), 0.0)
+        return {PRESSURE: {name: push for name, push in momentum.items() if name != KINETIC_ENERGY}}
+
+    def _named(self: Any, momentum, energy) -> dict[str, Array]:
+        return dict(zip(budget_names(self.domain.grid.ndim), (*momentum, energy), strict=True))
+
+    def _summed(self: Any, components: Sequence[Array]) -> list[Array]:
+        """The sum of each component times the volumes around its faces inside the box, on this block."""
+        inner = self.domain.impose(tuple(components), self.projection.still_walls())
+        return [jnp.sum(scaled(u, *self._around(i, u.dtype))) for i, u in enumerate(inner)]
+
+    def _around(self: Any, component: int, dtype, but: int | None = None) -> list[Spacing]:
+        """Widths of what lies around a component's faces along the axes, `but` one."""
+        relative = self._volumes((component,), self.projection.layout, dtype)
+        pairs = zip(relative, self.domain.grid.mean_spacing, strict=True)
+        return [jnp.asarray(h * mean, dtype) for k, (h, mean) in enumerate(pairs) if k != but]
+
+    def _through_wall(self: Any, t, u, params, component, axis, side) -> tuple[Array, Array]:
+        """Friction of a component at a side along it, towards larger coordinates, and its value there."""
+        ndim = self.domain.grid.ndim
+
+        def near(padded, h):
+            below, above = (jax.lax.slice_in_dim(padded, k, k + 1, axis=axis) for k in (0, 1))
+            width = h[axis]
+            if isinstance(width, Array):
+                first, second = (jax.lax.slice_in_dim(width, k, k + 1, axis=axis) for k in (0, 1))
+                width = 0.5 * (first + second)
+            friction = -params.viscosity * (above - below) / width
+            return _inner(friction, axis, ndim), _inner(0.5 * (above + below), axis, ndim)
+
+        return at_side(self.domain, near, (u,), (self.layouts[component],), 1, axis, side, t)
+
+    def _through_end(self: Any, t, u, params, axis, side) -> Array:
+        """Flux that a component carries and pulls through the centres of the cells beside a side that it crosses."""
+        ndim, first = self.domain.grid.ndim, 2 if side == LOWER else 1
+
+        def near(padded, h):
+            below, above = (jax.lax.slice_in_dim(padded, k, k + 1, axis=axis) for k in (first, first + 1))
+            width = h[axis]
+            if isinstance(width, Array):
+                width = jax.lax.slice_in_dim(width, first, first + 1, axis=axis)
+            flux = 0.25 * (above + below) ** 2 - params.viscosity * (above - below) / width
+            return _inner(flux, axis, ndim, 2)
+
+        flux = at_side(self.domain, near, (u,), (self.layouts[axis],), 2, axis, side, t)
+        return self._on_side(flux, axis, axis, side)
+
+    def _on_side(self: Any, flux: Array, component: int, axis: int, side: int) -> Array:
+        """The sum over a side of a flux of a component times areas, where this block has the side; else zero."""
+        if component != axis and not self.is_closed(component):
+            flux = with_first_line(self.domain, flux, component, jnp.zeros((), flux.dtype))
+        total = jnp.sum(scaled(flux, *self._around(component, flux.dtype, but=axis)))
+        entry = self.domain.split[axis]
+        outermost = 0 if side == LOWER or entry is None else entry[1] - 1
+        return total if entry is None else jnp.where(self.domain.block_index(axis) == outermost, total, 0)
+
+
+def _inner(u: Array, axis: int, ndim: int, width: int = 1) -> Array:
+    """A line along a side without ghost cells along the other axes."""
+    for k in range(ndim):
+        if k != axis:
+            u = jax.lax.slice_in_dim(u, width, u.shape[k] - width, axis=k)
+    return u
