@@ -85,9 +85,10 @@ def phase_coordinates(phase: PhaseConfig, time_units: str) -> list[Variable]:
     about = {"long_name": "time over the period, from t = 0 on", "units": "1", "bounds": f"{PHASE}_bounds"}
     about |= {"period": phase.period, "period_units": time_units}
     half = 0.5 / phase.bins
-    bounds = np.stack([phase.middles - half, phase.middles + half], axis=1)
+    middles = np.array(phase.middles)
+    bounds = np.stack([middles - half, middles + half], axis=1)
     return [
-        Variable(PHASE, (PHASE,), np.dtype("f8"), about, phase.middles),
+        Variable(PHASE, (PHASE,), np.dtype("f8"), about, middles),
         Variable(f"{PHASE}_bounds", (PHASE, END), np.dtype("f8"), {"units": "1"}, bounds),
     ]
 

@@ -6,8 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from simjax.schema.instruments import FRAME, STEP
 
 MEAN, VARIANCE, COVARIANCE, THIRD_MOMENT, MIN, MAX = "mean", "variance", "covariance", "third_moment", "min", "max"
@@ -23,9 +21,9 @@ class PhaseConfig:
     bins: int
 
     @property
-    def middles(self) -> np.ndarray:
-        """`(bins,)` middle of each, as a part of the period."""
-        return np.arange(self.bins) / self.bins
+    def middles(self) -> list[float]:
+        """The middle of each, as a part of the period."""
+        return [number / self.bins for number in range(self.bins)]
 
 
 @dataclass(frozen=True)

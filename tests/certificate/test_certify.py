@@ -193,7 +193,7 @@ def run(capsys, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "expected experiment=NAME, one of allen_cahn, "),
+        ([], "expected experiment=NAME, one of airfoil, "),
         (["fluid"], "did you mean experiment=fluid?"),
         (["experiment=flud"], "did you mean experiment=fluid?"),
         (["experiment=dye", "grid.shpe=3"], "did you mean 'grid.shape'?"),

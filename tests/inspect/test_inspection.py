@@ -77,7 +77,7 @@ def test_the_command_line(tmp_path, capsys):
     ("line", "told"),
     [
         (["experiment=dye"], "expected target=TARGET, such as target=v5e:16x16"),
-        (["target=cpu:2"], "expected experiment=NAME, one of allen_cahn, "),
+        (["target=cpu:2"], "expected experiment=NAME, one of airfoil, "),
         (
             ["experiment=dye", "target=cpu:2", "--picture", "a.jpg"],
             "--picture a.jpg: expected a name that ends in .png.",
