@@ -16,7 +16,7 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
-from simjax.jaxpr.varying import vary_like, varying_axes
+from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.stencil.evaluate import evaluate
 from simjax.stencil.padding import Sides, lines, padded, with_edges
 
@@ -421,7 +421,13 @@ class Domain(eqx.Module):
 
     def total(self, partial):
         """Sum over the blocks of what each has added up of its own cells: an array (or a tree), entry by entry."""
-        return lax.psum(partial, self.names) if self.names else partial
+        if not self.names:
+            return partial
+        return lax.psum(jax.tree.map(self._of_all_axes, partial), self.names)
+
+    def _of_all_axes(self, partial: Array) -> Array:
+        """What depends on some of the axes that are cut, typed as varying over all of them, as collectives ask."""
+        return cast_varying(partial, self.names) if {*self.names} & varying_axes(partial) else partial
 
     def sum(self, field) -> Array:
         """Sum of a field (or a tree of fields) over the whole grid."""
@@ -437,7 +443,7 @@ class Domain(eqx.Module):
 
     def max(self, field) -> Array:
         """Largest value over the whole grid, NaN if there is one anywhere; carries no gradient."""
-        result = jnp.max(lax.stop_gradient(field))
+        result = self._of_all_axes(jnp.max(lax.stop_gradient(field)))
         if not self.names:
             return result
         if not jnp.issubdtype(result.dtype, jnp.floating):

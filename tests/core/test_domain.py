@@ -351,6 +351,21 @@ def test_reductions_are_over_the_whole_grid(grid, sizes):
 
 
 @each_mesh
+def test_what_depends_on_one_axis_is_added_up_over_all(grid, sizes):
+    mesh = make_mesh(sizes)
+    domain = decompose(grid, mesh)
+
+    def reduce():
+        x = jnp.broadcast_to(domain.coordinates((CENTER,) * grid.ndim)[0], domain.block_shape)
+        return domain.sum(x), domain.max(x)
+
+    total, largest = distribute(reduce, mesh, in_specs=(), out_specs=PartitionSpec())()
+    x = grid.coordinates(0, CENTER)
+    assert float(total) == pytest.approx(x.sum() * grid.cells / len(x), rel=1e-13)  # a sum in another order
+    assert float(largest) == pytest.approx(x.max(), rel=1e-15)
+
+
+@each_mesh
 def test_gradients_of_reductions(grid, sizes):
     """d sum(u^2) / du = 2 u on every device; an extremum is a constant to reverse mode."""
     mesh = make_mesh(sizes)
