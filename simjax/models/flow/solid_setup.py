@@ -34,7 +34,7 @@ def solid_of(setup: Setup) -> Solid | None:
         _require_open_sides(setup, np.asarray(distance))
     if isinstance(source, tuple) and "t" in source[0].names:
         distance, moves = FormulaValue(source[0], dict(setup.values)), True
-    if isinstance(velocity, tuple) and any("t" in formula.names for formula in velocity):
+    if isinstance(velocity, tuple) and (moves or any("t" in formula.names for formula in velocity)):
         parts, moves = tuple(FormulaValue(formula, dict(setup.values)) for formula in velocity), True
     return Solid(distance, None if velocity is None else parts, moves)
 

@@ -160,18 +160,24 @@ class Solid(eqx.Module):
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else _on_block(given, domain, _face(domain, axis), t, dtype)
 
-    def momentum(self, domain: Domain, layout: FieldLayout, t, dtype) -> tuple[Array, ...]:
-        """The momentum of fluid in the place of the bodies that moves as they do, over its density."""
-        ndim = domain.grid.ndim
+    def inertia(self, domain: Domain, layout: FieldLayout, t, dt) -> tuple[Array, ...]:
+        """Force over density that moves fluid in the place of the bodies as they move: volumes times DV/Dt.
+
+        DV/Dt is the difference of V along the way of a point in the step `dt` that ends at `t`; arrays do not change.
+        """
+        ndim, dtype, rate = domain.grid.ndim, dt.dtype, _inverse(dt)
         distance = domain.pad(_on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), _mirrored(layout), 1)
+        given = (None,) * ndim if self.velocity is None else self.velocity
         total = []
-        for axis, n in enumerate(domain.block_shape):
-            v = self._velocity(domain, axis, t, dtype)
-            if v is None:
+        for axis, (n, v) in enumerate(zip(domain.block_shape, given, strict=True)):
+            if not callable(v):
                 total.append(jnp.zeros((), dtype))
                 continue
+            now = domain.coordinates(_face(domain, axis), dtype)
+            before = [x - dt * one(t, *now) if callable(one) else x for x, one in zip(now, given, strict=True)]
+            gained = jnp.broadcast_to(v(t, *now) - v(t - dt, *before), domain.block_shape)
             share = 1 - cut(_open_part(distance, axis), axis, 0, n)
-            total.append(domain.sum(share * v) * domain.grid.cell_volume)
+            total.append(rate * domain.grid.cell_volume * domain.sum(share * gained))
         return tuple(total)
 
 
@@ -235,10 +241,8 @@ def with_inertia(reaction: Reaction, solid: Solid, domain: Domain, layout: Field
 
     dt: of the step that ends at `t`.
     """
-    rate = _inverse(dt)
-    now, before = (solid.momentum(domain, layout, at, dt.dtype) for at in (t, t - dt))
-    force = tuple(f + rate * (a - b) for f, a, b in zip(reaction.force, now, before, strict=True))
-    return eqx.tree_at(lambda one: one.force, reaction, force)
+    inertia = solid.inertia(domain, layout, t, dt)
+    return eqx.tree_at(lambda one: one.force, reaction, tuple(map(jnp.add, reaction.force, inertia)))
 
 
 def still(domain: Domain, like: Array) -> Reaction:
