@@ -293,6 +293,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         immersion, layouts = self._immersion(now), self.layouts_at(t, state)
         joined = domain.impose(immersion.join(domain, state.velocity, layouts, t), self.layouts, t)
         divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
+        divergence = immersion.gathered(domain, divergence, projection.layout)
         phi = solids.potential(immersion, domain, divergence, before.impulse)
         slopes = projection.gradient(phi)
         after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)

@@ -50,7 +50,8 @@ class Immersion(eqx.Module):
     weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity across them. blocked:
     (1 - beta) V - profile . V. projected: one where beta > 0. uncut: whether cells have no face with a profile.
     active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one over the number of
-    neighbours that have one. operator: -div(beta grad), with its hierarchy.
+    neighbours that have one. handed: in cells that only touch such cells, one over their number. operator:
+    -div(beta grad), with its hierarchy.
     """
 
     free: tuple[Array, ...]
@@ -63,6 +64,7 @@ class Immersion(eqx.Module):
     uncut: Array
     active: Array
     fill: Array
+    handed: Array
     operator: Elliptic
     hierarchy: Multigrid
 
@@ -78,6 +80,17 @@ class Immersion(eqx.Module):
     ) -> tuple[Array, ...]:
         """What flows through faces, over their whole area."""
         return _combined(domain, velocity, layouts, t, self.open, self.profile, self.blocked)
+
+    def gathered(self, domain: Domain, divergence: Array, layout: FieldLayout) -> Array:
+        """The divergence with that of cells without a pressure given to their neighbours, so that no region of the
+        fluid gains or loses mass; `layout` is that of the pressure."""
+
+        def around(given: Array) -> Array:
+            return domain.apply(lambda padded: _around(padded, domain.grid.ndim), given, _mirrored(layout), 1)
+
+        touching = self.fill > 0
+        divergence = divergence + jnp.where(touching, around(self.handed * divergence), 0.0)
+        return divergence + jnp.where(self.active, around(self.fill * divergence), 0.0)
 
 
 class Solid(eqx.Module):
@@ -116,16 +129,19 @@ class Solid(eqx.Module):
             moved = free[axis] & inner[axis]
             active = active | cut(moved, axis, 0, n) | cut(moved, axis, 1, n + 1)
         padded = domain.pad(active.astype(dtype), beside, 1)
+        rim = ~active & (_around(padded, ndim) > 0)
+        beyond = ~active & ~rim & (_around(domain.pad(rim.astype(dtype), beside, 1), ndim) > 0)
+        passed = domain.pad((active | rim | beyond).astype(dtype), beside, 1)
         area, profile = [], []
         for axis in range(ndim):
             mean = _mean_positive(near, axis)
             part = _open_part(near, axis)
             # The mean of what grows from zero at the surface, over its value here.
             part = jnp.where(free[axis] & (part < 1), mean * _inverse(here[axis]), part)
-            line = crop(padded, ndim, axis)
-            n = line.shape[axis]
-            part = part * cut(line, axis, 0, n - 1) * cut(line, axis, 1, n)
+            part = part * _products(crop(padded, ndim, axis), axis)
             area.append(part)
+            # Cells farther from those with a pressure are closed, as nothing takes up what they gain or lose.
+            mean = mean * _products(crop(passed, ndim, axis), axis)
             profile.append(_times(mean - part * here[axis], slopes[axis]))
         uncut = active
         for axis, n in enumerate(block):
@@ -150,10 +166,11 @@ class Solid(eqx.Module):
             carried = _combined(domain, v, kinds, t, [1 - one for one in free], _negative(weights), None)
             blocked = _combined(domain, v, kinds, t, [1 - one for one in part], _negative(profile), None)
         fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
+        handed = jnp.where(beyond, _inverse(_around(domain.pad(rim.astype(dtype), beside, 1), ndim)), 0.0)
         return Immersion(
             free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
-            uncut,
-            active, fill, operator, multigrid(operator),
+            uncut & (_around(passed, ndim) == _around(padded, ndim)), active, fill, handed,
+            operator, multigrid(operator),
         )  # fmt: skip
 
     def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
@@ -290,6 +307,12 @@ def _pairs(u: Array, axis: int) -> Array:
     """Sums of neighbours along an axis: one fewer."""
     n = u.shape[axis]
     return cut(u, axis, 0, n - 1) + cut(u, axis, 1, n)
+
+
+def _products(u: Array, axis: int) -> Array:
+    """Products of neighbours along an axis: one fewer."""
+    n = u.shape[axis]
+    return cut(u, axis, 0, n - 1) * cut(u, axis, 1, n)
 
 
 def _around(padded: Array, ndim: int) -> Array:

@@ -161,6 +161,16 @@ def test_flow_between_cylinders_is_of_second_order_in_the_mean():
     assert 0.5 * np.log2(coarse / fine) > 1.8 and coarse < 2e-3
 
 
+def test_regions_that_a_body_parts_keep_their_mass_and_their_pressure():
+    """Above and below a wavy wall: what one lost would have to be made up by the pressure, without bound."""
+    wall = Solid(lambda t, x, y: jnp.abs(y - 0.5 - 0.12 * jnp.sin(2 * jnp.pi * x)) - 0.06)
+    sides = [PERIODIC, (sj.NoSlipWall(), sj.NoSlipWall())]
+    model = Incompressible(Domain(Grid((16, 16))), sides, (push, None), solid=wall)
+    _, end = jax.jit(lambda: advanced(model, parameters(0.02), 8, 0.02, "midpoint"))()
+    # The push of one over a length of one turns into a pressure of that order.
+    assert 0.01 < float(jnp.max(jnp.abs(end.reaction.pressure))) < 1
+
+
 def test_a_body_that_drifts_with_the_stream_leaves_it_alone():
     """Faces that it covers and uncovers have its velocity, which is that of the fluid: rounding."""
     drift = (0.7, 0.3)
