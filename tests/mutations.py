@@ -85,7 +85,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an event occurs at every frame at which its condition holds", "driver/triggers.py",
-        "self._held.get(name, first)", "first",
+        "self._held.get(name, before)", "before",
         "tests/driver/test_triggers.py::test_a_run_ends_where_its_condition_holds",
     ),
     Mutation(
@@ -283,7 +283,7 @@ MUTATIONS = [
     ),
     Mutation(
         "conjugate gradients stop at the root of the tolerance", "solvers/krylov.py",
-        "goal = tolerance**2 * start", "goal = tolerance * start",
+        "goal = tolerance**2 *", "goal = tolerance *",
         "tests/solvers/test_krylov.py::test_the_tolerance_is_that_of_the_residual",
     ),
     Mutation(

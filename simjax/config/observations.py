@@ -126,7 +126,7 @@ def read_observation(
 
 
 def _read_target(path: str, kind: str, keys: Mapping[str, Any], context: Context) -> Formula | None:
-    """What a snapshot or a diagnostic is wanted to be, if it is given; a diagnostic has no place."""
+    """Read what a snapshot or a diagnostic is wanted to be, if it is given; a diagnostic has no place."""
     if keys.get("target") is None:
         return None
     known = context if kind == "snapshot" else dataclasses.replace(context, known=("t", *context.parameters))

@@ -156,7 +156,7 @@ class Triggers:
         return f" for {named}{f' and {len(numbers) - MOST_NAMED} others' if len(numbers) > MOST_NAMED else ''}"
 
     def _judge_steady(self, time: float, value: np.ndarray, looked_at: np.ndarray):
-        """Which members are steady, what is said of each, and the quantity."""
+        """Tell which members are steady, what is said of each, and the quantity."""
         assert self._steady is not None
         quantity, over = self._steady.quantity, self._steady.over
         self._history.append((time, value))

@@ -29,7 +29,7 @@ Neighbours = tuple[tuple[Array, Array], ...]
 
 
 class Reaction(eqx.Module):
-    """What bodies and the fluid do to each other: pressure and force of the last stage, zero before the first one.
+    """Pressure, and the force of the fluid on bodies, of the last stage; zero before the first one.
 
     pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
     impulse, elapsed: integrals of the pressure and of one over the time since the last stage, zero after each.
@@ -78,7 +78,7 @@ class Immersion(eqx.Module):
     def through(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
     ) -> tuple[Array, ...]:
-        """What flows through faces, over their whole area."""
+        """Volume per time and area that flows through faces, over their whole area."""
         return _combined(domain, velocity, layouts, t, self.open, self.profile, self.blocked)
 
     def gathered(self, domain: Domain, divergence: Array, layout: FieldLayout) -> Array:
@@ -385,7 +385,7 @@ def _mean_along(nodes: Array, axis: int) -> Array:
 
 
 def _interpolation(distance: Array) -> tuple[Array, Neighbours]:
-    """Whether faces are free; where they are not, one over the distance of the neighbours that they follow.
+    """Tell whether faces are free; where they are not, one over the distance of the neighbours that they follow.
 
     A face in the fluid is free where it is no nearer to the surface than its nearest neighbour, behind the surface, is.
     Else it follows the neighbour on the other side, with the ratio of the distances. A face in a body follows its
