@@ -236,7 +236,7 @@ def _from_file(source: ObservationConfig, path: str, name: str, rollout: Differe
 
 
 def _target(source: ObservationConfig, times: np.ndarray, rollout: DifferentiableRun) -> np.ndarray:
-    """Values that are wanted at `times`, by the configuration's numbers: fields `(m, *grid.shape)` or numbers `(m,)`."""
+    """Values that are wanted at `times`, from the configuration: fields `(m, *grid.shape)` or numbers `(m,)`."""
     assert source.target is not None
     if source.kind == "diagnostic":
         return np.array([float(source.target({**rollout.start_values(), "t": t})) for t in times])
