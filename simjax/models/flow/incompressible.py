@@ -201,6 +201,11 @@ class Incompressible(ExplicitModel, FlowBudgets):
         flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence)
         return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
+    @property
+    def loops_over_stages(self) -> bool:
+        """True around bodies, whose pressure takes most of a program."""
+        return self.solid is not None
+
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time bring in what they take out."""
         return balance.fault(self.domain, self.layouts, t, jnp.result_type(params.viscosity)) if self.watched else None
