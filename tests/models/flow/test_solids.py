@@ -36,7 +36,7 @@ def push(t, x, params):
 
 def advanced(model, params, steps, dt, integrator="kutta3"):
     """The last state and the one before, from rest."""
-    scheme, shape = INTEGRATORS[integrator], model.domain.grid.shape
+    scheme, shape, dt = INTEGRATORS[integrator], model.domain.grid.shape, jnp.asarray(dt)
     start = model.state_from({"velocity": tuple(jnp.zeros(shape) for _ in shape)}, params)
     parts = scheme.prepare(model, params, dt)
 
@@ -178,8 +178,8 @@ def test_a_body_that_drifts_with_the_stream_leaves_it_alone():
     solid = Solid(lambda t, x, y: around(x - drift[0] * t, y - drift[1] * t, 0.2), velocity, moving=True)
     model, params = Incompressible(Domain(Grid((16, 16))), [PERIODIC, PERIODIC], solid=solid), parameters(0.02)
     start = model.state_from({"velocity": tuple(jnp.full((16, 16), v) for v in drift)}, params)
-    scheme = INTEGRATORS["midpoint"]
-    end = jax.jit(lambda: jax.lax.fori_loop(0, 4, lambda k, u: scheme.step(model, 0.02 * k, 0.02, u, params), start))()
+    scheme, dt = INTEGRATORS["midpoint"], jnp.asarray(0.02)
+    end = jax.jit(lambda: jax.lax.fori_loop(0, 4, lambda k, u: scheme.step(model, k * dt, dt, u, params), start))()
     for u, v in zip(end.velocity, drift, strict=True):
         np.testing.assert_allclose(u, v, rtol=0, atol=1e-13)
     assert max(abs(float(force)) for force in end.reaction.force) < 1e-10  # roundings of a momentum of 0.1 over 0.02
