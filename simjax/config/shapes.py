@@ -16,7 +16,8 @@ BODY_KEYS = ("file", "scale", "angle", "at", "inside")
 
 
 def _length(parts: Sequence[str]) -> str:
-    return f"sqrt({' + '.join(f'({part})**2' for part in parts)})"
+    """Euclid's length. The last term, too small to be seen, gives it a derivative where all parts vanish."""
+    return f"sqrt({' + '.join(f'({part})**2' for part in parts)} + 1e-30)"
 
 
 def _most(parts: Sequence[str], function: str) -> str:

@@ -1,5 +1,7 @@
 """Bodies as shapes: distances of primitives and their unions, and mistakes in them."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,11 +11,12 @@ from simjax.errors import ConfigurationError
 RANDOM = np.random.default_rng(3)
 
 
-def config(solid, axes=2):
+def config(solid, axes=2, names=()):
     return validate(
         {
             "model": "incompressible", "grid": {"shape": [8] * axes}, "physics": {"viscosity": 0.1},
-            "parameters": {"radius": 0.25, "speed": 2.0}, "initial": {"velocity": [0] * axes},
+            "parameters": {"radius": 0.25, "speed": 2.0, **dict.fromkeys(names, 0.5)},
+            "initial": {"velocity": [0] * axes},
             "coefficients": {"solid": solid}, "time": {"end": 0.1, "output_every": 0.1},
         }
     )  # fmt: skip
@@ -77,6 +80,17 @@ def test_a_list_is_the_union_and_is_written_as_it_was_understood():
     np.testing.assert_array_equal(distance(parts, points), np.min(each, axis=0))
     once = config(parts)
     assert config(once.write()["coefficients"]["solid"]).coefficients == once.coefficients
+
+
+@pytest.mark.parametrize("solid", [{"ball": {"center": ["c", 0.5], "radius": 0.25}},
+                                   {"box": {"lower": ["c - 0.25", 0], "upper": ["c + 0.25", 1]}}])  # fmt: skip
+def test_a_distance_has_derivatives_inside_of_bodies(solid):
+    """Also in the middle of a ball, and all over a box, where what is beyond its faces vanishes."""
+    (formula,) = config(solid, names=("c",)).coefficients["solid"]
+    x = jnp.asarray([0.5, 0.6, 0.9])
+    slope = jax.jacfwd(lambda c: formula({"x": x, "y": jnp.full(3, 0.5), "c": c}, jnp))(jnp.asarray(0.5))
+    np.testing.assert_allclose(slope[1:], -1, atol=1e-12)  # nearest to the right
+    assert np.isfinite(slope[0])
 
 
 @pytest.mark.parametrize(
