@@ -53,7 +53,8 @@ def _bodies(
     if not isinstance(source, tuple) or "t" not in source[0].names:
         return lambda _: found[name], False
     values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
-    distance, centers = FormulaValue(source[0], values), domain.coordinates((CENTER,) * domain.grid.ndim)
+    centers = domain.coordinates((CENTER,) * domain.grid.ndim, programs.dtype)
+    distance = FormulaValue(source[0], values)
     return _on_host(lambda t: jnp.broadcast_to(distance(t, *centers), domain.block_shape)), True
 
 

@@ -30,13 +30,17 @@ FEW_PARTICLES = {
 }
 
 
+FINER = {"airfoil": [32, 64]}
+"""Cells that a body of a file needs: two along every axis at least."""
+
+
 def small(name):
     """Overrides for two output intervals on a grid of eight cells per axis or so."""
     config = load_config(name)
     if config.schema.of_particles:
         every = 2 * config.time.dt
         return [*FEW_PARTICLES[name], f"time.end={2 * every!r}", f"time.output_every={every!r}"]
-    shape = [8 * (1 + axis % 2) for axis in range(len(config.grid.shape))]
+    shape = FINER.get(name) or [8 * (1 + axis % 2) for axis in range(len(config.grid.shape))]
     every = config.time.output_every / 16
     thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
     # What eight cells resolve.
