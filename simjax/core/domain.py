@@ -426,7 +426,7 @@ class Domain(eqx.Module):
         return lax.psum(jax.tree.map(self._of_all_axes, partial), self.names)
 
     def _of_all_axes(self, partial: Array) -> Array:
-        """What depends on some of the axes that are cut, typed as varying over all of them, as collectives ask."""
+        """A value that depends on some of the axes that are cut, typed as varying over all, as collectives ask."""
         return cast_varying(partial, self.names) if {*self.names} & varying_axes(partial) else partial
 
     def sum(self, field) -> Array:
