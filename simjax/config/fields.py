@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.sections import Context, find_input, read_components
+from simjax.config.sections import Context, find_told, read_components
 from simjax.config.shapes import read_shapes
 from simjax.schema.config import FieldSource, FileSource
 from simjax.schema.formula import Formula
@@ -80,9 +80,7 @@ def read_file_source(path: str, value: Mapping[str, Any], field: FieldSchema, co
         )
     if len(problems) > before or file is None or variables is None:
         return None
-    found = find_input(file, context.folders)
+    found = find_told(f"{path}.file", file, context)
     if found is None:
-        looked = ", ".join(str(folder) for folder in context.folders)
-        problems.say(f"{path}.file", f"{path}.file = {file!r}: no such file (looked below {looked})")
         return None
     return FileSource(found, variables, time, member, None if order is None else tuple(order))

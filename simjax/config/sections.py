@@ -184,6 +184,15 @@ def is_tight(path: str, velocity: Sequence[Formula], given: Any, axis_path: str,
     return False
 
 
+def find_told(path: str, file: str, context: Context) -> Path | None:
+    """The file that the key at `path` names; None after telling where it was looked for."""
+    found = find_input(file, context.folders)
+    if found is None:
+        looked = ", ".join(str(folder) for folder in context.folders)
+        context.problems.say(path, f"{path} = {file!r}: no such file (looked below {looked})")
+    return found
+
+
 def find_input(file: str, folders: Sequence[Path], *, or_folder: bool = False) -> Path | None:
     """The first existing file among `folders`, or also a folder of that name; an absolute path is itself."""
     candidates = [Path(file).expanduser()] if Path(file).expanduser().is_absolute() else [f / file for f in folders]

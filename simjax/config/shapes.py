@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from simjax.config.sections import Context, find_input, read_formula
+from simjax.config.sections import Context, find_told, read_formula
 from simjax.schema.config import BodyFile, FieldSource
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, ListOf, Real, Text
@@ -143,10 +143,8 @@ def read_body_file(path: str, value: Mapping[str, Any], context: Context) -> Bod
     inside = Choice(("dark", "light")).read(f"{path}.inside", value.get("inside", "dark"), problems)
     if len(problems) > before or file is None:
         return None
-    found = find_input(file, context.folders)
+    found = find_told(f"{path}.file", file, context)
     if found is None:
-        looked = ", ".join(str(folder) for folder in context.folders)
-        problems.say(f"{path}.file", f"{path}.file = {file!r}: no such file (looked below {looked})")
         return None
     ending = found.suffix.lower()
     if BODY_ENDINGS.get(ending) != context.ndim:

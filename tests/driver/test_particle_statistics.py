@@ -98,6 +98,7 @@ def test_members_over_devices_whose_steps_are_done_again_count_each_once(whole):
     alone = {"outputs": [{"density": {"shape": [6, 4]}}], "statistics": GAS["statistics"][:1]}
     found = run(root / "members", {**members, **mesh, **alone}, names=["mesh"])
     assert "are arranged anew after 4 now" in (root / "members" / "run.log").read_text()
+    # Sums of sixteen steps: roundings. A step that counts twice adds a sixteenth.
     np.testing.assert_allclose(found["mesh"].time_counted, [[0.08], [0.08]], rtol=1e-12)
     # Forces are added up in the order of cells, which another arrangement changes: rounding, grown in 16 steps.
     same({name: one.isel(member=0, drop=True) for name, one in found.items()}, wanted, 1e-11)

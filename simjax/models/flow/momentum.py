@@ -41,7 +41,7 @@ class Momentum(eqx.Module):
 
     domain: Domain
     layout: FieldLayout
-    """Of a viscosity at cell centres, which goes on unchanged beyond sides."""
+    """The layout of a viscosity at cell centres, which goes on unchanged beyond sides."""
     turbulence: str = eqx.field(static=True)
 
     def __init__(self, domain: Domain, layouts: Sequence[FieldLayout], turbulence: str):

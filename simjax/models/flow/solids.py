@@ -130,7 +130,8 @@ class Solid(eqx.Module):
             active = active | cut(moved, axis, 0, n) | cut(moved, axis, 1, n + 1)
         padded = domain.pad(active.astype(dtype), beside, 1)
         rim = ~active & (_around(padded, ndim) > 0)
-        beyond = ~active & ~rim & (_around(domain.pad(rim.astype(dtype), beside, 1), ndim) > 0)
+        rims = _around(domain.pad(rim.astype(dtype), beside, 1), ndim)
+        beyond = ~active & ~rim & (rims > 0)
         passed = domain.pad((active | rim | beyond).astype(dtype), beside, 1)
         area, profile = [], []
         for axis in range(ndim):
@@ -166,7 +167,7 @@ class Solid(eqx.Module):
             carried = _combined(domain, v, kinds, t, [1 - one for one in free], _negative(weights), None)
             blocked = _combined(domain, v, kinds, t, [1 - one for one in part], _negative(profile), None)
         fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
-        handed = jnp.where(beyond, _inverse(_around(domain.pad(rim.astype(dtype), beside, 1), ndim)), 0.0)
+        handed = jnp.where(beyond, _inverse(rims), 0.0)
         return Immersion(
             free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
             uncut & (_around(passed, ndim) == _around(padded, ndim)), active, fill, handed,

@@ -38,7 +38,7 @@ class WaveEnergy(SplitBalanced):
 
     @abc.abstractmethod
     def drifted_product(self, one, other, params, prepared) -> Array:
-        """That of their drifted halves."""
+        """The product of their drifted halves."""
 
     @abc.abstractmethod
     def accelerated(self, t, dt, state, params, prepared) -> Any:
