@@ -1,16 +1,16 @@
 """Ensembles in groups: what is finished survives, members are the same, statistics are those of the full output."""
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
+from prepared import PreparedProcess
+from process_groups import environment
 
 import simjax as sj
 from simjax.driver import groups, single_run
@@ -220,11 +220,7 @@ SWEEP = [
 @pytest.mark.slow
 def test_a_sweep_killed_twice_ends_as_if_it_had_not_been(tmp_path):
     def start(*overrides):
-        environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
-        return subprocess.Popen(
-            [sys.executable, "-m", "simjax.run", *overrides], env=environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        return PreparedProcess([sys.executable, "-m", "simjax.run", *overrides], environment(1))
 
     def finish(process):
         output, _ = process.communicate(timeout=300)

@@ -81,7 +81,6 @@ def test_a_gas_of_2048_cells_cubed_on_a_pod(tmp_path):
     assert all(one["exposed_s"] == 0 and one["beside_s"] > one["seconds"] for one in along_first)
     assert waited(content, "collective-permute") < 0.3  # found: 0.19
     assert content["step"]["exposed_s"] < 0.002 * content["step"]["chip_s"]  # found: 0.0011
-    assert content["compile_cpu_s"] < 60  # found: 44
 
 
 @pytest.mark.long

@@ -64,12 +64,13 @@ PLANS = {
 # With the slow ones, a few cases of what hardly depends on the equations; the others are long.
 SLOW = {
     "ensemble": ("flow-2d-walls", "semilinear-kdv-1d"),
-    "partitioned": ("maxwell-2d", "spectral-vorticity-2d"),
+    "partitioned": ("spectral-vorticity-2d",),
     "kernels": ("flow-2d-walls", "acoustic-3d"),
-    "overlap": ("acoustic-3d", "burgers-1d-weno5"),
+    "overlap": ("acoustic-3d",),
     "two_level": ("acoustic-1d",),
     "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
-    "closures": ("advection-2d-walls-pointwise space", "passive-scalar-2d-inflow space"),
+    "closures": ("advection-2d-walls-pointwise space",),
+    "pressure": ("spectral-space", "tridiagonal-ensemble", "multigrid-space"),
 }
 CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
@@ -77,7 +78,8 @@ EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startsw
 
 # Compiled for every layout and differentiated, all cases take half an hour. In every run of the tests are those in 1-D
 # and 2-D, but particles and the dear ones of a family that has a cheap one: the first layout and the observations. The
-# rest is with the slow ones, but of gases and implicit transport in 3-D and in an atmosphere.
+# rest is with the slow ones, but of gases and implicit transport in 3-D and in an atmosphere, and of what a stretched
+# grid has as well.
 DEAR = (
     "gas-1d-atmosphere", "gas-2d-walls", "acoustic-2d", "particles-water-2d", "particles-plasma-2d",
     "particles-stars-2d", "particles-liquid-2d", "passive-scalar-2d-walls", "spectral-vorticity-2d",
@@ -87,7 +89,10 @@ DEAR = (
     "stretched-advection-2d", "boussinesq-2d-walls", "flow-2d-open", "axisymmetric-advection-2d",
     "transport-2d-axisymmetric", "acoustic-2d-axisymmetric", "maxwell-2d-axisymmetric", "passive-scalar-2d-eddies",
 )  # fmt: skip
-LONG = ("gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere")
+LONG = (
+    "gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere", "maxwell-2d", "acoustic-2d",
+    "transport-2d-implicit",
+)  # fmt: skip
 
 
 def marked(case, usual):
@@ -165,7 +170,8 @@ def with_kernels():
             continue
         for where in ("space", "overlap", "ensemble"):
             simple, in_space = case.name == "advection-2d-walls", where == "space"
-            usual, slow = simple and in_space, simple or in_space and case.name in SLOW["kernels"]
+            usual = simple and in_space
+            slow = simple and where == "overlap" or in_space and case.name in SLOW["kernels"]
             marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
             result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
     return pytest.mark.parametrize(("case", "where"), result)
@@ -183,19 +189,23 @@ def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
 FLOWS = [case for case in CASES if case.name.startswith("flow")]
 
 
-@pytest.mark.parametrize("where", ["space", "ensemble"])
-@pytest.mark.parametrize("method", ["spectral", "tridiagonal", "multigrid"])
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name == "flow-2d-walls" else pytest.mark.long)
-        for case in FLOWS
-    ],
-)
+def with_pressure_methods():
+    """Every flow with every method, cut in space and as an ensemble; with the slow ones each method once."""
+    result = []
+    for case in FLOWS:
+        for method in ("spectral", "tridiagonal", "multigrid"):
+            if case.grid.stretched and method == "tridiagonal":  # takes uniform grids only
+                continue
+            for where in ("space", "ensemble"):
+                usual = case.name == "flow-2d-walls" and f"{method}-{where}" in SLOW["pressure"]
+                marks = pytest.mark.slow if usual else pytest.mark.long
+                result.append(pytest.param(case, method, where, id=f"{case.name}-{method}-{where}", marks=marks))
+    return pytest.mark.parametrize(("case", "method", "where"), result)
+
+
+@with_pressure_methods()
 def test_flows_do_not_depend_on_how_the_pressure_is_solved(monkeypatch, case, method, where):
     """With exchanges in pieces and transforms by matrices, as on TPUs; the references have neither."""
-    if case.grid.stretched and method == "tridiagonal":
-        pytest.skip("takes uniform grids only")
     for member in range(4):
         reference(case, member)
     for module in (dft, exchange, spectral):

@@ -74,8 +74,8 @@ def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tm
     steps = {path.name for path in (folder / "checkpoints").iterdir() if path.name.isdecimal()}
     assert steps  # both saved at one step, or orbax would not have ended
 
-    kills, stops = ((1, signal.SIGKILL, 2), (0, signal.SIGKILL, 2)), ((3, signal.SIGSTOP, 4), (0, signal.SIGSTOP, 2))
-    for victim, number, count in (*kills, *stops):
+    # The one that the others meet at is lost, or another one; random faults below hit either.
+    for victim, number, count in ((0, signal.SIGKILL, 2), (3, signal.SIGSTOP, 4)):
         processes = begin([f"resume={folder}", *MESHES[2 * count]], count)
         wait_for_frames(folder, processes)
         processes[victim].send_signal(number)
@@ -99,7 +99,7 @@ def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tm
         np.testing.assert_array_equal(dataset.concentration, uninterrupted.concentration)
         np.testing.assert_array_equal(dataset.time, uninterrupted.time)
     parts = json.loads((folder / "provenance.json").read_text())["parts"]
-    assert len(parts) == 6
+    assert len(parts) == 4
 
 
 # A clock that jumps a day ahead while the run goes on.
