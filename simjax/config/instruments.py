@@ -29,6 +29,7 @@ OF_PARTICLES = {
     "mean_square_displacement": "",
     "tracks": "",
     "density": "",
+    "balance": "",
 }
 """Kinds of instruments, the first with an example."""
 BESIDE = {
@@ -69,10 +70,10 @@ def _read_one(
         if key not in (kind, "every", "name", *beside):
             problems.unknown(where, key, (kind, *beside, "every", "name"))
     variables: tuple[str, ...] = ()
-    if context.schema.of_particles:
-        given = read_of_particles(where, kind, value, found, context)
-    elif kind == "balance":
+    if kind == "balance":
         variables, given = read_quantities(join(where, kind), value[kind], context), {}
+    elif context.schema.of_particles:
+        given = read_of_particles(where, kind, value, found, context)
     else:
         variables = _read_variables(where, kind, value, context)
         if len(problems) == before and kind in (*APART, "surface_integral"):

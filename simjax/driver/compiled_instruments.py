@@ -32,7 +32,7 @@ from simjax.instruments.operators import (
 from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
 from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
-from simjax.models.balances import WithBalances
+from simjax.models.balances import WithAccounts
 from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
 from simjax.status import OK
@@ -290,6 +290,8 @@ def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrume
 
 def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> Instrument:
     name, given = source.kind, source.given
+    if name == "balance":
+        return _balances(source, programs)
     if name == "tracks":
         return Instrument(source, *_tracks(source, programs))
     if name == "density":
@@ -319,9 +321,9 @@ def _tracks(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[di
     return operators, {name: Output(name, (), "1", text) for name, text in known.items()}
 
 
-def _balances(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
+def _balances(source: InstrumentConfig, programs: CompiledFieldRun | CompiledParticleRun) -> Instrument:
     """Every number of the balances of some quantities."""
-    assert isinstance(programs.model, WithBalances)
+    assert isinstance(programs.model, WithAccounts)
     told = programs.model.described(source.of)
     outputs = {name: Output(name, (), measure.units, measure.long_name) for name, measure in told.items()}
     return Instrument(source, {name: BalanceEntry(name) for name in told}, outputs)
