@@ -183,6 +183,7 @@ class GravityFamily(ParticleFamily):
     Section = MassesConfig
 
     seconds = (1e-6, 1e-9)
+    mass_keys = ("physics.total_mass",)
     advice = "Try a smaller time.dt, or a larger physics.softening."
     at_start = "two particles may stand at the same place: check initial, or write physics.softening"
 

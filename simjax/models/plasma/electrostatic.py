@@ -109,9 +109,9 @@ class ElectrostaticPlasma(StepsInParts):
         velocity, before = self._kicked(dt, state.velocity, force, ratio, params), state.velocity
 
         def made() -> Accounts:
-            mass = jnp.where(state.ids >= 0, of_species(params.mass, state.species), 0)
+            mass = jnp.where(state.ids >= 0, of_species(params.mass, state.species)[0], 0)
             turned = zip(AXES, velocity - before, force, strict=False)
-            return {MAGNETIC: {f"momentum_{axis}": jnp.sum(mass * (v - dt * ratio * f)) for axis, v, f in turned}}
+            return {MAGNETIC: {f"momentum_{axis}": jnp.sum(mass * (v - dt * ratio[0] * f)) for axis, v, f in turned}}
 
         state = eqx.tree_at(lambda s: s.velocity, state, velocity)
         yield StepPart(self._drifted(0.5 * dt, state), dict if params.magnetic is None else made)

@@ -185,6 +185,7 @@ class ChargedFamily(ParticleFamily):
     """Common part of plasmas on a periodic mesh."""
 
     advice = "Try a smaller time.dt, or fewer physics.mesh_cells."
+    mass_keys = ("physics.number_density",)
     on_mesh = True
 
     @property

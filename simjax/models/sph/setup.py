@@ -162,6 +162,7 @@ class SmoothedFamily(ParticleFamily):
     Section = FluidConfig
 
     seconds = (2e-6, 2e-9)
+    mass_keys = ("physics.rest_density",)
     advice = "Try a smaller time.dt, a larger physics.sound_speed, or some physics.artificial_viscosity."
     shown = ("kinetic_energy", "density_deviation")
     species = ("fluid", "wall")

@@ -155,7 +155,7 @@ class WeaklyCompressibleSPH(StepsInParts):
 
         def made() -> Accounts:
             mass = params.density * self.spacing**self.cells.ndim
-            fallen = [dt * mass * g * jnp.sum(fluid) for g in params.gravity]
+            fallen = [dt * mass * g * jnp.sum(fluid.astype(dt.dtype)) for g in params.gravity]
             # What the fluid gives to walls these take from it.
             wall = (state.species != FLUID) & (state.ids >= 0)
             pushed = [-dt * mass * jnp.sum(jnp.where(wall, a, 0)) for a in state.acceleration]
