@@ -388,6 +388,7 @@ def _spectra(source: InstrumentConfig, programs: CompiledFieldRun) -> tuple[dict
         own = programs.outputs_named([name])
         key = f"{name}_spectrum"
         operators[key] = VectorSpectrum(key, tuple(output.name for output in own), shells, axis)
-        text = f"energy of {name.replace('_', ' ')} by wavenumber{'' if along is None else f' along {along}'}, half the square in each shell"
+        which = "wavenumber" if along is None else f"wavenumber along {along}"
+        text = f"energy of {name.replace('_', ' ')} by {which}, half the square in each shell"
         outputs[key] = Output(key, own[0].offset, squared(own[0].units), text)
     return operators, outputs

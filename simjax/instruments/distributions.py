@@ -16,7 +16,7 @@ from simjax.instruments.sampling import volumes, waves
 
 
 class LineSpectrum(Operator):
-    """The energy |u_j|^2 / 2 of the wavenumbers j = 1..`shells` along a periodic axis, a mean over all lines: (shells,).
+    """The energy |u_j|^2 / 2 of the wavenumbers j = 1..`shells` along a periodic axis: (shells,), means over all lines.
 
     u_j and u_-j are the coefficients of u = sum of u_j exp(2 pi i j x / L) on a line of length L, and both count; all
     wavenumbers and the means of lines add up to the mean of u^2 / 2. A line counts with the area that it stands for.

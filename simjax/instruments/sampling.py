@@ -12,7 +12,7 @@ from jax import Array, lax
 from simjax.core.domain import Domain
 from simjax.core.stretched import Places
 from simjax.errors import ConfigurationError
-from simjax.instruments.places import edges_along, line_of, module_of
+from simjax.instruments.places import edges_along, extents_along, line_of, module_of
 
 
 def interpolate(

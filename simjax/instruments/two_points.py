@@ -103,7 +103,8 @@ def _means(
 ) -> Array:  # fmt: skip
     """The mean over all values of `of(here(x), there(x + r))` at each separation: (separations,).
 
-    each: volumes that values stand for, which do not vary along the axis; None: they are the same. Each device holds the whole lines of `there` along the axis, in all other directions its own.
+    each: volumes that values stand for, which do not vary along the axis; None: they are the same.
+    Each device holds the whole lines of `there` along the axis, in all other directions its own.
     """
     block, n = domain.block_shape[axis], domain.grid.shape[axis]
     start = domain.block_index(axis) * block
@@ -137,8 +138,8 @@ def _check_cells(operator: StructureFunction | Correlation, grid: Grid) -> None:
     require_cartesian(f"{name} of '{operator.variable}'", grid)
     if axis in grid.stretched:
         raise ConfigurationError(
-            f"{name} of '{operator.variable}' along {AXES[axis]}: expected cells of one width along it, and the grid is "
-            "stretched there."
+            f"{name} of '{operator.variable}' along {AXES[axis]}: expected cells of one width along it, and the grid "
+            "is stretched there."
         )
     if not all(0 <= cells <= grid.shape[axis] for cells in operator.cells) or not operator.cells:
         raise ConfigurationError(
