@@ -86,8 +86,8 @@ def steady_carry(body, carry):
 def taken_where(condition, step, carry, *, both: bool):
     """`step(carry)` where a scalar condition holds, else `carry`.
 
-    both: whether the step is computed in any case. Members of an ensemble do so anyway, and over devices jax cannot batch
-    a condition whose branches cast or reduce.
+    both: whether the step is computed in any case. Members of an ensemble do so anyway, and over devices jax cannot
+    batch a condition whose branches cast or reduce.
     """
     step, carry = steady_carry(step, carry)
     if both:

@@ -43,6 +43,22 @@ def test_a_wall_that_drags_a_flow_along():
 
 
 @pytest.mark.slow
+def test_momentum_closes_where_the_flow_goes_in_and_out_as_it_likes():
+    """Driven by a pressure through a stretched box of which two sides, a lower one among them, and the top are open."""
+    finer = tuple(lines("formula", "s - 0.2*s*(1 - s)", count, 0.0, 1.0) for count in (12, 10))
+    domain = sj.Domain(sj.Grid((12, 10), stretch=finer))
+    ends = sj.OpenSide(pressure=lambda t, x, y: 1 + y + jnp.sin(9 * t)), sj.OpenSide()
+    flow = sj.Incompressible(domain, [ends, (sj.NoSlipWall(), sj.OpenSide(pressure=0.2))])
+    params = flow.Params(jnp.asarray(0.02), jnp.asarray(0.5))
+    y = domain.coordinates((0.0, 0.5))[1]
+    found = budgets(flow, params, (jnp.broadcast_to(1 + y, (12, 10)), 0.1 * jnp.ones((12, 10))), "kutta3")(0.002, 32)
+    for name, other in (("momentum_x", "y_upper"), ("momentum_y", "x_lower")):
+        # Roundings of sums of numbers below one; what the flow along a side carries out is far from nothing.
+        assert abs(found[f"{name}_residual"]) < 1e-14 and abs(found[f"{name}_in_{other}"]) > 1e-3, found
+        assert abs(found[f"{name}_made_by_pressure"]) > 1e-3
+
+
+@pytest.mark.slow
 def test_momentum_closes_and_energy_at_the_order_of_the_steps():
     """In a stretched box with a lid that speeds up, forces and drag: kutta3 leaves an eighth at half the step."""
     lid = sj.NoSlipWall(velocity=(lambda t, x, y: 1 + jnp.sin(9 * t), 0.0))
