@@ -349,4 +349,4 @@ class CompiledParticleRun(CompiledRun):
         """Tell whether an array of the state has one entry per slot, not per cell of a mesh."""
         # A mesh has components where cells have slots: never as many, since slots come in groups.
         last, ids = self.cells.ndim + 1, fields_of(state).ids
-        return lambda values: values.shape[-last:] == ids.shape[-last:]
+        return lambda values: values.ndim >= ids.ndim and values.shape[-last:] == ids.shape[-last:]
