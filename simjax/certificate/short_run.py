@@ -32,6 +32,7 @@ from simjax.parallel import distribute
 from simjax.particles.cells import at_slots
 from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig
+from simjax.schema.instruments import Instruments
 from simjax.schema.members import EnsembleConfig
 from simjax.status import OK
 from simjax.stepping.checkpointing.plan import Binomial, Checkpoint
@@ -150,13 +151,13 @@ class ShortRun(abc.ABC):
 
 
 def _plain(config: Config) -> tuple[Config, list[str]]:
-    """The configuration in float64, on one device and without an ensemble, and what that changes."""
+    """The configuration in float64, on one device, without an ensemble and instruments, and what that changes."""
     changed = [f"in place of {config.precision}"] if config.precision != "float64" else []
     if config.ensemble.size > 1 or config.ensemble.vary:
         changed.append("without the ensemble")
     mesh = MeshConfig(overlap=config.mesh.overlap)
     return dataclasses.replace(
-        config, precision="float64", ensemble=EnsembleConfig(), mesh=mesh, resume=None
+        config, precision="float64", ensemble=EnsembleConfig(), mesh=mesh, outputs=Instruments(), resume=None
     ), changed  # fmt: skip
 
 

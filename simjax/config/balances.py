@@ -18,7 +18,7 @@ def read_quantities(path: str, value: Any, context: Context) -> tuple[str, ...]:
             path,
             f"{path}: model={context.schema.name} does not tell what passes its sides; expected one that does: "
             "advection_diffusion, transport, burgers, incompressible, passive_scalar, boussinesq, compressible, "
-            "acoustic or maxwell",
+            "acoustic, maxwell, or one of particles",
         )
         return ()
     given = [value] if isinstance(value, str) else value

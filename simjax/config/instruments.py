@@ -7,8 +7,8 @@ from typing import Any
 
 from simjax.config.balances import check_balance, read_quantities
 from simjax.config.instruments_of_several import check_fields, read_pairs_apart, read_surface
-from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of
-from simjax.config.particle_instruments import read_of_particles
+from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of, read_along
+from simjax.config.particle_instruments import read_of_particles, read_on_mesh
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
@@ -29,11 +29,12 @@ OF_PARTICLES = {
     "mean_square_displacement": "",
     "tracks": "",
     "density": "",
+    "balance": "",
 }
 """Kinds of instruments, the first with an example."""
 BESIDE = {
-    "balance": (), "spectrum": ("shells",), "radial_distribution": ("width",), "mean_square_displacement": (),
-    "tracks": (), "density": (),
+    "balance": (), "spectrum": ("shells", "along"), "radial_distribution": ("width",), "mean_square_displacement": (),
+    "tracks": (), "density": ("of",),
     "structure_function": ("along", "order", "separations"), "correlation": ("along", "normalised", "separations"),
 }  # fmt: skip
 """Keys beside that of the kind, where these are others than `of`."""
@@ -69,10 +70,11 @@ def _read_one(
         if key not in (kind, "every", "name", *beside):
             problems.unknown(where, key, (kind, *beside, "every", "name"))
     variables: tuple[str, ...] = ()
-    if context.schema.of_particles:
-        given = read_of_particles(where, kind, value, found, context)
-    elif kind == "balance":
+    if kind == "balance":
         variables, given = read_quantities(join(where, kind), value[kind], context), {}
+    elif context.schema.of_particles:
+        given = read_of_particles(where, kind, value, found, context)
+        variables = read_on_mesh(join(where, "of"), value.get("of"), problems) if kind == "density" else ()
     else:
         variables = _read_variables(where, kind, value, context)
         if len(problems) == before and kind in (*APART, "surface_integral"):
@@ -138,11 +140,16 @@ def _read_places(
     """The keys of the kind itself, typed and inside of the grid."""
     grid: GridConfig | None = found["grid"]
     if kind == "spectrum":
-        check_periodic(join(where, kind), found["boundaries"], "look at it with line or histogram", context)
-        check_uniform(join(where, kind), grid, "look at it with line or histogram", context)
-        if "shells" not in value:
-            return {}
-        return {"shells": Integer(1, MOST_BINS).read(join(where, "shells"), value["shells"], context.problems)}
+        given: dict[str, Any] = {}
+        if "along" in value:
+            given["along"] = read_along(where, value["along"], found["boundaries"], grid, context)
+        else:
+            instead = "write along: AXIS for one that is periodic and uniform, or look at it with line or histogram"
+            check_periodic(join(where, kind), found["boundaries"], instead, context)
+            check_uniform(join(where, kind), grid, instead, context)
+        if "shells" in value:
+            given["shells"] = Integer(1, MOST_BINS).read(join(where, "shells"), value["shells"], context.problems)
+        return given
     own, path = value[kind], join(where, kind)
     wanted = _keys_of(kind, context)
     if not isinstance(own, Mapping) or not own:

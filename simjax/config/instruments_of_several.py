@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from simjax.config.observations import check_inside, check_uniform
+from simjax.config.observations import check_inside, read_along
 from simjax.config.sections import Context
 from simjax.schema.config import GridConfig
 from simjax.schema.errors import join
@@ -22,24 +22,21 @@ def read_pairs_apart(
     """The keys of a structure function or a correlation: along which axis, at which separations, and which mean."""
     problems, before, grid = context.problems, len(context.problems), found["grid"]
     kinds: dict[str, Kind] = {
-        "along": Choice(context.axes),
         "separations": ListOf(Real(low=0.0, formula=True), 1, MOST_SEPARATIONS, optional=True, noun="lengths"),
     }
     kinds |= {"order": Integer(1, MOST_ORDER)} if kind == "structure_function" else {"normalised": Flag()}
     if "along" not in value:
         path = join(where, "along")
-        problems.say(path, f"{path} is missing: expected {kinds['along'].allowed}")
+        problems.say(path, f"{path} is missing: expected {Choice(context.axes).allowed}")
     given: dict[str, Any] = {"order": 2} if kind == "structure_function" else {"normalised": True}
     given |= {key: one.read(join(where, key), value[key], problems) for key, one in kinds.items() if key in value}
     if len(problems) > before:
         return given
-    axis = context.axes.index(given["along"])
-    boundaries = found["boundaries"]
-    if boundaries is not None and not boundaries[axis].periodic:
-        path = join(where, "along")
-        problems.add(path, given["along"], "a periodic axis", "look across walls with line or slice")
-    check_uniform(join(where, kind), grid, "look at it with line or histogram", context)
-    if grid is not None and grid.lower is not None and grid.upper is not None and len(problems) == before:
+    along = read_along(where, value["along"], found["boundaries"], grid, context)
+    if along is None:
+        return given
+    given["along"], axis = along, context.axes.index(along)
+    if grid is not None and grid.lower is not None and grid.upper is not None:
         given["separations"] = _separations(join(where, "separations"), given.get("separations"), axis, grid, context)
     return given
 

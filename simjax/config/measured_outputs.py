@@ -41,7 +41,7 @@ def as_observations(
     others = {key: given for key, given in value.items() if key not in ("output", "of")}
     if not {"times", "every", "file"} & others.keys() and chosen.interval_within_frames:
         others["times"] = _times(chosen.interval_within_frames, found["time"])
-    if chosen.kind in AS_KINDS and "file" not in others and "of" not in value:
+    if chosen.kind in AS_KINDS and "along" not in chosen.given and "file" not in others and "of" not in value:
         return [{**own, **others} for own in _each(chosen, context)]
     readings = chosen.readings(context.schema.written(context.ndim, context.counts))
     if "of" in value and value["of"] not in readings:

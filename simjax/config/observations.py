@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
-from simjax.config.sections import Context, find_input, read_formula
+from simjax.config.sections import Context, find_told, read_formula
 from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
 from simjax.schema.formula import Formula
@@ -111,7 +110,7 @@ def read_observation(
         check_uniform(f"{where}.spectrum", found["grid"], "observe with box_average", context)
     if kind == "radial_distribution":
         check_radii(where, keys, found["box"], problems)
-    file = _find_sensors(where, keys[kind], context) if kind == "sensors" else None
+    file = find_told(f"{where}.sensors", keys[kind], context) if kind == "sensors" else None
     if len(problems) > before:
         return None
     noise = None if keys["noise"] in (None, ("gaussian", None)) else keys["noise"]
@@ -285,12 +284,28 @@ def check_periodic(path: str, boundaries: Sequence[AxisBoundary] | None, instead
         context.problems.say(path, f"{path}: expected periodic axes only, {', '.join(walls)} has walls; {instead}")
 
 
-def check_uniform(path: str, grid: GridConfig | None, instead: str, context: Context) -> None:
-    """Check that a spectrum has cells of one width; instead: what to write where it has not."""
-    if grid is not None and grid.stretch is not None:
-        axes = ", ".join(axis for axis in context.axes if getattr(grid.stretch, axis) is not None)
-        found = f"expected cells of one width, the grid is stretched along {axes}"
+def check_uniform(path: str, grid: GridConfig | None, instead: str, context: Context, along: str | None = None) -> None:
+    """Check that there are cells of one width, `along` an axis or all; instead: what to write where there are not."""
+    if grid is None or grid.stretch is None:
+        return
+    stretched = [axis for axis in context.axes if getattr(grid.stretch, axis) is not None]
+    if along in (None, *stretched) and stretched:
+        found = f"expected cells of one width, the grid is stretched along {', '.join(stretched)}"
         context.problems.say(path, f"{path}: {found}; {instead}")
+
+
+def read_along(
+    where: str, given: Any, boundaries: Sequence[AxisBoundary] | None, grid: GridConfig | None, context: Context
+) -> str | None:
+    """A periodic axis with cells of one width; None after telling why not."""
+    path, problems, before = join(where, "along"), context.problems, len(context.problems)
+    axis = Choice(context.axes).read(path, given, problems)
+    if axis is None:
+        return None
+    if boundaries is not None and not boundaries[context.axes.index(axis)].periodic:
+        problems.add(path, axis, "a periodic axis", "look across walls with line or slice")
+    check_uniform(path, grid, "look along it with line or histogram", context, along=axis)
+    return axis if len(problems) == before else None
 
 
 def _find_measurements(where: str, keys: Mapping[str, Any], context: Context) -> MeasuredFile | None:
@@ -303,18 +318,8 @@ def _find_measurements(where: str, keys: Mapping[str, Any], context: Context) ->
         return None
     if keys.get("target") is not None:
         problems.say(where, f"{where}: target and file: expected one of them, as what is wanted is not measured")
-    found = find_input(file, context.folders, or_folder=True)
+    found = find_told(f"{where}.file", file, context, or_folder=True)
     if found is None:
-        looked = ", ".join(str(folder) for folder in context.folders)
-        problems.say(f"{where}.file", f"{where}.file = {file!r}: no such file (looked below {looked})")
         return None
     named = keys["deviation"] if isinstance(keys["deviation"], str) else None
     return MeasuredFile(found, keys["variable"], keys["mask"], named, keys["member"])
-
-
-def _find_sensors(where: str, file: str, context: Context) -> Path | None:
-    found = find_input(file, context.folders)
-    if found is None:
-        looked = ", ".join(str(folder) for folder in context.folders)
-        context.problems.say(f"{where}.sensors", f"{where}.sensors = {file!r}: no such file (looked below {looked})")
-    return found

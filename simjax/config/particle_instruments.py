@@ -7,9 +7,10 @@ from typing import Any
 
 from simjax.config.observations import MOST_RADII, check_radii
 from simjax.config.sections import Context
-from simjax.schema.errors import join
-from simjax.schema.kinds import Integer, Kind, ListOf, Real
+from simjax.schema.errors import ConfigErrors, join
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real
 
+ON_MESH = ("number_density", "velocity", "temperature")
 MOST_TRACKS, MOST_MESH_CELLS = 100_000, 4096
 
 
@@ -30,6 +31,15 @@ def read_of_particles(
     if value[kind] not in (None, {}):
         context.problems.add(join(where, kind), value[kind], "null: it has no keys of its own")
     return {}
+
+
+def read_on_mesh(path: str, value: Any, problems: ConfigErrors) -> tuple[str, ...]:
+    """Properties of particles on a mesh, each once; their number where none is said."""
+    if value is None:
+        return ON_MESH[:1]
+    given = [value] if isinstance(value, str) else value
+    read = ListOf(Choice(ON_MESH), 1, len(ON_MESH), noun="properties").read(path, given, problems) or ()
+    return tuple(dict.fromkeys(read))
 
 
 def _read_own(

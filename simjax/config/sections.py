@@ -184,9 +184,9 @@ def is_tight(path: str, velocity: Sequence[Formula], given: Any, axis_path: str,
     return False
 
 
-def find_told(path: str, file: str, context: Context) -> Path | None:
-    """The file that the key at `path` names; None after telling where it was looked for."""
-    found = find_input(file, context.folders)
+def find_told(path: str, file: str, context: Context, *, or_folder: bool = False) -> Path | None:
+    """The file (see `find_input`) that the key at `path` names; None after telling where it was looked for."""
+    found = find_input(file, context.folders, or_folder=or_folder)
     if found is None:
         looked = ", ".join(str(folder) for folder in context.folders)
         context.problems.say(path, f"{path} = {file!r}: no such file (looked below {looked})")

@@ -14,7 +14,7 @@ from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
 from simjax.config.sections import (
     Context,
-    find_input,
+    find_told,
     read_boundaries,
     read_closure,
     read_exact,
@@ -249,13 +249,8 @@ def _locate_particles(particles: ParticlesSection | None, context: Context) -> P
     """The section with the whole path of its file."""
     if particles is None or particles.source is None:
         return particles
-    found = find_input(particles.source, context.folders)
-    if found is None:
-        looked = ", ".join(str(folder) for folder in context.folders)
-        path = "particles.file"
-        context.problems.say(path, f"{path} = {particles.source!r}: no such file (looked below {looked})")
-        return None
-    return particles.located(str(found))
+    found = find_told("particles.file", particles.source, context)
+    return None if found is None else particles.located(str(found))
 
 
 def _check_grid(

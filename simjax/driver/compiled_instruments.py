@@ -29,10 +29,17 @@ from simjax.instruments.operators import (
     Slice,
     complete_shells,
 )
-from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
+from simjax.instruments.particle_operators import (
+    MeanSquareDisplacement,
+    MeshTemperature,
+    MeshVelocity,
+    NumberDensity,
+    RadialDistribution,
+    Tracks,
+)
 from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
-from simjax.models.balances import WithBalances
+from simjax.models.balances import WithAccounts
 from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
 from simjax.status import OK
@@ -290,14 +297,14 @@ def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrume
 
 def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> Instrument:
     name, given = source.kind, source.given
+    if name == "balance":
+        return _balances(source, programs)
     if name == "tracks":
         return Instrument(source, *_tracks(source, programs))
     if name == "density":
-        name = "number_density"
-        operator: Instrumental = NumberDensity(cells=given["shape"])
-        about = "particles per volume, by clouds in cells"
-    elif name == "radial_distribution":
-        operator = RadialDistribution(radii=given["radii"], width=given["width"])
+        return Instrument(source, *_on_mesh(source, programs))
+    if name == "radial_distribution":
+        operator: Instrumental = RadialDistribution(radii=given["radii"], width=given["width"])
         about = "pairs at a distance, over those of independent particles"
     else:
         operator = MeanSquareDisplacement(lengths=programs.domain.grid.lengths)
@@ -319,9 +326,31 @@ def _tracks(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[di
     return operators, {name: Output(name, (), "1", text) for name, text in known.items()}
 
 
-def _balances(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
+def _on_mesh(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[dict[str, Any], dict[str, Output]]:
+    """The number, the mean velocity and the temperature of the particles in the cells of a mesh."""
+    cells, family = source.given["shape"], programs.family
+    varied = [one.path for one in programs.config.ensemble.vary if one.path in family.mass_keys]
+    if varied and "temperature" in source.of:
+        raise ConfigurationError(
+            f"outputs: {source.name} of temperature expects masses that are the same in all members, and {varied[0]} "
+            "varies; leave temperature out."
+        )
+    operators, mass = {}, family.mass(programs.start_of)
+    if "number_density" in source.of:
+        operators["number_density"] = NumberDensity(cells)
+    if "velocity" in source.of:
+        each = [MeshVelocity(cells, axis, mass) for axis in range(len(cells))]
+        operators |= {one.variable: one for one in each}
+    if "temperature" in source.of:
+        operators["temperature"] = MeshTemperature(cells, mass)
+    about = {"number_density": "particles per volume", "temperature": "temperature of velocities about their mean"}
+    texts = {name: about.get(name, name.replace("_", " ")) for name in operators}
+    return operators, {name: Output(name, (), "1", f"{text}, by clouds in cells") for name, text in texts.items()}
+
+
+def _balances(source: InstrumentConfig, programs: CompiledFieldRun | CompiledParticleRun) -> Instrument:
     """Every number of the balances of some quantities."""
-    assert isinstance(programs.model, WithBalances)
+    assert isinstance(programs.model, WithAccounts)
     told = programs.model.described(source.of)
     outputs = {name: Output(name, (), measure.units, measure.long_name) for name, measure in told.items()}
     return Instrument(source, {name: BalanceEntry(name) for name in told}, outputs)
@@ -351,12 +380,15 @@ def _operator(source: InstrumentConfig, variable: str) -> Instrumental:
 
 def _spectra(source: InstrumentConfig, programs: CompiledFieldRun) -> tuple[dict[str, Any], dict[str, Output]]:
     """The energy of each variable or field by wavenumber, that of a vector summed over its components."""
-    shells = source.given.get("shells") or complete_shells(programs.grid)
+    grid, along = programs.grid, source.given.get("along")
+    axis = None if along is None else AXES.index(along)
+    shells = source.given.get("shells") or (complete_shells(grid) if axis is None else (grid.shape[axis] - 1) // 2)
     operators, outputs = {}, {}
     for name in source.of:
         own = programs.outputs_named([name])
         key = f"{name}_spectrum"
-        operators[key] = VectorSpectrum(key, tuple(output.name for output in own), shells)
-        text = f"energy of {name.replace('_', ' ')} by wavenumber, half the square in each shell"
+        operators[key] = VectorSpectrum(key, tuple(output.name for output in own), shells, axis)
+        which = "wavenumber" if along is None else f"wavenumber along {along}"
+        text = f"energy of {name.replace('_', ' ')} by {which}, half the square in each shell"
         outputs[key] = Output(key, own[0].offset, squared(own[0].units), text)
     return operators, outputs

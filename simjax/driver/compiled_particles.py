@@ -21,7 +21,9 @@ from simjax.grid import AXES, Grid
 from simjax.instruments.operators import View
 from simjax.io.checkpoint import require_meta
 from simjax.jaxpr.varying import vary_like
+from simjax.models.balances import fields_of
 from simjax.models.capacities import Capacities, divisor, multiple
+from simjax.models.particle_balances import ParticlesWithBalances, bare_model, particles_with_balances
 from simjax.models.particle_model import evaluated, family_of
 from simjax.models.placement import Start, chosen_particles
 from simjax.parallel import decompose, distribute, place, region, shardings, whole
@@ -100,7 +102,7 @@ class CompiledParticleRun(CompiledRun):
         bare = self.bare()
 
         def velocity(values, files):
-            state, _, _ = bare.initial_state(values, files, 0)
+            state = fields_of(bare.initial_state(values, files, 0)[0])
             return unpack(bare.cells, state.ids, state.velocity, bare.size)
 
         def make():
@@ -124,7 +126,11 @@ class CompiledParticleRun(CompiledRun):
     def view(self, model, t, state, params, more=()):
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
         found = self._arrays(model, state, params)
-        return View(self.domain, self.cells.periodic, found, numbers, cells=self.cells, particles=state)
+        balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
+        return View(
+            self.domain, self.cells.periodic, found, numbers, cells=self.cells, particles=fields_of(state),
+            balances=balances,
+        )  # fmt: skip
 
     def diagnostics(self, model, t, state, params):
         found = super().diagnostics(model, t, state, params)
@@ -158,8 +164,8 @@ class CompiledParticleRun(CompiledRun):
         )
         self.cells = Cells(self.domain, capacities.cell_capacity, bounds.periodic)
         self._member = self._member_state()
-        model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
-        self.state_specs = self._member_specs(model.partition_specs(self._member, params)[0])
+        self.model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
+        self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
         self._observe, self._advance, self._limits, self._starter = None, {}, None, None
         self.instrument_programs = {}
 
@@ -168,9 +174,7 @@ class CompiledParticleRun(CompiledRun):
         cells = Cells(self.domain.unsplit(), self._capacities.cell_capacity, self.cells.periodic)
 
         def state(files):
-            values = self._blank_values()
-            model, params = self._model(cells, values)
-            return self.family.state(model, params, values, files, jnp.zeros((), jnp.int32))[0]
+            return self._begun(cells, self._blank_values(), files, jnp.zeros((), jnp.int32))[0]
 
         return jax.eval_shape(state, self._file_shapes)
 
@@ -179,7 +183,15 @@ class CompiledParticleRun(CompiledRun):
         return {name: jnp.zeros((), self.dtype) for name in self.parameters}
 
     def _model(self, cells: Cells, values):
-        return self.family.model(cells, self._capacities, values)
+        model, params = self.family.model(cells, self._capacities, values)
+        quantities = self.config.outputs.balanced
+        return (particles_with_balances(model, quantities) if quantities else model), params
+
+    def _begun(self, cells: Cells, values, files, member):
+        """One member's first state, how many particles found no place, and bits of `status`."""
+        model, params = self._model(cells, values)
+        state, lost, fault = self.family.state(bare_model(model), params, values, files, member)
+        return (model.accounts(state, params) if isinstance(model, ParticlesWithBalances) else state), lost, fault
 
     def build(self, values, files, steps_per_exchange=0):
         return self._model(self.cells, values)
@@ -211,8 +223,7 @@ class CompiledParticleRun(CompiledRun):
 
     def initial_state(self, values, files, member):
         """One member's state before the first step, how many particles found no place, and bits of `status`."""
-        model, params = self.build(values, files)
-        return self.family.state(model, params, values, files, member)
+        return self._begun(self.cells, values, files, member)
 
     def observe(self):
         if self._observe is None:
@@ -239,7 +250,8 @@ class CompiledParticleRun(CompiledRun):
 
     def _arrays(self, model, state, params) -> dict[str, Array]:
         """Per-particle arrays `(..., particles)` by number, on every device; positions within the box."""
-        state = self.family.seen(model, state, params)
+        model = bare_model(model)
+        state = self.family.seen(model, fields_of(state), params)
         grid, dtype = self.cells.domain.grid, state.position.dtype
         axes = (grid.ndim, *(1,) * (grid.ndim + 1))
         lengths = jnp.asarray(grid.lengths, dtype).reshape(axes)
@@ -336,5 +348,5 @@ class CompiledParticleRun(CompiledRun):
     def slots(self, state) -> Callable[[np.ndarray], bool]:
         """Tell whether an array of the state has one entry per slot, not per cell of a mesh."""
         # A mesh has components where cells have slots: never as many, since slots come in groups.
-        last = self.cells.ndim + 1
-        return lambda values: values.shape[-last:] == state.ids.shape[-last:]
+        last, ids = self.cells.ndim + 1, fields_of(state).ids
+        return lambda values: values.ndim >= ids.ndim and values.shape[-last:] == ids.shape[-last:]

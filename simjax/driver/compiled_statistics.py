@@ -143,8 +143,7 @@ class CompiledStatistics:
         if every:
             is_due = due_by_time(schedule.interval, every, TOLERANCE)
         averages = dict.fromkeys(names, _averages(model.domain, statistic.over))
-        # Members take both branches of a condition anyway, and over devices jax cannot batch a reading in one.
-        always = programs.members is not None
+        always = programs.members is not None  # as `taken_where` says
         phase = statistic.source.phase
         phases = None if phase is None else Phases(phase.period, phase.bins)
         return Gathering(statistic.moments, read, averages, is_due, always, phases)

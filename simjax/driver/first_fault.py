@@ -164,6 +164,7 @@ def _first_of_particles(programs: CompiledParticleRun, state, clock: Clock, sche
 
 def _not_finite(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
     """The first particle of which something is not finite, and what."""
+    state = fields_of(state)
     ids, slots, ndim = whole(state.ids), programs.slots(state), programs.cells.ndim
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         wrong = ~np.isfinite(whole(leaf))
@@ -178,7 +179,7 @@ def _unphysical(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
     model, params = programs.build(*jax.tree.map(on_first_device, (programs.values, programs.files)))
     host = jax.tree.map(whole, state)
     for what, where in model.unphysical(host, params).items():
-        numbers = np.asarray(host.ids)[np.asarray(where)]
+        numbers = np.asarray(fields_of(host).ids)[np.asarray(where)]
         if numbers.size:
             return int(numbers[0]), what
     return None
@@ -186,6 +187,7 @@ def _unphysical(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
 
 def _escaped(programs: CompiledParticleRun, before, state) -> str:
     """The first particle that left the box, and its place before."""
+    before, state = fields_of(before), fields_of(state)
     ids, left, ndim, grid = whole(before.ids), whole(state.ids), programs.cells.ndim, programs.domain.grid
     number = int(np.setdiff1d(ids[ids >= 0], left[left >= 0])[0])
     i = np.argwhere(ids == number)[0]

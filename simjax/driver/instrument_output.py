@@ -18,7 +18,7 @@ from simjax.driver.instrument import Instrument
 from simjax.grid import AXES, Grid
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BoxAverage, Diagnostic, Slice
-from simjax.instruments.particle_operators import MeanSquareDisplacement, NumberDensity, RadialDistribution, Tracks
+from simjax.instruments.particle_operators import MeanSquareDisplacement, OnMesh, RadialDistribution, Tracks
 from simjax.instruments.surfaces import SurfaceIntegral
 from simjax.instruments.two_points import Correlation, StructureFunction
 from simjax.io.frame_layout import Variable
@@ -208,7 +208,7 @@ def coordinates_of(
     if isinstance(first, BoxAverage):
         described = {"cell_methods": "area: mean", "box_lower": first.lowers[0], "box_upper": first.uppers[0]}
     elif isinstance(first, VectorSpectrum):
-        dims, fixed = (WAVENUMBER,), [wavenumber_coordinate(first.shells, max(grid.lengths), units)]
+        dims, fixed = (WAVENUMBER,), [wavenumber_coordinate(first.shells, first.length(grid), units)]
     elif isinstance(first, Histogram):
         alike = {output.units for output in instrument.variables}
         dims, fixed = (BIN,), bin_coordinates(first.edges, alike.pop() if len(alike) == 1 else "1")
@@ -220,7 +220,7 @@ def coordinates_of(
         described = {f"surface_{key}": value for key, value in given.items()}
     elif isinstance(first, Tracks):
         dims, fixed = ("particle", "space"), track_coordinates(first.ids, grid.ndim)
-    elif isinstance(first, NumberDensity):
+    elif isinstance(first, OnMesh):
         mesh = Grid(first.cells, grid.lower, grid.upper)
         dims, fixed = tuple(AXES[: grid.ndim][::-1]), mesh_coordinates(mesh, units)
     elif isinstance(first, MeanSquareDisplacement | Diagnostic):

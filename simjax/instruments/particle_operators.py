@@ -7,8 +7,10 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from simjax.errors import ConfigurationError
+from simjax.grid import AXES
 from simjax.instruments.operators import Instrumental
 from simjax.particles.diffusion import closest_images
 from simjax.particles.radial_distribution import smooth_radial_distribution
@@ -64,18 +66,24 @@ class Tracks(Instrumental):
         return (grid.ndim, len(self.ids))
 
 
-class NumberDensity(Instrumental):
-    """Particles per volume on a mesh of `cells` over the box, by clouds in cells: `(cells along x, along y, ...)`.
+class OnMesh(Instrumental):
+    """A property of the particles on a mesh of `cells` over the box: `(cells along x, along y, ...)`.
 
     Each particle is shared linearly among the cells whose centres are around it; beyond the outermost centres of an
     axis with walls all of it is in the last cell. Particles outside of the box are in none. Hockney and Eastwood
     (1988), Computer Simulation Using Particles, sec. 5.3.
     """
 
-    cells: tuple[int, ...] = eqx.field(static=True)
-    variable: str = eqx.field(static=True, default="number_density")
+    cells: eqx.AbstractVar[tuple[int, ...]]
 
-    def read(self, view):
+    def check(self, grid):
+        pass
+
+    def shape(self, grid):
+        return self.cells
+
+    def sums(self, view, values):
+        """Sums over particles of `values`, `(rows, particles)`, times their shares: `(rows, *cells)`."""
         grid, position = view.domain.grid, view.variables["position"]
         ndim, dtype = grid.ndim, position.dtype
         around, inside = [], jnp.ones(position.shape[1:], bool)
@@ -89,18 +97,70 @@ class NumberDensity(Instrumental):
             for cell, weight in ((first, 1 - fraction), (first + 1, fraction)):
                 pair.append((jnp.mod(cell, n) if view.periodic[axis] else jnp.clip(cell, 0, n - 1), weight))
             around.append(pair)
-        density = jnp.zeros(self.cells, dtype)
+        found = jnp.zeros((len(values), *self.cells), dtype)
         for corner in itertools.product((0, 1), repeat=ndim):
             chosen = [pair[k] for pair, k in zip(around, corner, strict=True)]
             weight = functools.reduce(jnp.multiply, (w for _, w in chosen))
-            density = density.at[tuple(cell for cell, _ in chosen)].add(jnp.where(inside, weight, 0))
-        return density * (math.prod(self.cells) / math.prod(grid.lengths))
+            added = jnp.where(inside[None], weight[None] * values, 0)
+            found = found.at[:, *(cell for cell, _ in chosen)].add(added)
+        return found
 
-    def check(self, grid):
-        pass
 
-    def shape(self, grid):
-        return self.cells
+class NumberDensity(OnMesh):
+    """Particles per volume; see `OnMesh`."""
+
+    cells: tuple[int, ...] = eqx.field(static=True)
+    variable: str = eqx.field(static=True, default="number_density")
+
+    def read(self, view):
+        position = view.variables["position"]
+        count = self.sums(view, jnp.ones((1, position.shape[1]), position.dtype))[0]
+        return count * (math.prod(self.cells) / math.prod(view.domain.grid.lengths))
+
+
+class MeshVelocity(OnMesh):
+    """A component of sum(m v) / sum(m), zero where no particle is; see `OnMesh`. mass: of every particle."""
+
+    cells: tuple[int, ...] = eqx.field(static=True)
+    axis: int = eqx.field(static=True)
+    mass: np.ndarray
+
+    @property
+    def variable(self) -> str:
+        """Its name in files."""
+        return f"mean_velocity_{AXES[self.axis]}"
+
+    def read(self, view):
+        velocity = view.variables["velocity"][self.axis]
+        mass = jnp.asarray(self.mass, velocity.dtype)
+        total, momentum = self.sums(view, jnp.stack([mass, mass * velocity]))
+        return _share_of(momentum, total)
+
+
+class MeshTemperature(OnMesh):
+    """sum(m (v - V)^2) / (d sum(1)) with V as `MeshVelocity` and d components of v: k T where particles move at random
+    about V. Zero where no particle is, and where one is alone; see `OnMesh`. mass: of every particle.
+    """
+
+    cells: tuple[int, ...] = eqx.field(static=True)
+    mass: np.ndarray
+    variable: str = eqx.field(static=True, default="temperature")
+
+    def read(self, view):
+        velocity = view.variables["velocity"]
+        mass = jnp.asarray(self.mass, velocity.dtype)
+        # About the mean velocity of all: a common motion would leave few digits of the rest.
+        v = velocity - (jnp.sum(mass[None] * velocity, axis=1) / jnp.sum(mass))[:, None]
+        one, total, square, *momenta = self.sums(
+            view, jnp.stack([jnp.ones_like(mass), mass, mass * jnp.sum(v**2, axis=0), *(mass[None] * v)])
+        )
+        ordered = sum((p * _share_of(p, total) for p in momenta), jnp.zeros_like(total))
+        return _share_of(jnp.maximum(square - ordered, 0), len(v) * one)
+
+
+def _share_of(part: Array, whole: Array) -> Array:
+    """`part` / `whole`, zero where there is nothing."""
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 0)
 
 
 class MeanSquareDisplacement(Instrumental):

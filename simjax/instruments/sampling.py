@@ -12,7 +12,7 @@ from jax import Array, lax
 from simjax.core.domain import Domain
 from simjax.core.stretched import Places
 from simjax.errors import ConfigurationError
-from simjax.instruments.places import edges_along, line_of, module_of
+from simjax.instruments.places import edges_along, extents_along, line_of, module_of
 
 
 def interpolate(
@@ -91,6 +91,20 @@ def own(domain: Domain, axis: int, values: Places, dtype) -> Array:
     if domain.split[axis] is None:
         return whole
     return lax.dynamic_slice_in_dim(whole, domain.block_index(axis) * block, block, axis=whole.ndim - 1)
+
+
+def volumes(
+    domain: Domain, offset: Sequence[float], periodic: Sequence[bool], dtype, but: int | None = None
+) -> Array | None:
+    """Volumes that this block's values stand for, over the mean of all, of axes `but` one; None: all are the same."""
+    product = None
+    for axis in range(domain.grid.ndim):
+        extents = None if axis == but else extents_along(domain, axis, offset[axis], periodic[axis])
+        if extents is not None:
+            shape = tuple(-1 if k == axis else 1 for k in range(domain.grid.ndim))
+            factor = own(domain, axis, extents, dtype).reshape(shape)
+            product = factor if product is None else product * factor
+    return product
 
 
 def waves(domain: Domain, axis: int, largest: int, dtype) -> Array:

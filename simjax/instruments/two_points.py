@@ -12,6 +12,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import Instrumental, View
 from simjax.instruments.places import require_cartesian
+from simjax.instruments.sampling import volumes
 from simjax.jaxpr.varying import vary_like
 
 
@@ -34,7 +35,10 @@ class StructureFunction(Instrumental):
             return (there - here) ** self.order
 
         fields = [view.variables[name] for name in self.components]
-        means = [_means(view.domain, u, u, self.axis, self.cells, increments) for u in fields]
+        means = [
+            _means(view.domain, u, u, self.axis, self.cells, increments, _volumes(view, name, u))
+            for name, u in zip(self.components, fields, strict=True)
+        ]
         return sum(means[1:], means[0]) / len(means)
 
     def check(self, grid):
@@ -68,11 +72,16 @@ class Correlation(Instrumental):
                 "same places, such as two at the centres."
             )
         domain = view.domain
-        u, v = (view.variables[name] - domain.mean(view.variables[name]) for name in (first, last))
-        found = _means(domain, u, v, self.axis, self.cells, jnp.multiply)
+        each = _volumes(view, first, view.variables[first])
+
+        def mean(u: Array) -> Array:
+            return domain.mean(u if each is None else u * each)
+
+        u, v = (view.variables[name] - mean(view.variables[name]) for name in (first, last))
+        found = _means(domain, u, v, self.axis, self.cells, jnp.multiply, each)
         if not self.normalised:
             return found
-        product = domain.mean(u**2) * domain.mean(v**2)
+        product = mean(u**2) * mean(v**2)
         # The argument of the root is replaced, or its slope at zero would be infinite.
         return jnp.where(product > 0, found / jnp.sqrt(jnp.where(product > 0, product, 1)), 0)
 
@@ -83,11 +92,18 @@ class Correlation(Instrumental):
         return (len(self.cells),)
 
 
+def _volumes(view: View, name: str, u: Array) -> Array | None:
+    """Volumes that the values of a variable stand for, over the mean of all; None: all are the same."""
+    return volumes(view.domain, view.offsets[name], view.periodic, u.dtype)
+
+
 def _means(
-    domain: Domain, here: Array, there: Array, axis: int, cells: Sequence[int], of: Callable[[Array, Array], Array]
-) -> Array:
+    domain: Domain, here: Array, there: Array, axis: int, cells: Sequence[int],
+    of: Callable[[Array, Array], Array], each: Array | None,
+) -> Array:  # fmt: skip
     """The mean over all values of `of(here(x), there(x + r))` at each separation: (separations,).
 
+    each: volumes that values stand for, which do not vary along the axis; None: they are the same.
     Each device holds the whole lines of `there` along the axis, in all other directions its own.
     """
     block, n = domain.block_shape[axis], domain.grid.shape[axis]
@@ -103,7 +119,8 @@ def _means(
 
     @jax.checkpoint  # else reverse mode keeps the differences of every separation
     def one(shift: Array) -> Array:
-        return jnp.sum(of(here, lax.dynamic_slice_in_dim(lines, start + shift, block, axis)))
+        values = of(here, lax.dynamic_slice_in_dim(lines, start + shift, block, axis))
+        return jnp.sum(values if each is None else values * each)
 
     sums = lax.map(one, jnp.asarray(cells, jnp.int32))
     return domain.total(sums) / domain.grid.cells
@@ -119,10 +136,10 @@ def _require_even_cells(operator: StructureFunction | Correlation, view: View) -
 def _check_cells(operator: StructureFunction | Correlation, grid: Grid) -> None:
     name, axis = type(operator).__name__, operator.axis
     require_cartesian(f"{name} of '{operator.variable}'", grid)
-    if grid.stretched:
+    if axis in grid.stretched:
         raise ConfigurationError(
-            f"{name} of '{operator.variable}': expected cells of one width, and the grid is stretched along "
-            f"{', '.join(AXES[k] for k in grid.stretched)}."
+            f"{name} of '{operator.variable}' along {AXES[axis]}: expected cells of one width along it, and the grid "
+            "is stretched there."
         )
     if not all(0 <= cells <= grid.shape[axis] for cells in operator.cells) or not operator.cells:
         raise ConfigurationError(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax._src import config
 from jax.core import AbstractValue
@@ -80,3 +81,15 @@ def steady_carry(body, carry):
     out = jax.eval_shape(body, carry)
     carry = match_varying(carry, out)
     return lambda c: match_varying(body(c), carry), carry
+
+
+def taken_where(condition, step, carry, *, both: bool):
+    """`step(carry)` where a scalar condition holds, else `carry`.
+
+    both: whether the step is computed in any case. Members of an ensemble do so anyway, and over devices jax cannot
+    batch a condition whose branches cast or reduce.
+    """
+    step, carry = steady_carry(step, carry)
+    if both:
+        return jax.tree.map(lambda new, old: jnp.where(condition, new, old), step(carry), carry)
+    return lax.cond(condition, step, lambda carry: carry, carry)

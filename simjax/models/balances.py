@@ -6,6 +6,7 @@ what was there at the start and what was gained since, to rounding, whatever the
 such as kinetic energy, it leaves an error of its own order. A leapfrog adds up what each of its halves does.
 """
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, GridModel, Measure, SemiImplicitModel, SplitModel
+from simjax.core.model import ExplicitModel, GridModel, Measure, Model, SemiImplicitModel, SplitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER, UPPER
 from simjax.integrators.integrator import Integrator
@@ -48,6 +49,11 @@ class Stage(eqx.Module):
     def lag(self) -> Array:
         """See `integrators.splitting.Leapfrog`."""
         return self.fields.lag
+
+
+def dtype_of(fields):
+    """The floating-point type of a model's state."""
+    return jax.tree.leaves(fields)[0].dtype
 
 
 def fields_of(state):
@@ -92,8 +98,8 @@ class Columns:
         return [through(k, n) for k in range(self.axes) for n in (LOWER, UPPER)].index(part)
 
 
-class _BesideFields(GridModel):
-    """A model of which the state has the fields of `model` and more."""
+class _Beside(Model):
+    """A model of which the state has that of `model` and more."""
 
     model: eqx.AbstractVar[Any]
     quantities: eqx.AbstractVar[tuple[str, ...]]
@@ -103,13 +109,12 @@ class _BesideFields(GridModel):
         """Columns of the quantities that have accounts."""
         return Columns(self.model, self.quantities)
 
-    def amounts(self, fields, params) -> Array:
-        """The amounts in the whole grid, `(quantities,)`."""
-        own = as_amounts(self.quantities, self.model.amounts(fields, params), _dtype(fields))
-        return added_up(self.domain, own)
-
     def stable_dt(self, state, params):
         return self.model.stable_dt(state.fields, params)
+
+
+class _BesideFields(_Beside, GridModel):
+    """A model of which the state has the fields of `model` and more."""
 
     def outputs(self):
         return self.model.outputs()
@@ -121,22 +126,15 @@ class _BesideFields(GridModel):
         return self.model.component_layouts()
 
 
-class WithBalances(_BesideFields):
-    """A model whose state has accounts beside its fields; `BalancedScheme` advances it."""
+class WithAccounts(_Beside):
+    """A model whose state has accounts beside that of `model`."""
 
-    domain: Domain
-    model: Any
-    quantities: tuple[str, ...] = eqx.field(static=True)
+    @abc.abstractmethod
+    def amounts(self, fields, params) -> Array:
+        """The amounts in the whole box, `(quantities,)`."""
 
-    @property
-    def staged(self) -> "ExplicitStages | SemiImplicitStages | SplitStages":
-        """The model that the scheme within a step sees."""
-        if isinstance(self.model, SplitModel):
-            return SplitStages(self.domain, self.model, self.quantities)
-        kind = SemiImplicitStages if isinstance(self.model, SemiImplicitModel) else ExplicitStages
-        return kind(self.domain, self.model, self.quantities)
-
-    def _accounts(self, fields, params) -> Accounted:
+    def accounts(self, fields, params) -> Accounted:
+        """A state to begin with."""
         start = self.amounts(fields, params)
         none = jnp.zeros((len(start), self.columns.count), start.dtype)
         return Accounted(fields, start, (none, none))
@@ -172,16 +170,6 @@ class WithBalances(_BesideFields):
 
     # ------------------------------------------------------------------ the model itself
 
-    def constrain(self, t, dt, state, params):
-        """A state to begin with: within a step the scheme constrains the fields."""
-        return self._accounts(self.model.constrain(t, dt, state.fields, params), params)
-
-    def state_from(self, fields, params):
-        return self._accounts(self.model.state_from(fields, params), params)
-
-    def perturb(self, step, t, dt, state, params):
-        return eqx.tree_at(lambda s: s.fields, state, self.model.perturb(step, t, dt, state.fields, params))
-
     def partition_specs(self, state, params):
         fields, own = self.model.partition_specs(state.fields, params)
         whole: Any = PartitionSpec()
@@ -205,6 +193,36 @@ class WithBalances(_BesideFields):
     def measures(self):
         return self.model.measures()
 
+
+class WithBalances(WithAccounts, _BesideFields):
+    """A model of fields whose state has accounts beside these; `BalancedScheme` advances it."""
+
+    domain: Domain
+    model: Any
+    quantities: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def staged(self) -> "ExplicitStages | SemiImplicitStages | SplitStages":
+        """The model that the scheme within a step sees."""
+        if isinstance(self.model, SplitModel):
+            return SplitStages(self.domain, self.model, self.quantities)
+        kind = SemiImplicitStages if isinstance(self.model, SemiImplicitModel) else ExplicitStages
+        return kind(self.domain, self.model, self.quantities)
+
+    def amounts(self, fields, params):
+        own = as_amounts(self.quantities, self.model.amounts(fields, params), dtype_of(fields))
+        return added_up(self.domain, own)
+
+    def constrain(self, t, dt, state, params):
+        """A state to begin with: within a step the scheme constrains the fields."""
+        return self.accounts(self.model.constrain(t, dt, state.fields, params), params)
+
+    def state_from(self, fields, params):
+        return self.accounts(self.model.state_from(fields, params), params)
+
+    def perturb(self, step, t, dt, state, params):
+        return eqx.tree_at(lambda s: s.fields, state, self.model.perturb(step, t, dt, state.fields, params))
+
     def marks(self, params):
         return self.model.marks(params)
 
@@ -218,7 +236,7 @@ class _Stages(_BesideFields):
     def rates(self, t, fields, params, passing) -> Array:
         """Rates of what enters through each side, with `passing` the explicit or implicit part, and none made."""
         columns = self.columns
-        found = jnp.zeros((len(columns.quantities), columns.count), _dtype(fields))
+        found = jnp.zeros((len(columns.quantities), columns.count), dtype_of(fields))
         for axis in range(columns.axes):
             for side in (LOWER, UPPER):
                 own = {} if self.model.is_closed(axis) else passing(t, fields, params, axis, side)
@@ -340,10 +358,6 @@ class BalancedScheme(Integrator):
 
     def stable_dt(self, model, state, params):
         return self.scheme.stable_dt(model.model, state.fields, params)
-
-
-def _dtype(fields):
-    return jax.tree.leaves(fields)[0].dtype
 
 
 def with_balances(model: GridModel, quantities: tuple[str, ...] | None = None) -> WithBalances:

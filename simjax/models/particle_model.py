@@ -53,7 +53,7 @@ class ParticleFamily(abc.ABC):
     units: of the speed of a run. seconds: a first guess of what a step of a particle takes, on a CPU and elsewhere.
     advice: what to try where a run fails; at_start: where it does so at the start. shown: diagnostics on the display.
     on_mesh: whether a field on a mesh moves the particles. species: their names. scalars: variables with one number per
-    particle.
+    particle. mass_keys: numbers that all masses are proportional to.
     """
 
     Keys: ClassVar[type]
@@ -68,6 +68,7 @@ class ParticleFamily(abc.ABC):
     on_mesh: bool = False
     species: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
+    mass_keys: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: Config):
         self.config = config

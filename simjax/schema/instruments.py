@@ -54,7 +54,8 @@ class InstrumentConfig:
             case "tracks":
                 return {"position": (), "velocity": ()}
             case "density":
-                return {"number_density": ()}
+                names = {"velocity": [f"mean_velocity_{axis}" for axis in "xyz"[: len(self.given["shape"])]]}
+                return {variable: () for name in self.of for variable in names.get(name, [name])}
             case "spectrum":
                 return {f"{name}_spectrum": written[name] for name in self.of}
             case "correlation":
@@ -85,7 +86,7 @@ class InstrumentConfig:
                 own = {self.kind: given["radii"], "width": given["width"]}
             case "mean_square_displacement":
                 own = {self.kind: None}
-            case "tracks" | "density":
+            case "tracks":
                 own = {self.kind: given}
             case _:
                 own = {self.kind: given, "of": list(self.of)}

@@ -11,7 +11,7 @@ from jax import Array, lax
 from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
-from simjax.jaxpr.varying import match_varying, steady_carry, vary_like, varying_axes
+from simjax.jaxpr.varying import match_varying, steady_carry, taken_where, vary_like, varying_axes
 from simjax.status import (
     FRAME_UNFINISHED,
     NON_FINITE,
@@ -261,12 +261,9 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
         clock = eqx.tree_at(lambda c: c.first_limit, clock, first)
         return state, tick(clock, dt, remaining <= limit)
 
-    step, begin = steady_carry(forward, (state, clock))
     take_it = ready & (fault == OK)
-    if varying_axes(take_it) - {*model.domain.names}:
-        # Members over devices take both branches anyway, and jax cannot batch a condition whose branches cast.
-        return jax.tree.map(lambda new, old: jnp.where(take_it, new, old), step(begin), begin)
-    return lax.cond(take_it, step, lambda carry: carry, begin)
+    of_members = bool(varying_axes(take_it) - {*model.domain.names})
+    return taken_where(take_it, forward, (state, clock), both=of_members)
 
 
 def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):

@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from simjax.core.model import Model, SelfSteppingModel
 from simjax.integrators.integrator import Integrator
-from simjax.jaxpr.varying import steady_carry, vary_like
+from simjax.jaxpr.varying import steady_carry, taken_where, vary_like
 from simjax.status import OK
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.clock import Clock, Schedule, time_of
@@ -257,14 +257,11 @@ def _elapsed(clocks: tuple[Clock, Clock], interval: float) -> Array:
 
 def _with_state_of(gathering: Gathering, t: Array, state, due: Array, sums: Sums) -> Sums:
     """The sums with a state, where it is due."""
-    known = gathering.read(t, state) if gathering.read_always else None
 
     def with_state(sums: Sums) -> Sums:
-        fields = gathering.read(t, state) if known is None else known
-        return gathering.moments.with_sample(sums, t, sums.waiting, fields, gathering.over)
+        return gathering.moments.with_sample(sums, t, sums.waiting, gathering.read(t, state), gathering.over)
 
-    added, sums = steady_carry(with_state, sums)
-    return lax.cond(due, added, lambda sums: sums, sums)
+    return taken_where(due, with_state, sums, both=gathering.read_always)
 
 
 def due_at_frames(_: Any, number: Array, before: Clock, after: Clock) -> Array:

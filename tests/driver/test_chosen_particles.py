@@ -13,16 +13,18 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.instruments.operators import View
-from simjax.instruments.particle_operators import NumberDensity
+from simjax.instruments.particle_operators import MeshTemperature, MeshVelocity, NumberDensity
 
 GAS = {
     "model": "molecular_dynamics", "precision": "float64",
-    "physics": {"potential": "lennard_jones", "cutoff": 2.0, "mode": "shifted"},
+    "physics": {"potential": "lennard_jones", "cutoff": 2.0, "mode": "shifted",
+                "mass": [1.0, 3.0]},
     "box": {"upper": [9.0, 9.0]},
-    "particles": {"placement": "square", "count": 64, "temperature": 1.0},
+    "particles": {"placement": "square", "count": 64, "temperature": 1.0, "fractions": [0.5, 0.5]},
     "time": {"end": 0.02, "output_every": 0.01, "dt": 0.005},
     "output": {"report": False, "animation": False},
-    "outputs": [{"tracks": {"ids": [5, 63]}, "every": "step"}, {"density": {"shape": [6, 4]}}],
+    "outputs": [{"tracks": {"ids": [5, 63]}, "every": "step"}, 
+                {"density": {"shape": [6, 4]}, "of": ["number_density", "velocity", "temperature"]}],
 }  # fmt: skip
 IDS = [40, 3, 17]
 
@@ -60,11 +62,11 @@ def test_frames_hold_the_chosen_particles_and_their_numbers(whole):
     assert "Frames hold 3 of 64 particles." in (folder / "provenance.json").read_text()
 
 
-def shared(position):
-    """Particles per volume on a mesh of 6 x 4 by numpy, each a product of linear shares."""
+def shared(position, values):
+    """Sums of values of particles on a mesh of 6 x 4 by numpy, each shared by a product of linear shares."""
     places = [x[:, None] / 9 * n - 0.5 - np.arange(n) for x, n in zip(position, (6, 4), strict=True)]
     wide = [1 - np.abs((place + n / 2) % n - n / 2) for place, n in zip(places, (6, 4), strict=True)]
-    return np.einsum("px,py->yx", *(np.clip(one, 0, None) for one in wide)) * 24 / 81
+    return np.einsum("p,px,py->yx", values, *(np.clip(one, 0, None) for one in wide))
 
 
 def test_instruments_follow_tagged_particles_and_share_them_among_cells(whole):
@@ -75,8 +77,16 @@ def test_instruments_follow_tagged_particles_and_share_them_among_cells(whole):
         own = frames.sel(particle=[5, 63]).isel(space=slice(2))
         np.testing.assert_allclose(tracks.velocity[::2], own.velocity, rtol=0, atol=1e-13)
         np.testing.assert_allclose(tracks.position[::2], own.position + 9 * own.image, rtol=0, atol=1e-13)
-        expected = [shared(one[:, :2].T) for one in frames.position.values]
-        np.testing.assert_allclose(density.number_density, expected, rtol=0, atol=1e-13)
+        mass = frames.mass.values
+        for time, x, v in zip(range(3), frames.position.values[..., :2], frames.velocity.values[..., :2], strict=True):
+            count, total = shared(x.T, np.ones(64)), shared(x.T, mass)
+            mean = [shared(x.T, mass * own) / total for own in v.T]
+            square = sum(shared(x.T, mass * own**2) - total * one**2 for own, one in zip(v.T, mean, strict=True))
+            own = density.isel(time=time)
+            # Sums of a few numbers of order ten.
+            np.testing.assert_allclose(own.number_density, count * 24 / 81, rtol=0, atol=1e-13)
+            np.testing.assert_allclose([own.mean_velocity_x, own.mean_velocity_y], mean, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(own.temperature, square / (2 * count), rtol=0, atol=1e-12)
         assert float(density.number_density[-1].mean()) == pytest.approx(64 / 81, rel=1e-13)
 
 
@@ -88,6 +98,15 @@ def test_the_density_of_a_box_with_walls_keeps_all_that_is_inside():
     assert float(density.sum()) == pytest.approx(4 * 8 / 4, rel=1e-15)
     # At the wall all is in the first cell along x; on the edge of a period half of it is on the other side.
     np.testing.assert_allclose(density[0], np.asarray([0.5 + 0.2, 0.5 + 0.8]) * 2, rtol=0, atol=1e-14)
+    variables = {"position": position[:, :4], "velocity": position[:, :4] ** 2}
+    mass = np.asarray([1.0, 2.0, 3.0, 4.0])
+
+    def warmth(variables):
+        seen = view._replace(variables=variables)
+        return MeshTemperature((4, 2), mass).read(seen).sum() + MeshVelocity((4, 2), 0, mass).read(seen).sum()
+
+    # Cells without particles too: their ratios are of nothing and nothing.
+    assert all(np.isfinite(u).all() and u.any() for u in jax.grad(warmth)(variables).values())
     slope = jax.grad(lambda x: (NumberDensity(cells=(4, 2)).read(view._replace(variables={"position": x}))[1]).sum())
     assert np.isfinite(slope(position[:, :4])).all()
 

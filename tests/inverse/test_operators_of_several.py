@@ -9,7 +9,9 @@ from jax.sharding import PartitionSpec
 from refusals import refusals
 
 from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
+from simjax.instruments.distributions import VectorSpectrum
 from simjax.instruments.operators import View
 from simjax.instruments.surfaces import SurfaceIntegral, faces_of_box, plane
 from simjax.instruments.two_points import Correlation, StructureFunction
@@ -24,6 +26,7 @@ OPERATORS = {
     "structure function along x": StructureFunction("s", ("u_x",), 0, (1, 3, 8, 16), 3),
     "structure function across": StructureFunction("s", ("u_x", "u_y"), 1, (0, 2), 2),
     "correlation": Correlation("r", ("p", "q"), 0, (0, 1, 5)),
+    "spectrum along x": VectorSpectrum("e", ("u_x", "u_y"), 7, 0),
     "covariance": Correlation("r", ("p",), 1, (0, 3), normalised=False),
 }
 
@@ -97,6 +100,23 @@ def test_pairs_are_those_of_numpy_and_of_its_transforms():
     assert float(same[0]) == pytest.approx(1, rel=1e-14)
     increments = read(StructureFunction("s", ("p",), 0, (4,)), domain, fields)
     assert float(increments[0]) == pytest.approx(2 * (1 - float(same[1])) * p.var(), rel=1e-12)
+
+
+def test_lines_of_a_stretched_grid_count_with_what_they_stand_for():
+    faces = np.asarray([0.0, 0.1, 0.5, 0.6, 1.0])
+    grid, field, weights = Grid((9, 4), upper=(3.0, 1.0), stretch=(None, Lines(faces))), random((9, 4)), np.diff(faces)
+    view, u = View(Domain(grid), (True, False), {"u": field}, dict, {"u": (0.5, 0.5)}), np.asarray(field)
+    modes = np.abs(np.fft.fft(u, axis=0) / 9) ** 2 @ weights
+    spectrum = VectorSpectrum("e", ("u",), 4, 0).read(view)
+    np.testing.assert_allclose(spectrum, 0.5 * (modes[1:5] + modes[:4:-1]), rtol=1e-13)
+    increments = ((np.roll(u, -2, axis=0) - u) ** 2).mean(0) @ weights
+    np.testing.assert_allclose(StructureFunction("s", ("u",), 0, (2,)).read(view), [increments], rtol=1e-13)
+    rest = u - u.mean(0) @ weights
+    wanted = (rest * np.roll(rest, -2, axis=0)).mean(0) @ weights / ((rest**2).mean(0) @ weights)
+    # A correlation of random numbers is about a tenth of their variance.
+    np.testing.assert_allclose(Correlation("r", ("u",), 0, (2,)).read(view), [wanted], rtol=1e-12)
+    with pytest.raises(ConfigurationError, match="along y: expected cells of one width along it"):
+        VectorSpectrum("e", ("u",), 1, 1).check(grid)
 
 
 def test_a_field_that_does_not_vary_has_a_slope():

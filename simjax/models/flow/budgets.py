@@ -1,4 +1,4 @@
-"""Budgets of momentum and kinetic energy of an incompressible flow in a box that it does not leave."""
+"""Budgets of momentum of an incompressible flow, and of kinetic energy in a box that it does not leave."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,11 +30,11 @@ def budget_names(ndim: int) -> tuple[str, ...]:
 class FlowBudgets(Balanced):
     """Momentum and kinetic energy, over density, on the faces inside the box of `models.flow.incompressible`.
 
-    d/dt sum(u_i) = friction at sides - alpha sum(u_i) + sum(f_i) + push of the pressure, to rounding: the pressure is
-    what the projection changes. d/dt sum(|u|^2 / 2) = work of moving walls - dissipation - alpha sum(|u|^2)
-    + sum(f . u): the pressure and the convective terms do no work, and what is left is the scheme's error in time.
-    What a wall that a component crosses pulls at is the flow half a cell away from it: its momentum reaches from the
-    first cell's centre to the last one's.
+    d/dt sum(u_i) = friction at sides + what is carried in there - alpha sum(u_i) + sum(f_i) + push of the pressure, to
+    rounding: the pressure is what the projection changes. d/dt sum(|u|^2 / 2) = work of moving walls - dissipation
+    - alpha sum(|u|^2) + sum(f . u): the pressure and the convective terms do no work, and what is left is the scheme's
+    error in time. What a side that a component crosses pulls at, and lets in, is the flow half a cell away from it: its
+    momentum reaches from the first cell's centre to the last one's.
     """
 
     def balanced(self: Any):
@@ -55,12 +55,17 @@ class FlowBudgets(Balanced):
             return f"outputs: the balance of {asked[0]} does not know what bodies take; leave it out"
         if self.momentum.turbulence != "none":
             return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
-        if self.openings or balance.open_sides(self.layouts):
+        if self._passes_sides and KINETIC_ENERGY in asked:
             return (
-                f"outputs: the balance of {asked[0]} expects sides that nothing flows through, as the pressure does "
-                "work there; leave it out"
+                f"outputs: the balance of {KINETIC_ENERGY} expects sides that nothing flows through, as the pressure "
+                "does work there; leave it out"
             )
         return ""
+
+    @property
+    def _passes_sides(self: Any) -> bool:
+        """Tell whether the flow comes in or leaves anywhere."""
+        return bool(self.openings or balance.open_sides(self.layouts))
 
     def is_closed(self: Any, axis):
         return self.projection.layout.is_periodic(axis)
@@ -73,11 +78,13 @@ class FlowBudgets(Balanced):
         fluxes, work = [], jnp.zeros((), state.velocity[0].dtype)
         for component, u in enumerate(state.velocity):
             if component == axis:
-                fluxes.append(self._through_end(t, u, params, axis, side))
+                fluxes.append(self._through_end(t, state, params, axis, side))
                 continue
             flux, at_wall = self._through_wall(t, u, params, component, axis, side)
-            fluxes.append(self._on_side(flux, component, axis, side))
             work = work + self._on_side(flux * at_wall, component, axis, side)
+            if self._passes_sides:
+                flux = flux + self._carried(t, state, component, axis, side)
+            fluxes.append(self._on_side(flux, component, axis, side))
         return self._named(fluxes, work)
 
     def made(self: Any, t, state, params) -> Accounts:
@@ -111,7 +118,9 @@ class FlowBudgets(Balanced):
 
     def _summed(self: Any, components: Sequence[Array]) -> list[Array]:
         """The sum of each component times the volumes around its faces inside the box, on this block."""
-        inner = self.domain.impose(tuple(components), self.projection.still_walls())
+        inner = list(self.domain.impose(tuple(components), self.projection.still_walls()))
+        for axis in (one.axis for one in self.openings if one.side == LOWER):
+            inner[axis] = with_first_line(self.domain, inner[axis], axis, jnp.zeros((), inner[axis].dtype))
         return [jnp.sum(scaled(u, *self._around(i, u.dtype))) for i, u in enumerate(inner)]
 
     def _around(self: Any, component: int, dtype, but: int | None = None) -> list[Spacing]:
@@ -135,7 +144,26 @@ class FlowBudgets(Balanced):
 
         return at_side(self.domain, near, (u,), (self.layouts[component],), 1, axis, side, t)
 
-    def _through_end(self: Any, t, u, params, axis, side) -> Array:
+    def _carried(self: Any, t, state, component, axis, side) -> Array:
+        """Momentum of a component that the flow through a side along it carries, as in `ops.staggered.advection`."""
+        ndim, layouts = self.domain.grid.ndim, self.layouts_at(t, state)
+
+        def near(a, u, h):
+            below, above = (jax.lax.slice_in_dim(u, k, k + 1, axis=axis) for k in (0, 1))
+            through = jax.lax.slice_in_dim(a, 1, 2, axis=axis)
+            # What the rolls bring round is cut off with the ghost cells.
+            shares, behind = (1.0, 1.0), jnp.roll(through, 1, component)
+            if isinstance(h[component], Array):
+                width = jax.lax.slice_in_dim(h[component], 1, 2, axis=axis)
+                before = jnp.roll(width, 1, component)
+                shares = 2 * width / (width + before), 2 * before / (width + before)
+            carried = 0.25 * (below + above) * (shares[0] * through + shares[1] * behind)
+            return _inner(carried, axis, ndim)
+
+        fields, kinds = (state.velocity[axis], state.velocity[component]), (layouts[axis], layouts[component])
+        return at_side(self.domain, near, fields, kinds, 1, axis, side, t)
+
+    def _through_end(self: Any, t, state, params, axis, side) -> Array:
         """Flux that a component carries and pulls through the centres of the cells beside a side that it crosses."""
         ndim, first = self.domain.grid.ndim, 2 if side == LOWER else 1
 
@@ -147,7 +175,8 @@ class FlowBudgets(Balanced):
             flux = 0.25 * (above + below) ** 2 - params.viscosity * (above - below) / width
             return _inner(flux, axis, ndim, 2)
 
-        flux = at_side(self.domain, near, (u,), (self.layouts[axis],), 2, axis, side, t)
+        layout = self.layouts_at(t, state, 2)[axis]
+        flux = at_side(self.domain, near, (state.velocity[axis],), (layout,), 2, axis, side, t)
         return self._on_side(flux, axis, axis, side)
 
     def _on_side(self: Any, flux: Array, component: int, axis: int, side: int) -> Array:

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.core.domain import Domain
-from simjax.core.model import SelfSteppingModel
+from simjax.grid import AXES
 from simjax.models.gravity.cosmology import FlatLambdaCDM
 from simjax.models.gravity.force_solvers import GravitySolver, Masses, Params
+from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.particles.cells import Cells, counted, pack
 
 
@@ -18,7 +19,7 @@ class State(Masses):
     acceleration: Array
 
 
-class Gravity(SelfSteppingModel):
+class Gravity(StepsInParts):
     """Newton's equations under gravity: d^2 x_i/dt^2 = -grad phi, by kick, drift, kick of second order.
 
     phi solves lap(phi) = 4 pi G rho, with the mean of rho taken away in a periodic box; `attraction` says how. In an
@@ -57,13 +58,24 @@ class Gravity(SelfSteppingModel):
     def skin_used(self, state, arrangement):
         return self.attraction.skin_used(self.cells, state, arrangement)
 
-    def step(self, number, t, dt, state, params, arrangement):
+    def parts(self, number, t, dt, state, params, arrangement):
         first, way, second = self._lengths(t, dt)
         velocity = state.velocity + first * state.acceleration
         state = eqx.tree_at(lambda s: s.position, state, state.position + way * velocity)
         acceleration = self._acceleration(state, params, arrangement)
         velocity = velocity + second * acceleration
-        return eqx.tree_at(lambda s: (s.velocity, s.acceleration), state, (velocity, acceleration))
+        yield StepPart(eqx.tree_at(lambda s: (s.velocity, s.acceleration), state, (velocity, acceleration)))
+
+    def conserved(self):
+        return conserved_names(self.cells.ndim)
+
+    def unbalanced(self, names):
+        if "energy" in names and self.expansion is not None:
+            return "outputs: the balance of energy does not know what the expansion takes; leave it out"
+        turning = [name for name in names if name.startswith("angular")]
+        if turning and any(self.cells.periodic):
+            return f"outputs: the balance of {turning[0]} expects a box that is open along all axes; leave it out"
+        return ""
 
     def _lengths(self, t, dt) -> tuple[Array, Array, Array]:
         """By what the first kick, the drift and the second kick multiply."""
@@ -100,11 +112,22 @@ class Gravity(SelfSteppingModel):
 
     def _angular_momentum(self, state: State, mass: Array) -> dict[str, Array]:
         x, v = self.cells.absolute(state.position), state.velocity
-        planes = {"z": (0, 1)} if self.cells.ndim == 2 else {"x": (1, 2), "y": (2, 0), "z": (0, 1)}
+        planes = turning_planes(self.cells.ndim)
         return {
             f"angular_momentum_{name}": self.domain.sum(mass * (x[i] * v[j] - x[j] * v[i]))
             for name, (i, j) in planes.items()
         }
+
+
+def turning_planes(ndim: int) -> dict[str, tuple[int, int]]:
+    """Planes in which particles can turn, by the axis that they turn about."""
+    return {1: {}, 2: {"z": (0, 1)}}.get(ndim, {"x": (1, 2), "y": (2, 0), "z": (0, 1)})
+
+
+def conserved_names(ndim: int) -> tuple[str, ...]:
+    """Quantities that have balances."""
+    momenta = (f"momentum_{axis}" for axis in AXES[:ndim])
+    return (*momenta, *(f"angular_momentum_{axis}" for axis in turning_planes(ndim)), "energy")
 
 
 Gravity.Params, Gravity.State = Params, State

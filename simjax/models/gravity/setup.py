@@ -21,7 +21,7 @@ from simjax.models.gravity.force_solvers import (
     ParticleMeshGravity,
     PeriodicGravity,
 )
-from simjax.models.gravity.gravity import Gravity
+from simjax.models.gravity.gravity import Gravity, conserved_names
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, evenly, require_room
 from simjax.particles.cells import Cells, cells_for
@@ -173,6 +173,7 @@ MARGIN = 2.0  # of the speeds that a collapse gives, over those at the start
     fields=(FieldSchema("displacement", vector=True), FieldSchema("velocity", vector=True)),
     check=_check,
     steady=_steady,
+    balanced=lambda ndim, counts: conserved_names(ndim),
     given_at_start=("position", "velocity"),
 )
 class GravityFamily(ParticleFamily):
@@ -182,6 +183,7 @@ class GravityFamily(ParticleFamily):
     Section = MassesConfig
 
     seconds = (1e-6, 1e-9)
+    mass_keys = ("physics.total_mass",)
     advice = "Try a smaller time.dt, or a larger physics.softening."
     at_start = "two particles may stand at the same place: check initial, or write physics.softening"
 

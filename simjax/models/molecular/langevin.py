@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -10,7 +11,16 @@ from jax import Array, lax
 
 from simjax.arguments import require_at_least
 from simjax.models.molecular.parts import thermostat
-from simjax.models.molecular.velocity_verlet import Dynamics, System, displaced, drift, kick, with_forces
+from simjax.models.molecular.velocity_verlet import (
+    Dynamics,
+    DynamicsInParts,
+    System,
+    displaced,
+    drift,
+    kick,
+    with_forces,
+)
+from simjax.models.particle_balances import StepPart
 from simjax.schema.kinds import Real, key
 
 
@@ -49,17 +59,21 @@ class Bath(Dynamics):
 
 
 @thermostat("langevin")
-class Langevin(Bath):
+class Langevin(Bath, DynamicsInParts):
     """Langevin's equation: m dv/dt = F - m gamma v + sqrt(2 m gamma kT) dW/dt, at constant temperature.
 
     A half kick and a half drift, the exact Ornstein-Uhlenbeck process of velocities for a whole step, a half drift and
     a half kick (BAOAB). Leimkuhler and Matthews (2013), J. Chem. Phys. 138, 174102, eq. 8. Params: `BathParams`.
     """
 
-    def step(self, system, number, dt, state, params):
-        state = drift(system, kick(system, state, 0.5 * dt), 0.5 * dt)
-        state = drift(system, thermalised(system, number, dt, state, params), 0.5 * dt)
-        return kick(system, with_forces(system, state), 0.5 * dt)
+    thermal: ClassVar[bool] = True
+
+    def parts(self, system, number, dt, state, params):
+        state = kick(system, state, 0.5 * dt)
+        yield system.bounced(state, state := drift(system, state, 0.5 * dt))
+        yield system.warmed(state, state := thermalised(system, number, dt, state, params))
+        yield system.bounced(state, state := drift(system, state, 0.5 * dt))
+        yield StepPart(kick(system, with_forces(system, state), 0.5 * dt))
 
 
 @thermostat("brownian")

@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec
 
 from simjax.arguments import require_at_least
 from simjax.core.domain import Domain
-from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.molecular.barostat import Dilated
@@ -20,7 +19,8 @@ from simjax.models.molecular.bonds import Bonds, BondSlots, BondTopology
 from simjax.models.molecular.coulomb import Charges, Electrostatics
 from simjax.models.molecular.interaction import Interaction
 from simjax.models.molecular.pair_potentials import PairPotential
-from simjax.models.molecular.velocity_verlet import Dynamics, System, VelocityVerlet
+from simjax.models.molecular.velocity_verlet import THERMOSTAT, Dynamics, DynamicsInParts, System, VelocityVerlet
+from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.neighbor_list import Neighbours
 from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
@@ -65,7 +65,7 @@ class LinkedArrangement(Arrangement):
     unbonded: Neighbours | None = None
 
 
-class MolecularDynamics(SelfSteppingModel):
+class MolecularDynamics(StepsInParts):
     """Particles under forces F_i = -dU/dx_i that move by a dynamics; Newton's: m_i d^2 x_i/dt^2 = F_i.
 
     U is the energy of pairs nearer than the cutoff, or of another `Interaction`, of bonds and angles, and of charges
@@ -165,10 +165,32 @@ class MolecularDynamics(SelfSteppingModel):
         left = (self.skin.reach - self.skin.cutoff / scale) / self.skin.skin
         return jnp.where(left > 0, used / jnp.where(left > 0, left, 1), jnp.inf)
 
-    def step(self, number, t, dt, state, params, arrangement):
+    def parts(self, number, t, dt, state, params, arrangement):
         system = self.system(state, params, arrangement)
-        state = self.dynamics.step(system, number, dt, state, params.dynamics)
-        return dataclasses.replace(state, ensemble=jax.tree.map(self._agreed, state.ensemble))
+        if isinstance(self.dynamics, DynamicsInParts):
+            for part in self.dynamics.parts(system, number, dt, state, params.dynamics):
+                yield part
+                state = part.state
+        else:
+            state = self.dynamics.step(system, number, dt, state, params.dynamics)
+        yield StepPart(dataclasses.replace(state, ensemble=jax.tree.map(self._agreed, state.ensemble)))
+
+    def conserved(self):
+        return conserved_names(self.cells.ndim)
+
+    def made_by(self, name):
+        return (THERMOSTAT,) if isinstance(self.dynamics, DynamicsInParts) and self.dynamics.thermal else ()
+
+    def is_closed(self, axis):
+        return self.cells.periodic[axis] or not self.reflecting
+
+    def unbalanced(self, names):
+        if isinstance(self.dynamics, DynamicsInParts):
+            return ""
+        return (
+            f"outputs: the balance of {names[0]} does not know what {type(self.dynamics).__name__} gives and takes; "
+            "leave it out"
+        )
 
     def partition_specs(self, state, params):
         state_specs = jax.tree.map(
@@ -270,6 +292,11 @@ class MolecularDynamics(SelfSteppingModel):
 
 
 MolecularDynamics.Params, MolecularDynamics.State = Params, State
+
+
+def conserved_names(ndim: int) -> tuple[str, ...]:
+    """Quantities that have balances."""
+    return (*(f"momentum_{axis}" for axis in AXES[:ndim]), "energy")
 
 
 def _mass(params: Params, species: Array) -> Array:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ from jax import Array
 
 from simjax.arguments import require_at_least
 from simjax.models.molecular.parts import thermostat
-from simjax.models.molecular.velocity_verlet import Dynamics, System, move
+from simjax.models.molecular.velocity_verlet import DynamicsInParts, System, moves
 from simjax.schema.kinds import Real, key
 
 
@@ -31,7 +32,7 @@ class Chain(eqx.Module):
 
 
 @thermostat("nose_hoover")
-class NoseHooverChain(Dynamics):
+class NoseHooverChain(DynamicsInParts):
     """Newton's equations with friction that a chain of thermostats sets: m dv/dt = F - m v dxi_1/dt.
 
     Q_1 d^2xi_1/dt^2 = sum(m v^2) - g kT - Q_1 dxi_1/dt dxi_2/dt and
@@ -48,6 +49,8 @@ class NoseHooverChain(Dynamics):
         temperature: float = key(Real(above=0.0), 1.0, about="k T of the bath, an energy")
         period: float = key(Real(above=0.0), 0.5, about="tau, in which the thermostats respond, a time")
 
+    thermal: ClassVar[bool] = True
+
     thermostats: int = eqx.field(static=True, default=3)
     momentum_conserved: bool = eqx.field(static=True, default=True)
 
@@ -59,9 +62,12 @@ class NoseHooverChain(Dynamics):
         zero = jnp.zeros((self.thermostats,), state.velocity.dtype)
         return Chain(zero, zero)
 
-    def step(self, system, number, dt, state, params):
-        state = self._half(system, dt, state, params)
-        return self._half(system, dt, move(system, state, dt), params)
+    def parts(self, system, number, dt, state, params):
+        yield system.warmed(state, state := self._half(system, dt, state, params))
+        for part in moves(system, state, dt):
+            yield part
+            state = part.state
+        yield system.warmed(state, self._half(system, dt, state, params))
 
     def diagnostics(self, system, state, params, energy):
         chain, freedom = state.ensemble, self._freedom(system, state)

@@ -171,6 +171,7 @@ def _skin_length(config: Config) -> float:
     least_axes=2,
     check=_check,
     steady=_steady,
+    balanced=lambda ndim, counts: molecular_dynamics.conserved_names(ndim),
     given_at_start=("position", "velocity"),
 )
 class MolecularFamily(ParticleFamily):

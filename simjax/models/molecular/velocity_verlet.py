@@ -2,15 +2,20 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.grid import AXES, LOWER, UPPER
+from simjax.models.conserved import Accounts, through
+from simjax.models.particle_balances import StepPart, end_of
 from simjax.particles.cells import Cells, counted
 from simjax.schema.parts import Part
+
+THERMOSTAT = "made_by_thermostat"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +52,35 @@ class System:
         """Degrees of freedom of velocities: one less for each axis along which the total momentum is fixed."""
         return self.cells.ndim * self.count(state) - fixed_momenta(self.cells, self.reflecting)
 
+    def warmed(self, before, after) -> StepPart:
+        """The part in which a thermostat changed velocities."""
+
+        def made() -> Accounts:
+            push = self._push(before, after)
+            amounts = {f"momentum_{axis}": jnp.sum(p) for axis, p in zip(AXES, push, strict=False)}
+            work = 0.5 * jnp.sum(push * (before.velocity + after.velocity))
+            return {THERMOSTAT: {**amounts, "energy": work}}
+
+        return StepPart(after, made)
+
+    def bounced(self, before, after) -> StepPart:
+        """The part in which particles drifted, and walls threw some of them back."""
+
+        def made() -> Accounts:
+            push, accounts = self._push(before, after), {}
+            for k, p in enumerate(push):
+                if self.reflecting and not self.cells.periodic[k]:
+                    name = f"momentum_{AXES[k]}"
+                    accounts[through(k, LOWER)] = {name: jnp.sum(jnp.maximum(p, 0))}
+                    accounts[through(k, UPPER)] = {name: jnp.sum(jnp.minimum(p, 0))}
+            return accounts
+
+        return StepPart(after, made)
+
+    def _push(self, before, after) -> Array:
+        """Momentum that every particle got between two states, `(ndim, *cells.shape)`."""
+        return jnp.where(before.ids >= 0, self.mass * (after.velocity - before.velocity), 0)
+
 
 def fixed_momenta(cells: Cells, reflecting: bool) -> int:
     """Along how many axes forces between particles keep the total momentum: walls do not."""
@@ -81,20 +115,42 @@ class Dynamics(eqx.Module, Part):
         return {}
 
 
-class VelocityVerlet(Dynamics):
+class DynamicsInParts(Dynamics):
+    """A dynamics that knows what changes momentum and energy beside the forces; see `models.particle_balances`."""
+
+    thermal: eqx.AbstractClassVar[bool]
+    """Whether a thermostat makes any of them."""
+
+    @abc.abstractmethod
+    def parts(self, system: System, number: Array, dt: Array, state, params) -> Iterator[StepPart]:
+        """The parts of `step`, one after the other."""
+
+    def step(self, system, number, dt, state, params):
+        return end_of(self.parts(system, number, dt, state, params))
+
+
+class VelocityVerlet(DynamicsInParts):
     """Newton's equations: m_i d^2 x_i/dt^2 = F_i, at constant energy.
 
     Swope et al. (1982), J. Chem. Phys. 76, 637, eq. 1-2. Params: none.
     """
 
-    def step(self, system, number, dt, state, params):
-        return move(system, state, dt)
+    thermal: ClassVar[bool] = False
+
+    def parts(self, system, number, dt, state, params):
+        yield from moves(system, state, dt)
+
+
+def moves(system: System, state, dt: Array) -> Iterator[StepPart]:
+    """Parts of one step of velocity Verlet."""
+    kicked = kick(system, state, 0.5 * dt)
+    yield system.bounced(kicked, moved := drift(system, kicked, dt))
+    yield StepPart(kick(system, with_forces(system, moved), 0.5 * dt))
 
 
 def move(system: System, state, dt: Array) -> Any:
     """One step of velocity Verlet."""
-    state = drift(system, kick(system, state, 0.5 * dt), dt)
-    return kick(system, with_forces(system, state), 0.5 * dt)
+    return end_of(moves(system, state, dt))
 
 
 def kick(system: System, state, dt: Array) -> Any:

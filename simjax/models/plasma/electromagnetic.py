@@ -7,9 +7,9 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.core.boundary import Periodic, PeriodicSide, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, FACE
+from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.models.plasma import electrostatic
 from simjax.models.plasma.boris import boris, lorentz_factor
 from simjax.models.plasma.electrostatic import PlasmaParticles, of_species
@@ -26,6 +26,10 @@ NODES = (FACE, FACE)
 ELECTRIC = ((CENTER, FACE), (FACE, CENTER), NODES)
 MAGNETIC = ((FACE, CENTER), (CENTER, FACE), (CENTER, CENTER))
 """Places of the components of E and of H on Yee's mesh; charges are at its nodes."""
+
+
+CONSERVED = ("energy", "charge")
+"""Quantities that have balances: fields have momentum too."""
 
 
 class Params(electrostatic.Params):
@@ -66,7 +70,7 @@ class State(eqx.Module):
         return self.particles.velocity
 
 
-class ElectromagneticPlasma(SelfSteppingModel):
+class ElectromagneticPlasma(StepsInParts):
     """Charged particles, dx/dt = u / gamma, m du/dt = q (E + v x B), in the fields that Maxwell's equations make of
     their currents: eps dE/dt = curl H - J, mu dH/dt = -curl E.
 
@@ -143,7 +147,7 @@ class ElectromagneticPlasma(SelfSteppingModel):
     def skin_used(self, state, arrangement):
         return self.mesh.beyond(state.particles.position, state.particles.ids) / self.mesh.stray
 
-    def step(self, number, t, dt, state, params, arrangement):
+    def parts(self, number, t, dt, state, params, arrangement):
         particles, light = state.particles, light_speed(params)
         velocity = self._pushed(state.lag + 0.5 * dt, state, params)
         rate = velocity / lorentz_factor(velocity, light)[None]
@@ -156,7 +160,10 @@ class ElectromagneticPlasma(SelfSteppingModel):
         moved = jnp.stack([passed[0] * (1 / hy), passed[1] * (1 / hx), across * (1 / (hx * hy))])
         electric, magnetic = self._radiated(t, dt, state, moved / params.permittivity, params)
         particles = eqx.tree_at(lambda p: (p.position, p.velocity), particles, (after, velocity))
-        return State(particles, electric, magnetic, 0.5 * dt + 0 * state.lag)
+        yield StepPart(State(particles, electric, magnetic, 0.5 * dt + 0 * state.lag))
+
+    def conserved(self):
+        return CONSERVED
 
     def _pushed(self, dt, state: State, params: Params) -> Array:
         """u after `dt` in the fields of the state, whose particles are in their cells."""

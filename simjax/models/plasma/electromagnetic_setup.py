@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from simjax.models.particle_model import particle_model
 from simjax.models.plasma.boris import boosted, lorentz_factor
-from simjax.models.plasma.electromagnetic import ElectromagneticPlasma, Params, light_speed
+from simjax.models.plasma.electromagnetic import CONSERVED, ElectromagneticPlasma, Params, light_speed
 from simjax.models.plasma.setup import ChargedFamily, ChargedParticlesConfig, ChargedPhysics, check_charged
 from simjax.schema.kinds import ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
@@ -69,6 +69,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     most_axes=2,
     check=_check,
     steady=lambda config: ("energy",),  # fields have momentum too
+    balanced=lambda ndim, counts: CONSERVED,
 )
 class ElectromagneticFamily(ChargedFamily):
     """Electromagnetic plasmas in a plane."""

@@ -9,14 +9,18 @@ from jax import Array
 
 from simjax.arguments import require_at_least
 from simjax.core.domain import Domain
-from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.models.conserved import Accounts
+from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.models.plasma.boris import boris
 from simjax.ops.scaling import times_i
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.mesh import ParticleMesh
 from simjax.particles.neighbor_policy import NeighborPolicy, Particles
 from simjax.solvers.fourier import MeshBasis
+
+MAGNETIC = "made_by_magnetic_field"
 
 
 class PlasmaParticles(Particles):
@@ -41,7 +45,7 @@ class Params(eqx.Module):
         require_at_least("Params", {"mass": self.mass, "permittivity": self.permittivity}, strictly=True)
 
 
-class ElectrostaticPlasma(SelfSteppingModel):
+class ElectrostaticPlasma(StepsInParts):
     """Charged particles: dx/dt = v, m dv/dt = q (E + v x B), E = -grad phi, eps lap(phi) = -(rho - mean of rho).
 
     rho is the particles' charge on the mesh, B a uniform magnetic field; a background at rest makes the plasma neutral.
@@ -98,13 +102,25 @@ class ElectrostaticPlasma(SelfSteppingModel):
         allowed = max(self.mesh.stray, 1e-6) * halves / (halves - 1)
         return self.mesh.beyond(state.position, state.ids) / allowed
 
-    def step(self, number, t, dt, state, params, arrangement):
+    def parts(self, number, t, dt, state, params, arrangement):
         state = self._drifted(0.5 * dt, state)
         force = self.mesh.interpolate(state.position, state.ids, self.field(self.density(state, params), params))
         ratio = of_species(params.charge / params.mass, state.species)
-        velocity = self._kicked(dt, state.velocity, force, ratio, params)
+        velocity, before = self._kicked(dt, state.velocity, force, ratio, params), state.velocity
+
+        def made() -> Accounts:
+            mass = jnp.where(state.ids >= 0, of_species(params.mass, state.species)[0], 0)
+            turned = zip(AXES, velocity - before, force, strict=False)
+            return {MAGNETIC: {f"momentum_{axis}": jnp.sum(mass * (v - dt * ratio[0] * f)) for axis, v, f in turned}}
+
         state = eqx.tree_at(lambda s: s.velocity, state, velocity)
-        return self._drifted(0.5 * dt, state)
+        yield StepPart(self._drifted(0.5 * dt, state), dict if params.magnetic is None else made)
+
+    def conserved(self):
+        return conserved_names(self.cells.ndim)
+
+    def made_by(self, name):
+        return (MAGNETIC,) if name.startswith("momentum") else ()
 
     def _drifted(self, dt, state: PlasmaParticles) -> PlasmaParticles:
         position = state.position + dt * state.velocity[: self.cells.ndim]
@@ -177,6 +193,11 @@ class ElectrostaticPlasma(SelfSteppingModel):
 
 
 ElectrostaticPlasma.Params, ElectrostaticPlasma.State = Params, PlasmaParticles
+
+
+def conserved_names(ndim: int) -> tuple[str, ...]:
+    """Quantities that have balances."""
+    return (*(f"momentum_{axis}" for axis in AXES[:ndim]), "energy", "charge")
 
 
 def of_species(values: Array, species: Array) -> Array:

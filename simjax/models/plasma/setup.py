@@ -18,7 +18,7 @@ from simjax.models.capacities import capacities_in, steps_in
 from simjax.models.formulas import Values
 from simjax.models.particle_model import Files, ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, evenly, require_room, species_of
-from simjax.models.plasma.electrostatic import ElectrostaticPlasma, Params
+from simjax.models.plasma.electrostatic import ElectrostaticPlasma, Params, conserved_names
 from simjax.particles.cells import Cells
 from simjax.particles.mesh import ParticleMesh
 from simjax.schema.kinds import Choice, Integer, ListOf, Real, key
@@ -185,6 +185,7 @@ class ChargedFamily(ParticleFamily):
     """Common part of plasmas on a periodic mesh."""
 
     advice = "Try a smaller time.dt, or fewer physics.mesh_cells."
+    mass_keys = ("physics.number_density",)
     on_mesh = True
 
     @property
@@ -268,6 +269,7 @@ class ChargedFamily(ParticleFamily):
     fields=(FieldSchema("displacement", vector=True), FieldSchema("velocity", vector=True)),
     check=_check,
     steady=_steady,
+    balanced=lambda ndim, counts: conserved_names(ndim),
 )
 class PlasmaFamily(ChargedFamily):
     """Electrostatic plasmas."""

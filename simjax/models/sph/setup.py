@@ -18,7 +18,7 @@ from simjax.models.placement import Start, require_room
 from simjax.models.sph.initial_conditions import LAYERS, tank
 from simjax.models.sph.kernels import SMOOTHING_KERNELS, SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID
-from simjax.models.sph.sph import Params, WeaklyCompressibleSPH
+from simjax.models.sph.sph import Params, WeaklyCompressibleSPH, conserved_names
 from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.kinds import Choice, Flag, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
@@ -153,6 +153,7 @@ MACH = 0.13  # of the fastest particles: a fluid is weakly compressible up to 0.
     least_axes=2,
     check=_check,
     steady=_steady,
+    balanced=lambda ndim, counts: conserved_names(ndim),
 )
 class SmoothedFamily(ParticleFamily):
     """Weakly compressible fluids: fluid particles, and those of walls."""
@@ -161,6 +162,7 @@ class SmoothedFamily(ParticleFamily):
     Section = FluidConfig
 
     seconds = (2e-6, 2e-9)
+    mass_keys = ("physics.rest_density",)
     advice = "Try a smaller time.dt, a larger physics.sound_speed, or some physics.artificial_viscosity."
     shown = ("kinetic_energy", "density_deviation")
     species = ("fluid", "wall")

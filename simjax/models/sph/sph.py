@@ -9,8 +9,10 @@ from jax import Array
 
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.domain import Domain
-from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.models.conserved import Accounts
+from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.models.sph.kernels import SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID, WALL, Moving, Pressing, density_rate, forces, seen_by_walls
 from simjax.particles.cells import Cells, counted, pack
@@ -19,6 +21,8 @@ from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Partic
 ACOUSTIC, VISCOUS, FORCED = 0.25, 0.125, 0.25
 """Shares of h / (c + |u|), h^2 / nu and (h / |g|)^(1/2) that a step may take: Adami, Hu and Adams (2012), eq. 19-21."""
 
+MASS, GRAVITY, WALLS = "fluid_mass", "made_by_gravity", "made_by_walls"
+
 UNSEEN = 1e-6
 """Share of the kernel's peak below which a wall particle sees no fluid: it has no pressure then."""
 
@@ -26,6 +30,7 @@ UNSEEN = 1e-6
 class State(Particles):
     """velocity, acceleration: `(ndim, *cells.shape)`; density: `cells.shape`; species: `cells.shape` int32.
 
+    acceleration: of walls, which it does not move, that which the fluid's forces would give a particle's mass.
     crowding: `(ndim, *cells.shape)` acceleration that evens out distances between particles; None where they are
     carried with the flow.
     """
@@ -59,7 +64,7 @@ class Params(eqx.Module):
         require_at_least("WeaklyCompressibleSPH.Params", {name: getattr(self, name) for name in names})
 
 
-class WeaklyCompressibleSPH(SelfSteppingModel):
+class WeaklyCompressibleSPH(StepsInParts):
     """A weakly compressible fluid: d rho/dt = -rho div v, dv/dt = -grad p / rho + nu lap v + g, dx/dt = v.
 
     p = c^2 rho_0 / gamma ((rho / rho_0)^gamma - 1), with gamma = 1 a linear law. Sums over pairs: `smoothed_pairs`.
@@ -130,9 +135,11 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
     def skin_used(self, state, arrangement):
         return self.skin.skin_used(state, arrangement)
 
-    def step(self, number, t, dt, state, params, arrangement):
+    def parts(self, number, t, dt, state, params, arrangement):
         half = 0.5 * dt
-        velocity = state.velocity + half * state.acceleration
+        kicked = self._kicked(half, state, params)
+        yield kicked
+        velocity = kicked.state.velocity
         drift = None if state.crowding is None else half * state.crowding
         carrying = velocity if drift is None else velocity + drift
         way = half * jnp.where((state.species == WALL)[None], jnp.zeros_like(carrying), carrying)
@@ -140,7 +147,32 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
         rate = self._density_rate(state, carrying, params, arrangement)
         state = dataclasses.replace(state, position=state.position + way, density=state.density + dt * rate)
         state = self._pressed(state, drift, params, arrangement)
-        return dataclasses.replace(state, velocity=velocity + half * state.acceleration)
+        yield self._kicked(half, state, params)
+
+    def _kicked(self, dt, state: State, params: Params) -> StepPart:
+        """The part in which accelerations change the velocity of the fluid for `dt`."""
+        fluid = _fluid(state)
+
+        def made() -> Accounts:
+            mass = params.density * self.spacing**self.cells.ndim
+            fallen = [dt * mass * g * jnp.sum(fluid.astype(dt.dtype)) for g in params.gravity]
+            # What the fluid gives to walls these take from it.
+            wall = (state.species != FLUID) & (state.ids >= 0)
+            pushed = [-dt * mass * jnp.sum(jnp.where(wall, a, 0)) for a in state.acceleration]
+            momenta = [f"momentum_{axis}" for axis in AXES[: self.cells.ndim]]
+            accounts = {GRAVITY: fallen, WALLS: pushed}
+            return {part: dict(zip(momenta, accounts[part], strict=True)) for part in self.made_by(momenta[0])}
+
+        kick = dt * jnp.where(fluid[None], state.acceleration, jnp.zeros_like(state.acceleration))
+        return StepPart(dataclasses.replace(state, velocity=state.velocity + kick), made)
+
+    def conserved(self):
+        return conserved_names(self.cells.ndim)
+
+    def made_by(self, name):
+        if name == MASS:
+            return ()
+        return (GRAVITY,) if self.walls == "none" else (GRAVITY, WALLS)
 
     def _density_rate(self, state: State, carrying: Array, params: Params, arrangement: Arrangement) -> Array:
         pairs = self.skin.pairs(self.cells, state, arrangement)
@@ -167,7 +199,8 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
             return jnp.where(fluid, acceleration, jnp.zeros_like(acceleration))
 
         gravity = params.gravity.reshape(-1, *(1,) * len(self.cells.shape))
-        acceleration = of_fluid(jnp.stack(found["force"]) / mass + gravity)
+        forced = jnp.stack(found["force"]) / mass
+        acceleration = jnp.where(fluid, forced + gravity, jnp.where(state.ids >= 0, forced, jnp.zeros_like(forced)))
         crowding = None
         if self.transport:
             uniform = params.density * params.sound_speed**2
@@ -239,7 +272,7 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
         velocity = jnp.where(fluid[None], state.velocity, 0)
         deviation = jnp.where(fluid, jnp.abs(state.density / params.density - 1), 0)
         result = {
-            "fluid_mass": self.domain.sum(mass * fluid.astype(state.density.dtype)),
+            MASS: self.domain.sum(mass * fluid.astype(state.density.dtype)),
             "kinetic_energy": self.domain.sum(0.5 * mass * velocity**2),
             "density_deviation": self.domain.max(deviation),
             "particles": counted(self.cells, state.ids),
@@ -257,6 +290,11 @@ class WeaklyCompressibleSPH(SelfSteppingModel):
 
 
 WeaklyCompressibleSPH.Params, WeaklyCompressibleSPH.State = Params, State
+
+
+def conserved_names(ndim: int) -> tuple[str, ...]:
+    """Quantities that have balances."""
+    return (MASS, *(f"momentum_{axis}" for axis in AXES[:ndim]))
 
 
 def _fluid(state: State) -> Array:
