@@ -112,7 +112,8 @@ def elliptic(
             k = k * _on_walls(domain, axis, factors, k.dtype)
         area = shares[:axis] + shares[axis + 1 :]
         apart = relative(between_centers(h, axis), mean[axis])
-        area = [*area, *(radii[axis == RADIAL :][:1])]
+        if radii:
+            area = [*area, radii[1 if axis == RADIAL else 0]]
         conductances.append(scaled(k * (1 / mean[axis] ** 2), *area, 1 / apart))
     unit = scaled(jnp.ones((), jnp.result_type(*conductances)), *shares, *radii[:1])
     mass = jnp.broadcast_to(unit, domain.block_shape) if unit.ndim else unit
@@ -124,9 +125,8 @@ def elliptic(
 def _radii(domain: Domain, dtype) -> tuple[Array, Array]:
     """Distances of this block's cells and of its n + 1 faces from the axis, over the mean distance."""
     grid = domain.grid
-    faces = domain.coordinates((FACE, FACE), dtype, (1, 0))[RADIAL][1:] * (
-        2 / (grid.lower[RADIAL] + grid.upper[RADIAL])
-    )
+    mean = 0.5 * (grid.lower[RADIAL] + grid.upper[RADIAL])
+    faces = domain.coordinates((FACE, FACE), dtype, (1, 0))[RADIAL][1:] * (1 / mean)
     return 0.5 * (faces[1:] + faces[:-1]), faces
 
 

@@ -99,16 +99,16 @@ def _found(faces, periodic: bool, held: tuple[bool, bool], rings: bool, module: 
     mean = (faces[-1] - faces[0]) / n
     widths = (faces[1:] - faces[:-1]) / mean
     between = 2 / (widths + module.roll(widths, 1))  # across lower faces
-    volumes = widths
+    volumes, ends = widths, (1.0, 1.0)
     if rings:
-        volumes = widths * (faces[1:] + faces[:-1]) / (faces[-1] + faces[0])
-        between = between * 2 * faces[:-1] / (faces[-1] + faces[0])
+        radii = 2 * faces / (faces[-1] + faces[0])
+        volumes, between = widths * 0.5 * (radii[1:] + radii[:-1]), between * radii[:-1]
+        ends = radii[0], radii[-1]
     if periodic:
         lower, upper, beside = between, module.roll(between, -1), between
     else:
         inside = np.arange(n) > 0
         beside = module.where(inside, between, 0.0)
-        ends = (2 * faces[0] / (faces[-1] + faces[0]), 2 * faces[-1] / (faces[-1] + faces[0])) if rings else (1, 1)
         lower = module.where(inside, between, 2 * held[0] * ends[0] / widths)
         upper = module.where(inside[::-1], module.roll(between, -1), 2 * held[1] * ends[1] / widths)
     # Each cell with the one below it; a cell that is its own neighbour exchanges nothing.

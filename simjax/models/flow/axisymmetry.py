@@ -9,6 +9,7 @@ from jax import Array
 from simjax.core.boundary import FieldLayout, Outflow, Side
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
+from simjax.grid import LOWER
 from simjax.models.axisymmetric import kind_across, lower_radii, mean_length, radii, side_refusals, widest
 from simjax.models.flow.openings import OpenSide
 from simjax.models.scalar.axisymmetry import scheme_refusals
@@ -77,14 +78,33 @@ def check(domain: Domain, sides: Sequence[tuple[Side, Side]], solid: object, tur
         _refuse(refusals(kind_across(sides), domain.grid.lower[RADIAL] == 0, opened, asked))
 
 
-def check_scheme(domain: Domain, scheme: str) -> None:
-    """Refuse an advective flux of a scalar that cells as rings do not take.
+def scalar_refusals(scheme: str, given: bool) -> Iterator[tuple[str, str]]:
+    """Sentences on what a carried scalar does not take, each with its key path; given: whether it is on the axis."""
+    yield from scheme_refusals(scheme)
+    if given:
+        path = "boundaries.x.lower"
+        yield (
+            path,
+            f"{path}: expected slip alone, as r begins at the axis, where a scalar has no value or slope to give",
+        )
+
+
+def check_scalar_configuration(config: Any) -> Iterator[tuple[str, str]]:
+    """The `scalar_refusals` of a configuration."""
+    if config.grid.axisymmetric:
+        given = config.grid.lower[RADIAL] == 0 and bool(config.boundaries[RADIAL].lower.fields)
+        yield from scalar_refusals(config.physics.scheme, given)
+
+
+def check_scalar(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: str) -> None:
+    """Refuse what a carried scalar does not take on an axisymmetric grid.
 
     Raises:
-        ConfigurationError: it is one.
+        ConfigurationError: see `scalar_refusals`.
     """
     if domain.grid.axisymmetric:
-        _refuse(scheme_refusals(scheme))
+        given = domain.grid.lower[RADIAL] == 0 and getattr(sides[RADIAL][LOWER], "scalar", None) is not None
+        _refuse(scalar_refusals(scheme, given))
 
 
 def check_params(domain: Domain, params: Any) -> None:

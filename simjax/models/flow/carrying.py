@@ -17,11 +17,10 @@ from simjax.core.model import ExplicitModel, Output
 from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible
-from simjax.models.flow.axisymmetry import check_scheme
+from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
 from simjax.models.measures import total_measure
-from simjax.models.scalar.axisymmetry import scheme_refusals
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
@@ -86,7 +85,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, turbulence=turbulence)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
         require_transport(scheme, domain, self.layout)
-        check_scheme(domain, scheme)
+        check_scalar(domain, sides, scheme)
         self.source = source
         self.scheme = scheme
 
@@ -239,8 +238,7 @@ class CarryingFlow(ExplicitModel, Balanced):
 def check_carrying(config: Any) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration of a flow that carries a scalar."""
     yield from check_momentum(config)
-    if config.grid.axisymmetric:
-        yield from scheme_refusals(config.physics.scheme)
+    yield from check_scalar_configuration(config)
 
 
 def passes_sides(config: Any) -> bool:

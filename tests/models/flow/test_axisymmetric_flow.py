@@ -11,7 +11,7 @@ from exact_flows import SLIP, STILL, TAU, advance, difference, largest, paramete
 from scipy.special import j0, j1, jn_zeros
 
 import simjax as sj
-from simjax.core.boundary import Inflow, NoSlipWall, Outflow, SlipWall
+from simjax.core.boundary import Dirichlet, Inflow, NoSlipWall, Outflow, SlipWall
 from simjax.core.domain import Domain
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
@@ -179,9 +179,7 @@ def test_a_pipe_starts_up_as_bessel_series_say():
     def error(n):
         model = Incompressible(rings((n, 2)), [PIPE, PERIODIC], (None, lambda t, x, params: push))
         still = State((jnp.zeros((n, 2)), jnp.zeros((n, 2))))
-        final = advance(
-            model, parameters(viscosity), still, Schedule(end, dt=0.256 / n**2), integrator="euler"
-        ).state
+        final = advance(model, parameters(viscosity), still, Schedule(end, dt=0.256 / n**2), integrator="euler").state
         r = model.domain.grid.coordinates(0, 0.5)
         series = np.sum(j0(zeros * r) * np.exp(-viscosity * zeros**2 * end) / (zeros**3 * j1(zeros)), axis=0)
         exact = push / viscosity * ((1 - r * r) / 4 - 2 * series)
@@ -280,7 +278,13 @@ def test_what_scalars_heat_and_python_callers_do_not_take_is_told_too():
     dye = {"viscosity": 0.1, "scheme": "weno5"}
     with pytest.raises(ConfigurationError, match=r"physics\.scheme = weno5: its fluxes would be of second order"):
         sj.configure(sj.PassiveScalar, **(RUN | {"physics": dye, "initial": RUN["initial"] | {"concentration": "0"}}))
+    cold = {"boundaries": {"x": {"lower": {"kind": "slip", "value": 1.0}, "upper": "slip"}, "y": "periodic"}}
+    given = RUN | {"initial": RUN["initial"] | {"concentration": "0"}} | cold
+    with pytest.raises(ConfigurationError, match=r"boundaries\.x\.lower: expected slip alone"):
+        sj.configure(sj.PassiveScalar, **given)
     domain = rings((8, 8))
+    with pytest.raises(ConfigurationError, match=r"boundaries\.x\.lower: expected slip alone"):
+        PassiveScalar(domain, [(SlipWall(Dirichlet(1.0)), NoSlipWall()), PERIODIC])
     with pytest.raises(ConfigurationError, match=r"physics\.scheme = weno5"):
         PassiveScalar(domain, [PIPE, PERIODIC], "weno5")
     with pytest.raises(ConfigurationError, match=r"boundaries\.x\.upper: expected a wall or an inflow"):
