@@ -35,7 +35,7 @@ def diff_to_center(
 
 
 def _weighed(below: Array, above: Array, taper: Array, ndim: int, by: int = 0) -> tuple[Array, Array]:
-    """What passes the faces across r of the cells i + by, per area at their centres."""
+    """Fluxes through the lower and upper face across r of the cells i + by, times areas over those at centres."""
     lower, upper = areas(taper, ndim, by)
     return lower * below, upper * above
 

@@ -142,7 +142,7 @@ def volumes_around(domain: Domain, layout: FieldLayout, on_faces: Sequence[int],
 
 
 def shares_of_faces(domain: Domain, layout: FieldLayout, dtype) -> tuple[float | Array, ...]:
-    """For each axis what passes a lower face leaves the cell behind it at, per rate on a Cartesian grid."""
+    """Rates at which what passes lower faces leaves the cells below, over those on a Cartesian grid, by axis."""
     if not domain.grid.axisymmetric:
         return (1.0,) * domain.grid.ndim
     return widest(domain, layout, dtype), 1.0
