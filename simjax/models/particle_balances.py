@@ -100,7 +100,9 @@ def particles_with_balances(model: SelfSteppingModel, quantities: tuple[str, ...
     told = model.unbalanced(quantities)
     if told:
         raise ConfigurationError(f"{told}.")
-    return ParticlesWithBalances(model.domain, model, quantities, model.steps_per_arrangement)
+    return ParticlesWithBalances(
+        domain=model.domain, model=model, quantities=quantities, steps_per_arrangement=model.steps_per_arrangement
+    )
 
 
 def bare_model(model: Any) -> Any:

@@ -8,6 +8,7 @@ is one beside the axis, whose area vanishes.
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces
 from simjax.ops.spacing import Spacing
 
@@ -18,6 +19,12 @@ RADIAL = 0
 def taper(radius: Array, width: Spacing) -> Array:
     """h / (2 r) of cells around `radius`; of those beyond the axis, which stand for none, one."""
     return 0.5 * width / jnp.maximum(radius, 0.5 * width)
+
+
+def areas(taper: Array, ndim: int, by: int = 0) -> tuple[Array, Array]:
+    """Areas of the lower and the upper face across r of the cells i + by, over their radii; `taper` padded by one."""
+    share = shift(taper, ndim, RADIAL, by)
+    return 1 - share, 1 + share
 
 
 def divergence_along(flux: Array, axis: int, ndim: int, spacing: Spacing, taper: Array | None = None) -> Array:

@@ -4,22 +4,40 @@ Velocity component i lives on the faces normal to axis i; a cell owns its lower 
 padded by one ghost cell on every side; every result is on the interior. Second order: Harlow and Welch (1965),
 Phys. Fluids 8, 2182. `spacing` has a number for each uniform axis and a padded block of widths for each stretched one.
 A velocity's own cell reaches from centre to centre along its axis, and has the width of the cells across it.
+
+Around an axis of symmetry, in (r, z) without swirl, cells are rings: `taper` is a padded block of what
+`ops.axisymmetric` says they are, and a radial velocity's own cell counts with the radius of the face. What carries the
+radial velocity u is formed of means of r u and of volumes times w, so that no kinetic energy comes from it either.
+What is found on the axis itself means nothing: u is imposed there.
 """
 
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.grid import CENTER
+from simjax.ops.axisymmetric import RADIAL, areas
 from simjax.ops.difference import second_difference, shift, shift_by
 from simjax.ops.spacing import Spacing, apart, scaled, width_of
 
 
-def diff_to_center(u: Float[Array, "..."], axis: int, spacing: Sequence[Spacing]) -> Float[Array, "..."]:
-    """du/dx at cell centres from values on the faces normal to `axis`."""
+def diff_to_center(
+    u: Float[Array, "..."], axis: int, spacing: Sequence[Spacing], taper: Array | None = None
+) -> Float[Array, "..."]:
+    """du/dx at cell centres from values on the faces normal to `axis`; 1/r d(r u)/dr of rings."""
     ndim = len(spacing)
-    return scaled(shift(u, ndim, axis, 1) - shift(u, ndim), 1 / width_of(spacing[axis], axis, ndim))
+    above, below = shift(u, ndim, axis, 1), shift(u, ndim)
+    if taper is not None and axis == RADIAL:
+        below, above = _weighed(below, above, taper, ndim)
+    return scaled(above - below, 1 / width_of(spacing[axis], axis, ndim))
+
+
+def _weighed(below: Array, above: Array, taper: Array, ndim: int, by: int = 0) -> tuple[Array, Array]:
+    """Fluxes through the lower and upper face across r of the cells i + by, times areas over those at centres."""
+    lower, upper = areas(taper, ndim, by)
+    return lower * below, upper * above
 
 
 def diff_to_face(u: Float[Array, "..."], axis: int, spacing: Sequence[Spacing]) -> Float[Array, "..."]:
@@ -50,14 +68,16 @@ def mean_at(u: Float[Array, "..."], offset: Sequence[float], place: Sequence[flo
     return u
 
 
-def divergence(velocity: Sequence[Float[Array, "..."]], spacing: Sequence[Spacing]) -> Float[Array, "..."]:
-    """Sum over axes of du_i/dx_i at cell centres."""
-    terms = [diff_to_center(u, axis, spacing) for axis, u in enumerate(velocity)]
+def divergence(
+    velocity: Sequence[Float[Array, "..."]], spacing: Sequence[Spacing], taper: Array | None = None
+) -> Float[Array, "..."]:
+    """Sum over axes of du_i/dx_i at cell centres; 1/r d(r u)/dr + dw/dz of rings."""
+    terms = [diff_to_center(u, axis, spacing, taper) for axis, u in enumerate(velocity)]
     return sum(terms[1:], terms[0])
 
 
 def advection(
-    velocity: Sequence[Float[Array, "..."]], component: int, spacing: Sequence[Spacing]
+    velocity: Sequence[Float[Array, "..."]], component: int, spacing: Sequence[Spacing], taper: Array | None = None
 ) -> Float[Array, "..."]:
     """Divergence of momentum flux, sum over j of d(u_j u_i)/dx_j, on the faces of component i.
 
@@ -74,12 +94,15 @@ def advection(
             center = shift(u, ndim)
             ahead = center + shift(u, ndim, axis, 1)
             behind = center + shift(u, ndim, axis, -1)
-            flux = scaled(ahead * ahead - behind * behind, 0.25 / apart(h, axis, ndim))
+            by = (ahead, behind) if taper is None or axis != RADIAL else _carried_along_radius(u, taper, ndim)
+            flux = scaled(ahead * by[0] - behind * by[1], 0.25 / apart(h, axis, ndim))
         else:
             a = velocity[axis]
             center = shift(u, ndim)
-            above = (shift(u, ndim, axis, 1) + center) * _carried_across(a, component, axis, 1, spacing)
-            below = (center + shift(u, ndim, axis, -1)) * _carried_across(a, component, axis, 0, spacing)
+            above = (shift(u, ndim, axis, 1) + center) * _carried_across(a, component, axis, 1, spacing, taper)
+            below = (center + shift(u, ndim, axis, -1)) * _carried_across(a, component, axis, 0, spacing, taper)
+            if taper is not None and axis == RADIAL:
+                below, above = _weighed(below, above, taper, ndim)
             flux = scaled(above - below, 0.25 / width_of(h, axis, ndim))
         total = flux if total is None else total + flux
     assert total is not None
@@ -87,11 +110,11 @@ def advection(
 
 
 def _carried_across(
-    a: Float[Array, "..."], component: int, axis: int, by: int, spacing: Sequence[Spacing]
+    a: Float[Array, "..."], component: int, axis: int, by: int, spacing: Sequence[Spacing], taper: Array | None
 ) -> Float[Array, "..."]:
     """Twice the mean of transporting component `axis` over the face that a cell of component `component` has there.
 
-    Half of that face is one of either of the cells beside it, and counts with its width.
+    Half of that face is one of either of the cells beside it, and counts with its width, and with its radius if a ring.
     """
     ndim = len(spacing)
     here = tuple(by if k == axis else 0 for k in range(ndim))
@@ -100,34 +123,66 @@ def _carried_across(
     shares = [
         width_of(h, component, ndim, k) / apart(h, component, ndim) if isinstance(h, Array) else 1.0 for k in (0, -1)
     ]
+    if taper is not None and component == RADIAL:
+        shares = [share / area for share, area in zip(shares, _areas_beside_face(taper, ndim), strict=True)]
     return scaled(shift_by(a, here), shares[0]) + scaled(shift_by(a, behind), shares[1])
 
 
-def laplacian(u: Float[Array, "..."], spacing: Sequence[Spacing], component: int | None = None) -> Float[Array, "..."]:
-    """Laplacian of a velocity component on its own faces, or of a field at cell centres."""
+def _carried_along_radius(u: Array, taper: Array, ndim: int) -> tuple[Array, Array]:
+    """Twice the means of r u at the centres ahead of and behind each face across r, over its radius."""
+    (_, upper), (lower, _) = areas(taper, ndim), areas(taper, ndim, -1)
+    center, (above, below) = shift(u, ndim), _areas_beside_face(taper, ndim)
+    return (
+        center + upper / above * shift(u, ndim, RADIAL, 1),
+        center + lower / below * shift(u, ndim, RADIAL, -1),
+    )
+
+
+def _areas_beside_face(taper: Array, ndim: int) -> tuple[Array, Array]:
+    """The area of the lower face across r over that at the centre above it, and below it; on the axis one."""
+    (above, _), (_, below) = areas(taper, ndim), areas(taper, ndim, -1)
+    return jnp.where(above > 0, above, 1.0), below
+
+
+def laplacian(
+    u: Float[Array, "..."], spacing: Sequence[Spacing], component: int | None = None, taper: Array | None = None
+) -> Float[Array, "..."]:
+    """Laplacian of a velocity component on its own faces, or of a field at cell centres.
+
+    Of a radial velocity its part along the radius, d/dr(1/r d(r u)/dr) + d2u/dz2.
+    """
     ndim = len(spacing)
     center = shift(u, ndim)
     terms = []
     for axis, h in enumerate(spacing):
-        if not isinstance(h, Array):
+        rings = taper if axis == RADIAL else None
+        if rings is None and not isinstance(h, Array):
             terms.append(second_difference(u, center, axis, ndim, h))
             continue
         if axis == component:
             below, own, above = width_of(h, axis, ndim, -1), apart(h, axis, ndim), width_of(h, axis, ndim)
         else:
             below, own, above = apart(h, axis, ndim), width_of(h, axis, ndim), apart(h, axis, ndim, 1)
-        rise = scaled(shift(u, ndim, axis, 1) - center, 1 / above)
-        fall = scaled(center - shift(u, ndim, axis, -1), 1 / below)
+        slopes = []
+        for by, distance in ((0, above), (-1, below)):
+            high = shift(u, ndim, axis, 1) if by == 0 else center
+            low = center if by == 0 else shift(u, ndim, axis, -1)
+            if rings is not None and axis == component:
+                low, high = _weighed(low, high, rings, ndim, by)
+            slopes.append(scaled(high - low, 1 / distance))
+        rise, fall = slopes
+        if rings is not None and axis != component:
+            fall, rise = _weighed(fall, rise, rings, ndim)
         terms.append(scaled(rise - fall, 1 / own))
     return sum(terms[1:], terms[0])
 
 
 def momentum_tendency(
-    velocity: Sequence[Float[Array, "..."]], viscosity, spacing: Sequence[Spacing]
+    velocity: Sequence[Float[Array, "..."]], viscosity, spacing: Sequence[Spacing], taper: Array | None = None
 ) -> tuple[Float[Array, "..."], ...]:
     """viscosity lap(u_i) - sum_j d(u_j u_i)/dx_j for every component, each on its own faces."""
     return tuple(
-        viscosity * laplacian(u, spacing, component) - advection(velocity, component, spacing)
+        viscosity * laplacian(u, spacing, component, taper) - advection(velocity, component, spacing, taper)
         for component, u in enumerate(velocity)
     )
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from simjax.ops.axisymmetric import divergence_along
+from simjax.ops.axisymmetric import RADIAL, divergence_along
 from simjax.ops.difference import second_difference, shift
-from simjax.ops.reconstruction import INTERPOLATIONS, around_faces, difference_of_faces, pad_only, values_at_faces
+from simjax.ops.reconstruction import INTERPOLATIONS, around_faces, pad_only, values_at_faces
 from simjax.ops.spacing import Spacing, along, between_centers, pairs, scaled, without_ends
 
 
@@ -209,15 +209,18 @@ def conducted(
     return kappa * (above - below) * (1 / between_centers(spacing, axis))
 
 
-def laplacian(c: Float[Array, "..."], spacing: Sequence[Spacing], scheme: AdvectionScheme) -> Float[Array, "..."]:
-    """div grad c beside the advection of a scheme; `c` and arrays of widths padded by `scheme.width`.
+def laplacian(
+    c: Float[Array, "..."], spacing: Sequence[Spacing], scheme: AdvectionScheme, taper: Array | None = None
+) -> Float[Array, "..."]:
+    """div grad c beside the advection of a scheme; `c`, arrays of widths and `taper` padded by `scheme.width`.
 
     Along stretched axes it takes the widths of the scheme, and so keeps the same total.
     """
     ndim, width = len(spacing), scheme.width
+    taper = None if taper is None else shift(taper, ndim, width=width)
     center, terms = shift(c, ndim, width=width), []
     for axis, h in enumerate(spacing):
-        if not isinstance(h, Array):
+        if not isinstance(h, Array) and (taper is None or axis != RADIAL):
             terms.append(second_difference(c, center, axis, ndim, h, width))
             continue
         line = pad_only(c, axis, ndim, width)
@@ -227,5 +230,5 @@ def laplacian(c: Float[Array, "..."], spacing: Sequence[Spacing], scheme: Advect
         where, faces = slope.ndim - ndim + axis, slope.shape[axis - ndim]
         slope = lax.slice_in_dim(slope, width - 1, faces - width + 1, axis=where)
         own = widths(without_ends(around, axis, scheme.interpolated), axis, ndim, scheme.reach)
-        terms.append(difference_of_faces(slope, axis, ndim, own))
+        terms.append(divergence_along(slope, axis, ndim, own, taper))
     return sum(terms[1:], terms[0])

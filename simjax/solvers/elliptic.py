@@ -16,7 +16,8 @@ from jaxtyping import Float
 from simjax.core.boundary import Boundary, FieldLayout, Ghosts, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, LOWER, UPPER
+from simjax.grid import AXES, FACE, LOWER, UPPER
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import Spacing, between_centers, relative, scaled
 
 
@@ -88,8 +89,8 @@ def elliptic(
 ) -> Elliptic:
     """The operator shift x - div(k grad x) for the homogeneous boundaries of `layout`.
 
-    On a stretched grid it is this times the volumes of the cells, which are its `mass`; they and the areas of faces are
-    in mean ones.
+    On a stretched or axisymmetric grid it is this times the volumes of the cells, which are its `mass`; they and the
+    areas of faces are in mean ones.
 
     Args:
         domain: the grid and its decomposition.
@@ -101,6 +102,7 @@ def elliptic(
     dtype = jnp.result_type(*coefficients)
     widths = widths or domain.spacing(layout, 0, dtype)
     shares = [relative(own, h) for own, h in zip(widths, mean, strict=True)]
+    radii = _radii(domain, dtype) if domain.grid.axisymmetric else ()
     for axis, (k, h) in enumerate(zip(coefficients, domain.spacing(layout, 1, dtype), strict=True)):
         if not layout.is_periodic(axis):
             ends = domain.wall_spacing(axis, dtype)
@@ -110,12 +112,22 @@ def elliptic(
             k = k * _on_walls(domain, axis, factors, k.dtype)
         area = shares[:axis] + shares[axis + 1 :]
         apart = relative(between_centers(h, axis), mean[axis])
+        if radii:
+            area = [*area, radii[1 if axis == RADIAL else 0]]
         conductances.append(scaled(k * (1 / mean[axis] ** 2), *area, 1 / apart))
-    unit = scaled(jnp.ones((), jnp.result_type(*conductances)), *shares)
+    unit = scaled(jnp.ones((), jnp.result_type(*conductances)), *shares, *radii[:1])
     mass = jnp.broadcast_to(unit, domain.block_shape) if unit.ndim else unit
     # Where cells are is in the conductances; traced places beside them would be captured by every solve.
     placed = eqx.tree_at(lambda one: one.lines, domain, (None,) * domain.grid.ndim, is_leaf=lambda leaf: leaf is None)
     return Elliptic(placed, wall_layout(layout), tuple(conductances), mass, closed)
+
+
+def _radii(domain: Domain, dtype) -> tuple[Array, Array]:
+    """Distances of this block's cells and of its n + 1 faces from the axis, over the mean distance."""
+    grid = domain.grid
+    mean = 0.5 * (grid.lower[RADIAL] + grid.upper[RADIAL])
+    faces = domain.coordinates((FACE, FACE), dtype, (1, 0))[RADIAL][1:] * (1 / mean)
+    return 0.5 * (faces[1:] + faces[:-1]), faces
 
 
 def _wall_factor(boundary: Boundary, axis: int, spacing: float | Array) -> float | Array:

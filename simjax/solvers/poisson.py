@@ -13,6 +13,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.difference import laplacian
 from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import Elliptic, elliptic
@@ -43,7 +44,7 @@ def solve_poisson(
         source: this block's right-hand side, `(..., *block_shape)`.
         method: `spectral`: transforms along every axis; `tridiagonal`: along all but one that is cut, which is solved
             in its blocks; `multigrid`: conjugate gradients with V-cycles; `auto`: see `choose`.
-        modes: of stretched and mixed axes, where they were found before: see `modes_along`.
+        modes: of stretched and mixed axes and of r, where they were found before: see `modes_along`.
 
     Returns:
         phi, like `source`. Where the operator is singular (no Dirichlet side) the mean of `source` is ignored
@@ -56,7 +57,7 @@ def solve_poisson(
     if layout.offset != (CENTER,) * domain.grid.ndim:
         raise ConfigurationError(f"The Poisson solve is for cell-centred fields; got offset {layout.offset}.")
     transforms = [transform for transform, _ in kinds]
-    dense = bool(domain.grid.stretched or mixed)
+    dense = bool(domain.grid.stretched or mixed or domain.grid.axisymmetric)
     if method == "auto":
         method = "spectral" if dense else choose(domain, transforms, source.dtype.itemsize)
     check_method(domain, mixed, method)
@@ -92,14 +93,19 @@ def solve_poisson(
 
 
 def check_method(domain: Domain, mixed: Sequence[int], method: str) -> None:
-    """Refuse a method that does not solve on a stretched grid, or with pressure given at one end of an axis.
+    """Refuse a method that does not solve on such a grid, or with pressure given at one end of an axis.
 
     mixed: axes with one open side.
 
     Raises:
-        ConfigurationError: `method` is `tridiagonal`, and the grid is stretched or an axis mixed.
+        ConfigurationError: `method` is `tridiagonal`, and the grid is stretched or axisymmetric, or an axis mixed.
     """
-    axes = {"the grid is stretched": domain.grid.stretched, "pressure is given at a side": mixed}
+    around = (RADIAL,) if domain.grid.axisymmetric else ()
+    axes = {
+        "the grid is stretched": domain.grid.stretched,
+        "the grid is axisymmetric": around,
+        "pressure is given at a side": mixed,
+    }
     for why, found in axes.items():
         if found and method == "tridiagonal":
             raise ConfigurationError(
@@ -115,7 +121,7 @@ def _by_modes(
     transforms: Sequence[Transform],
     modes: Sequence[Modes | None] | None,
 ) -> Array:
-    """By eigenvectors of stretched and mixed axes: the Laplacian times the cells' volumes, which is symmetric."""
+    """By eigenvectors along r, stretched and mixed axes: the Laplacian times the cells' volumes, which is symmetric."""
     operator = _operator(domain, layout, source.dtype)
     found = tuple(modes_along(domain, layout, source.dtype) if modes is None else modes)
     found = jax.tree.map(lambda x: x.astype(source.dtype), found)
@@ -162,7 +168,7 @@ def _without_mean(domain: Domain, u: Array, volumes: float | Array = 1.0) -> Arr
 
 
 def _operator(domain: Domain, layout: FieldLayout, dtype) -> Elliptic:
-    """-div grad, on a stretched grid times the volumes of the cells."""
+    """-div grad, on a stretched or axisymmetric grid times the volumes of the cells."""
     faces = [tuple(n + (k == axis) for k, n in enumerate(domain.block_shape)) for axis in range(domain.grid.ndim)]
     return elliptic(domain, layout, [jnp.ones(shape, dtype) for shape in faces])
 
@@ -172,13 +178,13 @@ def _by_multigrid(domain: Domain, layout: FieldLayout, source: Array) -> Array:
     operator = _operator(domain, layout, source.dtype)
     hierarchy = multigrid(operator)
     tolerance = 100 * float(jnp.finfo(source.dtype).eps)
-    stretched, singular = bool(domain.grid.stretched), operator.closed
+    weighed, singular = bool(domain.grid.stretched or domain.grid.axisymmetric), operator.closed
 
     def solve(right: Array) -> Array:
-        if stretched:
+        if weighed:
             right = operator.mass * (_without_mean(domain, right, operator.mass) if singular else right)
         found = solve_elliptic(operator, hierarchy, -right, 0.0, tolerance=tolerance, limit=MOST_ITERATIONS).solution
-        return _without_mean(domain, found, operator.mass) if stretched and singular else found
+        return _without_mean(domain, found, operator.mass) if weighed and singular else found
 
     if source.ndim == domain.grid.ndim:
         return solve(source)

@@ -95,6 +95,9 @@ def _turning():
 _line = Grid((24,), (0.0,), (2.0,))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _walls = Grid(_plane.shape, _plane.lower, _plane.upper, (None, lines("formula", "tanh(1.5*s)", 24, -1.0, 3.0)))
+_rings = Grid(
+    (16, 24), stretch=(lines("formula", "s - 0.3*s*s*(1 - s)", 16, 0.0, 2.0), None), upper=(2.0, 3.0), axisymmetric=True
+)
 _box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 # 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
 _fixed = Schedule(0.05, dt=0.02)
@@ -138,6 +141,11 @@ CASES = (
     Case(
         "flow-2d-open", _plane,
         _incompressible([(_still, _slip), (Inflow((0.1, jet)), OpenSide(lid))], (stirring, None)),
+        _flow, swirl, "euler", _fixed, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-axisymmetric", _rings,
+        _incompressible([(_slip, NoSlipWall((0.0, lid))), (Inflow((0.0, jet)), Outflow())], (stirring, None)),
         _flow, swirl, "euler", _fixed, checkpoint="none",
     ),
     Case(

@@ -13,8 +13,10 @@ from jax.extend.core import jaxpr_as_fun
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, LOWER, UPPER
+from simjax.grid import AXES, LOWER, UPPER, Grid
 from simjax.jaxpr.varying import cast_varying
+from simjax.models.axisymmetric import dimensions, mean_length, ring_volumes
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import relative, scaled
 from simjax.status import OK, UNBALANCED
 
@@ -41,7 +43,7 @@ def open_sides(layouts: Sequence[FieldLayout]) -> tuple[Place, ...]:
 
 
 def fluxes(domain: Domain, layouts: Sequence[FieldLayout], t, dtype) -> tuple[Array, ...]:
-    """Volume per time (in 2-D, area) that flows into the box through each of `open_sides`.
+    """Volume per time (in a plane, area) that flows into the box through each of `open_sides`.
 
     layouts: of the velocity's components on a staggered grid.
     """
@@ -61,8 +63,8 @@ def total(domain: Domain, axis: int, speed: Array, faces: int) -> Array:
 
 
 def area(domain: Domain, axis: int) -> float:
-    """The area of a side across `axis` (in 2-D, its length)."""
-    return math.prod(length for k, length in enumerate(domain.grid.lengths) if k != axis)
+    """The area of a side across `axis` (in a plane, its length), on an axisymmetric grid across z."""
+    return math.prod(length for k, length in enumerate(domain.grid.lengths) if k != axis) * mean_length(domain.grid)
 
 
 def fault(domain: Domain, layouts: Sequence[FieldLayout], t, dtype) -> Array:
@@ -97,23 +99,23 @@ def require_balance(domain: Domain, layouts: Sequence[FieldLayout]) -> bool:
         through[axis, side] = float(np.mean(speed)) * area * (1 if side == LOWER else -1)
     (time,) = closed.jaxpr.invars
     varies = any(v is time for v in closed.jaxpr.outvars) or any(v is time for e in closed.jaxpr.eqns for v in e.invars)
-    told = described(through, float(jnp.finfo(dtype).eps), whole.grid.ndim, "at t = 0 " if varies else "")
+    told = described(through, float(jnp.finfo(dtype).eps), whole.grid, "at t = 0 " if varies else "")
     if told:
         raise ConfigurationError(f"{told}; {_advice(through)}")
     return varies
 
 
-def described(through: dict[Place, float], rounding: float, ndim: int, when: str = "") -> str:
+def described(through: dict[Place, float], rounding: float, grid: Grid, when: str = "") -> str:
     """Describe the imbalance of fluxes into the box, with each of them; "" if they balance to `TOLERANCE` roundings."""
     net, gross = sum(through.values()), sum(map(abs, through.values()))
     if abs(net) <= TOLERANCE * rounding * gross:
         return ""
-    units = "m2 s-1" if ndim == 2 else "m3 s-1"
+    units = f"m{dimensions(grid)} s-1"
     each = ", ".join(
         f"{abs(flux):.6g} {units} flows {'in' if flux > 0 else 'out' if flux < 0 else 'through'} at {_name(place)}"
         for place, flux in through.items()
     )
-    others = " and nothing through the other sides" if len(through) < 2 * ndim else ""
+    others = " and nothing through the other sides" if len(through) < 2 * grid.ndim else ""
     return f"boundaries: an incompressible flow must let out what it lets in, but {when}{each}{others}"
 
 
@@ -150,12 +152,20 @@ def _speed_on(domain: Domain, layouts: Sequence[FieldLayout], place: Place, t, d
     like = jax.ShapeDtypeStruct(domain.block_shape, dtype)
     speed = domain.prescribed(like, layouts[axis], axis, side, t)
     assert speed is not None
-    return weighed(domain, layouts[axis], axis, speed)
+    return weighed(domain, layouts[axis], place, speed)
 
 
-def weighed(domain: Domain, layout: FieldLayout, axis: int, speed: Array) -> tuple[Array, int]:
-    """A velocity through a side times the areas of its faces where these differ, in mean ones; their number here."""
+def weighed(domain: Domain, layout: FieldLayout, place: Place, speed: Array) -> tuple[Array, int]:
+    """A velocity through a side times the areas of its faces where these differ, in mean ones; their number here.
+
+    Faces that are rings count with their whole length.
+    """
+    axis, side = place
     across = [k for k in domain.grid.stretched if k != axis]
+    if domain.grid.axisymmetric and axis == RADIAL:
+        speed = speed * (2 * math.pi * (domain.grid.lower, domain.grid.upper)[side][axis])
+    elif domain.grid.axisymmetric:
+        speed = speed * ring_volumes(1.0, domain, layout, speed.dtype)
     if across:
         speed = jnp.broadcast_to(speed, tuple(1 if k == axis else n for k, n in enumerate(domain.block_shape)))
         widths, mean = domain.spacing(layout, 0, speed.dtype), domain.grid.mean_spacing

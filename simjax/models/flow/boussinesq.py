@@ -1,7 +1,8 @@
 """Incompressible flow that heat drives, by Boussinesq's approximation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
@@ -12,11 +13,13 @@ from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
+from simjax.models.flow.axisymmetry import ALONG_AXIS
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
-from simjax.models.flow.carrying import CarryingFlow
-from simjax.models.flow.momentum import EDDY_VISCOSITY, check_momentum, momentum_params
+from simjax.models.flow.carrying import CarryingFlow, check_carrying
+from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.scalar.transport import Source
 from simjax.ops import staggered, transport
+from simjax.ops.axisymmetric import RADIAL
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -42,6 +45,13 @@ class Params(carrying.Params):
         require_at_least("Boussinesq.Params", {"diffusivity": self.diffusivity})
 
 
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    yield from check_carrying(config)
+    sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
+    if config.grid.axisymmetric and (config.physics.gravity[RADIAL] != 0 or "physics.gravity_x" in sought):
+        yield "physics.gravity", ALONG_AXIS
+
+
 @model(
     "boussinesq",
     fields=(FieldSchema("temperature", units="K"), incompressible.VELOCITY),
@@ -49,8 +59,9 @@ class Params(carrying.Params):
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
+    axisymmetric=True,
     coefficients=(EDDY_VISCOSITY,),
-    check=check_momentum,
+    check=_check,
     balanced=lambda ndim, counts: ("temperature", *budget_names(ndim)),
 )
 class Boussinesq(CarryingFlow):
@@ -61,7 +72,7 @@ class Boussinesq(CarryingFlow):
     Spiegel and Veronis 1960, Astrophys. J. 131, 442: where beta (T - T0) and heights over the scale height are small).
     The flow as in `Incompressible`, its sides and its time step; heat by one of `ops.transport.SCHEMES`, through the
     same faces, and out of walls where their temperature or its slope is given. The temperature at a face is the mean
-    of the two cells beside it. Takes stretched grids.
+    of the two cells beside it. Takes stretched grids, and axisymmetric ones with gravity along z.
 
     Rayleigh's number is beta |g| dT L^3 / (nu kappa), Prandtl's nu / kappa.
 
@@ -129,6 +140,11 @@ class Boussinesq(CarryingFlow):
     def rhs(self, t, state, params):
         flow = self.flow.accelerated(t, state, params, self.acceleration(t, state, params))
         return self.with_flow(flow, self.scalar_tendency(t, state, params))
+
+    def unphysical(self, state, params):
+        if not self.domain.grid.axisymmetric:
+            return {}
+        return {"gravity along r": jnp.broadcast_to(params.gravity[RADIAL] != 0, self.domain.block_shape)}
 
     def made(self, t, state, params):
         pushed = self.flow.pushed(state.velocity, self.acceleration(t, state, params))

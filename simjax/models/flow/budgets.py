@@ -1,5 +1,6 @@
 """Budgets of momentum of an incompressible flow, and of kinetic energy in a box that it does not leave."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,14 @@ from jax import Array
 
 from simjax.core.model import Measure
 from simjax.grid import AXES, LOWER, UPPER
+from simjax.models.axisymmetric import dimensions, ring_volumes, tapers_of
 from simjax.models.conserved import Accounts, Balanced, at_side
 from simjax.models.flow import balance
+from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.openings import with_first_line
 from simjax.models.measures import length_power, product_of_units
 from simjax.ops import staggered
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import Spacing, scaled
 
 KINETIC_ENERGY = "kinetic_energy"
@@ -34,11 +38,12 @@ class FlowBudgets(Balanced):
     rounding: the pressure is what the projection changes. d/dt sum(|u|^2 / 2) = work of moving walls - dissipation
     - alpha sum(|u|^2) + sum(f . u): the pressure and the convective terms do no work, and what is left is the scheme's
     error in time. What a side that a component crosses pulls at, and lets in, is the flow half a cell away from it: its
-    momentum reaches from the first cell's centre to the last one's.
+    momentum reaches from the first cell's centre to the last one's. On an axisymmetric grid amounts are those in space,
+    and momentum_y has its balance, along z.
     """
 
     def balanced(self: Any):
-        volume = length_power(self.domain.grid.ndim)
+        volume = length_power(dimensions(self.domain.grid))
         momentum, energy = (product_of_units(units, volume) for units in ("m s-1", "m2 s-2"))
         *along, last = budget_names(self.domain.grid.ndim)
         measures = {name: Measure(momentum, f"{name[-1]}-momentum over density") for name in along}
@@ -53,6 +58,11 @@ class FlowBudgets(Balanced):
             return ""
         if self.solid is not None:
             return f"outputs: the balance of {asked[0]} does not know what bodies take; leave it out"
+        if self.domain.grid.axisymmetric and "momentum_x" in asked:
+            return (
+                "outputs: the balance of momentum_x expects a Cartesian grid, as around an axis the pressure pushes on "
+                "the sides of rings; leave it out"
+            )
         if self.momentum.turbulence != "none":
             return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
         if self._passes_sides and KINETIC_ENERGY in asked:
@@ -91,11 +101,12 @@ class FlowBudgets(Balanced):
         velocity = state.velocity
         forces = [jnp.broadcast_to(self._force(i, t, params, u), u.shape) for i, u in enumerate(velocity)]
 
-        def spread(*padded):
-            *components, h = padded
-            return tuple(staggered.laplacian(u, h, component) for component, u in enumerate(components))
+        def spread(components, rings, h):
+            return tuple(staggered.laplacian(u, h, component, *rings) for component, u in enumerate(components))
 
-        slopes = self.domain.apply_spaced(spread, velocity, self.layouts_at(t, state), width=1, t=t)
+        rings = tapers_of(self.domain, self.projection.layout, velocity[0])
+        layouts = (self.layouts_at(t, state), (self.projection.layout,) * len(rings))
+        slopes = self.domain.apply_spaced(spread, (velocity, rings), layouts, width=1, t=t)
         viscous = params.viscosity * sum(self._summed([u * k for u, k in zip(velocity, slopes, strict=True)]))
         sides = [k for k in range(self.domain.grid.ndim) if not self.is_closed(k)]
         for axis in sides:
@@ -123,11 +134,20 @@ class FlowBudgets(Balanced):
             inner[axis] = with_first_line(self.domain, inner[axis], axis, jnp.zeros((), inner[axis].dtype))
         return [jnp.sum(scaled(u, *self._around(i, u.dtype))) for i, u in enumerate(inner)]
 
-    def _around(self: Any, component: int, dtype, but: int | None = None) -> list[Spacing]:
-        """Widths of what lies around a component's faces along the axes, `but` one."""
-        relative = self._volumes((component,), self.projection.layout, dtype)
-        pairs = zip(relative, self.domain.grid.mean_spacing, strict=True)
-        return [jnp.asarray(h * mean, dtype) for k, (h, mean) in enumerate(pairs) if k != but]
+    def _around(self: Any, component: int, dtype, through: balance.Place | None = None) -> list[Spacing]:
+        """Factors of the volumes around a component's faces, or of the areas of their sides that are `through` a side.
+
+        They are widths along the axes, and the lengths of rings.
+        """
+        grid, axis = self.domain.grid, None if through is None else through[0]
+        widths = volumes_around(self.domain, self.projection.layout, (component,), dtype)[: grid.ndim]
+        pairs = enumerate(zip(widths, grid.mean_spacing, strict=True))
+        found = [jnp.asarray(h * mean, dtype) for k, (h, mean) in pairs if k != axis]
+        if grid.axisymmetric and through is not None and axis == RADIAL:
+            found.append(jnp.asarray(2 * math.pi * (grid.lower, grid.upper)[through[1]][RADIAL], dtype))
+        elif grid.axisymmetric:
+            found.append(jnp.asarray(ring_volumes(1.0, self.domain, self.layouts[component], dtype), dtype))
+        return found
 
     def _through_wall(self: Any, t, u, params, component, axis, side) -> tuple[Array, Array]:
         """Friction of a component at a side along it, towards larger coordinates, and its value there."""
@@ -183,7 +203,7 @@ class FlowBudgets(Balanced):
         """The sum over a side of a flux of a component times areas, where this block has the side; else zero."""
         if component != axis and not self.is_closed(component):
             flux = with_first_line(self.domain, flux, component, jnp.zeros((), flux.dtype))
-        total = jnp.sum(scaled(flux, *self._around(component, flux.dtype, but=axis)))
+        total = jnp.sum(scaled(flux, *self._around(component, flux.dtype, (axis, side))))
         entry = self.domain.split[axis]
         outermost = 0 if side == LOWER or entry is None else entry[1] - 1
         return total if entry is None else jnp.where(self.domain.block_index(axis) == outermost, total, 0)

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,10 +14,11 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
-from simjax.models.axisymmetric import relative_volumes
+from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible
-from simjax.models.flow.momentum import with_field_specs
+from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
+from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
 from simjax.models.measures import total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
@@ -84,6 +85,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, turbulence=turbulence)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
         require_transport(scheme, domain, self.layout)
+        check_scalar(domain, sides, scheme)
         self.source = source
         self.scheme = scheme
 
@@ -114,13 +116,13 @@ class CarryingFlow(ExplicitModel, Balanced):
         """-div(u c) + D lap(c) + s."""
         scheme, c = transport.SCHEMES[self.scheme], self.scalar(state)
 
-        def tendency(c, *others):
-            *velocity, h = others
-            advection = transport.advection_tendency(c, velocity, scheme, h)
-            return advection + params.diffusivity * transport.laplacian(c, h, scheme)
+        def tendency(c, velocity, rings, h):
+            advection = transport.advection_tendency(c, velocity, scheme, h, *rings)
+            return advection + params.diffusivity * transport.laplacian(c, h, scheme, *rings)
 
-        layouts = (self.layout, *self.flow.layouts_at(t, state, scheme.width))
-        slope = self.domain.apply_spaced(tendency, (c, *state.velocity), layouts, scheme.width, t)
+        rings = tapers_of(self.domain, self.layout, c)
+        layouts = (self.layout, self.flow.layouts_at(t, state, scheme.width), (self.layout,) * len(rings))
+        slope = self.domain.apply_spaced(tendency, (c, state.velocity, rings), layouts, scheme.width, t)
         if self.flow.momentum.has_eddies(params):
             layouts = self.flow.layouts_at(t, state, scheme.reach + 2)
             eddies = self.flow.momentum.eddy_diffusion(
@@ -177,7 +179,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         return {**self.flow.passing(t, state, params, axis, side), self.carried: own}
 
     def balanced(self):
-        own = total_measure(self.carried, self.layout.units, self.domain.grid.ndim)
+        own = total_measure(self.carried, self.layout.units, dimensions(self.domain.grid))
         return {self.carried: own, **self.flow.balanced()}
 
     def amounts(self, state, params):
@@ -231,6 +233,12 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def outputs(self):
         return (Output(self.carried, self.layout.offset, self.units, self.carried), *self.flow.outputs())
+
+
+def check_carrying(config: Any) -> Iterator[tuple[str, str]]:
+    """Sentences about a configuration of a flow that carries a scalar."""
+    yield from check_momentum(config)
+    yield from check_scalar_configuration(config)
 
 
 def passes_sides(config: Any) -> bool:

@@ -15,8 +15,10 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
+from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
-from simjax.models.flow import balance, solid_setup, solids
+from simjax.models.flow import axisymmetry, balance, solid_setup, solids
+from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names
 from simjax.models.flow.momentum import (
     EDDY_VISCOSITY,
@@ -41,7 +43,7 @@ from simjax.models.flow.openings import (
 from simjax.models.flow.projection import WRAPPED, Projection
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
-from simjax.ops.spacing import Spacing, lower_faces, relative, scaled, smallest, without_ends
+from simjax.ops.spacing import Spacing, scaled, smallest
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.solvers.poisson import METHODS
@@ -111,6 +113,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     diagnosed=flow_variables,
     least_axes=2,
     stretched=True,
+    axisymmetric=True,
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
     check=_check,
@@ -126,7 +129,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
     the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip, prescribed velocity, outflow,
     or open at a given pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no
     net flux: other ones are refused here where they can be computed, and end a run where they depend on time
-    (`fault`). Takes stretched grids.
+    (`fault`). Takes stretched grids, and axisymmetric ones (without swirl, bodies or eddies).
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -181,7 +184,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
             raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
-        check_sides(domain, sides, FLOW_SIDES, "Incompressible")
+        check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)
+        axisymmetry.check(domain, sides, solid, turbulence)
         self.openings = openings_of(sides)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
@@ -215,7 +219,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         dtype = jnp.result_type(params.viscosity)
         found = balance.fluxes(self.domain, self.layouts, t, dtype)
         through = dict(zip(balance.open_sides(self.layouts), map(float, found), strict=True))
-        return balance.described(through, float(jnp.finfo(dtype).eps), self.domain.grid.ndim)
+        return balance.described(through, float(jnp.finfo(dtype).eps), self.domain.grid)
 
     def rhs(self, t, state, params):
         return self.accelerated(t, state, params)
@@ -325,7 +329,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def longest_step(self, state, params, spread: float | Array = 1.0):
         """`stable_dt` where an eddy viscosity counts `spread` times."""
         h = self._least_spacing(state.velocity[0].dtype)
-        rate = sum(jnp.abs(u) * (1 / s) for u, s in zip(state.velocity, h, strict=True))
+        shares = axisymmetry.shares_of_faces(self.domain, self.projection.layout, state.velocity[0].dtype)
+        rate = sum(scaled(jnp.abs(u) * (1 / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True))
 
         viscosity = params.viscosity
         if self.momentum.has_eddies(params):
@@ -343,18 +348,11 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """The least width of each cell and its two neighbours along every axis, which limits the time step."""
         return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.projection.layout, 1, dtype)))
 
-    def _volumes(self, on_faces: Sequence[int], layout: FieldLayout, dtype) -> list[Spacing]:
-        """Widths of what lies around cell centres, or around lower faces `on_faces` of an axis, in mean ones.
-
-        layout: periodic where the face in a lower side stands for that in the upper one too, which is not stored.
-        """
-        widths = self.domain.spacing(layout, 1, dtype)
-        own = (lower_faces(h, axis) if axis in on_faces else without_ends(h, axis, 1) for axis, h in enumerate(widths))
-        return [relative(h, mean) for h, mean in zip(own, self.domain.grid.mean_spacing, strict=True)]
-
     def _planes(self) -> list[tuple[int, int]]:
-        """Planes of the components of the vorticity, one in 2-D and three in 3-D."""
-        return [(0, 1)] if self.domain.grid.ndim == 2 else [(1, 2), (2, 0), (0, 1)]
+        """Planes of the components of the vorticity, one in 2-D and three in 3-D; (z, r) around an axis."""
+        if self.domain.grid.ndim == 3:
+            return [(1, 2), (2, 0), (0, 1)]
+        return [(1, 0)] if self.domain.grid.axisymmetric else [(0, 1)]
 
     def _vorticity(self, operator, state, t) -> tuple[Array, ...]:
         """Components of curl u by one of the operators of `ops.staggered`."""
@@ -390,7 +388,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         def half_of_mean_square(components, faces, layout) -> Array:
             """`faces`: for each component the axes whose lower faces it is on."""
             squares = (
-                scaled(u * u, *self._volumes(on, layout, u.dtype)) for u, on in zip(components, faces, strict=True)
+                scaled(u * u, *volumes_around(domain, layout, on, u.dtype))
+                for u, on in zip(components, faces, strict=True)
             )
             return 0.5 * domain.sum(tuple(squares)) / domain.grid.cells
 
@@ -399,7 +398,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         found: dict[str, Array] = {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)}
         if self.momentum.has_eddies(params):
             eddies = self.momentum.eddy_viscosity(t, state.velocity, self.layouts_at(t, state), params)
-            volumes = self._volumes((), self.projection.layout, eddies.dtype)
+            volumes = volumes_around(domain, self.projection.layout, (), eddies.dtype)
             found["mean_eddy_viscosity"] = domain.mean(scaled(eddies, *volumes))
         if params.bulk_velocity is not None:
             slopes = self.accelerated(t, state, params, acceleration).velocity
@@ -455,11 +454,13 @@ class Incompressible(ExplicitModel, FlowBudgets):
                 f"velocity_{axis}",
                 layout.offset,
                 layout.units,
-                f"{axis}-velocity",
+                f"{direction}velocity",
                 vector="velocity",
                 component=i,
             )
-            for i, (axis, layout) in enumerate(zip(AXES, self.layouts, strict=False))
+            for i, (axis, direction, layout) in enumerate(
+                zip(AXES, directions(self.domain.grid), self.layouts, strict=False)
+            )
         )
         name = "vorticity" if ndim == 2 else "vorticity_magnitude"
         return (

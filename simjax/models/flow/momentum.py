@@ -15,13 +15,15 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.models.axisymmetric import tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import Setup
+from simjax.models.flow.axisymmetry import check_configuration, check_params, volumes_around
 from simjax.models.flow.budgets import budget_names
 from simjax.ops import staggered
 from simjax.ops.difference import shift
 from simjax.ops.eddy_viscosity import VISCOSITIES
-from simjax.ops.spacing import Spacing, along, lower_faces, relative, scaled, width_of, without_ends
+from simjax.ops.spacing import Spacing, along, scaled, width_of, without_ends
 from simjax.ops.stress import stress_divergence
 from simjax.ops.transport import conducted, diffusion_tendency, face_diffusivity
 from simjax.schema.model_schema import FieldSchema
@@ -61,11 +63,11 @@ class Momentum(eqx.Module):
 
     def tendency(self, t, velocity: Sequence[Array], layouts: Sequence[FieldLayout], params) -> tuple[Array, ...]:
         """The tendency of every component; `layouts` are for `width` ghost cells."""
+        check_params(self.domain, params)
         ndim, eddies, factor = self.domain.grid.ndim, self.has_eddies(params), self._factor(params)
         rotations = [] if params.rotation is None else self._rotations(2 * params.rotation)
 
-        def tendency(*blocks):
-            *blocks, h = blocks
+        def tendency(blocks, rings, h):
             near, narrow = (cropped(part, ndim, self.width - 1) for part in (blocks, h))
             velocity = near[:ndim]
             if eddies:
@@ -73,7 +75,7 @@ class Momentum(eqx.Module):
                 slopes = stress_divergence(velocity, viscosity, narrow)
                 slopes = [k - staggered.advection(velocity, i, narrow) for i, k in enumerate(slopes)]
             else:
-                slopes = list(staggered.momentum_tendency(velocity, params.viscosity, narrow))
+                slopes = list(staggered.momentum_tendency(velocity, params.viscosity, narrow, *rings))
             for (x, y), rate in rotations:
                 along_x, along_y = staggered.turned(velocity, (x, y), narrow)
                 slopes[x] = slopes[x] + rate * along_x
@@ -81,7 +83,9 @@ class Momentum(eqx.Module):
             return tuple(slopes)
 
         fields, kinds = self._with_given(velocity, layouts, params)
-        return self.domain.apply_spaced(tendency, fields, kinds, self.width, t)
+        rings = tapers_of(self.domain, self.layout, velocity[0])
+        kinds = (kinds, (self.layout,) * len(rings))
+        return self.domain.apply_spaced(tendency, (fields, rings), kinds, self.width, t)
 
     def eddy_viscosity(self, t, velocity: Sequence[Array], layouts: Sequence[FieldLayout], params) -> Array:
         """nu_t at cell centres; `layouts` are for one ghost cell."""
@@ -169,10 +173,7 @@ class Drive(eqx.Module):
 
     def mean(self, u: Array, axis: int) -> Array:
         """The mean of a velocity component, weighed with the volumes of its cells."""
-        widths = self.domain.spacing(self.layout, 1, u.dtype)
-        own = (lower_faces(h, k) if k == axis else without_ends(h, k, 1) for k, h in enumerate(widths))
-        volumes = [relative(h, mean) for h, mean in zip(own, self.domain.grid.mean_spacing, strict=True)]
-        return self.domain.mean(scaled(u, *volumes))
+        return self.domain.mean(scaled(u, *volumes_around(self.domain, self.layout, (axis,), u.dtype)))
 
     def driven(self, velocity: Sequence[Array], bulk: Sequence[Array | None]) -> tuple[Array, ...]:
         """The velocity with the means that are given, moved by the same everywhere."""
@@ -209,6 +210,7 @@ def momentum_params(setup: Setup) -> dict[str, Any]:
 def check_momentum(config: Any) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration whose keys of momentum contradict each other or the grid."""
     keys, ndim = config.physics, len(config.grid.shape)
+    yield from check_configuration(config)
     if keys.turbulence_constant is not None and keys.turbulence == "none":
         yield (
             "physics.turbulence_constant",

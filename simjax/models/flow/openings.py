@@ -81,7 +81,7 @@ class Opening(eqx.Module):
 
     def flux(self, domain: Domain, layouts: Sequence[FieldLayout], through: Array) -> Array:
         """Volume per time that leaves, from the velocity on this block's part of the side."""
-        speed, faces = balance.weighed(domain, layouts[self.axis], self.axis, through)
+        speed, faces = balance.weighed(domain, layouts[self.axis], (self.axis, self.side), through)
         return self.outward * balance.total(domain, self.axis, speed, faces)
 
     def tendency(

@@ -12,8 +12,8 @@ from simjax.core.domain import Domain
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
 from simjax.models.flow.budgets import budget_names
-from simjax.models.flow.carrying import CarryingFlow, passes_sides
-from simjax.models.flow.momentum import EDDY_VISCOSITY, check_momentum, momentum_params
+from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
+from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.scalar.transport import Source
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key
@@ -47,11 +47,12 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
+    axisymmetric=True,
     balanced=lambda ndim, counts: ("concentration", *budget_names(ndim)),
     conserved=_conserved,
     falling=incompressible.falling_energy,
     coefficients=(EDDY_VISCOSITY,),
-    check=check_momentum,
+    check=check_carrying,
 )
 class PassiveScalar(CarryingFlow):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
@@ -61,7 +62,8 @@ class PassiveScalar(CarryingFlow):
     and its stages are those of the flow. What passes a wall is said by the scalar's value or slope there, otherwise
     nothing; where a velocity is prescribed the scalar is too.
     The limited schemes keep to the range of the initial values, central ones do not where the scalar is not resolved:
-    filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113). Takes stretched grids.
+    filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113). Takes stretched grids, and
+    axisymmetric ones.
 
     Examples:
         >>> run = sj.configure(

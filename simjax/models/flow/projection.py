@@ -9,6 +9,7 @@ from jax import Array
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import LOWER, UPPER
+from simjax.models.axisymmetric import tapers_of
 from simjax.models.flow.openings import Opening, balanced, velocity_through, with_first_line
 from simjax.ops import staggered
 from simjax.solvers.modes import Modes, mixed_axes, modes_along
@@ -52,11 +53,12 @@ class Projection(eqx.Module):
     def divergence(self, velocity: Sequence[Array], t, layouts: Sequence[FieldLayout]) -> Array:
         """div(u) at cell centres; `layouts` know what flows through open upper sides."""
 
-        def divergence(*padded):
-            *components, h = padded
-            return staggered.divergence(components, h)
+        def divergence(components, rings, h):
+            return staggered.divergence(components, h, *rings)
 
-        return self.domain.apply_spaced(divergence, tuple(velocity), tuple(layouts), width=1, t=t)
+        rings = tapers_of(self.domain, self.layout, velocity[0])
+        kinds = (tuple(layouts), (self.layout,) * len(rings))
+        return self.domain.apply_spaced(divergence, (tuple(velocity), rings), kinds, width=1, t=t)
 
     def potential(self, source: Array) -> Array:
         """phi with lap(phi) = source, of zero mean unless pressure is given at a side."""

@@ -18,6 +18,11 @@ IMPLICIT = "diffusion is explicit on an axisymmetric grid"
 def refusals(lower: str, at_axis: bool, scheme: str) -> Iterator[tuple[str, str]]:
     """Sentences on what a scalar does not take, each with its key path; `lower`: the kind of side where r begins."""
     yield from side_refusals(lower, at_axis)
+    yield from scheme_refusals(scheme)
+
+
+def scheme_refusals(scheme: str) -> Iterator[tuple[str, str]]:
+    """A sentence on an advective flux of a scalar that cells as rings do not take, with its key path."""
     if scheme not in TAKEN:
         yield (
             "physics.scheme",
