@@ -337,12 +337,13 @@ def _on_mesh(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[d
         )
     operators, mass = {}, family.mass(programs.start_of)
     if "number_density" in source.of:
-        operators["number_density"] = NumberDensity(cells)
+        operators["number_density"] = NumberDensity(cells=cells)
     if "velocity" in source.of:
-        each = [MeshVelocity(cells, axis, mass) for axis in range(len(cells))]
-        operators |= {one.variable: one for one in each}
+        for axis in range(len(cells)):
+            name = f"mean_velocity_{AXES[axis]}"
+            operators[name] = MeshVelocity(cells=cells, axis=axis, mass=mass, variable=name)
     if "temperature" in source.of:
-        operators["temperature"] = MeshTemperature(cells, mass)
+        operators["temperature"] = MeshTemperature(cells=cells, mass=mass)
     about = {"number_density": "particles per volume", "temperature": "temperature of velocities about their mean"}
     texts = {name: about.get(name, name.replace("_", " ")) for name in operators}
     return operators, {name: Output(name, (), "1", f"{text}, by clouds in cells") for name, text in texts.items()}

@@ -10,7 +10,6 @@ import numpy as np
 from jax import Array
 
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
 from simjax.instruments.operators import Instrumental
 from simjax.particles.diffusion import closest_images
 from simjax.particles.radial_distribution import smooth_radial_distribution
@@ -124,11 +123,7 @@ class MeshVelocity(OnMesh):
     cells: tuple[int, ...] = eqx.field(static=True)
     axis: int = eqx.field(static=True)
     mass: np.ndarray
-
-    @property
-    def variable(self) -> str:
-        """Its name in files."""
-        return f"mean_velocity_{AXES[self.axis]}"
+    variable: str = eqx.field(static=True)
 
     def read(self, view):
         velocity = view.variables["velocity"][self.axis]

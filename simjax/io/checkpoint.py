@@ -106,12 +106,16 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Returns when the last save is in its place; raises InputOutputError where it failed."""
-        if self._saving is not None:
-            saving, self._saving = self._saving, None
+        if self._save_ended() and self._manager is not None:
+            self._manager.reload()
+
+    def _save_ended(self) -> bool:
+        """Tell whether a save was under way, which has come to its end in all processes."""
+        saving, self._saving = self._saving, None
+        if saving is not None:
             with self._group.together():
                 saving.result()
-            if self._manager is not None:
-                self._manager.reload()
+        return saving is not None
 
     def abandon(self) -> None:
         """Ends after an error, without the other processes, which may be gone."""
@@ -123,7 +127,7 @@ class Checkpoints:
     def close(self) -> None:
         """Waits for the last save and gives back the threads."""
         try:
-            self.wait()
+            self._save_ended()  # what orbax would load again may be gone: process 0 removes it
         finally:
             self._thread.shutdown()
             if self._manager is not None:

@@ -103,7 +103,7 @@ def test_the_density_of_a_box_with_walls_keeps_all_that_is_inside():
 
     def warmth(variables):
         seen = view._replace(variables=variables)
-        return MeshTemperature((4, 2), mass).read(seen).sum() + MeshVelocity((4, 2), 0, mass).read(seen).sum()
+        return MeshTemperature((4, 2), mass).read(seen).sum() + MeshVelocity((4, 2), 0, mass, "u").read(seen).sum()
 
     # Cells without particles too: their ratios are of nothing and nothing.
     assert all(np.isfinite(u).all() and u.any() for u in jax.grad(warmth)(variables).values())

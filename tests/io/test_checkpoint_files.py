@@ -279,6 +279,16 @@ def test_a_checkpoint_takes_its_place_after_what_belongs_to_it(checkpoints):
     assert_state(checkpoints.latest(template()), 10)
 
 
+def test_the_end_reads_nothing_where_another_process_may_have_cleared_up(checkpoints, monkeypatch):
+    def reload():
+        raise FileNotFoundError("process 0 has removed the folder, at its own end")
+
+    checkpoints.save(10, make_state(10), {})
+    monkeypatch.setattr(checkpoints._manager, "reload", reload)
+    checkpoints.close()
+    assert [path.name for path in list_checkpoints(checkpoints.folder)] == ["10"]
+
+
 def test_steps_after_the_one_resumed_from_are_forgotten(checkpoints):
     save(checkpoints, 10, 20)
     save(checkpoints, 15)

@@ -142,7 +142,7 @@ class FlowBudgets(Balanced):
         grid, axis = self.domain.grid, None if through is None else through[0]
         widths = volumes_around(self.domain, self.projection.layout, (component,), dtype)[: grid.ndim]
         pairs = enumerate(zip(widths, grid.mean_spacing, strict=True))
-        found = [jnp.asarray(h * mean, dtype) for k, (h, mean) in pairs if k != axis]
+        found: list[Spacing] = [jnp.asarray(h * mean, dtype) for k, (h, mean) in pairs if k != axis]
         if grid.axisymmetric and through is not None and axis == RADIAL:
             found.append(jnp.asarray(2 * math.pi * (grid.lower, grid.upper)[through[1]][RADIAL], dtype))
         elif grid.axisymmetric:
