@@ -2,6 +2,7 @@
 
 import gc
 import os
+import zlib
 
 # Traced programs are many small objects that live long: looking for garbage among them took a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
@@ -43,13 +44,19 @@ FIRST = (
     "test_equivalence",
     "test_several_experiments",
     "test_compressible",
+    "test_pages",
 )
 # Tests that share nothing with others of their file.
 APART = ("test_inverse_experiments", "test_several_experiments")
 
 
-def pytest_collection_modifyitems(items):
-    """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do."""
+def pytest_collection_modifyitems(config, items):
+    """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do.
+
+    With SHARE=2/3 in the environment only the second of three shares is run; a group is in one of them.
+    """
+    share, shares = map(int, os.environ.get("SHARE", "1/1").split("/"))
+    passed_over = []
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
     for item in items:
         case = getattr(item, "callspec", None) and item.callspec.params.get("case")
@@ -57,3 +64,8 @@ def pytest_collection_modifyitems(items):
         if item.name.startswith("test_every_experiment_passes") or item.path.stem in APART:
             group = item.name
         item.add_marker(pytest.mark.xdist_group(group))
+        if zlib.crc32(group.encode()) % shares != share - 1:
+            passed_over.append(item)
+    if passed_over:
+        config.hook.pytest_deselected(items=passed_over)
+        items[:] = [item for item in items if item not in set(passed_over)]

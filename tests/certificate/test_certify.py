@@ -99,6 +99,7 @@ def test_a_term_without_derivative_is_found(monkeypatch):
     assert not certificate.passed and "zero gradient, 4 unknown(s)" in failed(certificate)
 
 
+@pytest.mark.slow
 def test_an_exchange_without_derivative_is_found(monkeypatch):
     permute = domain._permute
     monkeypatch.setattr(domain, "_permute", lambda *slabs: [jax.lax.stop_gradient(u) for u in permute(*slabs)])

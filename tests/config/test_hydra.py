@@ -161,6 +161,7 @@ def test_choices_and_ranges(capfd, configs, choices, seeds):
     assert [config.seed for config in configs] == seeds
 
 
+@pytest.mark.slow
 def test_globs(capfd, configs):
     assert run(capfd, "experiment=glob(inverse_*)", "-m")[0] == 0
     shipped = sorted(file.stem for file in (ROOT / "conf" / "experiment").glob("inverse_*.yaml"))

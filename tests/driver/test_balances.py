@@ -74,6 +74,7 @@ def test_an_open_box_with_sources_closes_at_every_step(whole):
     assert float(last.concentration_at_start) == float(found.concentration_now[0])
 
 
+@pytest.mark.slow
 def test_each_side_has_what_passes_it(tmp_path):
     """A constant 2 carried at speed 3 along x, fed at a rate 1.5: what passes each side and is made is known."""
     sides = {"x": {"lower": {"kind": "inflow", "value": 2.0}, "upper": "outflow"}, "y": "slip"}
@@ -93,6 +94,7 @@ def same(found, wanted, tolerance=0.0):
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=tolerance, err_msg=str(name))
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_has_the_same_balances(whole):
     folder = run(whole[0] / "twice", {"time.end": 0.03, "checkpoint.every_frames": 1})
     run(folder, {}, resume=folder)
@@ -110,6 +112,7 @@ def test_members_over_devices_have_the_balances_of_each_alone(whole):
     assert float(found.concentration_now[0, 0]) < 0.5 * float(found.concentration_now[1, 0])
 
 
+@pytest.mark.slow
 def test_a_scalar_in_a_flow_closes_where_it_is_carried_in_and_out():
     """Through sides with a flow of their own, which both carry and conduct; and a source makes some."""
     flow = 1.0, 0.0

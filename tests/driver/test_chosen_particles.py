@@ -42,6 +42,7 @@ def whole(tmp_path_factory):
     return root, run(root / "whole", {})
 
 
+@pytest.mark.slow
 def test_frames_hold_the_chosen_particles_and_their_numbers(whole):
     root, frames = whole
     seen = run(root / "some", {"output.particles": {"ids": IDS}})
@@ -90,6 +91,7 @@ def test_instruments_follow_tagged_particles_and_share_them_among_cells(whole):
         assert float(density.number_density[-1].mean()) == pytest.approx(64 / 81, rel=1e-13)
 
 
+@pytest.mark.slow
 def test_the_density_of_a_box_with_walls_keeps_all_that_is_inside():
     grid = Grid((1, 1), (0.0, -1.0), (2.0, 1.0))
     position = jnp.asarray([[0.0, 0.1, 2.0, 1.0, 2.1, jnp.nan], [-1.0, 0.3, 1.0, 0.5, 0.0, 0.0]])

@@ -57,6 +57,7 @@ def test_it_is_the_run_of_the_simulation(run, tmp_path):
     np.testing.assert_allclose(found["mean_concentration"], written.mean_concentration, rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_fields_and_numbers_on_a_mesh_as_on_one_device():
     def gradient(*overrides):
         run = of(*overrides, fields=["initial.concentration"])

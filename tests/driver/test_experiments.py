@@ -84,6 +84,7 @@ def test_experiment_runs_writes_and_reads_back(name, tmp_path):
         assert (result.folder / file).is_file(), file
 
 
+@pytest.mark.slow
 def test_taylor_green_against_its_exact_solution(tmp_path):
     result = sj.load("taylor_green", overrides=["grid.shape=[32,32]", "time.end=0.5", f"output.root={tmp_path}",
                                                 "output.animation=false", "output.report=false"]).run()  # fmt: skip

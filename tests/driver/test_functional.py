@@ -18,7 +18,12 @@ ROUNDING = {"rtol": 1e-11, "atol": 1e-12}
 
 
 # A flow in a Fourier basis, waves with coefficients and absorbing layers, a scalar on cells.
-@pytest.fixture(params=[("kolmogorov", []), ("lens", ["physics.layer_cells=3"]), (None, DYE)], ids=str)
+@pytest.fixture(
+    params=[
+        ("kolmogorov", []), pytest.param(("lens", ["physics.layer_cells=3"]), marks=pytest.mark.slow), (None, DYE),
+    ],
+    ids=str,
+)  # fmt: skip
 def simulation(request, tmp_path):
     name, own = request.param
     return sj.load(name, [*FIELDS, *own, f"output.root={tmp_path}"])
@@ -50,6 +55,7 @@ def test_particles_come_apart_too(tmp_path):
             np.testing.assert_allclose(value, ds[name], err_msg=name, rtol=1e-9, atol=1e-9)  # sums of many pairs
 
 
+@pytest.mark.slow
 def test_the_way_back_is_the_same_run(tmp_path):
     """A model, parameters and a state of Python, configured again, run and written."""
     s = sj.load(None, [*FIELDS, *DYE, f"output.root={tmp_path}"])

@@ -53,6 +53,7 @@ def require_statistics(statistics, full, variables=("concentration",), least=("v
             )
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_the_full_output_and_need_no_members_on_disk(tmp_path):
     full = run(tmp_path, "dye", *DYE, *vary(6), STATISTICS).ds.load()
     require_statistics(full, full)
@@ -201,6 +202,7 @@ def test_statistics_of_one_run_are_refused():
         sj.load("dye", [*DYE, "ensemble.statistics=[mean]"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:All-NaN")  # of the check of a frame whose numbers overflow from the start
 def test_where_all_fail_the_run_is_a_failure_with_groups(tmp_path):
     with pytest.raises(NumericalError, match="all 2 members failed, the first because a field became infinite"):

@@ -154,6 +154,7 @@ def same(found, expected, exact=False):
             np.testing.assert_allclose(a, b, rtol=0, atol=0 if exact else 1e-12)
 
 
+@pytest.mark.slow
 def test_members_over_devices_see_what_one_on_one_device_does(whole):
     root, seen, _ = whole
     several = {"ensemble.size": 2, "ensemble.vary": {"parameters.height": {"values": [0.1, 0.2]}}}
@@ -164,6 +165,7 @@ def test_members_over_devices_see_what_one_on_one_device_does(whole):
     assert not np.allclose(members["probe"].pressure[0], members["probe"].pressure[1])
 
 
+@pytest.mark.slow
 def test_on_a_stretched_grid_instruments_see_places_and_volumes_as_they_are(tmp_path):
     dye = {
         "model": "transport",
@@ -308,6 +310,7 @@ IN_GROUPS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_readings_of_groups_are_those_of_one_run(tmp_path, monkeypatch):
     together = read(run(tmp_path / "together", IN_GROUPS), IN_GROUPS)
     programs, begin = [], SingleRun.begin

@@ -108,6 +108,7 @@ def test_cells_of_particles_are_as_wide_as_they_reach():
     assert "x" not in sizes and 1 < math.prod(sizes.values()) <= 8
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_sizes_as_if_they_were_given(tmp_path):
     overrides = ["grid.shape=[16,16]", "time.end=0.02", "time.output_every=0.02", "exact=null", "output.report=false",
                  "output.animation=false", f"output.root={tmp_path}"]  # fmt: skip

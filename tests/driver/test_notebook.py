@@ -50,6 +50,7 @@ def test_a_result_draws_itself(run, tmp_path):
     assert "velocity_x" in result._repr_html_() and "16 × 16 cells, 3 frames" in result._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_run_without_fields_has_no_animation(tmp_path):
     sections = {**SMALL, "output": {**SMALL["output"], "root": str(tmp_path), "fields": []}}
     result = sj.configure("incompressible", **sections).run()

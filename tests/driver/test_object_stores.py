@@ -137,6 +137,7 @@ def test_a_copy_can_be_gone_on_with_whatever_happens_after_any_of_its_files(even
     assert at > 20
 
 
+@pytest.mark.slow
 def test_only_what_has_changed_is_sent_again_also_after_a_restart(store, states, tmp_path):
     folder, url = tmp_path / "run", "memory://bucket/run"
     shutil.copytree(states[0][0], folder)

@@ -82,7 +82,7 @@ def kill_and_resume(tmp_path, name, kills, seed):
     return landed
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.long)])
 def test_killed_runs_go_on_bitwise(uninterrupted, kills):
     tmp_path, whole = uninterrupted
     kill_and_resume(tmp_path, f"killed{kills}", kills, seed=kills)

@@ -68,6 +68,7 @@ def diverging(tmp_path, values):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_diverged_member_leaves_the_others_bitwise_as_they_were(tmp_path):
     huge = 1.7e308  # its square in the diagnostics and its neighbours' sums overflow
     with_fault = diverging(tmp_path, [1.0, huge, 2.0])
@@ -153,6 +154,7 @@ def test_user_model_decomposed_in_an_ensemble(tmp_path):
     np.testing.assert_allclose(ratio.mean(["x", "y"]), np.exp(-result.ds["k"]), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_resuming_with_another_end_and_cadence(tmp_path):
     begin = [*DYE, f"output.folder={tmp_path / 'run'}", "time.dt=0.01"]
     run(tmp_path, "dye", *begin, "time.output_every=0.1", "time.end=0.25")

@@ -113,6 +113,7 @@ def test_statistics_of_instruments_are_those_of_all_their_readings(whole):
     assert sj.check_files(whole[1]) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_has_the_same_ones(whole):
     both = {**STATISTICS, **SEEN}
     folder = run(whole[0] / "twice", {**both, "time.end": 0.16, "checkpoint.every_frames": 1})

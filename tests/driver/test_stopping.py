@@ -40,6 +40,7 @@ def signalled(monkeypatch):
     return send
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, sj.Stopped)])
 def test_a_signal_reaches_the_program_after_the_checkpoint(tmp_path, signalled, number, error):
     handler = signal.getsignal(number)
@@ -112,6 +113,7 @@ def test_a_search_is_interrupted_after_its_checkpoint(tmp_path, signalled):
 # ---- a run without fields in its files
 
 
+@pytest.mark.slow
 def test_without_output_the_last_frame_is_in_memory(tmp_path, capsys):
     quiet = dye(tmp_path, "output=none").run(progress=True)
     whole = dye(tmp_path).run()

@@ -145,6 +145,7 @@ def test_statistics_are_those_of_the_states_after_every_step(whole):
     assert float(found["volume"].pressure_min_time[0]) == pytest.approx(at, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_steps_of_any_length_count_with_it(whole):
     *_, weights = check(run(whole[0] / "courant", {**STATISTICS, **LOOKING, **COURANT}))
     assert len(set(np.round(weights, 6))) == 2  # the last two of a frame are shorter
@@ -206,6 +207,7 @@ def same(found, wanted, tolerance=0.0):
             np.testing.assert_allclose(a, b, rtol=0, atol=tolerance, err_msg=f"{name} {variable}")
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_has_the_same_statistics(whole):
     both = {**STATISTICS, **LOOKING}
     folder = run(whole[0] / "twice", {**both, "time.end": 0.16, "checkpoint.every_frames": 1})
@@ -221,6 +223,7 @@ SEVERAL = {"ensemble.size": 2, "ensemble.vary": {"parameters.height": {"values":
 OVER_DEVICES = {"mesh.ensemble": 2, "mesh.x": 2, "mesh.y": 2}
 
 
+@pytest.mark.slow
 def test_members_over_devices_have_the_statistics_of_each_alone(whole):
     members = read(run(whole[0] / "members", {**STATISTICS, **SEVERAL, **OVER_DEVICES}))
     assert members["points"].pressure_mean.dims == ("member", "time", "y", "x")

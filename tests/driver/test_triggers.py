@@ -77,6 +77,7 @@ def test_a_run_ends_where_its_condition_holds(steps, every, tmp_path):
     assert not [*(tmp_path / "run").rglob("*.h5")]
 
 
+@pytest.mark.slow
 def test_a_run_that_has_ended_goes_on_with_another_condition_only(steps, tmp_path):
     folder, stop = tmp_path / "run", {"when": f"{VARIANCE} < 0.2", "every": "step"}
     event = {"events": [{"when": f"sin({2 * np.pi / 0.25}*t) > 0.5", "every": "step"}]}
@@ -136,6 +137,7 @@ def members(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_members_are_judged_each_by_itself_and_the_run_ends_with_the_last(members):
     free, found = frames(members / "free"), frames(members / "judged")
     wanted = ends_of(members / "free")

@@ -51,6 +51,7 @@ def waited(content, *kinds):
     return sum(one["count"] * one["exposed_s"] for one in found) / total
 
 
+@pytest.mark.slow
 def test_transport_on_a_pod_sends_its_halo_and_no_more(tmp_path):
     content = inspected(tmp_path, "experiment=dye", "grid.shape=[32768,32768]", "time={dt: 1e-6, integrator: euler}")
     width, block = 1, 2048

@@ -38,6 +38,7 @@ def test_error_follows_the_tolerance(solver, tolerance):
     assert float(jnp.max(jnp.abs(found - exact))) < 10 * tolerance
 
 
+@pytest.mark.slow
 def test_decomposed_steps_are_those_of_one_device():
     alone, _ = solve(rtol=1e-6, atol=1e-6)
     split, _ = solve(sj.make_mesh({"x": 4}), rtol=1e-6, atol=1e-6)

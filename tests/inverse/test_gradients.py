@@ -253,6 +253,7 @@ def test_derivatives_pass_through_exchanges(name):
     assert float(forward(name, sizes)) == pytest.approx(dot(gradient, problem.direction()), rel=1e-11)
 
 
+@pytest.mark.slow
 def test_courant_steps_count_as_given():
     """The gradient is that of the run with the same steps, fixed: how their length depends on unknowns is left out."""
     problem = COURANT["transport by Courant number"]
@@ -285,6 +286,7 @@ def test_courant_steps_count_as_given():
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * float(jnp.max(jnp.abs(b))))
 
 
+@pytest.mark.slow
 def test_gradients_pass_through_inflows():
     """A prescribed velocity on both sides of a channel: its value reaches the gradient through walls and projection."""
     start = {"viscosity": jnp.asarray(0.05), "wall": jnp.asarray(0.8), "state": (smooth(PLANE, 0), smooth(PLANE, 1))}

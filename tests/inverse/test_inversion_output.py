@@ -274,6 +274,7 @@ def test_hostile_text_stays_text(tmp_path):
     assert "<script" not in text and "<img src=x" not in text
 
 
+@pytest.mark.slow
 def test_the_animation_shows_the_estimate_beside_the_truth(tmp_path):
     paths = {known: tmp_path / str(known) for known in (True, False)}
     for known, folder in paths.items():

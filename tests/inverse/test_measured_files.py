@@ -80,6 +80,7 @@ def problem(run):
     return sj.InverseProblem(posed(root, {"snapshot": "concentration", "file": "pictures.nc", "variable": "pixels"}))
 
 
+@pytest.mark.slow
 def test_pictures_on_another_grid_recover_what_was_sought(problem, run):
     root, _, frames = run
     (instrument,) = problem.instruments
@@ -160,6 +161,7 @@ def test_samples_of_another_run_are_taken_as_they_are(run):
     assert folder.name == "truth"
 
 
+@pytest.mark.slow
 def test_what_instruments_of_several_fields_read_in_one_run_is_fitted_by_another(tmp_path):
     wave = {
         "model": "acoustic", "precision": "float64", "grid": {"shape": [8, 8]}, "parameters": {"height": 1.0},

@@ -24,6 +24,7 @@ def cooling(**changes):
     return sj.configure("advection_diffusion", **(COOLING | changes))
 
 
+@pytest.mark.slow
 def test_a_run_is_that_of_the_number_and_its_file_keeps_the_formula():
     simulation = cooling()
     assert simulation.config.write()["grid"]["stretch"]["x"]["tanh"]["strength"] == "1 + named/2"
@@ -34,6 +35,7 @@ def test_a_run_is_that_of_the_number_and_its_file_keeps_the_formula():
     assert np.array_equal(found.x, right.x) and np.array_equal(found.concentration, right.concentration)
 
 
+@pytest.mark.slow
 def test_a_run_has_a_derivative_with_respect_to_it():
     run = cooling().differentiable(variables=["concentration"])
 
@@ -65,6 +67,7 @@ def at_places(**changes):
     return InverseProblem(cooling(inverse=SEARCH | {"observations": PLACES} | changes).config, sizes={})
 
 
+@pytest.mark.slow
 def test_the_gradient_of_what_is_seen_at_points_is_that_of_differences():
     problem = at_places()
     least_squares, (path,) = problem.least_squares(), problem.start()

@@ -63,6 +63,7 @@ def value_and_gradient(least_squares, latent):
     return jax.value_and_grad(least_squares.loss, has_aux=True)(latent)
 
 
+@pytest.mark.slow
 def test_a_second_problem_of_the_same_structure_compiles_nothing():
     """Another truth, guess, noise and draw of it: the same program, and the numbers of a program of its own."""
     with compilations() as first:

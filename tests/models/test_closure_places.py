@@ -271,6 +271,7 @@ def test_buoyancy_by_a_closure_is_of_second_order():
 # ---------------------------------------------------------------------- place and time
 
 
+@pytest.mark.slow
 def test_formulas_know_place_and_time_at_their_own_place():
     model, params, state = built(
         "incompressible", boundaries={"x": "no_slip"}, parameters={"rate": 2.0},

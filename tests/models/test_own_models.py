@@ -58,6 +58,7 @@ def folder(tmp_path, monkeypatch):
         MODELS._schemas.pop(name)
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_a_model_from_a_file(folder, capfd):
     several = ["mesh.x=2", "mesh.y=2", "ensemble.vary.physics.growth={values: [1.0, 2.0]}", "ensemble.size=2"]
     assert run.main(["model=my_pde.FisherKPP", *SETTINGS, *several, "output.root=.", "output.folder=here"]) == 0
@@ -90,6 +91,7 @@ def test_the_commands_of_the_documentation_run(line, folder):
         assert sj.open_run(run_folder).sizes["member"] == members
 
 
+@pytest.mark.slow
 def test_its_numbers_are_written_shown_and_reported(folder, capfd):
     """A scalar and a vector of a user's own, with units and a long name, on two devices."""
     (folder / "my_pde.py").write_text("import jax.numpy as jnp\n" + FISHER + MEASURED)
@@ -185,6 +187,7 @@ def test_mistakes_are_sentences(folder, name, words):
     assert "broken" not in sys.modules
 
 
+@pytest.mark.slow
 def test_a_model_derived_from_one_of_simjax_has_its_fields_and_sides(tmp_path):
     """Fluid of one weight in a closed box stays at rest; a light half of it rises at first with half of b c."""
     names = {"sj": sj, "jax": jax, "eqx": eqx, "dataclasses": dataclasses}

@@ -132,6 +132,7 @@ def test_a_fluid_in_layers_stands_still(stretch):
         np.testing.assert_allclose(end.temperature, fields["temperature"][0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_warm_fluid_rises_against_gravity_and_sides_mean_what_they_say():
     settings = {
         "grid": {"shape": [8, 8]},

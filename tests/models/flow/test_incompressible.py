@@ -48,6 +48,7 @@ def test_advected_decaying_vortices_at_second_order():
     assert fine < 4e-3
 
 
+@pytest.mark.slow
 def test_kinetic_energy_and_pressure_of_decaying_vortices():
     """E = exp(-4 nu t) / 4, p = (cos 2x + cos 2y) / 4, vorticity = 2 sin x sin y."""
     viscosity, errors = 0.01, []

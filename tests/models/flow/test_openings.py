@@ -84,6 +84,7 @@ def test_as_much_leaves_as_comes_in_and_the_ends_of_an_axis_are_mirror_images(gr
     np.testing.assert_allclose(across, v[::-1], rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", [Outflow(), OpenSide()], ids=["outflow", "open"])
 def test_a_vortex_leaves(out):
     """What comes back of its energy is a small part, of the order of the scheme's error."""
@@ -114,6 +115,7 @@ def test_a_scalar_is_carried_in_at_its_value_and_out_as_it_is():
     np.testing.assert_allclose(end.concentration, 2.0, rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_a_run_with_an_outlet_goes_on_as_if_it_had_not_ended(tmp_path):
     """Bit for bit, from a checkpoint that another mesh goes on with."""
     settings = {

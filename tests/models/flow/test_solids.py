@@ -63,6 +63,7 @@ def past_a_cylinder():
     return model, params, before, after
 
 
+@pytest.mark.slow
 def test_momentum_of_a_step_is_that_which_drives_it_less_the_force_on_the_body():
     model, params, before, after = past_a_cylinder()
     numbers = model.diagnostics(0.0, after, params)
@@ -82,6 +83,7 @@ def test_fluid_keeps_still_inside_the_body_and_flows_around_it():
     assert float(jnp.max(after.velocity[0])) > 0.01
 
 
+@pytest.mark.slow
 def test_gradient_with_respect_to_the_shape():
     def energy(shape):
         solid = Solid(lambda t, x, y: around(x, y, shape[0], shape[1]))
@@ -161,6 +163,7 @@ def test_flow_between_cylinders_is_of_second_order_in_the_mean():
     assert 0.5 * np.log2(coarse / fine) > 1.8 and coarse < 2e-3
 
 
+@pytest.mark.slow
 def test_regions_that_a_body_parts_keep_their_mass_and_their_pressure():
     """Above and below a wavy wall: what one lost would have to be made up by the pressure, without bound."""
     wall = Solid(lambda t, x, y: jnp.abs(y - 0.5 - 0.12 * jnp.sin(2 * jnp.pi * x)) - 0.06)

@@ -204,12 +204,14 @@ def stokes_error(cells: int, formula: str | None, depth: float = 0.02) -> float:
     return largest(final.velocity[0] - sampled(model, (u, u), 1.0).velocity[0])
 
 
+@pytest.mark.slow
 def test_an_oscillating_boundary_layer_is_better_than_with_four_times_the_cells():
     fine = stokes_error(24, "exp(4*s)")
     # 0.0071 beside 0.0220 of 96 equal cells; of 24 it is 0.095.
     assert fine < 0.4 * stokes_error(96, None)
 
 
+@pytest.mark.slow
 def test_gradient_with_respect_to_the_strength_of_a_stretching():
     shape = (4, 10)
     grid = Grid(shape, stretch={"y": lines("formula", "tanh(1.5*s)", 10, 0.0, 1.0)})

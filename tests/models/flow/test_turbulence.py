@@ -243,6 +243,7 @@ def test_taylor_green_vortices_lose_the_energy_that_smagorinskys_model_says():
     assert 1.9 < np.log2(errors[0] / errors[1]) < 2.1 and abs(errors[1]) < 0.02, errors
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_differences():
     """Of a flow with a shear layer at rest in places, where square roots have no derivative."""
     grid = Grid((8, 6))
@@ -271,6 +272,7 @@ def test_gradients_agree_with_differences():
         assert float(jnp.vdot(gradient, way[number])) == pytest.approx((above - below) / 2e-5, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_eddies_carry_a_scalar_at_their_own_rate():
     """A constant nu_t is a diffusivity nu_t / Pr_t; fluxes through walls count it."""
     grid = Grid((8, 9), upper=(1.3, 0.7), stretch=(None, WAVY))
@@ -333,6 +335,7 @@ def test_a_frame_that_turns_does_no_work(grid, sides):
     assert largest(*added.velocity) > 0.5
 
 
+@pytest.mark.slow
 def test_inertial_oscillations_are_circles():
     """u + i v = exp(-2 i W t), and about a tilted axis the velocity along it stays."""
     schedule = Schedule(1.0, dt=0.01)

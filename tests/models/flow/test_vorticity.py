@@ -150,6 +150,7 @@ def test_dissipation_is_what_energy_loses(p):
     assert float(power) == pytest.approx(float(seen["energy_injection"] - seen["dissipation"]), abs=1e-15)
 
 
+@pytest.mark.slow
 def test_energy_spectrum_adds_up_and_finds_a_wave():
     model = plane(24)
     state = eddies(model)
@@ -214,6 +215,7 @@ def test_the_step_at_courant_number_one():
     assert float(model.stable_dt(state, params(5.0))) == pytest.approx(1 / (24.5 + 0.5 * 5.0 * 98))
 
 
+@pytest.mark.slow
 def test_gradient_of_a_run_agrees_with_its_difference_quotient():
     model = plane(12)
     start = eddies(model)

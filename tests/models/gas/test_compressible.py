@@ -230,6 +230,7 @@ def test_periodic_totals_stay(ndim, scheme):
         assert float(after.sum()) == pytest.approx(float(before.sum()), abs=1e-14 * before.size)
 
 
+@pytest.mark.slow
 def test_closed_boxes_keep_mass_scalars_and_energy_with_that_of_gravity():
     gravity = jnp.asarray([0.3, -0.7])
     params = Params(jnp.asarray(1.4), gravity=gravity)

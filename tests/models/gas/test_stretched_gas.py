@@ -141,6 +141,7 @@ def test_friction_and_heat_are_in_balance_to_second_order(axis):
     assert np.all(np.log2(errors[0] / errors[1]) > 1.8), errors
 
 
+@pytest.mark.slow
 def test_diverging_shear_is_of_second_order():
     """All viscous terms of a smooth flow in a plane, without what carries it: the difference with and without them."""
 

@@ -57,9 +57,10 @@ def screened(position):
     return np.sum(pairs, where=r < 1.7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mesh",
-    [pytest.param([], id="one device"), pytest.param(["mesh.x=2", "mesh.y=2"], id="2x2", marks=pytest.mark.slow)],
+    [pytest.param([], id="one device"), pytest.param(["mesh.x=2", "mesh.y=2"], id="2x2")],
 )
 def test_a_potential_of_a_file_is_that_of_simjax(folder, mesh):
     """The screened charges of a user's file move as simjax's own, also where they are decomposed."""

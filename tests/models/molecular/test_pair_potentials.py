@@ -131,6 +131,7 @@ def evaluated(potential, cells, within, ids, species, params, cutoff=CUTOFF):
     return run(within, params)
 
 
+@pytest.mark.slow
 def test_nist_configuration():
     rows = np.loadtxt(REFERENCE / "lennard_jones_configuration_4.csv", delimiter=",", skiprows=4)
     position, force = rows[:, :3].T, rows[:, 3:].T
@@ -227,6 +228,7 @@ def mixture(request):
     return found, slopes, all_pairs(potential, position, lengths, periodic, species, params)
 
 
+@pytest.mark.slow
 def test_a_mixture_is_that_of_all_pairs(mixture):
     """To some hundred roundings of the largest term."""
     found, _, (energy, force, virial, _) = mixture

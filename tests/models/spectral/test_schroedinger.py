@@ -81,6 +81,7 @@ def test_a_packet_swings_in_a_trap_without_changing_its_shape():
     assert largest(last(seen) - packet(x, end)) < 2e-9
 
 
+@pytest.mark.slow
 def test_mass_energy_and_momentum_change_by_the_steps_alone():
     grid = Grid((24, 32), (0, 0), (5, 7))
     model = on(grid, Schroedinger)

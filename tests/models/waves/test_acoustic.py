@@ -212,6 +212,7 @@ def traces(shape, spacing, distances, end, courant):
 LOST_PER_METRE = 0.01 / 300
 
 
+@pytest.mark.slow
 def test_a_point_source_in_two_dimensions():
     """rho times the 2-D Green's function convolved with Ricker's wavelet."""
     peaks = {300.0: 0.0445709, 600.0: 0.0314861, 900.0: 0.0256984}

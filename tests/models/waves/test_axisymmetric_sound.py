@@ -55,6 +55,7 @@ def test_a_mode_of_a_cylinder_sounds_at_second_order():
     assert 1.85 < np.log2(errors[0] / errors[1]) < 2.15  # the largest error, so also beside the axis
 
 
+@pytest.mark.slow
 def test_energy_and_volume_stay_in_a_rough_medium():
     """Around a tube with a free surface above, where cells differ in width too."""
     shape, lower, upper = (8, 6), (0.0, 0.0), (1.0, 1.5)
