@@ -61,7 +61,7 @@ MUTATIONS = [
     # statistics in time and conditions
     Mutation(
         "the last state's step is not the weight of the next", "stepping/watching.py",
-        "t, sums.waiting, fields", "t, jnp.ones_like(sums.waiting), fields",
+        "t, sums.waiting, gathering.read(t", "t, jnp.ones_like(sums.waiting), gathering.read(t",
         "tests/driver/test_time_statistics.py::test_statistics_are_those_of_the_states_after_every_step",
     ),
     Mutation(
