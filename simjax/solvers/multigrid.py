@@ -230,7 +230,7 @@ def solve_elliptic(
     tolerance = max(tolerance, 10 * float(jnp.finfo(right.dtype).eps))
     still = lax.stop_gradient(shift)
     inverses = hierarchy.inverses(still)
-    connected = inverses[0] > 0
+    connected = operator.diagonal(still) > 0
     singular = steady and operator.closed
 
     def precondition(residual):

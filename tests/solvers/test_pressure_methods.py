@@ -74,6 +74,13 @@ def test_multigrid_converges_to_the_same_solution(mesh, kinds):
     assert_same_solution(mesh, kinds, "multigrid", 2e-11)
 
 
+def test_a_closed_box_of_a_few_cells_is_solved_by_its_modes():
+    grid, kinds = Grid((6, 8)), ("neumann", "neumann")
+    found, expected = (solver(grid, kinds, None, method)(source_on(grid)) for method in ("multigrid", "spectral"))
+    # Rounding of 48 modes.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13 * float(jnp.abs(expected).max()))
+
+
 @pytest.mark.slow
 def test_multigrid_that_does_not_converge_is_not_a_number(monkeypatch):
     monkeypatch.setattr(poisson, "MOST_ITERATIONS", 1)
