@@ -46,7 +46,7 @@ def upper_faces(domain: Domain, u: Array, layout: FieldLayout, axes: tuple[int, 
             piece = lax.slice_in_dim(piece, start, stop, axis=where)
         if free is not None and len(beyond) == 1:
             where = u.ndim + beyond[0] - domain.grid.ndim
-            piece = piece + lax.slice_in_dim(free, u.shape[where] - 1, u.shape[where], axis=where)
+            piece = lax.slice_in_dim(free, u.shape[where] - 1, u.shape[where], axis=where)
         pieces[beyond] = piece
     return pieces
 
@@ -62,7 +62,19 @@ def at_centers(domain: Domain, u: Array, layout: FieldLayout, free: Array | None
     if layout.offset == place:
         return u
     centred = domain.apply(lambda padded: staggered.mean_at(padded, layout.offset, place), u, layout, 1, t)
-    return centred if free is None else centred + 0.5 * free
+    if free is None:
+        return centred
+    axis = layout.offset.index(FACE)
+    beyond = upper_faces(domain, u, layout, (axis,), None, t)[axis,]  # what the mean took for them
+    return centred + 0.5 * (free - as_last_line(domain, beyond, axis))
+
+
+def as_last_line(domain: Domain, line: Array, axis: int) -> Array:
+    """A field of this block that is zero but for `line`, in the last line of the whole grid along an axis."""
+    n, where = domain.block_shape[axis], line.ndim + axis - domain.grid.ndim
+    last = domain.block_index(axis) == domain.grid.shape[axis] // n - 1
+    sizes = [(n - 1 if k == where else 0, 0) for k in range(line.ndim)]
+    return jnp.pad(jnp.where(last, line, jnp.zeros_like(line)), sizes)
 
 
 def centered_components(

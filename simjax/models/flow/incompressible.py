@@ -17,6 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
 from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
+from simjax.models.faces import as_last_line
 from simjax.models.flow import axisymmetry, balance, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names
@@ -31,7 +32,6 @@ from simjax.models.flow.momentum import (
 )
 from simjax.models.flow.openings import (
     Opening,
-    as_last_line,
     is_open,
     openings_of,
     velocity_inside,

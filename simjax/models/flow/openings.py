@@ -185,14 +185,6 @@ def with_first_line(domain: Domain, u: Array, axis: int, line: Array) -> Array:
     return jnp.where(first, line, u)
 
 
-def as_last_line(domain: Domain, line: Array, axis: int) -> Array:
-    """A field of this block that is zero but for `line`, in the last line of the whole grid along an axis."""
-    n, where = domain.block_shape[axis], line.ndim + axis - domain.grid.ndim
-    last = domain.block_index(axis) == domain.grid.shape[axis] // n - 1
-    sizes = [(n - 1 if k == where else 0, 0) for k in range(line.ndim)]
-    return jnp.pad(jnp.where(last, line, jnp.zeros_like(line)), sizes)
-
-
 def _replaced(layout: FieldLayout, axis: int, where: int, boundary: Boundary) -> FieldLayout:
     pairs = [list(pair) for pair in layout.boundaries]
     pairs[axis][where] = boundary

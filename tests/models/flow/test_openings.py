@@ -137,9 +137,25 @@ def test_a_run_with_an_outlet_goes_on_as_if_it_had_not_ended(tmp_path):
     resumed = run(0.08, "first", resume=str(first.folder))
     for name in ("velocity_x", "velocity_y", "pressure"):
         np.testing.assert_array_equal(resumed.ds[name], whole.ds[name])
-    # The upper sides are in the files.
-    velocity = whole.ds.velocity_y.isel(time=-1)
-    assert velocity.sizes["y_face"] == 9 and float(abs(velocity.isel(y_face=-1)).max()) > 0
+
+
+def test_written_faces_have_no_divergence_to_the_open_sides_and_centres_are_their_means(tmp_path):
+    flow = sj.configure(
+        Incompressible,
+        grid={"shape": [16, 8]}, physics={"viscosity": 0.02}, initial={"velocity": ["1", "0"]}, precision="float64",
+        boundaries={
+            "x": {"lower": {"kind": "inflow", "velocity": ["1 + y", "0"]}, "upper": "outflow"},
+            "y": {"lower": "no_slip", "upper": "open"},
+        },
+        time={"end": 0.02, "output_every": 0.02, "dt": 0.01}, mesh={"x": 2},
+        output={"root": str(tmp_path), "fields": ["velocity", "velocity_centered"]},
+    )  # fmt: skip
+    end = flow.run().ds.isel(time=-1)
+    u, v = end.velocity_x.values, end.velocity_y.values
+    assert u.shape == (8, 17) and v.shape == (9, 16) and np.abs(v[-1]).max() > 0.1
+    np.testing.assert_allclose(16 * np.diff(u, axis=1) + 8 * np.diff(v, axis=0), 0, rtol=0, atol=16 * ROUNDING)
+    np.testing.assert_allclose(end.velocity_centered_x, (u[:, 1:] + u[:, :-1]) / 2, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(end.velocity_centered_y, (v[1:] + v[:-1]) / 2, rtol=0, atol=1e-15)
 
 
 def test_a_method_that_cannot_solve_beside_one_open_end_is_refused():
