@@ -68,15 +68,25 @@ class Sheet:
         return path
 
 
+TICK_ROOM = 0.4  # inches along x that a number beside a tick takes, with some space
+
+
 def set_ticks(axes: Axes, *, most: int = 5, horizontal: bool = True) -> None:
-    """At most so many intervals between ticks, decades on a logarithmic axis; x only where `horizontal`."""
+    """At most so many intervals between ticks, decades on a logarithmic axis; x only where `horizontal`.
+
+    Along x there are fewer where their numbers would run into each other.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    beside = max(1, int(axes.get_window_extent().width / figure.dpi / TICK_ROOM))
     for axis in (axes.xaxis, axes.yaxis) if horizontal else (axes.yaxis,):
         if axis.get_scale() == "log":
             axis.set_major_locator(LogLocator(numticks=6))
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         else:
-            axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+            intervals = min(most, beside) if axis is axes.xaxis else most
+            axis.set_major_locator(MaxNLocator(intervals, steps=[1, 2, 2.5, 5, 10], min_n_ticks=min(intervals, 2)))
             axis.set_major_formatter(CompactFormatter())
 
 
