@@ -152,7 +152,7 @@ def test_an_ensemble_in_batches_gives_the_same_bits(tmp_path):
 @pytest.mark.parametrize(
     ("what", "few", "many"),
     [
-        ("flow", 512, 1536),
+        ("flow", 1024, 2048),
         pytest.param("flow, four devices", 1024, 2048, marks=pytest.mark.long),
         pytest.param("gas", 64, 1024, marks=pytest.mark.long),
         pytest.param("Lennard-Jones liquid", 10, 50, marks=pytest.mark.long),
