@@ -53,7 +53,7 @@ APART = ("test_inverse_experiments", "test_several_experiments")
 def pytest_collection_modifyitems(config, items):
     """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do.
 
-    With SHARE=2/3 in the environment only the second of three shares is run; a group is in one of them.
+    With SHARE=2/4 in the environment only the second of four shares is run; a group is in one of them.
     """
     share, shares = map(int, os.environ.get("SHARE", "1/1").split("/"))
     passed_over = []
