@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config, items):
     With SHARE=2/4 in the environment only the second of four shares is run; a group is in one of them.
     """
     share, shares = map(int, os.environ.get("SHARE", "1/1").split("/"))
-    passed_over = []
+    kept, passed_over = [], []
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
     for item in items:
         case = getattr(item, "callspec", None) and item.callspec.params.get("case")
@@ -64,8 +64,6 @@ def pytest_collection_modifyitems(config, items):
         if item.name.startswith("test_every_experiment_passes") or item.path.stem in APART:
             group = item.name
         item.add_marker(pytest.mark.xdist_group(group))
-        if zlib.crc32(group.encode()) % shares != share - 1:
-            passed_over.append(item)
-    if passed_over:
-        config.hook.pytest_deselected(items=passed_over)
-        items[:] = [item for item in items if item not in set(passed_over)]
+        (kept if zlib.crc32(group.encode()) % shares == share - 1 else passed_over).append(item)
+    config.hook.pytest_deselected(items=passed_over)
+    items[:] = kept

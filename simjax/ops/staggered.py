@@ -99,8 +99,8 @@ def advection(
         else:
             a = velocity[axis]
             center = shift(u, ndim)
-            above = (shift(u, ndim, axis, 1) + center) * _carried_across(a, component, axis, 1, spacing, taper)
-            below = (center + shift(u, ndim, axis, -1)) * _carried_across(a, component, axis, 0, spacing, taper)
+            above = (shift(u, ndim, axis, 1) + center) * carried_across(a, component, axis, 1, spacing, taper)
+            below = (center + shift(u, ndim, axis, -1)) * carried_across(a, component, axis, 0, spacing, taper)
             if taper is not None and axis == RADIAL:
                 below, above = _weighed(below, above, taper, ndim)
             flux = scaled(above - below, 0.25 / width_of(h, axis, ndim))
@@ -109,8 +109,8 @@ def advection(
     return total
 
 
-def _carried_across(
-    a: Float[Array, "..."], component: int, axis: int, by: int, spacing: Sequence[Spacing], taper: Array | None
+def carried_across(
+    a: Float[Array, "..."], component: int, axis: int, by: int, spacing: Sequence[Spacing], taper: Array | None = None
 ) -> Float[Array, "..."]:
     """Twice the mean of transporting component `axis` over the face that a cell of component `component` has there.
 

@@ -255,9 +255,8 @@ def start(*overrides):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("s3", marks=pytest.mark.slow), pytest.param("gs", marks=pytest.mark.long)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["s3", "gs"])
 def test_a_machine_that_vanishes_is_replaced_by_another_one(kind, request, states, tmp_path):
     """Kill a run, remove its disk, and go on by the same command from what the store has."""
     bucket, whole = request.getfixturevalue(kind), states[2]

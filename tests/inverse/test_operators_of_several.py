@@ -106,6 +106,7 @@ def test_lines_of_a_stretched_grid_count_with_what_they_stand_for():
     faces = np.asarray([0.0, 0.1, 0.5, 0.6, 1.0])
     grid, field, weights = Grid((9, 4), upper=(3.0, 1.0), stretch=(None, Lines(faces))), random((9, 4)), np.diff(faces)
     view, u = View(Domain(grid), (True, False), {"u": field}, dict, {"u": (0.5, 0.5)}), np.asarray(field)
+    # Sums of a few dozen terms of order one: some hundred roundings.
     modes = np.abs(np.fft.fft(u, axis=0) / 9) ** 2 @ weights
     spectrum = VectorSpectrum("e", ("u",), 4, 0).read(view)
     np.testing.assert_allclose(spectrum, 0.5 * (modes[1:5] + modes[:4:-1]), rtol=1e-13)

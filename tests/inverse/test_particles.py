@@ -90,7 +90,7 @@ def test_the_gradient_is_that_of_differences(problem):
     assert (ahead - behind) / (2 * h) == pytest.approx(slope, rel=1e-6)
 
 
-@pytest.mark.long  # as the gradient of unknown forces on four devices
+@pytest.mark.slow
 def test_on_a_mesh_as_on_one_device(problem):
     value, gradient = value_and_gradient(problem)
     value_cut, cut = value_and_gradient(problem.changed(sizes={"x": 2}))

@@ -69,7 +69,7 @@ SLOW = {
     "overlap": ("acoustic-3d",),
     "two_level": ("acoustic-1d",),
     "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
-    "closures": ("advection-2d-walls-pointwise space",),
+    "closures": ("advection-2d-walls-pointwise space", "passive-scalar-2d-inflow space"),
     "pressure": ("spectral-space", "tridiagonal-ensemble", "multigrid-space"),
 }
 CHEAP = "advection-2d-walls budget space"
@@ -171,8 +171,7 @@ def with_kernels():
             continue
         for where in ("space", "overlap", "ensemble"):
             simple, in_space = case.name == "advection-2d-walls", where == "space"
-            usual = simple and in_space
-            slow = simple and where == "overlap" or in_space and case.name in SLOW["kernels"]
+            usual, slow = simple and in_space, simple or in_space and case.name in SLOW["kernels"]
             marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
             result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
     return pytest.mark.parametrize(("case", "where"), result)

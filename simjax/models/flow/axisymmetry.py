@@ -22,7 +22,7 @@ CARTESIAN = {
     "physics.turbulence": "turbulence models",
     "physics.rotation": "a frame that turns",
 }
-"""What a flow takes on Cartesian grids only, by the key that asks for it."""
+"""Features of a flow that need a Cartesian grid, by the key that asks for each."""
 
 ALONG_AXIS = "physics.gravity: expected 0 along r on an axisymmetric grid; write [0, g]"
 

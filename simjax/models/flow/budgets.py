@@ -166,22 +166,16 @@ class FlowBudgets(Balanced):
 
     def _carried(self: Any, t, state, component, axis, side) -> Array:
         """Momentum of a component that the flow through a side along it carries, as in `ops.staggered.advection`."""
-        ndim, layouts = self.domain.grid.ndim, self.layouts_at(t, state)
+        ndim, layouts = self.domain.grid.ndim, self.layouts_at(t, state, 2)
 
         def near(a, u, h):
-            below, above = (jax.lax.slice_in_dim(u, k, k + 1, axis=axis) for k in (0, 1))
-            through = jax.lax.slice_in_dim(a, 1, 2, axis=axis)
-            # What the rolls bring round is cut off with the ghost cells.
-            shares, behind = (1.0, 1.0), jnp.roll(through, 1, component)
-            if isinstance(h[component], Array):
-                width = jax.lax.slice_in_dim(h[component], 1, 2, axis=axis)
-                before = jnp.roll(width, 1, component)
-                shares = 2 * width / (width + before), 2 * before / (width + before)
-            carried = 0.25 * (below + above) * (shares[0] * through + shares[1] * behind)
-            return _inner(carried, axis, ndim)
+            a, u, *h = (_inner(x, axis, ndim) if isinstance(x, Array) else x for x in (a, u, *h))
+            below, above = (jax.lax.slice_in_dim(u, k, k + 1, axis=axis) for k in (1, 2))
+            across = staggered.carried_across(a, component, axis, 0, h)  # through lower faces of the inner two lines
+            return _inner(0.25 * (below + above), axis, ndim) * jax.lax.slice_in_dim(across, 1, 2, axis=axis)
 
         fields, kinds = (state.velocity[axis], state.velocity[component]), (layouts[axis], layouts[component])
-        return at_side(self.domain, near, fields, kinds, 1, axis, side, t)
+        return at_side(self.domain, near, fields, kinds, 2, axis, side, t)
 
     def _through_end(self: Any, t, state, params, axis, side) -> Array:
         """Flux that a component carries and pulls through the centres of the cells beside a side that it crosses."""

@@ -119,7 +119,7 @@ class DynamicsInParts(Dynamics):
     """A dynamics that knows what changes momentum and energy beside the forces; see `models.particle_balances`."""
 
     thermal: eqx.AbstractClassVar[bool]
-    """Whether a thermostat makes any of them."""
+    """True where a thermostat changes momentum and energy."""
 
     @abc.abstractmethod
     def parts(self, system: System, number: Array, dt: Array, state, params) -> Iterator[StepPart]:
