@@ -66,7 +66,7 @@ class Momentum(eqx.Module):
 
     @property
     def scheme(self) -> MomentumScheme:
-        """How the flow carries its momentum."""
+        """The way in which the flow carries its momentum."""
         return SCHEMES[self.advection]
 
     def has_eddies(self, params) -> bool:
