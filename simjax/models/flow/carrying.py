@@ -129,7 +129,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         layouts = (self.layout, self.flow.layouts_at(t, state, scheme.width), (self.layout,) * len(rings))
         slope = self.domain.apply_spaced(tendency, (c, state.velocity, rings), layouts, scheme.width, t)
         if self.flow.momentum.has_eddies(params):
-            layouts = self.flow.layouts_at(t, state, scheme.reach + 2)
+            layouts = self.flow.layouts_for(t, state)
             eddies = self.flow.momentum.eddy_diffusion(
                 t, self.scalar(state), self.layout, state.velocity, layouts, params, scheme.reach
             )
@@ -177,7 +177,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
         flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
         if self.flow.momentum.has_eddies(params):
-            kinds, reach = self.flow.layouts_at(t, state, scheme.reach + 2), scheme.reach
+            kinds, reach = self.flow.layouts_for(t, state), scheme.reach
             eddies = self.flow.momentum.eddy_flux(t, c, self.layout, state.velocity, kinds, params, reach, axis, side)
             flux = flux - params.eddy_share * eddies
         own = through_side(domain, flux, self.widths(flux.dtype), axis, side)
