@@ -397,7 +397,7 @@ MUTATIONS = [
         "a dynamic coefficient is averaged over a block only", "models/flow/momentum.py",
         "(domain.total(jnp.sum(part, axis=along, keepdims=True), axes) for part in parts)",
         "(jnp.sum(part, axis=along, keepdims=True) for part in parts)",
-        "tests/parallel/test_equivalence.py::test_decomposed_run_and_its_gradients_equal_those_on_one_device",
+        "tests/models/flow/test_dynamic_smagorinsky.py::test_the_coefficient_does_not_depend_on_the_decomposition",
     ),
     Mutation(
         "a wall takes the work that it does", "models/flow/budgets.py",
