@@ -10,6 +10,7 @@ from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow
 from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import incompressible, solids
+from simjax.models.flow.implicit_viscosity import ImplicitlyViscous
 from simjax.models.flow.openings import OpenSide
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion
@@ -174,6 +175,11 @@ CASES = (
             [PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None), turbulence="dynamic_smagorinsky"
         ),
         _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-implicit", _walls,
+        lambda domain: ImplicitlyViscous(domain, [PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
+        _flow, swirl, "ars222", _fixed, frames=1, checkpoint="none",
     ),
     Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",

@@ -23,6 +23,7 @@ from simjax.models.flow import advection as momentum_schemes
 from simjax.models.flow import axisymmetry, balance, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy
+from simjax.models.flow.implicit_setup import check_implicit
 from simjax.models.flow.momentum import (
     EDDY_VISCOSITY,
     TURBULENCE,
@@ -49,7 +50,7 @@ from simjax.ops.momentum_advection import SCHEMES
 from simjax.ops.spacing import scaled, smallest
 from simjax.ops.staggered_wave import largest_symbol
 from simjax.schema.kinds import Choice, ListOf, Real, key
-from simjax.schema.model_schema import FieldSchema
+from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
 
 FLOW_SIDES = ("flow",)
@@ -100,6 +101,7 @@ def flow_variables(ndim: int) -> tuple[str, ...]:
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from solid_setup.check_solid(config)
     yield from check_momentum(config)
+    yield from check_implicit(config)
 
 
 @model(
@@ -114,6 +116,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
     check=_check,
+    integrators=(*RUNGE_KUTTA, *IMEX),
 )
 class Incompressible(ExplicitModel, FlowBudgets):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
@@ -207,6 +210,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
         keys, solid = setup.keys, solid_setup.solid_of(setup)
+        if setup.config.time.integrator in IMEX:
+            from simjax.models.flow.implicit_viscosity import ImplicitlyViscous as cls  # which is one of these
         flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
         return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
