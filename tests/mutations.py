@@ -400,6 +400,11 @@ MUTATIONS = [
         "tests/models/flow/test_dynamic_smagorinsky.py::test_the_coefficient_does_not_depend_on_the_decomposition",
     ),
     Mutation(
+        "a wall that holds a velocity lets its friction go", "solvers/line_modes.py",
+        "2 * held[1] / widths[-1]", "held[1] / widths[-1]",
+        "tests/models/flow/test_implicit_viscosity.py::test_a_stage_solves_its_stokes_problem",
+    ),
+    Mutation(
         "a wall takes the work that it does", "models/flow/budgets.py",
         "work = work + self._on_side", "work = work - self._on_side",
         "tests/models/flow/test_budgets.py::test_a_wall_that_drags_a_flow_along",

@@ -8,24 +8,23 @@ from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import FACE
 from simjax.solvers.modes import Modes, table
-from simjax.solvers.transforms import FOURIER, Transform
 
 
-def transforms_of(domain: Domain, layout: FieldLayout, dtype) -> list[Transform | Modes]:
-    """What diagonalises the Laplacian of a component, for each axis: waves along uniform periodic ones, else modes.
+def component_modes(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes | None, ...]:
+    """The modes of the Laplacian of a component along each axis; None along uniform periodic ones, which have waves.
 
     layout: with both sides of an axis periodic, or each held at a value or a slope; on faces held at a value.
     """
-    found: list[Transform | Modes] = []
+    found: list[Modes | None] = []
     for axis in range(domain.grid.ndim):
         if layout.is_periodic(axis) and domain.grid.stretch[axis] is None:
-            found.append(FOURIER)
+            found.append(None)
             continue
         held = [isinstance(side, Dirichlet) for side in layout.boundaries[axis]]
         widths = tuple(np.asarray(domain.grid.widths(axis)).tolist())
         vectors, rates = _found(widths, layout.offset[axis] == FACE, layout.is_periodic(axis), tuple(held))
         found.append(Modes(*(table(np.asarray(part, dtype)) for part in (vectors, rates))))
-    return found
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=16)

@@ -10,7 +10,7 @@ from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow
 from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import incompressible, solids
-from simjax.models.flow.implicit_viscosity import ImplicitlyViscous
+from simjax.models.flow.incompressible import ImplicitlyViscous
 from simjax.models.flow.openings import OpenSide
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion

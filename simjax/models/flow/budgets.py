@@ -36,6 +36,11 @@ def unbalanced(name: str, advection: str) -> str:
     return f"outputs: the balance of {name} expects physics.advection=central2, and it is {advection}; leave it out"
 
 
+def flow_variables(ndim: int) -> tuple[str, ...]:
+    """Variables that are written beside the velocity."""
+    return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
+
+
 def falling_energy(config: Any) -> tuple[str, ...]:
     """Diagnostics that never rise: the energy of a flow that nothing drives."""
     driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None

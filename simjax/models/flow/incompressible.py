@@ -22,8 +22,9 @@ from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
 from simjax.models.flow import axisymmetry, balance, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
-from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy
+from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
 from simjax.models.flow.implicit_setup import check_implicit
+from simjax.models.flow.implicit_viscosity import StokesStages
 from simjax.models.flow.momentum import (
     EDDY_VISCOSITY,
     TURBULENCE,
@@ -91,11 +92,6 @@ class Params(eqx.Module):
     def __check_init__(self):
         names = ("viscosity", "drag", "turbulence_constant", "eddy_viscosity")
         require_at_least("Incompressible.Params", {name: getattr(self, name) for name in names})
-
-
-def flow_variables(ndim: int) -> tuple[str, ...]:
-    """Variables that are written beside the velocity."""
-    return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
@@ -210,9 +206,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
         keys, solid = setup.keys, solid_setup.solid_of(setup)
-        if setup.config.time.integrator in IMEX:
-            from simjax.models.flow.implicit_viscosity import ImplicitlyViscous as cls  # which is one of these
-        flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
+        kind = ImplicitlyViscous if setup.config.time.integrator in IMEX else cls
+        flow = kind(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
         return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
     @property
@@ -494,6 +489,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         if len(vorticity) == 1:
             return result | {"vorticity": vorticity[0]}
         return result | {"vorticity_magnitude": jnp.sqrt(sum(w * w for w in vorticity))}
+
+
+class ImplicitlyViscous(Incompressible, StokesStages):
+    """`Incompressible` with viscosity and pressure implicit, for schemes that are implicit and explicit."""
 
 
 Incompressible.Params, Incompressible.State = Params, State

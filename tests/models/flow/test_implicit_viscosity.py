@@ -16,8 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
-from simjax.models.flow.implicit_viscosity import ImplicitlyViscous
-from simjax.models.flow.incompressible import State
+from simjax.models.flow.incompressible import ImplicitlyViscous, State
 from simjax.stepping.simulate import Schedule
 
 
