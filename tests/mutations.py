@@ -375,6 +375,21 @@ MUTATIONS = [
         "tests/models/waves/test_wave_energy.py::test_a_pulse_leaves_through_the_side_that_it_runs_to",
     ),
     Mutation(
+        "a velocity between two others is of second order", "ops/momentum_advection.py",
+        "BETWEEN = (-1 / 16, 9 / 16, 9 / 16, -1 / 16)", "BETWEEN = (0.0, 0.5, 0.5, 0.0)",
+        "tests/models/flow/test_momentum_schemes.py::test_order_of_the_operator_on_a_manufactured_field",
+    ),
+    Mutation(
+        "an upwind face takes the right value as the left one", "ops/momentum_advection.py",
+        "lambda k: first + k, lambda k: first + 1 - k", "lambda k: first + 1 - k, lambda k: first + k",
+        "tests/models/flow/test_momentum_schemes.py::test_momentum_and_energy",
+    ),
+    Mutation(
+        "the pressure of a fourth-order flow is of second order", "solvers/poisson.py",
+        "return values if order == 2 else values * (1", "return values if order == 2 else values + 0 * (1",
+        "tests/models/flow/test_momentum_schemes.py::test_momentum_and_energy",
+    ),
+    Mutation(
         "a wall takes the work that it does", "models/flow/budgets.py",
         "work = work + self._on_side", "work = work - self._on_side",
         "tests/models/flow/test_budgets.py::test_a_wall_that_drags_a_flow_along",

@@ -59,8 +59,8 @@ def _advection_diffusion(sides, scheme):
     return lambda domain: advection_diffusion.AdvectionDiffusion(domain, sides, scheme)
 
 
-def _incompressible(sides, forces=None):
-    return lambda domain: incompressible.Incompressible(domain, sides, forces)
+def _incompressible(sides, forces=None, **others):
+    return lambda domain: incompressible.Incompressible(domain, sides, forces, **others)
 
 
 def _around(*centre, velocity=None):
@@ -98,6 +98,9 @@ _walls = Grid(_plane.shape, _plane.lower, _plane.upper, (None, lines("formula", 
 _rings = Grid(
     (16, 24), stretch=(lines("formula", "s - 0.3*s*s*(1 - s)", 16, 0.0, 2.0), None), upper=(2.0, 3.0), axisymmetric=True
 )
+# Eight blocks as thick as a stencil of three ghost cells needs.
+_fine = Grid((32, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_fine_walls = Grid(_fine.shape, _fine.lower, _fine.upper, _walls.stretch)
 _box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 # 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
 _fixed = Schedule(0.05, dt=0.02)
@@ -151,6 +154,18 @@ CASES = (
     Case(
         "flow-2d-stretched", _walls,
         _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
+        _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-central4", _fine,
+        _incompressible([PERIODIC, (_slip, _slip)], (stirring, None), advection="central4"),
+        _flow, swirl, "euler", Schedule(0.05, courant=0.4, max_steps=4), frames=1, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-upwind", _fine_walls,
+        _incompressible(
+            [(Inflow((jet, 0.2)), Outflow()), (_still, NoSlipWall((lid, 0.0)))], (stirring, None), advection="upwind5"
+        ),
         _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
     ),
     Case(

@@ -109,10 +109,12 @@ class Boussinesq(CarryingFlow):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
+        advection: str = "central2",
     ):
         super().__init__(
-            domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver, turbulence=turbulence
-        )
+            domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
+            turbulence=turbulence, advection=advection,
+        )  # fmt: skip
 
     @classmethod
     def configured(cls, setup):

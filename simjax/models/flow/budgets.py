@@ -31,6 +31,11 @@ def budget_names(ndim: int) -> tuple[str, ...]:
     return (*(f"momentum_{axis}" for axis in AXES[:ndim]), KINETIC_ENERGY)
 
 
+def unbalanced(name: str, advection: str) -> str:
+    """The sentence on a balance of a flow that carries its momentum by another scheme than the usual one."""
+    return f"outputs: the balance of {name} expects physics.advection=central2, and it is {advection}; leave it out"
+
+
 class FlowBudgets(Balanced):
     """Momentum and kinetic energy, over density, on the faces inside the box of `models.flow.incompressible`.
 
@@ -63,6 +68,8 @@ class FlowBudgets(Balanced):
                 "outputs: the balance of momentum_x expects a Cartesian grid, as around an axis the pressure pushes on "
                 "the sides of rings; leave it out"
             )
+        if self.momentum.advection != "central2":
+            return unbalanced(asked[0], self.momentum.advection)
         if self.momentum.turbulence != "none":
             return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
         if self._passes_sides and KINETIC_ENERGY in asked:

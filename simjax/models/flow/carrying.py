@@ -17,6 +17,8 @@ from simjax.core.model import ExplicitModel, Output
 from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible
+from simjax.models.flow.advection import check_scalar as check_carried
+from simjax.models.flow.advection import scalar_refusals
 from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
@@ -80,12 +82,14 @@ class CarryingFlow(ExplicitModel, Balanced):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
+        advection: str = "central2",
     ):
         require_one_of(f"{type(self).__name__}.scheme", scheme, transport.SCHEMES)
-        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, turbulence=turbulence)
+        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, None, turbulence, advection)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
         require_transport(scheme, domain, self.layout)
         check_scalar(domain, sides, scheme)
+        check_carried(advection, scheme)
         self.source = source
         self.scheme = scheme
 
@@ -98,6 +102,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             source=setup.source(cls.carried),
             pressure_solver=setup.keys.pressure_solver,
             turbulence=setup.keys.turbulence,
+            advection=setup.keys.advection,
         )  # fmt: skip
 
     @abc.abstractmethod
@@ -239,6 +244,7 @@ def check_carrying(config: Any) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration of a flow that carries a scalar."""
     yield from check_momentum(config)
     yield from check_scalar_configuration(config)
+    yield from scalar_refusals(config.physics.advection, config.physics.scheme)
 
 
 def passes_sides(config: Any) -> bool:

@@ -18,6 +18,7 @@ from simjax.grid import AXES, CENTER, UPPER
 from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
+from simjax.models.flow import advection as momentum_schemes
 from simjax.models.flow import axisymmetry, balance, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names
@@ -43,7 +44,9 @@ from simjax.models.flow.openings import (
 from simjax.models.flow.projection import WRAPPED, Projection
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
+from simjax.ops.momentum_advection import SCHEMES
 from simjax.ops.spacing import Spacing, scaled, smallest
+from simjax.ops.staggered_wave import largest_symbol
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.solvers.poisson import METHODS
@@ -96,7 +99,7 @@ def flow_variables(ndim: int) -> tuple[str, ...]:
 def falling_energy(config: Any) -> tuple[str, ...]:
     """Diagnostics that never rise: the energy of a flow that nothing drives."""
     driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None
-    driven = driven or not config.walls_at_rest or is_open(config)
+    driven = driven or not config.walls_at_rest or is_open(config) or config.physics.advection.startswith("upwind")
     return () if driven else ("kinetic_energy",)
 
 
@@ -125,11 +128,12 @@ class Incompressible(ExplicitModel, FlowBudgets):
     mass. With eddies nu lap(u) is div(2 (nu + nu_t) S), S the symmetric part of grad u, where nu_t is given or that
     of a `turbulence` model (smagorinsky, vreman, wale); a frame that turns with W adds -2 W x u, without work. Central
     second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy but for viscosity and
-    time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every Runge-Kutta stage and is exact for
-    the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip, prescribed velocity, outflow,
-    or open at a given pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no
-    net flux: other ones are refused here where they can be computed, and end a run where they depend on time
-    (`fault`). Takes stretched grids, and axisymmetric ones (without swirl, bodies or eddies).
+    time stepping, or by another scheme of `ops.momentum_advection`; the projection (Chorin 1968, Math. Comp. 22, 745)
+    follows every Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip
+    (also moving), slip, prescribed velocity, outflow, or open at a given pressure (`openings.Opening`). With neither of
+    the last two, prescribed velocities must have no net flux: other ones are refused here where they can be computed,
+    and end a run where they depend on time (`fault`). Takes stretched grids, and axisymmetric ones (without swirl,
+    bodies or eddies).
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -145,6 +149,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         pressure_solver: str = key(
             Choice(METHODS), "auto", about="how the pressure is solved for; auto: by predicted time"
         )
+        advection: str = key(Choice(tuple(SCHEMES)), momentum_schemes.USUAL, about="how the flow carries its momentum")
         turbulence: str = key(Choice(TURBULENCE), "none", about="turbulence model that gives an eddy viscosity")
         turbulence_constant: float | None = key(
             Real(above=0.0, optional=True), None, about="its constant; null: 0.17, 0.07, 0.325 in their order"
@@ -178,6 +183,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         pressure_solver: str = "auto",
         solid: solids.Solid | None = None,
         turbulence: str = "none",
+        advection: str = momentum_schemes.USUAL,
     ):
         ndim = domain.grid.ndim
         if ndim < 2:
@@ -186,11 +192,13 @@ class Incompressible(ExplicitModel, FlowBudgets):
         require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)
         axisymmetry.check(domain, sides, solid, turbulence)
+        momentum_schemes.check(advection, domain, sides, solid, pressure_solver)
         self.openings = openings_of(sides)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
-        self.projection = Projection(domain, self.layouts, self.openings, pressure_solver)
-        self.momentum = Momentum(domain, self.layouts, turbulence)
+        self.momentum = Momentum(domain, self.layouts, turbulence, advection)
+        order = self.momentum.scheme.order
+        self.projection = Projection(domain, self.layouts, self.openings, pressure_solver, order)
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
@@ -202,7 +210,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
         keys, solid = setup.keys, solid_setup.solid_of(setup)
-        flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence)
+        flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
         return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
     @property
@@ -330,7 +338,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """`stable_dt` where an eddy viscosity counts `spread` times."""
         h = self._least_spacing(state.velocity[0].dtype)
         shares = axisymmetry.shares_of_faces(self.domain, self.projection.layout, state.velocity[0].dtype)
-        rate = sum(scaled(jnp.abs(u) * (1 / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True))
+        steepest, order = self.momentum.scheme.steepest, self.momentum.scheme.order
+        rate = sum(
+            scaled(jnp.abs(u) * (steepest / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True)
+        )
 
         viscosity = params.viscosity
         if self.momentum.has_eddies(params):
@@ -338,7 +349,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             viscosity = viscosity + spread * self.momentum.eddy_viscosity(0.0, state.velocity, layouts, params)
 
         def spreading():
-            return 2 * viscosity * sum(1 / s**2 for s in h)
+            return 2 * largest_symbol(order) ** 2 * viscosity * sum(1 / s**2 for s in h)
 
         if self.domain.grid.stretched or viscosity.ndim:
             return 1 / (jnp.max(rate + spreading()) + params.drag)

@@ -18,12 +18,15 @@ from simjax.grid import AXES
 from simjax.models.axisymmetric import tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import Setup
+from simjax.models.flow.advection import check_configuration as advection_refusals
 from simjax.models.flow.axisymmetry import check_configuration, check_params, volumes_around
 from simjax.models.flow.budgets import budget_names
 from simjax.ops import staggered
 from simjax.ops.difference import shift
 from simjax.ops.eddy_viscosity import VISCOSITIES
+from simjax.ops.momentum_advection import SCHEMES, MomentumScheme, advection
 from simjax.ops.spacing import Spacing, along, scaled, width_of, without_ends
+from simjax.ops.staggered_wave import laplacian
 from simjax.ops.stress import stress_divergence
 from simjax.ops.transport import conducted, diffusion_tendency, face_diffusivity
 from simjax.schema.model_schema import FieldSchema
@@ -38,16 +41,20 @@ class Momentum(eqx.Module):
 
     nu viscosity, S the symmetric part of grad u, W the angular velocity of the frame. nu_t: what is given as a field,
     and c^q times one of `ops.eddy_viscosity.VISCOSITIES` of the resolved velocity, with the constant c. It is formed
-    in the one stencil, in the cells beyond sides from the ghost cells of the velocity.
+    in the one stencil, in the cells beyond sides from the ghost cells of the velocity. advection: one of
+    `ops.momentum_advection.SCHEMES`; stresses with eddies and the turning frame are of second order beside any.
     """
 
     domain: Domain
     layout: FieldLayout
     """The layout of a viscosity at cell centres, which goes on unchanged beyond sides."""
     turbulence: str = eqx.field(static=True)
+    advection: str = eqx.field(static=True)
 
-    def __init__(self, domain: Domain, layouts: Sequence[FieldLayout], turbulence: str):
-        self.domain, self.turbulence = domain, turbulence
+    def __init__(
+        self, domain: Domain, layouts: Sequence[FieldLayout], turbulence: str = "none", advection: str = "central2"
+    ):
+        self.domain, self.turbulence, self.advection = domain, turbulence, advection
         self.layout = center_layout(
             [WRAPPED if layouts[0].is_periodic(axis) else (Neumann(), Neumann()) for axis in range(domain.grid.ndim)]
         )
@@ -55,7 +62,12 @@ class Momentum(eqx.Module):
     @property
     def width(self) -> int:
         """Ghost cells of the velocity that the tendency needs."""
-        return 1 if self.turbulence == "none" else 2
+        return max(self.scheme.width, 1 if self.turbulence == "none" else 2)
+
+    @property
+    def scheme(self) -> MomentumScheme:
+        """The way in which the flow carries its momentum."""
+        return SCHEMES[self.advection]
 
     def has_eddies(self, params) -> bool:
         """Tell whether there is an eddy viscosity."""
@@ -65,17 +77,21 @@ class Momentum(eqx.Module):
         """The tendency of every component; `layouts` are for `width` ghost cells."""
         check_params(self.domain, params)
         ndim, eddies, factor = self.domain.grid.ndim, self.has_eddies(params), self._factor(params)
+        scheme, width, around = self.scheme, self.width, 1 if self.turbulence == "none" else 2
         rotations = [] if params.rotation is None else self._rotations(2 * params.rotation)
 
         def tendency(blocks, rings, h):
-            near, narrow = (cropped(part, ndim, self.width - 1) for part in (blocks, h))
-            velocity = near[:ndim]
+            near, narrow = (cropped(part, ndim, width - 1) for part in (blocks, h))
+            velocity, carried = near[:ndim], cropped(blocks[:ndim], ndim, width - scheme.width)
             if eddies:
-                viscosity = params.viscosity + self._eddy_viscosity(blocks, h, factor, self.width - 1)
+                wide, spacing = (cropped(part, ndim, width - around) for part in (blocks, h))
+                viscosity = params.viscosity + self._eddy_viscosity(wide, spacing, factor, around - 1)
                 slopes = stress_divergence(velocity, viscosity, narrow)
-                slopes = [k - staggered.advection(velocity, i, narrow) for i, k in enumerate(slopes)]
+            elif scheme.order > 2:
+                slopes = [params.viscosity * laplacian(u, narrow, scheme.order, scheme.width) for u in carried]
             else:
-                slopes = list(staggered.momentum_tendency(velocity, params.viscosity, narrow, *rings))
+                slopes = [params.viscosity * staggered.laplacian(u, narrow, i, *rings) for i, u in enumerate(velocity)]
+            slopes = [k - advection(carried, i, narrow, scheme, *rings) for i, k in enumerate(slopes)]
             for (x, y), rate in rotations:
                 along_x, along_y = staggered.turned(velocity, (x, y), narrow)
                 slopes[x] = slopes[x] + rate * along_x
@@ -211,6 +227,7 @@ def check_momentum(config: Any) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration whose keys of momentum contradict each other or the grid."""
     keys, ndim = config.physics, len(config.grid.shape)
     yield from check_configuration(config)
+    yield from advection_refusals(config)
     if keys.turbulence_constant is not None and keys.turbulence == "none":
         yield (
             "physics.turbulence_constant",
