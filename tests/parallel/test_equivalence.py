@@ -89,6 +89,7 @@ DEAR = (
     "stretched-advection-2d", "boussinesq-2d-walls", "flow-2d-open", "axisymmetric-advection-2d",
     "transport-2d-axisymmetric", "acoustic-2d-axisymmetric", "maxwell-2d-axisymmetric", "passive-scalar-2d-eddies",
     "flow-2d-axisymmetric", "flow-2d-moving-solid", "flow-2d-outflow", "transport-2d-stretched",
+    "passive-scalar-2d-solid", "boussinesq-2d-moving-solid",
 )  # fmt: skip
 LONG = (
     "gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere", "maxwell-2d", "acoustic-2d",
