@@ -179,19 +179,6 @@ class Domain(eqx.Module):
         faces = self._line(axis)[0]
         return as_array(faces[1] - faces[0], dtype), as_array(faces[-1] - faces[-2], dtype)
 
-    def weights_below(self, layout: FieldLayout, ghosts: int = 0, dtype=None) -> tuple[float | Array, ...]:
-        """Weights of the cells below, in values linear between centres, at the lower faces of cells; as `spacing`."""
-        dtype = jnp.result_type(float) if dtype is None else dtype
-        found: list[float | Array] = [0.5] * self.grid.ndim
-        for axis in self.grid.stretched:
-            margin, (faces, centers) = ghosts + self.cells_around, self._line(axis)
-            periodic = layout.is_periodic(axis)
-            lower = faces[:-1] if periodic else faces
-            x, c = (places_around(u, faces, margin + 1, periodic) for u in (lower, centers))
-            weights = (c[1:-1] - x[1:-1]) / (c[1:-1] - c[:-2])
-            found[axis] = self._along(weights, axis, ghosts, margin, dtype)
-        return tuple(found)
-
     @property
     def cells_around(self) -> int:
         """Cells beside this device's own that its block is stored with."""

@@ -11,7 +11,7 @@ from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import boussinesq, passive_scalar
 from simjax.models.flow.openings import OpenSide
-from simjax.models.flow.solid_scalars import Surface
+from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solids import Solid
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion, burgers, transport
@@ -216,7 +216,7 @@ CASES = (
         "passive-scalar-2d-solid", _eddying,
         lambda domain: passive_scalar.PassiveScalar(
             domain, [PERIODIC, (NoSlipWall(), SlipWall())], "van_leer", forces=(_pushed, None), source=_emitted,
-            surface=Surface(Solid(_disc), flux=_lid),
+            surface=SolidSurface(Solid(_disc), flux=_lid),
         ),
         lambda: passive_scalar.Params(*map(jnp.asarray, (0.05, 0.1, 0.03))),
         around, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
@@ -225,7 +225,7 @@ CASES = (
         "boussinesq-2d-moving-solid", Grid((24, 16), (0.0, -1.0), (2 * np.pi, 3.0)),
         lambda domain: boussinesq.Boussinesq(
             domain, [PERIODIC, (NoSlipWall(scalar=Dirichlet(_lid)), SlipWall())], "central",
-            surface=Surface(Solid(_swaying, (_sway, _sway), moving=True), value=_warmed),
+            surface=SolidSurface(Solid(_swaying, (_sway, _sway), moving=True), value=_warmed),
         ),
         lambda: boussinesq.Params(*map(jnp.asarray, (0.05, 0.1, 0.03, 0.4, 0.2)), jnp.asarray([0.3, -1.0])),
         around, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",

@@ -17,7 +17,7 @@ from simjax.models.flow.axisymmetry import ALONG_AXIS
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import CarryingFlow, check_carrying
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
-from simjax.models.flow.solid_scalars import Surface
+from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.scalar.transport import Source
 from simjax.ops import staggered, transport
@@ -111,7 +111,7 @@ class Boussinesq(CarryingFlow):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
-        surface: Surface | None = None,
+        surface: SolidSurface | None = None,
     ):
         super().__init__(
             domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,

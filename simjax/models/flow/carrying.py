@@ -20,7 +20,7 @@ from simjax.models.flow import incompressible, solid_setup
 from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
-from simjax.models.flow.solid_scalars import Cells, Surface, carrying_flow
+from simjax.models.flow.solid_scalars import Cells, SolidSurface, carrying_flow
 from simjax.models.measures import product_of_units, total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
@@ -69,7 +69,7 @@ class CarryingFlow(ExplicitModel, Balanced):
     flow: incompressible.Incompressible
     layout: FieldLayout
     source: Source | None
-    surface: Surface | None
+    surface: SolidSurface | None
     cells: Cells | None
     """Cells around bodies that do not move, where they were found before the steps."""
     scheme: str = eqx.field(static=True)
@@ -84,7 +84,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
-        surface: Surface | None = None,
+        surface: SolidSurface | None = None,
     ):
         require_one_of(f"{type(self).__name__}.scheme", scheme, transport.SCHEMES)
         solid = None if surface is None else surface.solid

@@ -14,7 +14,7 @@ from simjax.models.flow import carrying, incompressible
 from simjax.models.flow.budgets import budget_names
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
-from simjax.models.flow.solid_scalars import Surface
+from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.scalar.transport import Source
 from simjax.ops import transport
@@ -94,7 +94,7 @@ class PassiveScalar(CarryingFlow):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
-        surface: Surface | None = None,
+        surface: SolidSurface | None = None,
     ):
         super().__init__(
             domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,

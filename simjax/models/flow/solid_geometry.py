@@ -27,10 +27,12 @@ def mirrored(layout: FieldLayout) -> FieldLayout:
 
 
 def face_offset(domain: Domain, axis: int) -> tuple[float, ...]:
+    """The place in its cell of the lower face normal to an axis."""
     return tuple(FACE if k == axis else CENTER for k in range(domain.grid.ndim))
 
 
 def on_block(given: Array | Callable, domain: Domain, offset: tuple[float, ...], t, dtype) -> Array:
+    """An array of this block, or the values there of a function `(t, *coordinates)`."""
     if callable(given):
         given = given(t, *domain.coordinates(offset, dtype))
     return jnp.broadcast_to(jnp.asarray(given, dtype), domain.block_shape)
@@ -80,22 +82,42 @@ def combined(
 
 
 def times(factor: Array, pairs: Neighbours) -> Neighbours:
+    """Products of the weights of neighbours with a factor."""
     return tuple((factor * below, factor * above) for below, above in pairs)
 
 
 def negative(weights: Sequence[Neighbours]) -> list[Neighbours]:
+    """The weights of neighbours with the other sign, of each field."""
     return [tuple((-below, -above) for below, above in pairs) for pairs in weights]
+
+
+def weights_below(domain: Domain, layout: FieldLayout, ghosts: int, dtype) -> tuple[Spacing, ...]:
+    """Weights of the cells below in values at faces that are linear between centres, by axis.
+
+    Each a number, or an array for the faces between the cells of a block with `ghosts` more at both ends. layout: says
+    along which axes the fields are periodic.
+    """
+    ndim = domain.grid.ndim
+    found: list[Spacing] = [0.5] * ndim
+    wrapped = [axis for axis in domain.grid.stretched if layout.is_periodic(axis)]
+    centres, faces = (domain.coordinates((at,) * ndim, dtype, (ghosts,) * ndim, wrapped) for at in (CENTER, FACE))
+    for axis in domain.grid.stretched:
+        width = domain.spacing(layout, ghosts, dtype)[axis]
+        below, n = centres[axis] - faces[axis], centres[axis].shape[axis]
+        before, behind = cut(width - below, axis, 0, n - 1), cut(below, axis, 1, n)
+        found[axis] = behind / (before + behind)
+    return tuple(found)
 
 
 def between(u: Array, axis: int, below: Spacing) -> Array:
     """Values on the faces between neighbours along an axis: one fewer.
 
-    below: their weights, of `Domain.weights_below`, for as many cells or more at both ends.
+    below: as `weights_below`, for as many cells or more at both ends.
     """
     n = u.shape[axis]
     if isinstance(below, Array):
-        beyond = (below.shape[axis] - n) // 2
-        below = cut(below, axis, beyond + 1, beyond + n)
+        beyond = (below.shape[axis] + 1 - n) // 2
+        below = cut(below, axis, beyond, beyond + n - 1)
     return below * cut(u, axis, 0, n - 1) + (1 - below) * cut(u, axis, 1, n)
 
 

@@ -35,6 +35,7 @@ from simjax.models.flow.solid_geometry import (
     open_cells,
     products,
     times,
+    weights_below,
 )
 from simjax.models.flow.solids import Immersion, Solid
 from simjax.ops.difference import shift
@@ -42,11 +43,17 @@ from simjax.ops.spacing import relative, scaled
 from simjax.solvers.elliptic import crop, cut, difference, wall_layout
 
 
-class Surface(eqx.Module):
-    """What a scalar meets at the surface of bodies: a `value`, or the `flux` from them into the fluid.
+class SolidSurface(eqx.Module):
+    """Condition of a scalar at the surface of bodies: a `value`, or the `flux` from them into the fluid.
 
     Each an array at the centres of this block's cells, or a function `(t, *coordinates)` that goes on smoothly for a
     cell into the fluid and into bodies; one of them is None. With neither, nothing passes.
+
+    Examples:
+        >>> ball = sj.Solid(lambda t, x, y: jnp.hypot(x - 0.5, y - 0.5) - 0.2)
+        >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
+        >>> warm = sj.SolidSurface(ball, value=lambda t, x, y: jnp.ones_like(x + y))
+        >>> model = sj.PassiveScalar(sj.Domain(sj.Grid((32, 32))), sides, surface=warm)
     """
 
     solid: Solid
@@ -55,7 +62,7 @@ class Surface(eqx.Module):
 
     def cells(self, domain: Domain, layout: FieldLayout, t, dtype) -> "Cells":
         """Coefficients at time `t`; `layout` is that of the scalar."""
-        beside, below = mirrored(layout), domain.weights_below(layout, 1, dtype)
+        beside, below = mirrored(layout), weights_below(domain, layout, 1, dtype)
         ndim, block = domain.grid.ndim, domain.block_shape
         distance = domain.pad(on_block(self.solid.distance, domain, (CENTER,) * ndim, t, dtype), beside, 1)
         nodes = at_nodes(distance, below)
@@ -88,7 +95,7 @@ class Cells(eqx.Module):
     fluid: eqx.AbstractVar[Array]
 
     @abc.abstractmethod
-    def joined(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: Surface) -> Array:
+    def joined(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface) -> Array:
         """The scalar with cells that the fluid does not change by itself."""
 
     def carrying(self, velocity: Sequence[Array]) -> tuple[Array, ...]:
@@ -101,13 +108,13 @@ class Cells(eqx.Module):
 
     @abc.abstractmethod
     def gained(
-        self, domain: Domain, layout: FieldLayout, fluxes: Array, source: Array | float, t, surface: Surface
+        self, domain: Domain, layout: FieldLayout, fluxes: Array, source: Array | float, t, surface: SolidSurface
     ) -> Array:
         """The tendency by what passes faces, per volume of whole cells, and by a source in the fluid."""
 
     @abc.abstractmethod
-    def from_bodies(self, domain: Domain, layout: FieldLayout, fluxes: Array, t, surface: Surface) -> Array:
-        """What bodies give to the fluid in a time. fluxes: as in `gained`."""
+    def from_bodies(self, domain: Domain, layout: FieldLayout, fluxes: Array, t, surface: SolidSurface) -> Array:
+        """Amount that bodies give to the fluid in a time. fluxes: as in `gained`."""
 
     def statistics(self, domain: Domain, layout: FieldLayout, c: Array, name: str) -> dict[str, Array]:
         """Total, mean, variance, minimum and maximum of a scalar in the fluid."""
@@ -148,7 +155,7 @@ class GivenValue(Cells):
         return fluxes + source
 
     def from_bodies(self, domain, layout, fluxes, t, surface):
-        """What passes faces from cells that bodies give into others; in a steady flow that through their surface."""
+        """Flux through faces from cells that bodies give into others; in a steady flow that through their surface."""
         return -_integral(domain, layout, (1 - self.free) * fluxes)
 
 
@@ -206,7 +213,7 @@ class CutCells(Cells):
 def carrying_flow(
     immersion: Immersion, projection: Projection, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
 ) -> tuple[Array, ...]:
-    """What flows through faces, `Immersion.through`, and between cells without a pressure and those that they touch.
+    """Flow through faces, `Immersion.through`, and between cells without a pressure and those that they touch.
 
     The latter is what `Immersion.gathered` hands on, so that the sum has the divergence that the projection takes away
     in all cells, and carries a constant as one.

@@ -12,7 +12,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
-from simjax.models.flow.solid_scalars import Surface
+from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import product_of_units
@@ -43,7 +43,7 @@ def solid_of(setup: Setup) -> Solid | None:
 
 
 def surface_fields(carried: str, units: str = "1") -> tuple[FieldSchema, FieldSchema]:
-    """The coefficients of what a carried scalar meets at bodies: its value there, or its flux from them."""
+    """The coefficients of a carried scalar at bodies: its value there, or its flux from them."""
     flux = product_of_units(units, "m s-1")
     return (
         FieldSchema(f"solid_{carried}", units=units, default=None, optional=True),
@@ -51,8 +51,8 @@ def surface_fields(carried: str, units: str = "1") -> tuple[FieldSchema, FieldSc
     )
 
 
-def surface_of(setup: Setup, carried: str) -> Surface | None:
-    """What a carried scalar meets at the bodies of a configuration, if there are any."""
+def surface_of(setup: Setup, carried: str) -> SolidSurface | None:
+    """The condition of a carried scalar at the bodies of a configuration, if there are any."""
     solid = solid_of(setup)
     if solid is None:
         return None
@@ -62,10 +62,10 @@ def surface_of(setup: Setup, carried: str) -> Surface | None:
         timed = isinstance(source, tuple) and "t" in source[0].names
         given = setup.coefficients[name][0] if source is not None else None
         found.append(FormulaValue(source[0], dict(setup.values)) if timed else given)
-    return Surface(solid, *found)
+    return SolidSurface(solid, *found)
 
 
-def require_surface(surface: Surface, scheme: str, carried: str) -> None:
+def require_surface(surface: SolidSurface, scheme: str, carried: str) -> None:
     """Refuse what a carried scalar cannot do around bodies."""
     for _, sentence in _surface_refusals(
         carried, scheme, surface.value is not None, surface.flux is not None,

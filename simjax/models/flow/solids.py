@@ -37,6 +37,7 @@ from simjax.models.flow.solid_geometry import (
     peeled,
     products,
     times,
+    weights_below,
 )
 from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
@@ -137,7 +138,7 @@ class Solid(eqx.Module):
         """The coefficients at time `t`; `layout` is that of the pressure."""
         ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
-        near, below = peeled(distance, range(ndim)), domain.weights_below(layout, 2, dtype)
+        near, below = peeled(distance, range(ndim)), weights_below(domain, layout, 2, dtype)
         here = [at_faces(distance, axis, below[axis]) for axis in range(ndim)]
         free, slopes = zip(*map(interpolation, here), strict=True)
         here = [peeled(d, range(ndim)) for d in here]
@@ -205,7 +206,7 @@ class Solid(eqx.Module):
         ndim, dtype, rate = domain.grid.ndim, dt.dtype, inverse(dt)
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 1)
         given = (None,) * ndim if self.velocity is None else self.velocity
-        below, total = domain.weights_below(layout, 1, dtype), []
+        below, total = weights_below(domain, layout, 1, dtype), []
         for axis, (n, v) in enumerate(zip(domain.block_shape, given, strict=True)):
             if not callable(v):
                 total.append(jnp.zeros((), dtype))

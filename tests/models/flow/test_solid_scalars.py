@@ -15,7 +15,7 @@ from simjax.integrators.table import INTEGRATORS
 from simjax.models.balances import with_balances
 from simjax.models.flow.boussinesq import Boussinesq
 from simjax.models.flow.passive_scalar import Params, PassiveScalar, State
-from simjax.models.flow.solid_scalars import CutCells, Surface
+from simjax.models.flow.solid_scalars import CutCells, SolidSurface
 from simjax.models.flow.solids import Solid
 
 INNER, OUTER, MIDDLE = 0.2, 0.43, (0.513, 0.488)
@@ -71,8 +71,8 @@ def steady_error(cells, kind):
     """The largest error of steady conduction between circles, and the relative one of what the inner one gives."""
     q = 1 / (INNER * np.log(OUTER / INNER))
     surface = {
-        "value": Surface(Solid(annulus), value=lambda t, x, y: jnp.where(inside(x, y), 1.0, 0.0)),
-        "flux": Surface(Solid(annulus), flux=lambda t, x, y: jnp.where(inside(x, y), q, -q * INNER / OUTER)),
+        "value": SolidSurface(Solid(annulus), value=lambda t, x, y: jnp.where(inside(x, y), 1.0, 0.0)),
+        "flux": SolidSurface(Solid(annulus), flux=lambda t, x, y: jnp.where(inside(x, y), q, -q * INNER / OUTER)),
     }[kind]
     grid = Grid((cells, cells))
     matrix, tendency, around, (x, y) = conducting(grid, surface)
@@ -102,7 +102,7 @@ def test_conduction_between_circles_is_of_second_order(kind):
 @pytest.mark.parametrize("stretch", [pytest.param((None, None), marks=pytest.mark.slow), STRETCHED])
 def test_cut_cells_conserve_and_do_not_limit_the_time_step(stretch):
     grid = Grid((24, 24), stretch=stretch)
-    matrix, _, cells, _ = conducting(grid, Surface(Solid(grains)))
+    matrix, _, cells, _ = conducting(grid, SolidSurface(Solid(grains)))
     part, widths = np.asarray(cells.part), np.outer(grid.widths(0), grid.widths(1))
     rows = np.asarray(cells.fluid).ravel()
     matrix = matrix[np.ix_(rows, rows)]
@@ -135,7 +135,7 @@ def disc(t, x, y):
 def test_an_insulated_body_keeps_what_flows_around_it():
     grid = Grid((24, 32), upper=(1.0, 1.0))
     forces = (lambda t, x, params: jnp.ones(()), None)
-    model = PassiveScalar(Domain(grid), [PERIODIC, PERIODIC], forces=forces, surface=Surface(Solid(disc)))
+    model = PassiveScalar(Domain(grid), [PERIODIC, PERIODIC], forces=forces, surface=SolidSurface(Solid(disc)))
     params = Params(*map(jnp.asarray, (0.02, 0.0, 0.0)))
     x, y = model.domain.coordinates((0.5, 0.5))
 
@@ -158,7 +158,7 @@ def test_a_warm_body_that_drifts_with_a_stream_as_warm_leaves_it_alone():
     drift = (0.7, 0.3)
     velocity = tuple(lambda t, x, y, v=v: v + 0 * x for v in drift)
     solid = Solid(lambda t, x, y: disc(t, x - drift[0] * t, y - drift[1] * t), velocity, moving=True)
-    surface = Surface(solid, value=lambda t, x, y: 1.0 + 0 * x)
+    surface = SolidSurface(solid, value=lambda t, x, y: 1.0 + 0 * x)
     model = PassiveScalar(Domain(Grid((16, 16))), [PERIODIC, PERIODIC], surface=surface)
     params = Params(*map(jnp.asarray, (0.02, 0.0, 0.02)))
     fields = {"velocity": tuple(jnp.full((16, 16), v) for v in drift), "concentration": (jnp.ones((16, 16)),)}
@@ -172,7 +172,7 @@ def test_derivatives_with_respect_to_what_is_given_and_to_the_radius(given):
     def heat(numbers):
         warmth, size = numbers
         solid = Solid(lambda t, x, y: jnp.sqrt((x - 0.5) ** 2 + (y - 0.47) ** 2) - size)
-        surface = Surface(solid, **{given: lambda t, x, y: warmth + 0 * x})
+        surface = SolidSurface(solid, **{given: lambda t, x, y: warmth + 0 * x})
         forces = (lambda t, x, params: jnp.ones(()), None)
         model = PassiveScalar(Domain(Grid((16, 16))), [PERIODIC, PERIODIC], forces=forces, surface=surface)
         params = Params(*map(jnp.asarray, (0.02, 0.0, 0.05)))
@@ -213,7 +213,7 @@ def test_what_a_scalar_cannot_do_around_bodies_is_refused():
     assert "expected beside bodies that move" in refused(coefficients=moving)
     weno = {**SECTIONS["physics"], "scheme": "weno5"}
     assert "physics.scheme = weno5: its fluxes are sums over neighbouring faces" in refused(physics=weno)
-    model = PassiveScalar(Domain(Grid((8, 8))), [PERIODIC, PERIODIC], surface=Surface(Solid(disc)))
+    model = PassiveScalar(Domain(Grid((8, 8))), [PERIODIC, PERIODIC], surface=SolidSurface(Solid(disc)))
     with pytest.raises(ConfigurationError, match="the balance of concentration does not know what bodies"):
         with_balances(model, ["concentration"])
 
