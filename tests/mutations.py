@@ -395,6 +395,16 @@ MUTATIONS = [
         "tests/models/flow/test_budgets.py::test_a_wall_that_drags_a_flow_along",
     ),
     Mutation(
+        "small cells keep their gain to themselves", "models/flow/solid_scalars.py",
+        "(part < 0.5) & (fullest > part)", "(part < 0.0) & (fullest > part)",
+        "tests/models/flow/test_solid_scalars.py::test_cut_cells_conserve_and_do_not_limit_the_time_step",
+    ),
+    Mutation(
+        "a given value does not go on into the fluid", "models/flow/solid_scalars.py",
+        "negative([self.weights])", "[self.weights]",
+        "tests/models/flow/test_solid_scalars.py::test_conduction_between_circles_is_of_second_order",
+    ),
+    Mutation(
         "a stage weighs less for the accounts than for the fields", "integrators/runge_kutta.py",
         "advanced = v + dt * beta * k", "advanced = v + dt * (beta if v.shape[1:] != (5,) else 0.99 * beta) * k",
         "tests/driver/test_balances.py::test_an_open_box_with_sources_closes_at_every_step",

@@ -203,8 +203,6 @@ class Incompressible(ExplicitModel, FlowBudgets):
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
         self.solid, self.immersion = solid, None
-        if solid is not None:
-            solid_setup.require_uniform(domain)
 
     @classmethod
     def configured(cls, setup):
@@ -291,12 +289,13 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """The coefficients of bodies that do not move."""
         if self.solid is None or self.solid.moving:
             return None
-        return self._immersion(jnp.zeros((), jnp.result_type(params.viscosity)))
+        return self.immersion_at(jnp.zeros((), jnp.result_type(params.viscosity)))
 
     def with_parts(self, parts):
         return eqx.tree_at(lambda flow: flow.immersion, self, parts, is_leaf=lambda leaf: leaf is None)
 
-    def _immersion(self, t) -> solids.Immersion:
+    def immersion_at(self, t) -> solids.Immersion:
+        """The coefficients of bodies at time `t`, a number of the type of the velocity."""
         if self.immersion is not None:
             return self.immersion
         assert self.solid is not None
@@ -307,7 +306,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         domain, projection, before = self.domain, self.projection, state.reaction
         assert before is not None
         now = jnp.asarray(t, state.velocity[0].dtype)
-        immersion, layouts = self._immersion(now), self.layouts_at(t, state)
+        immersion, layouts = self.immersion_at(now), self.layouts_at(t, state)
         joined = domain.impose(immersion.join(domain, state.velocity, layouts, t), self.layouts, t)
         divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
         divergence = immersion.gathered(domain, divergence, projection.layout)
@@ -382,7 +381,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         layouts = self.layouts_at(t, state)
         if self.solid is None:
             return self.projection.divergence(state.velocity, t, layouts)
-        immersion = self._immersion(jnp.asarray(t, state.velocity[0].dtype))
+        immersion = self.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
         flowing = immersion.through(self.domain, state.velocity, layouts, t)
         return jnp.where(immersion.uncut, self.projection.divergence(flowing, t, layouts), 0.0)
 
