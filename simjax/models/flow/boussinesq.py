@@ -57,7 +57,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 @model(
     "boussinesq",
     fields=(FieldSchema("temperature", units="K"), incompressible.VELOCITY),
-    sides=("flow with heat", "flow.outflow", "flow.open"),
+    sides=("flow with heat", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,

@@ -42,6 +42,7 @@ from simjax.models.flow.openings import (
     with_outlets,
 )
 from simjax.models.flow.projection import WRAPPED, Projection
+from simjax.models.flow.wall_model import Wall, modelled_walls, require_walls, slowed
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
@@ -130,10 +131,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
     second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy but for viscosity and
     time stepping, or by another scheme of `ops.momentum_advection`; the projection (Chorin 1968, Math. Comp. 22, 745)
     follows every Runge-Kutta stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip
-    (also moving), slip, prescribed velocity, outflow, or open at a given pressure (`openings.Opening`). With neither of
-    the last two, prescribed velocities must have no net flux: other ones are refused here where they can be computed,
-    and end a run where they depend on time (`fault`). Takes stretched grids, and axisymmetric ones (without swirl,
-    bodies or eddies).
+    (also moving), slip, a wall with the friction of a turbulent layer (`wall_model.WallModel`), prescribed velocity,
+    outflow, or open at a given pressure (`openings.Opening`). With neither of the last two, prescribed velocities must
+    have no net flux: other ones are refused here where they can be computed, and end a run where they depend on time
+    (`fault`). Takes stretched grids, and axisymmetric ones (without swirl, bodies or eddies).
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -171,6 +172,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     momentum: Momentum
     drive: Drive
     watched: bool = eqx.field(static=True)
+    walls: tuple[Wall, ...] = eqx.field(static=True)
+    """Walls with the friction of a turbulent layer."""
     solid: solids.Solid | None
     immersion: solids.Immersion | None
     """Coefficients of bodies that do not move, where they were formed before the steps."""
@@ -193,7 +196,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)
         axisymmetry.check(domain, sides, solid, turbulence)
         momentum_schemes.check(advection, domain, sides, solid, pressure_solver)
-        self.openings = openings_of(sides)
+        self.openings, self.walls = openings_of(sides), modelled_walls(sides)
+        require_walls(domain, self.walls)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
         self.momentum = Momentum(domain, self.layouts, turbulence, advection)
@@ -234,6 +238,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """The tendency with an acceleration, one field for each component on its faces, or None where there is none."""
         layouts = self.layouts_at(t, state, self.momentum.width)
         slopes = self.momentum.tendency(t, state.velocity, layouts, params)
+        slopes = slowed(self.domain, layouts, self.walls, t, state.velocity, params.viscosity, slopes)
         slopes = [
             k - params.drag * u + self._force(i, t, params, u)
             for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))

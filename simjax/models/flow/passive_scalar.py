@@ -46,7 +46,7 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
 @model(
     "passive_scalar",
     fields=(FieldSchema("concentration"), incompressible.VELOCITY),
-    sides=("flow with scalar", "flow.outflow", "flow.open"),
+    sides=("flow with scalar", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
