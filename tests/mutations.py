@@ -395,6 +395,16 @@ MUTATIONS = [
         "tests/models/flow/test_momentum_schemes.py::test_momentum_and_energy",
     ),
     Mutation(
+        "the wider filter is as wide as the grid's", "ops/germano.py", "\nWIDTH = 2\n", "\nWIDTH = 1\n",
+        "tests/models/flow/test_dynamic_smagorinsky.py::test_round_strain_has_the_length_that_algebra_says",
+    ),
+    Mutation(
+        "a dynamic coefficient is averaged over a block only", "models/flow/momentum.py",
+        "(domain.total(jnp.sum(part, axis=along, keepdims=True), axes) for part in parts)",
+        "(jnp.sum(part, axis=along, keepdims=True) for part in parts)",
+        "tests/models/flow/test_dynamic_smagorinsky.py::test_the_coefficient_does_not_depend_on_the_decomposition",
+    ),
+    Mutation(
         "a wall takes the work that it does", "models/flow/budgets.py",
         "work = work + self._on_side", "work = work - self._on_side",
         "tests/models/flow/test_budgets.py::test_a_wall_that_drags_a_flow_along",

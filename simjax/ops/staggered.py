@@ -217,6 +217,12 @@ def slope_at_center(
     return scaled(terms[0] - terms[1], 0.5 / (apart(h, axis, ndim) + apart(h, axis, ndim, 1)))
 
 
+def velocity_at_center(velocity: Sequence[Float[Array, "..."]]) -> list[Float[Array, "..."]]:
+    """Each component at cell centres: the mean of its two faces."""
+    ndim = len(velocity)
+    return [0.5 * (shift(u, ndim) + shift(u, ndim, axis, 1)) for axis, u in enumerate(velocity)]
+
+
 def gradient_at_center(
     velocity: Sequence[Float[Array, "..."]], spacing: Sequence[Spacing]
 ) -> tuple[tuple[Float[Array, "..."], ...], ...]:

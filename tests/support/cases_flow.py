@@ -171,6 +171,13 @@ CASES = (
         _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
     ),
     Case(
+        "flow-2d-dynamic", _walls,
+        _incompressible(
+            [PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None), turbulence="dynamic_smagorinsky"
+        ),
+        _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
+    ),
+    Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",
         partitioned=(("x", 4),),
     ),

@@ -14,7 +14,7 @@ from simjax.models.axisymmetric import dimensions, ring_volumes, tapers_of
 from simjax.models.conserved import Accounts, Balanced, at_side
 from simjax.models.flow import balance
 from simjax.models.flow.axisymmetry import volumes_around
-from simjax.models.flow.openings import with_first_line
+from simjax.models.flow.openings import is_open, with_first_line
 from simjax.models.measures import length_power, product_of_units
 from simjax.ops import staggered
 from simjax.ops.axisymmetric import RADIAL
@@ -39,6 +39,13 @@ def unbalanced(name: str, advection: str) -> str:
 def unrubbed(name: str) -> str:
     """The sentence on a balance of a flow beside walls with the friction of a turbulent layer."""
     return f"outputs: the balance of {name} does not know the friction of wall_model sides; leave it out"
+
+
+def falling_energy(config: Any) -> tuple[str, ...]:
+    """Diagnostics that never rise: the energy of a flow that nothing drives."""
+    driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None
+    driven = driven or not config.walls_at_rest or is_open(config) or config.physics.advection.startswith("upwind")
+    return () if driven else ("kinetic_energy",)
 
 
 class FlowBudgets(Balanced):

@@ -167,7 +167,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         layouts = (self.layout, self.flow.layouts_at(t, state, scheme.width), (self.layout,) * len(rings))
         slope = self.domain.apply_spaced(tendency, (c, state.velocity, rings), layouts, scheme.width, t)
         if self.flow.momentum.has_eddies(params):
-            layouts = self.flow.layouts_at(t, state, scheme.reach + 2)
+            layouts = self.flow.layouts_for(t, state)
             eddies = self.flow.momentum.eddy_diffusion(
                 t, self.scalar(state), self.layout, state.velocity, layouts, params, scheme.reach
             )
@@ -200,7 +200,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         found = [jnp.broadcast_to(params.diffusivity, shape) for shape in shapes]
         if not self.flow.momentum.has_eddies(params):
             return found
-        eddies = self.flow.momentum.eddy_viscosity(t, state.velocity, self.flow.layouts_at(t, state), params)
+        eddies = self.flow.momentum.eddy_viscosity(t, state.velocity, self.flow.layouts_for(t, state), params)
         padded = domain.pad(params.eddy_share * eddies, self.flow.momentum.layout, 1)
         spacing = domain.spacing(self.layout, 1, eddies.dtype)
         ndim = domain.grid.ndim
@@ -250,7 +250,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
         flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
         if self.flow.momentum.has_eddies(params):
-            kinds, reach = self.flow.layouts_at(t, state, scheme.reach + 2), scheme.reach
+            kinds, reach = self.flow.layouts_for(t, state), scheme.reach
             eddies = self.flow.momentum.eddy_flux(t, c, self.layout, state.velocity, kinds, params, reach, axis, side)
             flux = flux - params.eddy_share * eddies
         own = through_side(domain, flux, self.widths(flux.dtype), axis, side)

@@ -11,7 +11,7 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
-from simjax.models.flow.budgets import budget_names
+from simjax.models.flow.budgets import budget_names, falling_energy
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.flow.solid_scalars import SolidSurface
@@ -53,7 +53,7 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     axisymmetric=True,
     balanced=lambda ndim, counts: ("concentration", *budget_names(ndim)),
     conserved=_conserved,
-    falling=incompressible.falling_energy,
+    falling=falling_energy,
     coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("concentration"), EDDY_VISCOSITY),
     check=lambda config: check_carrying(config, "concentration"),
 )
