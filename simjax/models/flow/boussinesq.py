@@ -169,7 +169,7 @@ class Boussinesq(CarryingFlow):
 
     def observe(self, t, state, params) -> dict[str, Array]:
         pressure = self.flow.pressure(t, state, params, self.acceleration(t, state, params))
-        return {"temperature": state.temperature} | self.flow.observed(t, state, pressure)
+        return {"temperature": self.written(t, state)} | self.flow.observed(t, state, pressure)
 
 
 Boussinesq.Params, Boussinesq.State = Params, State

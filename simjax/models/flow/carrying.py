@@ -313,6 +313,13 @@ class CarryingFlow(ExplicitModel, Balanced):
         given = Measure(product_of_units(total, "s-1"), f"{self.carried} from the bodies")
         return found | {f"{self.carried}_flux": given}
 
+    def written(self, t, state) -> Array:
+        """The scalar as files and pictures have it."""
+        c = self.scalar(state)
+        if self.surface is None:
+            return c
+        return self.around_bodies(jnp.asarray(t, c.dtype)).written(self.domain, c, self.layout, t, self.surface)
+
     def component_layouts(self):
         return self.flow.component_layouts() | {self.carried: (self.layout,)}
 

@@ -117,7 +117,7 @@ class PassiveScalar(CarryingFlow):
         return self.with_flow(self.flow.rhs(t, state, params), self.scalar_tendency(t, state, params))
 
     def observe(self, t, state, params) -> dict[str, Array]:
-        return {"concentration": state.concentration} | self.flow.observe(t, state, params)
+        return {"concentration": self.written(t, state)} | self.flow.observe(t, state, params)
 
 
 PassiveScalar.Params, PassiveScalar.State = Params, State

@@ -112,6 +112,10 @@ class Cells(eqx.Module):
     ) -> Array:
         """The tendency by what passes faces, per volume of whole cells, and by a source in the fluid."""
 
+    def written(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface) -> Array:
+        """The scalar as files and pictures have it."""
+        return c
+
     @abc.abstractmethod
     def from_bodies(self, domain: Domain, layout: FieldLayout, fluxes: Array, t, surface: SolidSurface) -> Array:
         """Amount that bodies give to the fluid in a time. fluxes: as in `gained`."""
@@ -153,6 +157,10 @@ class GivenValue(Cells):
 
     def gained(self, domain, layout, fluxes, source, t, surface):
         return fluxes + source
+
+    def written(self, domain, c, layout, t, surface):
+        """The scalar in the fluid, and the given value in bodies, where `joined` has it beyond that."""
+        return jnp.where(self.fluid, c, on_block(surface.value, domain, layout.offset, t, c.dtype))
 
     def from_bodies(self, domain, layout, fluxes, t, surface):
         """Flux through faces from cells that bodies give into others; in a steady flow that through their surface."""
