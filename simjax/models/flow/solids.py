@@ -20,13 +20,9 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER, FACE
 from simjax.ops.difference import shift
 from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
-from simjax.solvers.multigrid import Multigrid, multigrid, solve_elliptic
+from simjax.solvers.multigrid import Approximate, solve_elliptic
 
 MOST_ITERATIONS = 100
-
-Neighbours = tuple[tuple[Array, Array], ...]
-"""For each axis, one number for the neighbour below and one for that above."""
-
 
 class Reaction(eqx.Module):
     """Pressure, and the force of the fluid on bodies, of the last stage; zero before the first one.
@@ -44,21 +40,23 @@ class Reaction(eqx.Module):
 class Immersion(eqx.Module):
     """Coefficients of bodies at one time.
 
-    free: one on the faces of each component that the fluid alone moves, else zero. weights: for each component of its
-    neighbours below and above along every axis. carried: V - weights . V, of the velocity V of the bodies; none where
-    they are at rest. open: beta, the open part of faces between two cells with a pressure, else zero. profile: as
-    weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity across them. blocked:
-    (1 - beta) V - profile . V. projected: one where beta > 0. uncut: whether cells have no face with a profile.
+    free: whether the fluid alone moves a face of each component. follows: the neighbours that other ones follow, of
+    which the one below along an axis has the bit 2 axis, and the one above the next bit. weights: what counts of their
+    sum. carried: V - weights . V, of the velocity V of the bodies; none where they are at rest. open: beta, the open
+    part of faces between two cells with a pressure, else zero. profile: as weights, what flows through faces beyond
+    beta u + (1 - beta) V by the profile of the velocity across them. blocked: (1 - beta) V - profile . V. projected:
+    whether beta > 0. uncut: whether cells have no face with a profile.
     active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one over the number of
     neighbours that have one. handed: in cells that only touch such cells, one over their number. operator:
-    -div(beta grad), with its hierarchy.
+    -div(beta grad), with what is near its inverse.
     """
 
     free: tuple[Array, ...]
-    weights: tuple[Neighbours, ...]
+    follows: tuple[Array, ...]
+    weights: tuple[Array, ...]
     carried: tuple[Array, ...] | None
     open: tuple[Array, ...]
-    profile: tuple[Neighbours, ...]
+    profile: tuple[Array, ...]
     blocked: tuple[Array, ...] | None
     projected: tuple[Array, ...]
     uncut: Array
@@ -66,20 +64,20 @@ class Immersion(eqx.Module):
     fill: Array
     handed: Array
     operator: Elliptic
-    hierarchy: Multigrid
+    inverse: Approximate
 
     def join(self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t) -> tuple[Array, ...]:
         """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
 
         u' is the velocity on the next face in the fluid, r the ratio of the distances of both from the surface.
         """
-        return _combined(domain, velocity, layouts, t, self.free, self.weights, self.carried)
+        return _combined(domain, velocity, layouts, t, self.free, self.follows, self.weights, self.carried)
 
     def through(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
     ) -> tuple[Array, ...]:
         """Volume per time and area that flows through faces, over their whole area."""
-        return _combined(domain, velocity, layouts, t, self.open, self.profile, self.blocked)
+        return _combined(domain, velocity, layouts, t, self.open, self.follows, self.profile, self.blocked)
 
     def gathered(self, domain: Domain, divergence: Array, layout: FieldLayout) -> Array:
         """The divergence with that of cells without a pressure given to their neighbours, so that no region of the
@@ -100,7 +98,8 @@ class Solid(eqx.Module):
     `(t, *coordinates)`. It needs to be a distance near the surface only, up to a factor: only its ratios between
     neighbours count. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a
     function or None; it goes on smoothly for a cell into the fluid. Where it is left out they are at rest. moving:
-    whether any of these depends on time.
+    whether any of these depends on time. beside: about how many cells lie along the surface, where that is known
+    before anything is compiled; None: they are counted where the distance is.
 
     Examples:
         >>> def distance(t, x, y):
@@ -113,14 +112,20 @@ class Solid(eqx.Module):
     distance: Array | Callable
     velocity: tuple[Array | Callable | None, ...] | None = None
     moving: bool = eqx.field(static=True, default=False)
+    beside: int | None = eqx.field(static=True, default=None)
 
-    def immersion(self, domain: Domain, layout: FieldLayout, t, dtype) -> Immersion:
-        """The coefficients at time `t`; `layout` is that of the pressure."""
+    def immersion(
+        self, domain: Domain, layout: FieldLayout, t, dtype, approximate: Callable[..., Approximate]
+    ) -> Immersion:
+        """The coefficients at time `t`.
+
+        layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
+        """
         ndim, beside, block = domain.grid.ndim, _mirrored(layout), domain.block_shape
         distance = domain.pad(_on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
         near = _peeled(distance, range(ndim))
         here = [_at_faces(distance, axis) for axis in range(ndim)]
-        free, slopes = zip(*map(_interpolation, here), strict=True)
+        free, follows, slopes = zip(*map(_interpolation, here), strict=True)
         here = [_peeled(d, range(ndim)) for d in here]
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
@@ -143,35 +148,32 @@ class Solid(eqx.Module):
             area.append(part)
             # Cells farther from those with a pressure are closed, as nothing takes up what they gain or lose.
             mean = mean * _products(crop(passed, ndim, axis), axis)
-            profile.append(_times(mean - part * here[axis], slopes[axis]))
+            profile.append((mean - part * here[axis]) * slopes[axis])
         uncut = active
         for axis, n in enumerate(block):
-            whole = jnp.asarray(sum(jnp.abs(w) for pair in profile[axis] for w in pair)) == 0
+            whole = profile[axis] == 0
             uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
-        weights = [_times(d, pairs) for d, pairs in zip(here, slopes, strict=True)]
+        weights = [d * slope for d, slope in zip(here, slopes, strict=True)]
 
         def own(on_faces):
             """The lower faces of this block's cells."""
-            return tuple(
-                jax.tree.map(lambda u, axis=axis, n=n: cut(u, axis, 0, n), on_faces[axis])
-                for axis, n in enumerate(block)
-            )
+            return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
         operator = elliptic(domain, layout, area)
-        free, weights, part, profile = own([one.astype(dtype) for one in free]), own(weights), own(area), own(profile)
+        free, follows, weights, part, profile = map(own, (free, follows, weights, area, profile))
         carried = blocked = None
         if self.velocity is not None:
             v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
             v = [jnp.zeros(block, dtype) if one is None else one for one in v]
             kinds = [beside] * ndim
-            carried = _combined(domain, v, kinds, t, [1 - one for one in free], _negative(weights), None)
-            blocked = _combined(domain, v, kinds, t, [1 - one for one in part], _negative(profile), None)
+            carried = _combined(domain, v, kinds, t, [~one for one in free], follows, [-one for one in weights], None)
+            blocked = _combined(domain, v, kinds, t, [1 - one for one in part], follows, [-one for one in profile], None)
         fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
         handed = jnp.where(beyond, _inverse(rims), 0.0)
         return Immersion(
-            free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
+            free, follows, weights, carried, part, profile, blocked, tuple(one > 0 for one in part),
             uncut & (_around(passed, ndim) == _around(padded, ndim)), active, fill, handed,
-            operator, multigrid(operator),
+            operator, approximate(operator, layout),
         )  # fmt: skip
 
     def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
@@ -226,7 +228,7 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
         right = without_mean(right - taken * (domain.sum(right) / domain.sum(taken)))
     known = operator(lax.stop_gradient(impulse), 0.0)
     found = solve_elliptic(
-        operator, immersion.hierarchy, -right, shift,
+        operator, immersion.inverse, -right, shift,
         tolerance=100 * eps, limit=MOST_ITERATIONS, scale=jnp.sqrt(domain.dot(known, known)),
     ).solution  # fmt: skip
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
@@ -246,7 +248,7 @@ def reaction(
     """
     rate, volume = _inverse(before.elapsed), domain.grid.cell_volume
     force = tuple(
-        rate * volume * domain.sum(u - v + (open_ - 1) * slope)
+        rate * volume * domain.sum(u - v - jnp.where(open_, 0.0, slope))
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     )
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
@@ -322,25 +324,21 @@ def _around(padded: Array, ndim: int) -> Array:
 
 
 def _combined(
-    domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
-    shares: Sequence[Array], weights: Sequence[Neighbours], more: Sequence[Array] | None,
+    domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, shares: Sequence[Array],
+    follows: Sequence[Array], weights: Sequence[Array], more: Sequence[Array] | None,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """For each component its share, the sum of its neighbours times their weights, and `more`."""
+    """For each component its share, the sum of the neighbours that it follows times their weight, and `more`."""
     ndim, total = len(velocity), []
     padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
-    for u, around, share, pairs in zip(velocity, padded, shares, weights, strict=True):
-        terms = [w * shift(around, ndim, axis, by) for axis, pair in enumerate(pairs)
-                 for w, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
-        total.append(sum(terms, share * u))
+    for u, around, share, marks, weight in zip(velocity, padded, shares, follows, weights, strict=True):
+        followed = jnp.zeros((), u.dtype)
+        for axis in range(ndim):
+            for number, by in enumerate((-1, 1)):
+                marked = marks & (1 << (2 * axis + number)) != 0
+                followed = followed + jnp.where(marked, shift(around, ndim, axis, by), 0.0)
+        own = jnp.where(share, u, 0.0) if share.dtype == bool else share * u
+        total.append(own + weight * followed)
     return tuple(total) if more is None else tuple(map(jnp.add, total, more))
-
-
-def _times(factor: Array, pairs: Neighbours) -> Neighbours:
-    return tuple((factor * below, factor * above) for below, above in pairs)
-
-
-def _negative(weights: Sequence[Neighbours]) -> list[Neighbours]:
-    return [tuple((-below, -above) for below, above in pairs) for pairs in weights]
 
 
 def _at_faces(distance: Array, axis: int) -> Array:
@@ -385,8 +383,8 @@ def _mean_along(nodes: Array, axis: int) -> Array:
     return jnp.where(low >= 0, 0.5 * (a + b), 0.5 * jnp.maximum(high, 0.0) ** 2 * _inverse(high - low))
 
 
-def _interpolation(distance: Array) -> tuple[Array, Neighbours]:
-    """Tell whether faces are free; where they are not, one over the distance of the neighbours that they follow.
+def _interpolation(distance: Array) -> tuple[Array, Array, Array]:
+    """Tell whether faces are free; where not, which neighbours they follow, and one over the sum of their distances.
 
     A face in the fluid is free where it is no nearer to the surface than its nearest neighbour, behind the surface, is.
     Else it follows the neighbour on the other side, with the ratio of the distances. A face in a body follows its
@@ -404,12 +402,10 @@ def _interpolation(distance: Array) -> tuple[Array, Neighbours]:
     def follows(out: Array, behind: Array) -> Array:
         return (ghost & (out == high)) | (forced & (behind == low) & (out > 0))
 
-    marks = [(follows(below, above), follows(above, below)) for below, above in beside]
-    count = sum(mark.astype(here.dtype) for pair in marks for mark in pair)
-
-    def slope(mark: Array, out: Array) -> Array:
-        return jnp.where(mark, _inverse(jnp.maximum(out, jnp.abs(here)) * count), 0.0)
-
-    return free, tuple(
-        (slope(mark[0], pair[0]), slope(mark[1], pair[1])) for mark, pair in zip(marks, beside, strict=True)
-    )
+    marks, total = jnp.zeros(here.shape, jnp.uint8), jnp.zeros_like(here)
+    for axis, (below, above) in enumerate(beside):
+        for number, (out, behind) in enumerate(((below, above), (above, below))):
+            mark = follows(out, behind)
+            marks = marks | jnp.where(mark, 1 << (2 * axis + number), 0).astype(jnp.uint8)
+            total = total + jnp.where(mark, jnp.maximum(out, jnp.abs(here)), 0.0)
+    return free, marks, _inverse(total)
