@@ -20,7 +20,7 @@ from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
-from simjax.models.flow import axisymmetry, balance, solid_setup, solids
+from simjax.models.flow import axisymmetry, balance, solid_pressure, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy
 from simjax.models.flow.momentum import (
@@ -173,6 +173,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     solid: solids.Solid | None
     immersion: solids.Immersion | None
     """Coefficients of bodies that do not move, where they were formed before the steps."""
+    around: solid_pressure.SolidPressure | None
+    """How the pressure is solved for around bodies."""
 
     def __init__(
         self,
@@ -202,9 +204,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
-        self.solid, self.immersion = solid, None
+        self.solid, self.immersion, self.around = solid, None, None
         if solid is not None:
             require_homogeneous(turbulence)
+            self.around = solid_pressure.solid_pressure(domain, self.projection.layout, solid, pressure_solver)
 
     @classmethod
     def configured(cls, setup):
@@ -305,8 +308,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """The coefficients of bodies at time `t`, a number of the type of the velocity."""
         if self.immersion is not None:
             return self.immersion
-        assert self.solid is not None
-        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype)
+        assert self.solid is not None and self.around is not None
+        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype, self.around.approximate)
 
     def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
         """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
@@ -322,7 +325,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)
         if solid.moving:
             after = solids.with_inertia(after, solid, domain, projection.layout, now, jnp.asarray(dt, now.dtype))
-        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.projected, slopes, strict=True))
+        parts = zip(joined, immersion.projected, slopes, strict=True)
+        around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
         return State(around, outlets=projection.outlets_after(state.outlets, phi), reaction=after)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
