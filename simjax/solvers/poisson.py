@@ -96,6 +96,28 @@ def solve_poisson(
     return symmetric_solve(matvec, source, solve)
 
 
+def spectral_inverse(domain: Domain, layout: FieldLayout, right: Array) -> Array:
+    """`solve_poisson` by transforms on a uniform grid, for use within other solves: without a derivative of its own."""
+    kinds = _transforms(domain, layout)
+    modes = modes_along(domain, layout, right.dtype)
+    basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(kinds, modes, strict=True)])
+    eigenvalues = vary_like(basis.eigenvalues(right.dtype), right)
+    return basis.inverse(_divide(basis.forward(right), eigenvalues))
+
+
+def has_transforms(domain: Domain, layout: FieldLayout) -> bool:
+    """Tell whether every axis can be made whole on this mesh, one after the other, for its transform."""
+    try:
+        SpectralBasis(domain, _transforms(domain, layout))
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _transforms(domain: Domain, layout: FieldLayout) -> list[Transform]:
+    return [_kind(*layout.boundaries[axis], axis)[0] for axis in range(domain.grid.ndim)]
+
+
 def check_method(domain: Domain, mixed: Sequence[int], method: str) -> None:
     """Refuse a method that does not solve on such a grid, or with pressure given at one end of an axis.
 

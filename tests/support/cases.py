@@ -24,8 +24,8 @@ WRITTEN = {
         "flow-2d-central4", "flow-2d-upwind", "flow-2d-dynamic", "flow-2d-implicit",
         "flow-2d-axisymmetric", "flow-2d-moving-solid", "flow-3d-periodic", "flow-3d-walls", "flow-3d-outflow",
     ),
-    "passive_scalar": ("passive-scalar-2d-walls", "passive-scalar-2d-eddies"),
-    "boussinesq": ("boussinesq-2d-walls",),
+    "passive_scalar": ("passive-scalar-2d-walls", "passive-scalar-2d-eddies", "passive-scalar-2d-solid"),
+    "boussinesq": ("boussinesq-2d-walls", "boussinesq-2d-moving-solid"),
     "compressible": (
         "gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-2d-axisymmetric",
         "gas-3d-periodic",

@@ -1,5 +1,6 @@
 """Small problems of the transport family."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,8 @@ from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import boussinesq, passive_scalar
 from simjax.models.flow.openings import OpenSide
+from simjax.models.flow.solid_scalars import SolidSurface
+from simjax.models.flow.solids import Solid
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion, burgers, transport
 from simjax.stepping.simulate import Schedule
@@ -69,6 +72,27 @@ def warmed(model, params):
     velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
     fields = {"velocity": velocity, "temperature": (smooth_field(grid, model.layout.offset, 5),)}
     return jax.jit(model.constrain)(0.0, 0.0, model.state_from(fields, params), params)
+
+
+def around(model, params):
+    """A smooth velocity and a smooth scalar around bodies, with the pressure and the force on them of a step."""
+    grid = model.domain.grid
+    velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
+    fields = {"velocity": velocity, model.carried: (smooth_field(grid, model.layout.offset, 5),)}
+    state = eqx.tree_at(lambda s: s.reaction.elapsed, model.state_from(fields, params), jnp.asarray(0.02))
+    return jax.jit(model.constrain)(0.0, 0.02, state, params)
+
+
+def _disc(t, x, y):
+    return jnp.sqrt((x - 3.0) ** 2 + (y - 1.1) ** 2) - 0.8
+
+
+def _swaying(t, x, y):
+    return _disc(t, x - 0.1 * jnp.sin(t), y - 0.1 * jnp.sin(t))
+
+
+def _sway(t, *x):
+    return 0.1 * jnp.cos(t) * jnp.ones_like(x[0])
 
 
 _eddying = Grid((16, 16), stretch=(
@@ -187,5 +211,23 @@ CASES = (
         ),
         lambda: boussinesq.Params(*map(jnp.asarray, (0.05, 0.1, 0.03, 0.4, 0.2)), jnp.asarray([0.3, -1.0])),
         warmed, "heun", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "passive-scalar-2d-solid", _eddying,
+        lambda domain: passive_scalar.PassiveScalar(
+            domain, [PERIODIC, (NoSlipWall(), SlipWall())], "van_leer", forces=(_pushed, None), source=_emitted,
+            surface=SolidSurface(Solid(_disc), flux=_lid),
+        ),
+        lambda: passive_scalar.Params(*map(jnp.asarray, (0.05, 0.1, 0.03))),
+        around, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "boussinesq-2d-moving-solid", Grid((24, 16), (0.0, -1.0), (2 * np.pi, 3.0)),
+        lambda domain: boussinesq.Boussinesq(
+            domain, [PERIODIC, (NoSlipWall(scalar=Dirichlet(_lid)), SlipWall())], "central",
+            surface=SolidSurface(Solid(_swaying, (_sway, _sway), moving=True), value=_warmed),
+        ),
+        lambda: boussinesq.Params(*map(jnp.asarray, (0.05, 0.1, 0.03, 0.4, 0.2)), jnp.asarray([0.3, -1.0])),
+        around, "euler", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
     ),
 )  # fmt: skip

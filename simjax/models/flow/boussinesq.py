@@ -17,6 +17,8 @@ from simjax.models.flow.axisymmetry import ALONG_AXIS
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import CarryingFlow, check_carrying
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
+from simjax.models.flow.solid_scalars import SolidSurface
+from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.scalar.transport import Source
 from simjax.ops import staggered, transport
 from simjax.ops.axisymmetric import RADIAL
@@ -46,7 +48,7 @@ class Params(carrying.Params):
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
-    yield from check_carrying(config)
+    yield from check_carrying(config, "temperature")
     sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
     if config.grid.axisymmetric and (config.physics.gravity[RADIAL] != 0 or "physics.gravity_x" in sought):
         yield "physics.gravity", ALONG_AXIS
@@ -55,12 +57,12 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 @model(
     "boussinesq",
     fields=(FieldSchema("temperature", units="K"), incompressible.VELOCITY),
-    sides=("flow with heat", "flow.outflow", "flow.open"),
+    sides=("flow with heat", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
     axisymmetric=True,
-    coefficients=(EDDY_VISCOSITY,),
+    coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("temperature", "K"), EDDY_VISCOSITY),
     check=_check,
     balanced=lambda ndim, counts: ("temperature", *budget_names(ndim)),
 )
@@ -110,10 +112,11 @@ class Boussinesq(CarryingFlow):
         pressure_solver: str = "auto",
         turbulence: str = "none",
         advection: str = "central2",
+        surface: SolidSurface | None = None,
     ):
         super().__init__(
             domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
-            turbulence=turbulence, advection=advection,
+            turbulence=turbulence, advection=advection, surface=surface,
         )  # fmt: skip
 
     @classmethod
@@ -126,7 +129,7 @@ class Boussinesq(CarryingFlow):
         )  # fmt: skip
 
     def with_flow(self, flow, scalar):
-        return State(flow.velocity, scalar, outlets=flow.outlets)
+        return State(flow.velocity, scalar, outlets=flow.outlets, reaction=flow.reaction)
 
     def acceleration(self, t, state, params) -> tuple[Array, ...]:
         """-beta (T - T0) g, for each component on its faces."""
@@ -137,6 +140,14 @@ class Boussinesq(CarryingFlow):
 
         means = self.domain.apply(on_faces, state.temperature, self.layout, 1, t)
         strength = -params.expansion * params.gravity
+        if self.surface is not None:
+            # Bodies are not fluid that rises: what acts in their place would count as a force on them.
+            immersion = self.flow.immersion_at(jnp.asarray(t, means[0].dtype))
+            shares = [jnp.where(free, 1.0, part) for free, part in zip(immersion.free, immersion.open, strict=True)]
+            return tuple(
+                strength[axis] * share * (mean - params.reference)
+                for axis, (mean, share) in enumerate(zip(means, shares, strict=True))
+            )
         return tuple(strength[axis] * (mean - params.reference) for axis, mean in enumerate(means))
 
     def rhs(self, t, state, params):
@@ -158,7 +169,7 @@ class Boussinesq(CarryingFlow):
 
     def observe(self, t, state, params) -> dict[str, Array]:
         pressure = self.flow.pressure(t, state, params, self.acceleration(t, state, params))
-        return {"temperature": state.temperature} | self.flow.observed(t, state, pressure)
+        return {"temperature": self.written(t, state)} | self.flow.observed(t, state, pressure)
 
 
 Boussinesq.Params, Boussinesq.State = Params, State

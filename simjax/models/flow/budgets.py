@@ -36,6 +36,11 @@ def unbalanced(name: str, advection: str) -> str:
     return f"outputs: the balance of {name} expects physics.advection=central2, and it is {advection}; leave it out"
 
 
+def unrubbed(name: str) -> str:
+    """The sentence on a balance of a flow beside walls with the friction of a turbulent layer."""
+    return f"outputs: the balance of {name} does not know the friction of wall_model sides; leave it out"
+
+
 def flow_variables(ndim: int) -> tuple[str, ...]:
     """Variables that are written beside the velocity."""
     return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
@@ -82,6 +87,8 @@ class FlowBudgets(Balanced):
             )
         if self.momentum.advection != "central2":
             return unbalanced(asked[0], self.momentum.advection)
+        if self.walls:
+            return unrubbed(asked[0])
         if self.momentum.turbulence != "none":
             return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
         if self._passes_sides and KINETIC_ENERGY in asked:

@@ -13,16 +13,17 @@ from jax import Array
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, Output
+from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
-from simjax.models.flow import incompressible
+from simjax.models.flow import incompressible, solid_setup
 from simjax.models.flow.advection import check_scalar as check_carried
 from simjax.models.flow.advection import scalar_refusals
 from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
-from simjax.models.measures import total_measure
+from simjax.models.flow.solid_scalars import Cells, SolidSurface, carrying_flow
+from simjax.models.measures import product_of_units, total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
@@ -70,6 +71,9 @@ class CarryingFlow(ExplicitModel, Balanced):
     flow: incompressible.Incompressible
     layout: FieldLayout
     source: Source | None
+    surface: SolidSurface | None
+    cells: Cells | None
+    """Cells around bodies that do not move, where they were found before the steps."""
     scheme: str = eqx.field(static=True)
 
     def __init__(
@@ -83,13 +87,18 @@ class CarryingFlow(ExplicitModel, Balanced):
         pressure_solver: str = "auto",
         turbulence: str = "none",
         advection: str = "central2",
+        surface: SolidSurface | None = None,
     ):
         require_one_of(f"{type(self).__name__}.scheme", scheme, transport.SCHEMES)
-        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, None, turbulence, advection)
+        solid = None if surface is None else surface.solid
+        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, solid, turbulence, advection)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
         require_transport(scheme, domain, self.layout)
         check_scalar(domain, sides, scheme)
         check_carried(advection, scheme)
+        if surface is not None:
+            solid_setup.require_surface(surface, scheme, self.carried)
+        self.surface, self.cells = surface, None
         self.source = source
         self.scheme = scheme
 
@@ -103,6 +112,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             pressure_solver=setup.keys.pressure_solver,
             turbulence=setup.keys.turbulence,
             advection=setup.keys.advection,
+            surface=solid_setup.surface_of(setup, cls.carried),
         )  # fmt: skip
 
     @abc.abstractmethod
@@ -117,9 +127,37 @@ class CarryingFlow(ExplicitModel, Balanced):
         """The carried scalar of a state."""
         return getattr(state, self.carried)
 
+    @property
+    def loops_over_stages(self) -> bool:
+        return self.flow.loops_over_stages
+
+    def constant_parts(self, params):
+        """Coefficients of bodies that do not move."""
+        if self.surface is None or self.surface.solid.moving:
+            return None
+        now = jnp.zeros((), jnp.result_type(params.viscosity))
+        return self.flow.constant_parts(params), self.around_bodies(now)
+
+    def with_parts(self, parts):
+        flow, cells = parts
+        found = eqx.tree_at(lambda model: model.flow, self, self.flow.with_parts(flow))
+        return eqx.tree_at(lambda model: model.cells, found, cells, is_leaf=lambda leaf: leaf is None)
+
+    def around_bodies(self, t) -> Cells:
+        """The cells around bodies at time `t`, a number of the type of the scalar."""
+        if self.cells is not None:
+            return self.cells
+        assert self.surface is not None
+        return self.surface.cells(self.domain, self.layout, t, t.dtype)
+
     def scalar_tendency(self, t, state, params) -> Array:
         """-div(u c) + D lap(c) + s."""
         scheme, c = transport.SCHEMES[self.scheme], self.scalar(state)
+        if self.surface is not None:
+            source = 0.0 if self.source is None else self.made_by_source(t, params, c.dtype)
+            cells = self.around_bodies(jnp.asarray(t, c.dtype))
+            fluxes = self.through_faces(t, state, params, cells)
+            return cells.gained(self.domain, self.layout, fluxes, source, t, self.surface)
 
         def tendency(c, velocity, rings, h):
             advection = transport.advection_tendency(c, velocity, scheme, h, *rings)
@@ -135,6 +173,39 @@ class CarryingFlow(ExplicitModel, Balanced):
             )
             slope = slope + params.eddy_share * eddies
         return slope if self.source is None else slope + self.made_by_source(t, params, slope.dtype)
+
+    def through_faces(self, t, state, params, cells: Cells) -> Array:
+        """-div(u c) + div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""
+        domain, scheme, c = self.domain, transport.SCHEMES[self.scheme], self.scalar(state)
+        now, layouts = jnp.asarray(t, c.dtype), self.flow.layouts_at(t, state)
+        velocity = carrying_flow(self.flow.immersion_at(now), self.flow.projection, state.velocity, layouts, t)
+
+        def carried(c, velocity, h):
+            return transport.advection_tendency(c, velocity, scheme, h)
+
+        layouts = self.flow.layouts_at(t, state, scheme.width)
+        slope = domain.apply_spaced(carried, (c, cells.carrying(velocity)), (self.layout, layouts), scheme.width, t)
+        return slope + self.conducted(t, state, params, cells)
+
+    def conducted(self, t, state, params, cells: Cells) -> Array:
+        """div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""
+        domain, c = self.domain, self.scalar(state)
+        padded, spacing = domain.pad(c, self.layout, 1, t), domain.spacing(self.layout, 1, c.dtype)
+        return transport.diffusion_tendency(padded, cells.conducting(self._diffusivity(t, state, params)), spacing)
+
+    def _diffusivity(self, t, state, params) -> list[Array]:
+        """D + nu_t / Pr_t on this block's n + 1 faces along each axis."""
+        domain, block = self.domain, self.domain.block_shape
+        shapes = [tuple(n + (k == axis) for k, n in enumerate(block)) for axis in range(domain.grid.ndim)]
+        found = [jnp.broadcast_to(params.diffusivity, shape) for shape in shapes]
+        if not self.flow.momentum.has_eddies(params):
+            return found
+        eddies = self.flow.momentum.eddy_viscosity(t, state.velocity, self.flow.layouts_for(t, state), params)
+        padded = domain.pad(params.eddy_share * eddies, self.flow.momentum.layout, 1)
+        spacing = domain.spacing(self.layout, 1, eddies.dtype)
+        ndim = domain.grid.ndim
+        return [k + transport.face_diffusivity(padded, axis, ndim, h)
+                for axis, (k, h) in enumerate(zip(found, spacing, strict=True))]  # fmt: skip
 
     def made_by_source(self, t, params, dtype) -> Array:
         """Rate at which the source makes the scalar."""
@@ -160,6 +231,8 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.flow.made_by_constraints(change, params)
 
     def unbalanced(self, names):
+        if self.surface is not None and self.carried in names:
+            return f"outputs: the balance of {self.carried} does not know what bodies give and take; leave it out"
         return self.flow.unbalanced(names)
 
     def passing(self, t, state, params, axis, side):
@@ -195,7 +268,11 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.layout.is_periodic(axis)
 
     def constrain(self, t, dt, state, params):
-        return self.with_flow(self.flow.constrain(t, dt, state, params), self.scalar(state))
+        flow, c = self.flow.constrain(t, dt, state, params), self.scalar(state)
+        if self.surface is None:
+            return self.with_flow(flow, c)
+        cells = self.around_bodies(jnp.asarray(t, c.dtype))
+        return self.with_flow(flow, cells.joined(self.domain, c, self.layout, t, self.surface))
 
     def fault(self, t, params):
         return self.flow.fault(t, params)
@@ -214,14 +291,34 @@ class CarryingFlow(ExplicitModel, Balanced):
         return None
 
     def diagnostics(self, t, state, params):
-        """Diagnostics of the flow, and total, mean, variance, minimum and maximum of the scalar."""
+        """Diagnostics of the flow, and total, mean, variance, minimum and maximum of the scalar, in the fluid.
+
+        temperature_flux, ...: around bodies, what they give to the fluid in a time.
+        """
         c, domain = self.scalar(state), self.domain
         found = self.flow.diagnostics(t, state, params, self.acceleration(t, state, params))
+        if self.surface is not None:
+            cells = self.around_bodies(jnp.asarray(t, c.dtype))
+            fluxes = self.through_faces(t, state, params, cells)
+            given = cells.from_bodies(domain, self.layout, fluxes, t, self.surface)
+            return found | cells.statistics(domain, self.layout, c, self.carried) | {f"{self.carried}_flux": given}
         of_cells = relative_volumes(domain, self.layout, self.widths(c.dtype), c.dtype)
         return found | statistics(domain, c, of_cells, self.carried)
 
     def measures(self):
-        return self.flow.measures() | statistics_measures(self.domain, self.units, self.carried)
+        found = self.flow.measures() | statistics_measures(self.domain, self.units, self.carried)
+        if self.surface is None:
+            return found
+        total = total_measure(self.carried, self.units, dimensions(self.domain.grid)).units
+        given = Measure(product_of_units(total, "s-1"), f"{self.carried} from the bodies")
+        return found | {f"{self.carried}_flux": given}
+
+    def written(self, t, state) -> Array:
+        """The scalar as files and pictures have it."""
+        c = self.scalar(state)
+        if self.surface is None:
+            return c
+        return self.around_bodies(jnp.asarray(t, c.dtype)).written(self.domain, c, self.layout, t, self.surface)
 
     def component_layouts(self):
         return self.flow.component_layouts() | {self.carried: (self.layout,)}
@@ -240,8 +337,10 @@ class CarryingFlow(ExplicitModel, Balanced):
         return (Output(self.carried, self.layout.offset, self.units, self.carried), *self.flow.outputs())
 
 
-def check_carrying(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences about a configuration of a flow that carries a scalar."""
+def check_carrying(config: Any, carried: str) -> Iterator[tuple[str, str]]:
+    """Sentences about a configuration of a flow that carries this scalar."""
+    yield from solid_setup.check_surface(config, carried)
+    yield from solid_setup.check_solid(config)
     yield from check_momentum(config)
     yield from check_scalar_configuration(config)
     yield from scalar_refusals(config.physics.advection, config.physics.scheme)

@@ -40,7 +40,10 @@ class StokesStages(SemiImplicitModel):
 
     def __check_init__(self: Any):
         for _, sentence in refusals(
-            bool(self.openings), self.solid is not None, self.domain.grid.axisymmetric, self.momentum.advection
+            bool(self.openings or self.walls),
+            self.solid is not None,
+            self.domain.grid.axisymmetric,
+            self.momentum.advection,
         ):
             raise ConfigurationError(f"{sentence}.")
         if any(line is not None for line in self.domain.lines):

@@ -20,7 +20,7 @@ from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
-from simjax.models.flow import axisymmetry, balance, solid_setup, solids
+from simjax.models.flow import axisymmetry, balance, solid_pressure, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
 from simjax.models.flow.implicit_setup import check_implicit
@@ -45,11 +45,12 @@ from simjax.models.flow.openings import (
     with_outlets,
 )
 from simjax.models.flow.projection import WRAPPED, Projection
+from simjax.models.flow.step_limit import step_limit
+from simjax.models.flow.wall_model import Wall, modelled_walls, require_walls, slowed
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
-from simjax.ops.spacing import scaled, smallest
-from simjax.ops.staggered_wave import largest_symbol
+from simjax.ops.spacing import scaled
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
@@ -122,11 +123,11 @@ class Incompressible(ExplicitModel, FlowBudgets):
     a `turbulence` model; a frame that turns with W adds -2 W x u, without work. Central second order on the MAC grid
     (Harlow and Welch 1965), conserving momentum, and kinetic energy but for viscosity and time stepping, or another
     scheme of `ops.momentum_advection`; the projection (Chorin 1968, Math. Comp. 22, 745) follows every Runge-Kutta
-    stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip,
-    prescribed velocity, outflow, or open at a given pressure (`openings.Opening`). With neither of
-    the last two, prescribed velocities must have no net flux: other ones are refused here where they can be computed,
-    and end a run where they depend on time (`fault`). Takes stretched grids, and axisymmetric ones (without swirl,
-    bodies or eddies).
+    stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip, a wall
+    with the friction of a turbulent layer (`wall_model.WallModel`), prescribed velocity, outflow, or open at a given
+    pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no net flux: other ones
+    are refused here where they can be computed, and end a run where they depend on time (`fault`). Takes stretched
+    grids, and axisymmetric ones (without swirl, bodies or eddies).
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -166,9 +167,13 @@ class Incompressible(ExplicitModel, FlowBudgets):
     momentum: Momentum
     drive: Drive
     watched: bool = eqx.field(static=True)
+    walls: tuple[Wall, ...] = eqx.field(static=True)
+    """Walls with the friction of a turbulent layer."""
     solid: solids.Solid | None
     immersion: solids.Immersion | None
     """Coefficients of bodies that do not move, where they were formed before the steps."""
+    around: solid_pressure.SolidPressure | None
+    """How the pressure is solved for around bodies."""
 
     def __init__(
         self,
@@ -188,7 +193,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)
         axisymmetry.check(domain, sides, solid, turbulence)
         momentum_schemes.check(advection, domain, sides, solid, pressure_solver)
-        self.openings = openings_of(sides)
+        self.openings, self.walls = openings_of(sides), modelled_walls(sides)
+        require_walls(domain, self.walls)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
         self.momentum = Momentum(domain, self.layouts, turbulence, advection)
@@ -197,16 +203,16 @@ class Incompressible(ExplicitModel, FlowBudgets):
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
-        self.solid, self.immersion = solid, None
+        self.solid, self.immersion, self.around = solid, None, None
         if solid is not None:
-            solid_setup.require_uniform(domain)
             require_homogeneous(turbulence)
+            self.around = solid_pressure.solid_pressure(domain, self.projection.layout, solid, pressure_solver)
 
     @classmethod
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
         keys, solid = setup.keys, solid_setup.solid_of(setup)
-        kind = ImplicitlyViscous if setup.config.time.integrator in IMEX else cls
+        kind: Any = ImplicitlyViscous if setup.config.time.integrator in IMEX else cls
         flow = kind(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
         return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
@@ -232,6 +238,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def accelerated(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> State:
         """The tendency with an acceleration, one field for each component on its faces, or None where there is none."""
         slopes = self.momentum.tendency(t, state.velocity, self.layouts_for(t, state), params)
+        layouts = self.layouts_at(t, state)
+        slopes = slowed(self.domain, layouts, self.walls, t, state.velocity, params.viscosity, slopes)
         slopes = [
             k - params.drag * u + self._force(i, t, params, u)
             for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))
@@ -291,23 +299,24 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """The coefficients of bodies that do not move."""
         if self.solid is None or self.solid.moving:
             return None
-        return self._immersion(jnp.zeros((), jnp.result_type(params.viscosity)))
+        return self.immersion_at(jnp.zeros((), jnp.result_type(params.viscosity)))
 
     def with_parts(self, parts):
         return eqx.tree_at(lambda flow: flow.immersion, self, parts, is_leaf=lambda leaf: leaf is None)
 
-    def _immersion(self, t) -> solids.Immersion:
+    def immersion_at(self, t) -> solids.Immersion:
+        """The coefficients of bodies at time `t`, a number of the type of the velocity."""
         if self.immersion is not None:
             return self.immersion
-        assert self.solid is not None
-        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype)
+        assert self.solid is not None and self.around is not None
+        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype, self.around.approximate)
 
     def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
         """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
         domain, projection, before = self.domain, self.projection, state.reaction
         assert before is not None
         now = jnp.asarray(t, state.velocity[0].dtype)
-        immersion, layouts = self._immersion(now), self.layouts_at(t, state)
+        immersion, layouts = self.immersion_at(now), self.layouts_at(t, state)
         joined = domain.impose(immersion.join(domain, state.velocity, layouts, t), self.layouts, t)
         divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
         divergence = immersion.gathered(domain, divergence, projection.layout)
@@ -316,7 +325,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)
         if solid.moving:
             after = solids.with_inertia(after, solid, domain, projection.layout, now, jnp.asarray(dt, now.dtype))
-        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.projected, slopes, strict=True))
+        parts = zip(joined, immersion.projected, slopes, strict=True)
+        around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
         return State(around, outlets=projection.outlets_after(state.outlets, phi), reaction=after)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
@@ -336,26 +346,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def longest_step(self, state, params, spread: float | Array = 1.0):
         """`stable_dt` where an eddy viscosity counts `spread` times."""
-        layout, dtype = self.projection.layout, state.velocity[0].dtype
-        # The least width of each cell and its two neighbours.
-        h = tuple(smallest(width, axis) for axis, width in enumerate(self.domain.spacing(layout, 1, dtype)))
-        shares = axisymmetry.shares_of_faces(self.domain, layout, dtype)
-        steepest, order = self.momentum.scheme.steepest, self.momentum.scheme.order
-        rate = sum(
-            scaled(jnp.abs(u) * (steepest / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True)
-        )
-
-        viscosity = params.viscosity
-        if self.momentum.has_eddies(params):
-            layouts = self.layouts_for(0.0, state)
-            viscosity = viscosity + spread * self.momentum.eddy_viscosity(0.0, state.velocity, layouts, params)
-
-        def spreading():
-            return 2 * largest_symbol(order) ** 2 * viscosity * sum(1 / s**2 for s in h)
-
-        if self.domain.grid.stretched or viscosity.ndim:
-            return 1 / (jnp.max(rate + spreading()) + params.drag)
-        return 1 / (jnp.max(rate) + spreading() + params.drag)
+        return step_limit(self, state, params, spread)
 
     def _planes(self) -> list[tuple[int, int]]:
         """Planes of the components of the vorticity, one in 2-D and three in 3-D; (z, r) around an axis."""
@@ -380,7 +371,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         layouts = self.layouts_at(t, state)
         if self.solid is None:
             return self.projection.divergence(state.velocity, t, layouts)
-        immersion = self._immersion(jnp.asarray(t, state.velocity[0].dtype))
+        immersion = self.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
         flowing = immersion.through(self.domain, state.velocity, layouts, t)
         return jnp.where(immersion.uncut, self.projection.divergence(flowing, t, layouts), 0.0)
 

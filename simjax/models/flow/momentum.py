@@ -22,6 +22,7 @@ from simjax.models.declaration import Setup
 from simjax.models.flow.advection import check_configuration as advection_refusals
 from simjax.models.flow.axisymmetry import check_configuration, check_params, volumes_around
 from simjax.models.flow.budgets import budget_names
+from simjax.models.flow.wall_model import check_walls
 from simjax.ops import germano, staggered
 from simjax.ops.difference import shift
 from simjax.ops.eddy_viscosity import VISCOSITIES, squared_width, strain_rate
@@ -290,6 +291,7 @@ def check_momentum(config: Any) -> Iterator[tuple[str, str]]:
     keys, ndim = config.physics, len(config.grid.shape)
     yield from check_configuration(config)
     yield from advection_refusals(config)
+    yield from check_walls(config)
     if keys.turbulence_constant is not None and keys.turbulence not in VISCOSITIES:
         yield (
             "physics.turbulence_constant",

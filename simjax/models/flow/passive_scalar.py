@@ -14,6 +14,8 @@ from simjax.models.flow import carrying, incompressible
 from simjax.models.flow.budgets import budget_names, falling_energy
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
+from simjax.models.flow.solid_scalars import SolidSurface
+from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.scalar.transport import Source
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key
@@ -36,14 +38,15 @@ class Params(carrying.Params):
 
 
 def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
-    changed = "concentration" in config.forcing or passes_sides(config)
+    given = {"solid_concentration", "solid_flux"} & {*config.coefficients}
+    changed = "concentration" in config.forcing or passes_sides(config) or bool(given)
     return () if changed else (("mean_concentration", "maximum_concentration"),)
 
 
 @model(
     "passive_scalar",
     fields=(FieldSchema("concentration"), incompressible.VELOCITY),
-    sides=("flow with scalar", "flow.outflow", "flow.open"),
+    sides=("flow with scalar", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
@@ -51,8 +54,8 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     balanced=lambda ndim, counts: ("concentration", *budget_names(ndim)),
     conserved=_conserved,
     falling=falling_energy,
-    coefficients=(EDDY_VISCOSITY,),
-    check=check_carrying,
+    coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("concentration"), EDDY_VISCOSITY),
+    check=lambda config: check_carrying(config, "concentration"),
 )
 class PassiveScalar(CarryingFlow):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
@@ -92,10 +95,11 @@ class PassiveScalar(CarryingFlow):
         pressure_solver: str = "auto",
         turbulence: str = "none",
         advection: str = "central2",
+        surface: SolidSurface | None = None,
     ):
         super().__init__(
             domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
-            turbulence=turbulence, advection=advection,
+            turbulence=turbulence, advection=advection, surface=surface,
         )  # fmt: skip
 
     @classmethod
@@ -107,13 +111,13 @@ class PassiveScalar(CarryingFlow):
         )  # fmt: skip
 
     def with_flow(self, flow, scalar):
-        return State(flow.velocity, scalar, outlets=flow.outlets)
+        return State(flow.velocity, scalar, outlets=flow.outlets, reaction=flow.reaction)
 
     def rhs(self, t, state, params):
         return self.with_flow(self.flow.rhs(t, state, params), self.scalar_tendency(t, state, params))
 
     def observe(self, t, state, params) -> dict[str, Array]:
-        return {"concentration": state.concentration} | self.flow.observe(t, state, params)
+        return {"concentration": self.written(t, state)} | self.flow.observe(t, state, params)
 
 
 PassiveScalar.Params, PassiveScalar.State = Params, State

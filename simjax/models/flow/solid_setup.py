@@ -12,9 +12,14 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
+from simjax.models.flow.solid_pressure import cells_beside
+from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solids import Solid
 from simjax.models.formulas import FormulaValue
+from simjax.models.measures import product_of_units
+from simjax.ops import transport
 from simjax.schema.model_schema import FieldSchema
+from simjax.schema.numbers import named_numbers
 
 SOLID = FieldSchema("solid", units="m", default=None, optional=True, distance=True)
 SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, staggered=True, optional=True)
@@ -36,7 +41,95 @@ def solid_of(setup: Setup) -> Solid | None:
         distance, moves = FormulaValue(source[0], dict(setup.values)), True
     if isinstance(velocity, tuple) and (moves or any("t" in formula.names for formula in velocity)):
         parts, moves = tuple(FormulaValue(formula, dict(setup.values)) for formula in velocity), True
-    return Solid(distance, None if velocity is None else parts, moves)
+    return Solid(distance, None if velocity is None else parts, moves, _cells_beside(setup, source))
+
+
+def _cells_beside(setup: Setup, source: Any) -> int | None:
+    """The number of cells along the surface of bodies that a formula gives with the numbers of the configuration."""
+    if not isinstance(source, tuple):
+        return None
+    grid, numbers = setup.domain.grid, named_numbers(setup.config)
+    if not source[0].names <= {*numbers, *AXES}:
+        return None
+    lines = (
+        np.linspace(low, high, n, endpoint=False) + 0.5 * (high - low) / n
+        for low, high, n in zip(grid.lower, grid.upper, grid.shape, strict=True)
+    )
+    places = dict(zip(AXES, np.meshgrid(*lines, indexing="ij", sparse=True), strict=False))
+    with np.errstate(all="ignore"):  # what is not finite is refused elsewhere
+        distance = np.broadcast_to(source[0]({**numbers, **places}), grid.shape)
+    return cells_beside(distance, [isinstance(pair[0], PeriodicSide) for pair in setup.sides])
+
+
+def surface_fields(carried: str, units: str = "1") -> tuple[FieldSchema, FieldSchema]:
+    """The coefficients of a carried scalar at bodies: its value there, or its flux from them."""
+    flux = product_of_units(units, "m s-1")
+    return (
+        FieldSchema(f"solid_{carried}", units=units, default=None, optional=True),
+        FieldSchema("solid_flux", units=flux, default=None, optional=True),
+    )
+
+
+def surface_of(setup: Setup, carried: str) -> SolidSurface | None:
+    """The condition of a carried scalar at the bodies of a configuration, if there are any."""
+    solid = solid_of(setup)
+    if solid is None:
+        return None
+    found: list[Any] = []
+    for name in (f"solid_{carried}", "solid_flux"):
+        source = setup.config.coefficients.get(name)
+        timed = isinstance(source, tuple) and "t" in source[0].names
+        given = setup.coefficients[name][0] if source is not None else None
+        found.append(FormulaValue(source[0], dict(setup.values)) if timed else given)
+    return SolidSurface(solid, *found)
+
+
+def require_surface(surface: SolidSurface, scheme: str, carried: str) -> None:
+    """Refuse what a carried scalar cannot do around bodies."""
+    for _, sentence in _surface_refusals(
+        carried, scheme, surface.value is not None, surface.flux is not None,
+        surface.solid.moving or surface.solid.velocity is not None,
+    ):  # fmt: skip
+        raise ConfigurationError(f"{sentence}.")
+
+
+def check_surface(config: Any, carried: str) -> Iterator[tuple[str, str]]:
+    """Sentences about a configuration whose carried scalar meets bodies in a way that cannot be run."""
+    given, value = config.coefficients, f"solid_{carried}"
+    if "solid" not in given:
+        for name in (value, "solid_flux"):
+            if name in given:
+                yield (
+                    f"coefficients.{name}",
+                    f"coefficients.{name}: expected beside coefficients.solid, the distance from the surface of "
+                    "bodies; write it, or leave this out",
+                )
+        return
+    source = given["solid"]
+    moves = "solid_velocity" in given or (isinstance(source, tuple) and "t" in source[0].names)
+    yield from _surface_refusals(carried, config.physics.scheme, value in given, "solid_flux" in given, moves)
+
+
+def _surface_refusals(carried: str, scheme: str, value: bool, flux: bool, moves: bool) -> Iterator[tuple[str, str]]:
+    if value and flux:
+        yield (
+            "coefficients.solid_flux",
+            f"coefficients.solid_flux: expected one of it and coefficients.solid_{carried}, as either gives the other; "
+            "leave one out",
+        )
+    if moves and not value:
+        yield (
+            f"coefficients.solid_{carried}",
+            f"coefficients.solid_{carried}: expected beside bodies that move, as cells that they cover would keep what "
+            f"is in them; write a value, or leave out solid_velocity and t in coefficients.solid",
+        )
+    if transport.SCHEMES[scheme].reach:
+        taken = [name for name, one in transport.SCHEMES.items() if not one.reach]
+        yield (
+            "physics.scheme",
+            f"physics.scheme = {scheme}: its fluxes are sums over neighbouring faces, and those in bodies are closed; "
+            f"write {', '.join(taken[:-1])} or {taken[-1]}",
+        )
 
 
 def check_solid(config: Any) -> Iterator[tuple[str, str]]:
@@ -97,12 +190,3 @@ def _require_open_sides(setup: Setup, distance: np.ndarray) -> None:
                     f"({wall.kind}), where the fluid passes; expected at least one cell of fluid before it: move the "
                     "body, or make the grid longer."
                 )
-
-
-def require_uniform(domain: Domain) -> None:
-    """Refuse bodies on a stretched grid."""
-    if domain.grid.stretched:
-        raise ConfigurationError(
-            "coefficients.solid: bodies take uniform grids only, and this one is stretched along "
-            f"{', '.join(AXES[axis] for axis in domain.grid.stretched)}; leave out grid.stretch, or the bodies."
-        )

@@ -8,24 +8,38 @@ the last step drives the next one, so that the projection adds its change only, 
 time step.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
+from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
-from simjax.grid import CENTER, FACE
-from simjax.ops.difference import shift
+from simjax.grid import CENTER
+from simjax.models.axisymmetric import relative_volumes
+from simjax.models.flow.axisymmetry import volumes_around
+from simjax.models.flow.solid_geometry import (
+    at_faces,
+    combined,
+    face_offset,
+    interpolation,
+    inverse,
+    mean_positive,
+    mirrored,
+    neighbour_sum,
+    on_block,
+    open_part,
+    peeled,
+    products,
+    weights_below,
+)
+from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
-from simjax.solvers.multigrid import Multigrid, multigrid, solve_elliptic
+from simjax.solvers.multigrid import Approximate, solve_elliptic
 
 MOST_ITERATIONS = 100
-
-Neighbours = tuple[tuple[Array, Array], ...]
-"""For each axis, one number for the neighbour below and one for that above."""
 
 
 class Reaction(eqx.Module):
@@ -44,21 +58,22 @@ class Reaction(eqx.Module):
 class Immersion(eqx.Module):
     """Coefficients of bodies at one time.
 
-    free: one on the faces of each component that the fluid alone moves, else zero. weights: for each component of its
-    neighbours below and above along every axis. carried: V - weights . V, of the velocity V of the bodies; none where
-    they are at rest. open: beta, the open part of faces between two cells with a pressure, else zero. profile: as
-    weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity across them. blocked:
-    (1 - beta) V - profile . V. projected: one where beta > 0. uncut: whether cells have no face with a profile.
-    active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one over the number of
-    neighbours that have one. handed: in cells that only touch such cells, one over their number. operator:
-    -div(beta grad), with its hierarchy.
+    free: whether the fluid alone moves a face of each component. follows: the neighbours that other ones follow, as
+    bits (`solid_geometry.interpolation`). weights: what counts of their sum. carried: V - weights . V, of the velocity
+    V of the bodies; none where they are at rest. open: beta, the open part of faces between two cells with a pressure,
+    else zero. profile: as weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity
+    across them. blocked: (1 - beta) V - profile . V. projected: whether beta > 0. uncut: whether cells have no face
+    with a profile. active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one
+    over the number of neighbours that have one. handed: in cells that only touch such cells, one over their number.
+    operator: -div(beta grad). inverse: what is near its inverse.
     """
 
     free: tuple[Array, ...]
-    weights: tuple[Neighbours, ...]
+    follows: tuple[Array, ...]
+    weights: tuple[Array, ...]
     carried: tuple[Array, ...] | None
     open: tuple[Array, ...]
-    profile: tuple[Neighbours, ...]
+    profile: tuple[Array, ...]
     blocked: tuple[Array, ...] | None
     projected: tuple[Array, ...]
     uncut: Array
@@ -66,31 +81,33 @@ class Immersion(eqx.Module):
     fill: Array
     handed: Array
     operator: Elliptic
-    hierarchy: Multigrid
+    inverse: Approximate
 
     def join(self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t) -> tuple[Array, ...]:
         """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
 
         u' is the velocity on the next face in the fluid, r the ratio of the distances of both from the surface.
         """
-        return _combined(domain, velocity, layouts, t, self.free, self.weights, self.carried)
+        return combined(domain, velocity, layouts, t, self.free, self.follows, self.weights, self.carried)
 
     def through(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
     ) -> tuple[Array, ...]:
         """Volume per time and area that flows through faces, over their whole area."""
-        return _combined(domain, velocity, layouts, t, self.open, self.profile, self.blocked)
+        return combined(domain, velocity, layouts, t, self.open, self.follows, self.profile, self.blocked)
 
     def gathered(self, domain: Domain, divergence: Array, layout: FieldLayout) -> Array:
         """The divergence with that of cells without a pressure given to their neighbours, so that no region of the
         fluid gains or loses mass; `layout` is that of the pressure."""
 
-        def around(given: Array) -> Array:
-            return domain.apply(lambda padded: _around(padded, domain.grid.ndim), given, _mirrored(layout), 1)
+        volumes = relative_volumes(domain, layout, domain.spacing(layout, 0, divergence.dtype), divergence.dtype)
 
-        touching = self.fill > 0
-        divergence = divergence + jnp.where(touching, around(self.handed * divergence), 0.0)
-        return divergence + jnp.where(self.active, around(self.fill * divergence), 0.0)
+        def around(given: Array) -> Array:
+            return domain.apply(lambda padded: neighbour_sum(padded, domain.grid.ndim), given, mirrored(layout), 1)
+
+        touching, lost = self.fill > 0, scaled(divergence, volumes)
+        lost = lost + jnp.where(touching, around(self.handed * lost), 0.0)
+        return scaled(lost + jnp.where(self.active, around(self.fill * lost), 0.0), 1 / volumes)
 
 
 class Solid(eqx.Module):
@@ -100,7 +117,8 @@ class Solid(eqx.Module):
     `(t, *coordinates)`. It needs to be a distance near the surface only, up to a factor: only its ratios between
     neighbours count. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a
     function or None; it goes on smoothly for a cell into the fluid. Where it is left out they are at rest. moving:
-    whether any of these depends on time.
+    whether any of these depends on time. beside: about how many cells lie along the surface, where that is known
+    before anything is compiled; None: they are counted where the distance is.
 
     Examples:
         >>> def distance(t, x, y):
@@ -113,15 +131,21 @@ class Solid(eqx.Module):
     distance: Array | Callable
     velocity: tuple[Array | Callable | None, ...] | None = None
     moving: bool = eqx.field(static=True, default=False)
+    beside: int | None = eqx.field(static=True, default=None)
 
-    def immersion(self, domain: Domain, layout: FieldLayout, t, dtype) -> Immersion:
-        """The coefficients at time `t`; `layout` is that of the pressure."""
-        ndim, beside, block = domain.grid.ndim, _mirrored(layout), domain.block_shape
-        distance = domain.pad(_on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
-        near = _peeled(distance, range(ndim))
-        here = [_at_faces(distance, axis) for axis in range(ndim)]
-        free, slopes = zip(*map(_interpolation, here), strict=True)
-        here = [_peeled(d, range(ndim)) for d in here]
+    def immersion(
+        self, domain: Domain, layout: FieldLayout, t, dtype, approximate: Callable[..., Approximate]
+    ) -> Immersion:
+        """The coefficients at time `t`.
+
+        layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
+        """
+        ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
+        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
+        near, below = peeled(distance, range(ndim)), weights_below(domain, layout, 2, dtype)
+        here = [at_faces(distance, axis, below[axis]) for axis in range(ndim)]
+        free, follows, slopes = zip(*map(interpolation, here), strict=True)
+        here = [peeled(d, range(ndim)) for d in here]
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
         active = jnp.zeros(block, bool)
@@ -129,73 +153,71 @@ class Solid(eqx.Module):
             moved = free[axis] & inner[axis]
             active = active | cut(moved, axis, 0, n) | cut(moved, axis, 1, n + 1)
         padded = domain.pad(active.astype(dtype), beside, 1)
-        rim = ~active & (_around(padded, ndim) > 0)
-        rims = _around(domain.pad(rim.astype(dtype), beside, 1), ndim)
+        rim = ~active & (neighbour_sum(padded, ndim) > 0)
+        rims = neighbour_sum(domain.pad(rim.astype(dtype), beside, 1), ndim)
         beyond = ~active & ~rim & (rims > 0)
         passed = domain.pad((active | rim | beyond).astype(dtype), beside, 1)
         area, profile = [], []
         for axis in range(ndim):
-            mean = _mean_positive(near, axis)
-            part = _open_part(near, axis)
+            mean = mean_positive(near, axis, below)
+            part = open_part(near, axis, below)
             # The mean of what grows from zero at the surface, over its value here.
-            part = jnp.where(free[axis] & (part < 1), mean * _inverse(here[axis]), part)
-            part = part * _products(crop(padded, ndim, axis), axis)
+            part = jnp.where(free[axis] & (part < 1), mean * inverse(here[axis]), part)
+            part = part * products(crop(padded, ndim, axis), axis)
             area.append(part)
             # Cells farther from those with a pressure are closed, as nothing takes up what they gain or lose.
-            mean = mean * _products(crop(passed, ndim, axis), axis)
-            profile.append(_times(mean - part * here[axis], slopes[axis]))
+            mean = mean * products(crop(passed, ndim, axis), axis)
+            profile.append((mean - part * here[axis]) * slopes[axis])
         uncut = active
         for axis, n in enumerate(block):
-            whole = jnp.asarray(sum(jnp.abs(w) for pair in profile[axis] for w in pair)) == 0
+            whole = profile[axis] == 0
             uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
-        weights = [_times(d, pairs) for d, pairs in zip(here, slopes, strict=True)]
+        weights = [d * slope for d, slope in zip(here, slopes, strict=True)]
 
         def own(on_faces):
             """The lower faces of this block's cells."""
-            return tuple(
-                jax.tree.map(lambda u, axis=axis, n=n: cut(u, axis, 0, n), on_faces[axis])
-                for axis, n in enumerate(block)
-            )
+            return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
         operator = elliptic(domain, layout, area)
-        free, weights, part, profile = own([one.astype(dtype) for one in free]), own(weights), own(area), own(profile)
+        free, follows, weights, part, profile = map(own, (free, follows, weights, area, profile))
         carried = blocked = None
         if self.velocity is not None:
             v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
             v = [jnp.zeros(block, dtype) if one is None else one for one in v]
             kinds = [beside] * ndim
-            carried = _combined(domain, v, kinds, t, [1 - one for one in free], _negative(weights), None)
-            blocked = _combined(domain, v, kinds, t, [1 - one for one in part], _negative(profile), None)
-        fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
-        handed = jnp.where(beyond, _inverse(rims), 0.0)
+            carried = combined(domain, v, kinds, t, [~one for one in free], follows, [-one for one in weights], None)
+            blocked = combined(domain, v, kinds, t, [1 - one for one in part], follows, [-one for one in profile], None)
+        fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
+        handed = jnp.where(beyond, inverse(rims), 0.0)
         return Immersion(
-            free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
-            uncut & (_around(passed, ndim) == _around(padded, ndim)), active, fill, handed,
-            operator, multigrid(operator),
+            free, follows, weights, carried, part, profile, blocked, tuple(one > 0 for one in part),
+            uncut & (neighbour_sum(passed, ndim) == neighbour_sum(padded, ndim)), active, fill, handed,
+            operator, approximate(operator, layout),
         )  # fmt: skip
 
     def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
         given = None if self.velocity is None else self.velocity[axis]
-        return None if given is None else _on_block(given, domain, _face(domain, axis), t, dtype)
+        return None if given is None else on_block(given, domain, face_offset(domain, axis), t, dtype)
 
     def inertia(self, domain: Domain, layout: FieldLayout, t, dt) -> tuple[Array, ...]:
         """Force over density that moves fluid in the place of the bodies as they move: volumes times DV/Dt.
 
         DV/Dt is the difference of V along the way of a point in the step `dt` that ends at `t`; arrays do not change.
         """
-        ndim, dtype, rate = domain.grid.ndim, dt.dtype, _inverse(dt)
-        distance = domain.pad(_on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), _mirrored(layout), 1)
+        ndim, dtype, rate = domain.grid.ndim, dt.dtype, inverse(dt)
+        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 1)
         given = (None,) * ndim if self.velocity is None else self.velocity
-        total = []
+        below, total = weights_below(domain, layout, 1, dtype), []
         for axis, (n, v) in enumerate(zip(domain.block_shape, given, strict=True)):
             if not callable(v):
                 total.append(jnp.zeros((), dtype))
                 continue
-            now = domain.coordinates(_face(domain, axis), dtype)
+            now = domain.coordinates(face_offset(domain, axis), dtype)
             before = [x - dt * one(t, *now) if callable(one) else x for x, one in zip(now, given, strict=True)]
             gained = jnp.broadcast_to(v(t, *now) - v(t - dt, *before), domain.block_shape)
-            share = 1 - cut(_open_part(distance, axis), axis, 0, n)
-            total.append(rate * domain.grid.cell_volume * domain.sum(share * gained))
+            share = 1 - cut(open_part(distance, axis, below), axis, 0, n)
+            volumes = volumes_around(domain, layout, (axis,), dtype)
+            total.append(rate * math.prod(domain.grid.mean_spacing) * domain.sum(scaled(share * gained, *volumes)))
         return tuple(total)
 
 
@@ -210,11 +232,12 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
     """
     operator = immersion.operator
     connected = operator.diagonal(0.0) > 0
+    volumes = jnp.where(connected, operator.mass, 0.0)
     eps = float(jnp.finfo(divergence.dtype).eps)
     shift = 100 * eps * sum(1 / h**2 for h in domain.grid.mean_spacing)
 
     def without_mean(u: Array) -> Array:
-        mean = domain.sum(jnp.where(connected, u, 0.0)) / domain.sum(connected.astype(u.dtype))
+        mean = domain.sum(volumes * jnp.where(connected, u, 0.0)) / domain.sum(volumes)
         return jnp.where(connected, u - mean, 0.0)
 
     right = jnp.where(connected, divergence, 0.0)
@@ -223,10 +246,10 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
         cut_cells = connected & ~immersion.uncut
         some = domain.sum(cut_cells.astype(right.dtype)) > 0
         taken = jnp.where(some, cut_cells, connected).astype(right.dtype)
-        right = without_mean(right - taken * (domain.sum(right) / domain.sum(taken)))
+        right = without_mean(right - taken * (domain.sum(volumes * right) / domain.sum(volumes * taken)))
     known = operator(lax.stop_gradient(impulse), 0.0)
     found = solve_elliptic(
-        operator, immersion.hierarchy, -right, shift,
+        operator, immersion.inverse, -volumes * right, shift,
         tolerance=100 * eps, limit=MOST_ITERATIONS, scale=jnp.sqrt(domain.dot(known, known)),
     ).solution  # fmt: skip
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
@@ -244,13 +267,17 @@ def reaction(
     box changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid
     beside.
     """
-    rate, volume = _inverse(before.elapsed), domain.grid.cell_volume
-    force = tuple(
-        rate * volume * domain.sum(u - v + (open_ - 1) * slope)
+    rate, volume = inverse(before.elapsed), math.prod(domain.grid.mean_spacing)
+    taken = [
+        u - v - jnp.where(open_, 0.0, slope)
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
+    ]
+    force = tuple(
+        rate * volume * domain.sum(scaled(u, *volumes_around(domain, layout, (axis,), u.dtype)))
+        for axis, u in enumerate(taken)
     )
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
-    pressure = pressure + immersion.fill * _around(domain.pad(pressure, layout, 1), domain.grid.ndim)
+    pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
     return Reaction(pressure, force, jnp.zeros_like(phi), jnp.zeros_like(before.elapsed))
 
 
@@ -273,143 +300,3 @@ def acting(reaction: Reaction) -> Reaction:
     """The rate of change of a reaction while its pressure acts."""
     force = tuple(map(jnp.zeros_like, reaction.force))
     return Reaction(jnp.zeros_like(reaction.pressure), force, reaction.pressure, jnp.ones_like(reaction.elapsed))
-
-
-def _mirrored(layout: FieldLayout) -> FieldLayout:
-    """For coefficients: periodic where the flow is, else going on unchanged beyond sides."""
-    ends = [(Periodic(), Periodic()) if layout.is_periodic(axis) else (Neumann(), Neumann())
-            for axis in range(len(layout.boundaries))]  # fmt: skip
-    return center_layout(ends)
-
-
-def _face(domain: Domain, axis: int) -> tuple[float, ...]:
-    return tuple(FACE if k == axis else CENTER for k in range(domain.grid.ndim))
-
-
-def _on_block(given: Array | Callable, domain: Domain, offset: tuple[float, ...], t, dtype) -> Array:
-    if callable(given):
-        given = given(t, *domain.coordinates(offset, dtype))
-    return jnp.broadcast_to(jnp.asarray(given, dtype), domain.block_shape)
-
-
-def _inverse(u: Array) -> Array:
-    """1 / u, zero where u is not positive."""
-    return jnp.where(u > 0, 1 / jnp.where(u > 0, u, 1.0), 0.0)
-
-
-def _peeled(padded: Array, axes: Iterable[int]) -> Array:
-    """A block without its outermost cells along some axes."""
-    for axis in axes:
-        padded = cut(padded, axis, 1, padded.shape[axis] - 1)
-    return padded
-
-
-def _pairs(u: Array, axis: int) -> Array:
-    """Sums of neighbours along an axis: one fewer."""
-    n = u.shape[axis]
-    return cut(u, axis, 0, n - 1) + cut(u, axis, 1, n)
-
-
-def _products(u: Array, axis: int) -> Array:
-    """Products of neighbours along an axis: one fewer."""
-    n = u.shape[axis]
-    return cut(u, axis, 0, n - 1) * cut(u, axis, 1, n)
-
-
-def _around(padded: Array, ndim: int) -> Array:
-    """The sum of the neighbours along all axes."""
-    return jnp.asarray(sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)))
-
-
-def _combined(
-    domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
-    shares: Sequence[Array], weights: Sequence[Neighbours], more: Sequence[Array] | None,
-) -> tuple[Array, ...]:  # fmt: skip
-    """For each component its share, the sum of its neighbours times their weights, and `more`."""
-    ndim, total = len(velocity), []
-    padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
-    for u, around, share, pairs in zip(velocity, padded, shares, weights, strict=True):
-        terms = [w * shift(around, ndim, axis, by) for axis, pair in enumerate(pairs)
-                 for w, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
-        total.append(sum(terms, share * u))
-    return tuple(total) if more is None else tuple(map(jnp.add, total, more))
-
-
-def _times(factor: Array, pairs: Neighbours) -> Neighbours:
-    return tuple((factor * below, factor * above) for below, above in pairs)
-
-
-def _negative(weights: Sequence[Neighbours]) -> list[Neighbours]:
-    return [tuple((-below, -above) for below, above in pairs) for pairs in weights]
-
-
-def _at_faces(distance: Array, axis: int) -> Array:
-    """The distance on the n + 1 faces of an axis with one more all around, from that with two cells more."""
-    return _peeled(0.5 * _pairs(distance, axis), (k for k in range(distance.ndim) if k != axis))
-
-
-def _open_part(distance: Array, axis: int) -> Array:
-    """The part in the fluid of what lies within half a cell of the n + 1 faces of an axis.
-
-    Of the distances at the corners of that volume the positive ones, over all. distance: with one cell more all around.
-    """
-    ndim = distance.ndim
-    for k in range(ndim):
-        if k != axis:
-            distance = _pairs(distance, k)
-    positive, whole = jnp.maximum(distance, 0.0), jnp.abs(distance)
-    for k in range(ndim):
-        positive, whole = _pairs(positive, k), _pairs(whole, k)
-    # One exactly where nothing is cut, which rounding would hide.
-    return jnp.where((positive == whole) & (whole > 0), 1.0, positive * _inverse(whole))
-
-
-def _mean_positive(distance: Array, axis: int) -> Array:
-    """The mean of max(distance, 0) over the n + 1 faces of an axis. distance: with one cell more all around.
-
-    Exact where the distance is linear; in 3-D along one axis, and by Simpson's rule along the other.
-    """
-    first, *other = (k for k in range(distance.ndim) if k != axis)
-    nodes = 0.25 * _pairs(_pairs(distance, axis), first)
-    if not other:
-        return _mean_along(nodes, first)
-    ends = _pairs(_mean_along(0.5 * _pairs(nodes, other[0]), first), other[0])
-    return (ends + 4 * _mean_along(_peeled(nodes, other), first)) / 6
-
-
-def _mean_along(nodes: Array, axis: int) -> Array:
-    """The mean of the positive part of what is linear between nodes along an axis."""
-    n = nodes.shape[axis]
-    a, b = cut(nodes, axis, 0, n - 1), cut(nodes, axis, 1, n)
-    high, low = jnp.maximum(a, b), jnp.minimum(a, b)
-    return jnp.where(low >= 0, 0.5 * (a + b), 0.5 * jnp.maximum(high, 0.0) ** 2 * _inverse(high - low))
-
-
-def _interpolation(distance: Array) -> tuple[Array, Neighbours]:
-    """Tell whether faces are free; where they are not, one over the distance of the neighbours that they follow.
-
-    A face in the fluid is free where it is no nearer to the surface than its nearest neighbour, behind the surface, is.
-    Else it follows the neighbour on the other side, with the ratio of the distances. A face in a body follows its
-    neighbour that is farthest out where that one is free in this sense, else the body alone. distance: on faces, with
-    one more all around.
-    """
-    ndim = distance.ndim
-    here = shift(distance, ndim)
-    beside = [tuple(shift(distance, ndim, axis, by) for by in (-1, 1)) for axis in range(ndim)]
-    every = jnp.stack([one for pair in beside for one in pair])
-    low, high = every.min(0), every.max(0)
-    free = (here > 0) & (here + low >= 0)
-    ghost, forced = (here <= 0) & (here + high > 0), (here > 0) & ~free
-
-    def follows(out: Array, behind: Array) -> Array:
-        return (ghost & (out == high)) | (forced & (behind == low) & (out > 0))
-
-    marks = [(follows(below, above), follows(above, below)) for below, above in beside]
-    count = sum(mark.astype(here.dtype) for pair in marks for mark in pair)
-
-    def slope(mark: Array, out: Array) -> Array:
-        return jnp.where(mark, _inverse(jnp.maximum(out, jnp.abs(here)) * count), 0.0)
-
-    return free, tuple(
-        (slope(mark[0], pair[0]), slope(mark[1], pair[1])) for mark, pair in zip(marks, beside, strict=True)
-    )

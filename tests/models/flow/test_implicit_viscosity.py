@@ -160,7 +160,8 @@ def test_the_integrator_says_that_viscosity_is_implicit():
     "changes, sentence",
     [
         ({"boundaries": {"y": "no_slip", "x": {"lower": {"kind": "inflow", "velocity": [1, 0]}, "upper": "outflow"}}},
-         "expected walls, inflows or periodic sides alone"),
+         "expected periodic, no_slip, slip and inflow sides alone"),
+        ({"boundaries": {"y": "wall_model"}}, "expected periodic, no_slip, slip and inflow sides alone"),
         ({"grid": {"shape": [8, 8]}, "coefficients": {"solid": "x"}}, "without bodies"),
         ({"grid": {"shape": [8, 8], "axisymmetric": True}, "boundaries": {"x": "slip"}}, "Cartesian"),
         ({"outputs": [{"balance": "momentum_x"}]}, "does not know what implicit viscosity takes"),
@@ -172,7 +173,7 @@ def test_flows_whose_viscosity_stays_explicit(changes, sentence):
 
 
 def test_models_of_python_refuse_the_same():
-    with pytest.raises(ConfigurationError, match="walls, inflows or periodic sides alone"):
+    with pytest.raises(ConfigurationError, match="slip and inflow sides alone"):
         ImplicitlyViscous(Domain(Grid((8, 8))), [(Inflow((1.0, 0.0)), Outflow()), STILL])
     with pytest.raises(ConfigurationError, match="of second order"):
         ImplicitlyViscous(Domain(Grid((8, 8))), [PERIODIC] * 2, advection="central4")

@@ -1,0 +1,287 @@
+"""Scalars around bodies: a value at their surface by interpolation along grid lines, or a flux into cells they cut.
+
+Where the value is given, cells whose centre lies within half a cell of the surface, on either side, take the value that
+is linear on the way to the next cell in the fluid (Fadlun, Verzicco, Orlandi and Mohd-Yusof 2000, J. Comput. Phys. 161,
+35), as faces of a velocity do. Where its flux is given, as none, each cell keeps what is in its part in the fluid, and
+exchanges it through the open parts of its faces (Ng, Min and Gibou 2009, J. Comput. Phys. 228, 8807). Cells less than
+half in the fluid would limit the time step: they share their gain with their fullest neighbours (after Berger and
+Giuliani 2021, J. Comput. Phys. 428, 109820). That is a symmetric positive operator on the gains, so that it conserves,
+damps what the fluxes damp, and leaves a steady state as it is.
+"""
+
+import abc
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.core.boundary import FieldLayout
+from simjax.core.domain import Domain
+from simjax.grid import CENTER
+from simjax.models.axisymmetric import relative_volumes
+from simjax.models.flow.projection import Projection
+from simjax.models.flow.solid_geometry import (
+    Neighbours,
+    at_nodes,
+    combined,
+    interpolation,
+    inverse,
+    mirrored,
+    neighbour_sum,
+    on_block,
+    open_cells,
+    products,
+    weights_below,
+)
+from simjax.models.flow.solids import Immersion, Solid
+from simjax.ops.difference import shift
+from simjax.ops.spacing import relative, scaled
+from simjax.solvers.elliptic import crop, cut, difference, wall_layout
+
+
+class SolidSurface(eqx.Module):
+    """Condition of a scalar at the surface of bodies: a `value`, or the `flux` from them into the fluid.
+
+    Each an array at the centres of this block's cells, or a function `(t, *coordinates)` that goes on smoothly for a
+    cell into the fluid and into bodies; one of them is None. With neither, nothing passes.
+
+    Examples:
+        >>> ball = sj.Solid(lambda t, x, y: jnp.hypot(x - 0.5, y - 0.5) - 0.2)
+        >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
+        >>> warm = sj.SolidSurface(ball, value=lambda t, x, y: jnp.ones_like(x + y))
+        >>> model = sj.PassiveScalar(sj.Domain(sj.Grid((32, 32))), sides, surface=warm)
+    """
+
+    solid: Solid
+    value: Array | Callable | None = None
+    flux: Array | Callable | None = None
+
+    def cells(self, domain: Domain, layout: FieldLayout, t, dtype) -> "Cells":
+        """Coefficients at time `t`; `layout` is that of the scalar."""
+        beside, below = mirrored(layout), weights_below(domain, layout, 1, dtype)
+        ndim, block = domain.grid.ndim, domain.block_shape
+        distance = domain.pad(on_block(self.solid.distance, domain, (CENTER,) * ndim, t, dtype), beside, 1)
+        nodes = at_nodes(distance, below)
+        part, some = open_cells(nodes, range(ndim)), nodes > 0
+        for axis in range(ndim):
+            n = some.shape[axis]
+            some = cut(some, axis, 0, n - 1) | cut(some, axis, 1, n)
+        if self.value is not None:
+            free, follows, slopes = interpolation(distance)
+            here = shift(distance, ndim)
+            return GivenValue(part, here > 0, free, follows, here * slopes)
+        fluid = domain.pad(some.astype(dtype), beside, 1)
+        passes, faces, steepness = [], [], jnp.zeros((), dtype)
+        for axis, h in enumerate(domain.spacing(layout, 0, dtype)):
+            both = products(crop(fluid, ndim, axis), axis)
+            across = [k for k in range(ndim) if k != axis]
+            faces.append(jnp.where(both > 0, open_cells(nodes, across), 0.0))
+            passes.append(cut(both, axis, 0, block[axis]))
+            steepness = steepness + scaled(difference(faces[-1], axis - ndim), 1 / h) ** 2
+        area = jnp.where(steepness > 0, jnp.sqrt(jnp.where(steepness > 0, steepness, 1.0)), 0.0)
+        part = jnp.where(some, part, 0.0)
+        beyond = jnp.where(some, 0.0, inverse(neighbour_sum(fluid, ndim)))
+        return CutCells(part, some, tuple(faces), tuple(passes), area, beyond, *_sharing(domain, layout, part))
+
+
+class Cells(eqx.Module):
+    """Cells around bodies. part: that of each in the fluid. fluid: whether its value is that of the fluid."""
+
+    part: eqx.AbstractVar[Array]
+    fluid: eqx.AbstractVar[Array]
+
+    @abc.abstractmethod
+    def joined(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface) -> Array:
+        """The scalar with cells that the fluid does not change by itself."""
+
+    def carrying(self, velocity: Sequence[Array]) -> tuple[Array, ...]:
+        """The velocity that carries the scalar through faces."""
+        return tuple(velocity)
+
+    def conducting(self, diffusivity: Sequence[Array]) -> tuple[Array, ...]:
+        """Diffusivity on the n + 1 faces along each axis, over their whole area."""
+        return tuple(diffusivity)
+
+    @abc.abstractmethod
+    def gained(
+        self, domain: Domain, layout: FieldLayout, fluxes: Array, source: Array | float, t, surface: SolidSurface
+    ) -> Array:
+        """The tendency by what passes faces, per volume of whole cells, and by a source in the fluid."""
+
+    def written(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface) -> Array:
+        """The scalar as files and pictures have it."""
+        return c
+
+    @abc.abstractmethod
+    def from_bodies(self, domain: Domain, layout: FieldLayout, fluxes: Array, t, surface: SolidSurface) -> Array:
+        """Amount that bodies give to the fluid in a time. fluxes: as in `gained`."""
+
+    def statistics(self, domain: Domain, layout: FieldLayout, c: Array, name: str) -> dict[str, Array]:
+        """Total, mean, variance, minimum and maximum of a scalar in the fluid."""
+        volumes = scaled(self.part, relative_volumes(domain, layout, domain.spacing(layout, 0, c.dtype), c.dtype))
+        whole, total = domain.sum(volumes), domain.sum(volumes * c)
+        mean = total / whole
+        return {
+            f"total_{name}": total * math.prod(domain.grid.mean_spacing),
+            f"mean_{name}": mean,
+            f"variance_{name}": domain.sum(volumes * (c - mean) ** 2) / whole,
+            f"minimum_{name}": domain.min(jnp.where(self.fluid, c, jnp.inf)),
+            f"maximum_{name}": domain.max(jnp.where(self.fluid, c, -jnp.inf)),
+        }
+
+
+class GivenValue(Cells):
+    """Cells around bodies with a given value at the surface.
+
+    free: whether the fluid alone changes a cell. follows, weights: of others, see `solid_geometry.interpolation`.
+    """
+
+    part: Array
+    fluid: Array
+    free: Array
+    follows: Array
+    weights: Array
+
+    def joined(self, domain, c, layout, t, surface):
+        """The scalar with cells near the surface and in bodies given by those in the fluid: C + r (c' - C').
+
+        c' is the scalar in the next cell in the fluid, r the ratio of the distances of both from the surface.
+        """
+        value = on_block(surface.value, domain, layout.offset, t, c.dtype)
+        kinds = [mirrored(layout)]
+        carried = combined(domain, [value], kinds, t, [~self.free], [self.follows], [-self.weights], None)
+        return combined(domain, [c], [layout], t, [self.free], [self.follows], [self.weights], carried)[0]
+
+    def gained(self, domain, layout, fluxes, source, t, surface):
+        return fluxes + source
+
+    def written(self, domain, c, layout, t, surface):
+        """The scalar in the fluid, and the given value in bodies, where `joined` has it beyond that."""
+        return jnp.where(self.fluid, c, on_block(surface.value, domain, layout.offset, t, c.dtype))
+
+    def from_bodies(self, domain, layout, fluxes, t, surface):
+        """Flux through faces from cells that bodies give into others; in a steady flow that through their surface."""
+        return -_integral(domain, layout, jnp.where(self.free, 0.0, fluxes))
+
+
+class CutCells(Cells):
+    """Cells around bodies with a given flux through the surface.
+
+    faces: the open part of the n + 1 faces along each axis. passes: one on the lower faces between two cells that are
+    partly in the fluid. area: of the surface, over the volume of a whole cell. beyond: in other cells, one over the
+    number of neighbours that are. marks: one for the neighbours with which a small cell shares. users: of a cell, one
+    and the number of small cells that share with it. merged: one over the volume that takes up the gain of a cell, in
+    mean ones.
+    """
+
+    part: Array
+    fluid: Array
+    faces: tuple[Array, ...]
+    passes: tuple[Array, ...]
+    area: Array
+    beyond: Array
+    marks: Neighbours
+    users: Array
+    merged: Array
+
+    def joined(self, domain, c, layout, t, surface):
+        """The scalar, in cells beside those in the fluid as in these."""
+        near = neighbour_sum(domain.pad(jnp.where(self.fluid, c, 0.0), mirrored(layout), 1), domain.grid.ndim)
+        return jnp.where(self.beyond > 0, self.beyond * near, c)
+
+    def carrying(self, velocity):
+        return tuple(u * passes for u, passes in zip(velocity, self.passes, strict=True))
+
+    def conducting(self, diffusivity):
+        return tuple(k * part for k, part in zip(diffusivity, self.faces, strict=True))
+
+    def gained(self, domain, layout, fluxes, source, t, surface):
+        gain = fluxes + self.part * source
+        if surface.flux is not None:
+            gain = gain + self.area * on_block(surface.flux, domain, layout.offset, t, fluxes.dtype)
+        volumes = relative_volumes(domain, layout, domain.spacing(layout, 0, gain.dtype), gain.dtype)
+        return jnp.where(self.fluid, self._shared(domain, layout, scaled(gain, volumes)), 0.0)
+
+    def _shared(self, domain: Domain, layout: FieldLayout, gain: Array) -> Array:
+        """The tendency by a gain of the amount in each cell, over the mean volume of whole ones."""
+        gain = gain / self.users
+        common = self.merged * _with_chosen(domain, layout, gain, self.marks)
+        return _with_choosers(domain, layout, common, self.marks) / self.users
+
+    def from_bodies(self, domain, layout, fluxes, t, surface):
+        if surface.flux is None:
+            return jnp.zeros((), fluxes.dtype)
+        given = on_block(surface.flux, domain, layout.offset, t, fluxes.dtype)
+        return _integral(domain, layout, self.area * given)
+
+
+def carrying_flow(
+    immersion: Immersion, projection: Projection, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
+) -> tuple[Array, ...]:
+    """Flow through faces, `Immersion.through`, and between cells without a pressure and those that they touch.
+
+    The latter is what `Immersion.gathered` hands on, so that the sum has the divergence that the projection takes away
+    in all cells, and carries a constant as one.
+    """
+    domain, layout, ndim = projection.domain, projection.layout, projection.domain.grid.ndim
+    flowing = immersion.through(domain, velocity, layouts, t)
+    lost = projection.divergence(flowing, t, layouts)
+    widths, dtype = domain.spacing(layout, 0, lost.dtype), lost.dtype
+    lost, rim = scaled(lost, relative_volumes(domain, layout, widths, dtype)), immersion.fill > 0
+    beside = mirrored(layout)
+    far = immersion.handed * lost
+    near = immersion.fill * (lost + jnp.where(rim, neighbour_sum(domain.pad(far, beside, 1), ndim), 0.0))
+    fields = (far, near, rim.astype(dtype), immersion.active.astype(dtype))
+    padded, found = domain.pad(fields, (beside,) * 4, 1), []
+    shares = [relative(h, mean) for h, mean in zip(widths, domain.grid.mean_spacing, strict=True)]
+    for axis, (u, mean) in enumerate(zip(flowing, domain.grid.mean_spacing, strict=True)):
+        (far_below, near_below, rim_below, active_below) = (shift(v, ndim, axis, -1) for v in padded)
+        passing = near * active_below - near_below * fields[3] + far * rim_below - far_below * fields[2]
+        others = (1 / h for k, h in enumerate(shares) if k != axis)
+        found.append(u + scaled(mean * passing, *others))
+    return tuple(found)
+
+
+def _sharing(domain: Domain, layout: FieldLayout, part: Array) -> tuple[Neighbours, Array, Array]:
+    """`marks`, `users` and `merged` of `CutCells`."""
+    ndim, dtype = domain.grid.ndim, part.dtype
+    padded = domain.pad(part, wall_layout(layout), 1)
+    beside = [tuple(shift(padded, ndim, axis, by) for by in (-1, 1)) for axis in range(ndim)]
+    fullest = jnp.stack([one for pair in beside for one in pair]).max(0)
+    small = (part < 0.5) & (fullest > part)
+    marks = tuple(tuple((small & (one == fullest)).astype(dtype) for one in pair) for pair in beside)
+    users = _with_choosers(domain, layout, jnp.ones_like(part), marks)
+    own = scaled(part, relative_volumes(domain, layout, domain.spacing(layout, 0, dtype), dtype)) / users
+    return marks, users, inverse(_with_chosen(domain, layout, own, marks))
+
+
+def _with_chosen(domain: Domain, layout: FieldLayout, u: Array, marks: Neighbours) -> Array:
+    """Sums over cells, those that they marked and those that these marked."""
+    ndim = domain.grid.ndim
+
+    def chosen(u: Array) -> Array:
+        padded = domain.pad(u, wall_layout(layout), 1)
+        terms = [mark * shift(padded, ndim, axis, by) for axis, pair in enumerate(marks)
+                 for mark, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
+        return sum(terms[1:], terms[0])
+
+    return u + chosen(u + chosen(u))
+
+
+def _with_choosers(domain: Domain, layout: FieldLayout, u: Array, marks: Neighbours) -> Array:
+    """The transpose of `_with_chosen`: a neighbour above that marked the one below it gives to it, and so on."""
+    ndim, flat = domain.grid.ndim, [mark for pair in marks for mark in pair]
+
+    def given(u: Array) -> Array:
+        padded = domain.pad(tuple(mark * u for mark in flat), (wall_layout(layout),) * len(flat), 1)
+        terms = [shift(v, ndim, k // 2, 1 - 2 * (k % 2)) for k, v in enumerate(padded)]
+        return sum(terms[1:], terms[0])
+
+    return u + given(u + given(u))
+
+
+def _integral(domain: Domain, layout: FieldLayout, rate: Array) -> Array:
+    volumes = relative_volumes(domain, layout, domain.spacing(layout, 0, rate.dtype), rate.dtype)
+    return domain.sum(scaled(rate, volumes)) * math.prod(domain.grid.mean_spacing)

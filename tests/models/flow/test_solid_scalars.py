@@ -1,0 +1,226 @@
+"""Scalars around bodies: order of conduction, conservation, the time step, and derivatives by heat and by shape."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from case import PERIODIC, QUICK
+
+import simjax as sj
+from simjax.core.domain import Domain
+from simjax.core.mappings import lines
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.integrators.table import INTEGRATORS
+from simjax.models.balances import with_balances
+from simjax.models.flow.boussinesq import Boussinesq
+from simjax.models.flow.passive_scalar import Params, PassiveScalar, State
+from simjax.models.flow.solid_scalars import CutCells, SolidSurface
+from simjax.models.flow.solids import Solid
+
+INNER, OUTER, MIDDLE = 0.2, 0.43, (0.513, 0.488)
+STRETCHED = (lines("formula", "s + 0.05*sin(2*pi*s)", 24, 0.0, 1.0), None)
+
+
+def radius(x, y):
+    return jnp.sqrt((x - MIDDLE[0]) ** 2 + (y - MIDDLE[1]) ** 2)
+
+
+def annulus(t, x, y):
+    return jnp.minimum(radius(x, y) - INNER, OUTER - radius(x, y))
+
+
+def inside(x, y):
+    return radius(x, y) < 0.5 * (INNER + OUTER)
+
+
+def grains(t, x, y):
+    """Overlapping discs at random, with gaps of all widths between them."""
+    rng = np.random.default_rng(1)
+    apart = [jnp.hypot(jnp.mod(x - a + 0.5, 1) - 0.5, jnp.mod(y - b + 0.5, 1) - 0.5) - r
+             for a, b, r in zip(*rng.uniform(size=(2, 9)), rng.uniform(0.05, 0.14, 9), strict=True)]  # fmt: skip
+    return jnp.stack(apart).min(0)
+
+
+def conducting(grid, surface):
+    """The tendency of a scalar by conduction alone, as a matrix and as a function, and the places of cells."""
+    model = PassiveScalar(Domain(grid), [PERIODIC, PERIODIC], surface=surface)
+    params, domain = Params(*map(jnp.asarray, (0.1, 0.0, 1.0))), model.domain
+    x, y = domain.coordinates((0.5, 0.5))
+    cells = jax.jit(lambda: surface.cells(domain, model.layout, jnp.zeros(()), x.dtype), compiler_options=QUICK)()
+    nothing = jnp.zeros(grid.shape)
+
+    def tendency(c):
+        joined = cells.joined(domain, c, model.layout, 0.0, surface)
+        fluxes = model.conducted(0.0, State((nothing, nothing), joined), params, cells)
+        slope = cells.gained(domain, model.layout, fluxes, 0.0, 0.0, surface)
+        given = cells.from_bodies(domain, model.layout, jnp.where(inside(x, y), fluxes, 0.0), 0.0, surface)
+        # Of cells that the fluid does not change: what is wrong with them, of those that mean nothing: themselves.
+        if isinstance(cells, CutCells):
+            return jnp.where(cells.fluid, slope, -c), (joined, given)
+        return jnp.where(cells.free, slope, joined - c), (joined, given)
+
+    n = grid.shape[0] * grid.shape[1]
+    units = jnp.eye(n).reshape(n, *grid.shape)
+    right, _ = tendency(nothing)
+    matrix = jax.jit(jax.vmap(lambda c: tendency(c)[0] - right, 0, -1), compiler_options=QUICK)(units)
+    return np.asarray(matrix).reshape(n, n), tendency, cells, (x, y)
+
+
+def steady_error(cells, kind):
+    """The largest error of steady conduction between circles, and the relative one of what the inner one gives."""
+    q = 1 / (INNER * np.log(OUTER / INNER))
+    surface = {
+        "value": SolidSurface(Solid(annulus), value=lambda t, x, y: jnp.where(inside(x, y), 1.0, 0.0)),
+        "flux": SolidSurface(Solid(annulus), flux=lambda t, x, y: jnp.where(inside(x, y), q, -q * INNER / OUTER)),
+    }[kind]
+    grid = Grid((cells, cells))
+    matrix, tendency, around, (x, y) = conducting(grid, surface)
+    right, _ = tendency(jnp.zeros(grid.shape))
+    fluid, part = np.asarray(annulus(0.0, x, y) > 0), np.asarray(around.part)
+    if kind == "flux":  # up to a constant, and to a rest of the fluxes of order h^2, which grows everywhere alike
+        matrix = matrix - np.outer(np.ones(cells**2), part.ravel())
+    c = jnp.asarray(np.linalg.solve(matrix, -np.asarray(right).ravel()).reshape(cells, cells))
+    _, (joined, given) = tendency(c)
+    error = np.asarray(joined - jnp.log(OUTER / radius(x, y)) / np.log(OUTER / INNER))
+    if kind == "flux":
+        error = error - np.average(error[fluid], weights=part[fluid])
+    return np.sqrt(np.mean(error[fluid] ** 2)), float(given) * np.log(OUTER / INNER) / (2 * np.pi) - 1
+
+
+@pytest.mark.parametrize("kind", ["value", pytest.param("flux", marks=pytest.mark.slow)])
+def test_conduction_between_circles_is_of_second_order(kind):
+    (coarse, _), (fine, lost) = (steady_error(cells, kind) for cells in (16, 32))
+    # Cells lie otherwise to the circles on either grid, which scatters the order by some tenths.
+    assert np.log2(coarse / fine) > 1.8
+    # Of one between the circles, with 7 cells between them: h^2 over their distance squared is 2 %, and its curvature
+    # an eighth of that.
+    assert fine < 2e-3
+    assert abs(lost) < {"value": 2e-3, "flux": np.inf}[kind]  # by that in the value; a given one is what is given
+
+
+@pytest.mark.parametrize("stretch", [pytest.param((None, None), marks=pytest.mark.slow), STRETCHED])
+def test_cut_cells_conserve_and_do_not_limit_the_time_step(stretch):
+    grid = Grid((24, 24), stretch=stretch)
+    matrix, _, cells, _ = conducting(grid, SolidSurface(Solid(grains)))
+    part, widths = np.asarray(cells.part), np.outer(grid.widths(0), grid.widths(1))
+    rows = np.asarray(cells.fluid).ravel()
+    matrix = matrix[np.ix_(rows, rows)]
+    # Sums of 576 entries of the size of 4 / h^2, each right to a rounding or two.
+    scale = np.abs(matrix).max()
+    assert np.abs((part * widths).ravel()[rows] @ matrix).max() < 1e-13 * scale * widths.max()
+    assert np.abs(matrix @ np.ones(rows.sum())).max() < 1e-12 * scale
+    # The fastest decay of an uncut grid is 4 / h^2 for each axis, of the least spacing.
+    rates = np.linalg.eigvals(matrix)
+    fastest = sum(4 / np.min(grid.widths(axis)) ** 2 for axis in range(2))
+    assert np.abs(rates.imag).max() < 1e-6 * fastest and rates.real.max() < 1e-6 * fastest
+    assert 0.5 * fastest < -rates.real.min() < 1.02 * fastest
+    assert float(1 / cells.merged.max()) < 0.3 and part[part > 0].min() < 0.01  # there are small cells, and they share
+
+
+def advanced(model, params, fields, steps, dt, integrator="midpoint"):
+    scheme, dt = INTEGRATORS[integrator], jnp.asarray(dt)
+    parts = scheme.prepare(model, params, dt)
+    formed = model if parts is None else model.with_parts(parts)
+    start = formed.constrain(0.0, dt, model.state_from(fields, params), params)
+    end = jax.lax.fori_loop(0, steps, lambda k, u: scheme.step(model, k * dt, dt, u, params, parts), start)
+    return start, end, formed
+
+
+def disc(t, x, y):
+    return jnp.sqrt((x - 0.5) ** 2 + (y - 0.47) ** 2) - 0.17
+
+
+@pytest.mark.slow
+def test_an_insulated_body_keeps_what_flows_around_it():
+    grid = Grid((24, 32), upper=(1.0, 1.0))
+    forces = (lambda t, x, params: jnp.ones(()), None)
+    model = PassiveScalar(Domain(grid), [PERIODIC, PERIODIC], forces=forces, surface=SolidSurface(Solid(disc)))
+    params = Params(*map(jnp.asarray, (0.02, 0.0, 0.0)))
+    x, y = model.domain.coordinates((0.5, 0.5))
+
+    def totals(dye):
+        start, end, formed = advanced(
+            model, params, {"velocity": (jnp.zeros(grid.shape),) * 2, "concentration": (dye,)}, 40, 5e-3
+        )
+        return [formed.diagnostics(0.0, state, params) for state in (start, end)]
+
+    before, after = jax.jit(totals)(jnp.where(x + 0 * y < 0.4, 1.0, 0.0))
+    change = float(after["total_concentration"] - before["total_concentration"])
+    assert abs(change) < 1e-13  # 768 cells and 80 stages of rounding at random
+    # Van Leer's limiter adds no extremes but by the divergence of cut cells, of the change of the pressure in a step.
+    assert float(after["minimum_concentration"]) > -1e-4 and float(after["maximum_concentration"]) < 1 + 1e-4
+    assert float(before["variance_concentration"] - after["variance_concentration"]) > 0.01
+
+
+@pytest.mark.slow
+def test_a_warm_body_that_drifts_with_a_stream_as_warm_leaves_it_alone():
+    drift = (0.7, 0.3)
+    velocity = tuple(lambda t, x, y, v=v: v + 0 * x for v in drift)
+    solid = Solid(lambda t, x, y: disc(t, x - drift[0] * t, y - drift[1] * t), velocity, moving=True)
+    surface = SolidSurface(solid, value=lambda t, x, y: 1.0 + 0 * x)
+    model = PassiveScalar(Domain(Grid((16, 16))), [PERIODIC, PERIODIC], surface=surface)
+    params = Params(*map(jnp.asarray, (0.02, 0.0, 0.02)))
+    fields = {"velocity": tuple(jnp.full((16, 16), v) for v in drift), "concentration": (jnp.ones((16, 16)),)}
+    _, end, _ = jax.jit(lambda: (None, advanced(model, params, fields, 4, 0.02)[1], None))()
+    np.testing.assert_allclose(end.concentration, 1.0, rtol=0, atol=1e-13)  # roundings of one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", ["value", "flux"])
+def test_derivatives_with_respect_to_what_is_given_and_to_the_radius(given):
+    def heat(numbers):
+        warmth, size = numbers
+        solid = Solid(lambda t, x, y: jnp.sqrt((x - 0.5) ** 2 + (y - 0.47) ** 2) - size)
+        surface = SolidSurface(solid, **{given: lambda t, x, y: warmth + 0 * x})
+        forces = (lambda t, x, params: jnp.ones(()), None)
+        model = PassiveScalar(Domain(Grid((16, 16))), [PERIODIC, PERIODIC], forces=forces, surface=surface)
+        params = Params(*map(jnp.asarray, (0.02, 0.0, 0.05)))
+        fields = {"velocity": (jnp.zeros((16, 16)),) * 2, "concentration": (jnp.zeros((16, 16)),)}
+        _, end, formed = advanced(model, params, fields, 3, 5e-3)
+        return jnp.sum(formed.around_bodies(jnp.zeros(())).part * end.concentration**2)
+
+    value, at = jax.jit(jax.value_and_grad(heat)), jnp.asarray([1.3, 0.171])
+    _, slope = value(at)
+    # Central differences of step 1e-5: 1e-10 relative of third derivatives in cells, and 1e-15 / 1e-5 of rounding.
+    for k, change in enumerate(1e-5 * np.eye(2)):
+        measured = float(value(at + change)[0] - value(at - change)[0]) / 2e-5
+        assert abs(measured - float(slope[k])) < 1e-6 * float(jnp.max(jnp.abs(slope)))
+    assert float(jnp.abs(slope).min()) > 1e-2  # both matter
+
+
+SECTIONS = {
+    "grid": {"shape": [16, 16]},
+    "physics": {"viscosity": 0.05, "diffusivity": 0.05, "gravity": [0, -1]},
+    "precision": "float64",
+    "coefficients": {"solid": "sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.2", "solid_temperature": "1 + 0.1*sin(t)"},
+    "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01},
+}
+
+
+def refused(**changed):
+    with pytest.raises(ConfigurationError) as caught:
+        sj.configure(Boussinesq, **{**SECTIONS, **changed})
+    return str(caught.value)
+
+
+def test_what_a_scalar_cannot_do_around_bodies_is_refused():
+    solid = SECTIONS["coefficients"]["solid"]
+    both = {"solid": solid, "solid_temperature": 1, "solid_flux": 1}
+    assert "expected one of it and coefficients.solid_temperature" in refused(coefficients=both)
+    assert "expected beside coefficients.solid, the distance" in refused(coefficients={"solid_temperature": 1})
+    moving = {"solid": solid.replace("0.5)", "0.5 - 0.1*t)"), "solid_velocity": ["0.1", "0.1"]}
+    assert "expected beside bodies that move" in refused(coefficients=moving)
+    weno = {**SECTIONS["physics"], "scheme": "weno5"}
+    assert "physics.scheme = weno5: its fluxes are sums over neighbouring faces" in refused(physics=weno)
+    model = PassiveScalar(Domain(Grid((8, 8))), [PERIODIC, PERIODIC], surface=SolidSurface(Solid(disc)))
+    with pytest.raises(ConfigurationError, match="the balance of concentration does not know what bodies"):
+        with_balances(model, ["concentration"])
+
+
+@pytest.mark.slow
+def test_a_hot_disc_warms_the_fluid_and_makes_it_rise():
+    run = sj.configure(Boussinesq, **SECTIONS).run()
+    numbers = run.diagnostics if hasattr(run, "diagnostics") else run.ds
+    assert float(np.asarray(numbers["temperature_flux"])[-1]) > 0
+    assert float(run.ds.velocity_y.isel(time=-1).max()) > 0
