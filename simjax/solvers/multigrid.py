@@ -9,7 +9,7 @@ faces without any conductance, and cells without a partner need no special case.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -34,6 +34,7 @@ BOTTOM_CELLS = 128
 SMOOTHING_STEPS = 3
 
 
+@runtime_checkable
 class Approximate(Protocol):
     """A symmetric positive operator near the inverse of shift m x - div(k grad x)."""
 
