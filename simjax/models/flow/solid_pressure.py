@@ -18,6 +18,7 @@ from simjax.solvers.elliptic import Elliptic
 from simjax.solvers.multigrid import Approximate, multigrid
 from simjax.solvers.poisson import has_transforms
 
+
 class SolidPressure(eqx.Module):
     """The approximate inverse that conjugate gradients take around bodies.
 

@@ -11,7 +11,6 @@ time step.
 from collections.abc import Callable, Iterable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -23,6 +22,7 @@ from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
 
 MOST_ITERATIONS = 100
+
 
 class Reaction(eqx.Module):
     """Pressure, and the force of the fluid on bodies, of the last stage; zero before the first one.
@@ -167,7 +167,8 @@ class Solid(eqx.Module):
             v = [jnp.zeros(block, dtype) if one is None else one for one in v]
             kinds = [beside] * ndim
             carried = _combined(domain, v, kinds, t, [~one for one in free], follows, [-one for one in weights], None)
-            blocked = _combined(domain, v, kinds, t, [1 - one for one in part], follows, [-one for one in profile], None)
+            closed = [1 - one for one in part]
+            blocked = _combined(domain, v, kinds, t, closed, follows, [-one for one in profile], None)
         fill = jnp.where(active, 0.0, _inverse(_around(padded, ndim)))
         handed = jnp.where(beyond, _inverse(rims), 0.0)
         return Immersion(
