@@ -88,7 +88,15 @@ class Unobstructed(eqx.Module):
         domain = self.operator.domain
         left = self.sources.of(domain, right - self.operator(x, 0.0))
         strength = jnp.matmul(self.sources.matrix, left, precision=lax.Precision.HIGHEST)
-        return self._without_bodies(self.sources.added(domain, right, strength))
+        return self._without_mean(self._without_bodies(self.sources.added(domain, right, strength)))
+
+    def _without_mean(self, x: Array) -> Array:
+        """Where a constant is a solution without a right side, that of none: the shift would hold it against others."""
+        if not self.operator.closed:
+            return x
+        domain = self.operator.domain
+        mean = domain.sum(x) / domain.sum(self.connected.astype(x.dtype))
+        return jnp.where(self.connected, x - mean, 0.0)
 
     def _without_bodies(self, right: Array) -> Array:
         found = spectral_inverse(self.operator.domain, self.layout, right)

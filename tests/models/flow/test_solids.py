@@ -85,6 +85,25 @@ def test_fluid_keeps_still_inside_the_body_and_flows_around_it():
 
 
 @pytest.mark.slow
+def test_both_solvers_find_one_flow():
+    """With sources, without, and by multigrid; walls along one axis and a jump of the pressure at the start."""
+    ends = []
+    for solver, beside in (("spectral", None), ("spectral", 0), ("multigrid", None)):
+        solid = Solid(lambda t, *x: around(*x), beside=beside)
+        sides = [PERIODIC, (sj.NoSlipWall(), sj.NoSlipWall())]
+        model = Incompressible(
+            Domain(Grid((24, 32), upper=(1.0, 1.0))), sides, (push, None), solid=solid, pressure_solver=solver
+        )
+        assert model.around.method == solver
+        assert (model.around.capacity > 0) == (beside is None and solver != "multigrid")
+        ends.append(jax.jit(lambda model=model: advanced(model, parameters(0.02), 4, 5e-3)[1])())
+    for other in ends[1:]:
+        for u, v in zip(ends[0].velocity, other.velocity, strict=True):
+            # Residuals of 2e-14 of the pressure's, twelve times, in velocities of 0.02.
+            np.testing.assert_allclose(u, v, rtol=0, atol=1e-13)
+
+
+@pytest.mark.slow
 def test_gradient_with_respect_to_the_shape():
     def energy(shape):
         solid = Solid(lambda t, x, y: around(x, y, shape[0], shape[1]))
@@ -227,6 +246,9 @@ def test_geometry_that_cannot_be_is_refused():
     assert "so that bodies fill the grid" in refused(coefficients={"solid": "-1 - x"})
     assert "coefficients.solid is nan at x = 0.03125, y = 0.03125 (128 of 256 cells)" in refused(
         coefficients={"solid": "log(x - 0.5)"}
+    )
+    assert "pressure_solver 'tridiagonal' does not solve around bodies" in refused(
+        physics={"viscosity": 0.05, "pressure_solver": "tridiagonal"}
     )
     assert "expected beside coefficients.solid" in refused(coefficients={"solid_velocity": ["1", "0"]})
     assert "time.integrator = ssprk3: expected one of" in refused(time={**SECTIONS["time"], "integrator": "ssprk3"})
