@@ -84,7 +84,7 @@ class Unobstructed(eqx.Module):
         del shift, inverses
         x = self._without_bodies(right)
         if self.sources is None:
-            return x
+            return self._without_mean(x)
         domain = self.operator.domain
         left = self.sources.of(domain, right - self.operator(x, 0.0))
         strength = jnp.matmul(self.sources.matrix, left, precision=lax.Precision.HIGHEST)
