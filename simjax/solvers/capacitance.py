@@ -171,7 +171,7 @@ def _altered(operator: Elliptic, layout: FieldLayout) -> Array:
 
 
 def _capacitance(operator: Elliptic, layout: FieldLayout, sources: Sources) -> Array:
-    """What a source in each of the cells leaves on the right side of A x = b in the others: A times the response."""
+    """A times the response to a source in each of the cells: what it leaves on the right side in all of them."""
     domain = operator.domain
     shape = domain.grid.shape
     response = _response(domain, layout, jnp.result_type(*operator.conductances))

@@ -39,7 +39,7 @@ class Approximate(Protocol):
     """A symmetric positive operator near the inverse of shift m x - div(k grad x)."""
 
     def inverses(self, shift) -> tuple[Array, ...]:
-        """What `cycle` needs beside the shift."""
+        """Numbers that `cycle` needs beside the shift."""
         ...
 
     def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array]) -> Float[Array, "..."]:
