@@ -23,7 +23,7 @@ from simjax.models.scalar import advection_diffusion
 from simjax.ops.difference import laplacian
 from simjax.parallel import distribute
 from simjax.status import OK
-from simjax.stepping.simulate import Clock, Schedule, advance
+from simjax.stepping.simulate import Clock, Schedule, advance, real_dtype
 
 WAVENUMBER, FORCE = 4, 1.0
 VISCOSITY, VELOCITY = 1e-3, (0.7, 0.3, 0.2)
@@ -126,7 +126,7 @@ def solenoidal_velocity(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
 
 def chunk(case: Case, integrator: Integrator, steps: int) -> tuple[Callable, tuple[Any, Clock]]:
     """The program a run calls again and again, `steps` steps with donated state, and its first argument."""
-    dtype = jax.tree.leaves(case.state)[0].dtype
+    dtype = real_dtype(case.state)
     # Long enough that no frame ends while it is timed.
     schedule = Schedule(interval=1e6 * case.dt, dt=case.dt)
 

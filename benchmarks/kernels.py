@@ -43,6 +43,7 @@ class Row:
     """What is built on a domain; its integrator, its grid on an accelerator, and the steps of one timing there.
 
     trial: the integrator of a trial, where compiling three stages of a gas for a CPU would take minutes.
+    several: counts of steps that one kernel takes.
     """
 
     build: Callable[[Domain], Case]
@@ -50,6 +51,7 @@ class Row:
     shape: tuple[int, ...]
     steps: int = 20
     trial: str | None = None
+    several: tuple[int, ...] = ()
 
 
 WAVE = partial(wave, "acoustic", order=2, sides="periodic", medium="uniform")
@@ -57,10 +59,10 @@ MC, WENO5 = (partial(sheared_gas, scheme=SCHEMES[name]) for name in ("mc primiti
 
 # Unknowns of 0.25 to 1 GiB. What is compiled fastest comes first.
 CASES = {
-    "heat 2-D": Row(heat, "euler", (8192, 8192)),
-    "heat 3-D": Row(heat, "euler", (512, 512, 512)),
-    "advection-diffusion 3-D": Row(advected_scalar, "euler", (512, 512, 512)),
-    "acoustic 3-D": Row(WAVE, "leapfrog", (384, 384, 384)),
+    "heat 2-D": Row(heat, "euler", (8192, 8192), several=(1, 4)),
+    "heat 3-D": Row(heat, "euler", (512, 512, 512), several=(1, 2)),
+    "advection-diffusion 3-D": Row(advected_scalar, "euler", (512, 512, 512), several=(1,)),
+    "acoustic 3-D": Row(WAVE, "leapfrog", (384, 384, 384), several=(1,)),
     "navier-stokes stage 2-D": Row(partial(kolmogorov, equations=Unprojected), "euler", (4096, 4096)),
     "navier-stokes 2-D": Row(kolmogorov, "kutta3", (4096, 4096)),
     "gas 3-D mc hllc": Row(MC, "ssprk3", (256, 256, 256), steps=4, trial="euler"),
@@ -78,8 +80,8 @@ IMPLEMENTATIONS = ("xla", "pallas", "auto")
 class Turns:
     """Programs of one case that are timed in turns, and what came of those that failed or found no time."""
 
-    def __init__(self, row: Row, shape: tuple[int, ...], trial: bool, until: float):
-        self.row, self.shape, self.until = row, shape, until
+    def __init__(self, row: Row, shape: tuple[int, ...], trial: bool, gradients: bool, until: float):
+        self.row, self.shape, self.gradients, self.until = row, shape, gradients, until
         self.integrator = row.trial if trial and row.trial else row.integrator
         self.scheme = INTEGRATORS[self.integrator]
         self.steps = TRIAL_STEPS if trial else row.steps
@@ -87,25 +89,29 @@ class Turns:
         self.ends: dict[str, list[np.ndarray]] = {}
         self.rows: dict[str, dict[str, object]] = {}
 
-    def add(self, implementation: str, upper: Sequence[float]) -> None:
-        """Compile a chunk of steps, and a gradient; "auto" has the kernels of one of the others."""
-        row = self.rows[implementation] = {}
+    def add(self, implementation: str, upper: Sequence[float], several: int = 0) -> None:
+        """Compile a chunk of steps, and a gradient; "auto" has the kernels of one of the others.
+
+        several: steps in one kernel; 0 for a kernel for each stencil.
+        """
+        grid, name = Grid(self.shape, upper=upper), f"{implementation}, {several} steps" if several else implementation
+        row = self.rows[name] = {}
         try:
-            case = self.row.build(Domain(Grid(self.shape, upper=upper), implementation=implementation))
+            case = self.row.build(Domain(grid, implementation=implementation, steps_per_exchange=several))
             self._in_time()
             function, carry = chunk(case, self.scheme, self.steps)
             program, seconds = compile_timed(function, carry)
             row["compile_s"] = rounded(seconds)
             check(carry := program(carry))
-            self.ends[implementation] = [np.asarray(leaf) for leaf in jax.tree.leaves(carry[0])]
-            self.calls[implementation] = repeatedly(program, carry)
-            if implementation == "auto":
+            self.ends[name] = [np.asarray(leaf) for leaf in jax.tree.leaves(carry[0])]
+            self.calls[name] = repeatedly(program, carry)
+            if several or not self.gradients or implementation == "auto":
                 return
             self._in_time()
             gradient, seconds = compile_timed(_gradient(case, self.scheme), case.state)
             row["gradient_compile_s"] = rounded(seconds)
             jax.block_until_ready(gradient(case.state))
-            self.calls[f"{implementation} gradient"] = partial(_wait, gradient, case.state)
+            self.calls[f"{name} gradient"] = partial(_wait, gradient, case.state)
         except Exception as error:  # the others are still worth their figures
             row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
@@ -114,13 +120,17 @@ class Turns:
             raise TimeoutError("left out, as --minutes are over")
 
 
-def measure_case(name: str, trial: bool, repeats: int, until: float) -> dict[str, object]:
+def measure_case(name: str, trial: bool, gradients: bool, repeats: int, until: float) -> dict[str, object]:
     """Rates, throughputs, and what a gradient of the step takes over the step."""
     row = CASES[name]
     shape = TRIAL[len(row.shape)] if trial else row.shape
-    turns = Turns(row, shape, trial, until)
+    turns = Turns(row, shape, trial, gradients, until)
+    upper = (2 * np.pi if name.startswith("navier-stokes") else 1.0,) * len(shape)
     for implementation in IMPLEMENTATIONS:
-        turns.add(implementation, (2 * np.pi if name.startswith("navier-stokes") else 1.0,) * len(shape))
+        turns.add(implementation, upper)
+    for several in row.several:
+        if turns.steps % several == 0:  # else those left over would be a program of their own
+            turns.add("pallas", upper, several)
     copy, copied = copy_call(64 if trial else 1024)
     seconds = time_alternately({**turns.calls, "copy": copy}, repeats)
     copy_throughput = copied / statistics.median(seconds["copy"])
@@ -184,6 +194,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
     parser.add_argument("--repeats", type=int, default=5, help="timings of each program; medians are printed")
     parser.add_argument("--minutes", type=float, default=9.0, help="after which nothing more is compiled")
+    parser.add_argument("--no-gradients", dest="gradients", action="store_false", help="time steps alone")
     parser.add_argument("--trial", action="store_true", help="small grids, three steps, one timing")
     options = parser.parse_args()
     if options.trial:
@@ -191,9 +202,10 @@ def main() -> None:
     begin, lines, cases = time.monotonic(), _told(), []
     if jax.default_backend() == "cpu" and not options.trial:
         parser.error("expected a GPU or a TPU; a CPU came, on which kernels are only interpreted: write --trial.")
+    until = begin + 60 * options.minutes
     for name in options.cases:
         repeats = 1 if options.trial else options.repeats
-        cases.append(measure_case(name, options.trial, repeats, begin + 60 * options.minutes))
+        cases.append(measure_case(name, options.trial, options.gradients, repeats, until))
         print(f"{time.monotonic() - begin:.0f} s: {json.dumps(cases[-1])}", file=sys.stderr)
     result = {
         "benchmark": "stencils by XLA and as Pallas kernels, float32",

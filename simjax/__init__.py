@@ -26,6 +26,8 @@ _NAMES = {
     ),
     "models.robin": "Robin ExchangeSide",
     "models.flow.openings": "OpenSide",
+    "models.flow.turbulent_inflow": "TurbulentInflow",
+    "models.flow.wall_model": "WallModel",
     "models.gas.boundaries": "GasInflow GasOutflow GasWall",
     "models.waves.pml": "AbsorbingSide FreeSurface",
     "core.domain": "Domain",
@@ -155,7 +157,9 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.models.flow.solid_scalars import SolidSurface as SolidSurface
     from simjax.models.flow.solids import Solid as Solid
     from simjax.models.flow.spectral_velocity import SpectralVelocity as SpectralVelocity
+    from simjax.models.flow.turbulent_inflow import TurbulentInflow as TurbulentInflow
     from simjax.models.flow.vorticity import Vorticity as Vorticity
+    from simjax.models.flow.wall_model import WallModel as WallModel
     from simjax.models.gas.boundaries import GasInflow as GasInflow
     from simjax.models.gas.boundaries import GasOutflow as GasOutflow
     from simjax.models.gas.boundaries import GasWall as GasWall

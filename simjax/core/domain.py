@@ -419,11 +419,12 @@ class Domain(eqx.Module):
 
     # ------------------------------------------------------------------ reductions
 
-    def total(self, partial):
-        """Sum over the blocks of what each has added up of its own cells: an array (or a tree), entry by entry."""
-        if not self.names:
+    def total(self, partial, axes: Sequence[int] | None = None):
+        """Sum over the blocks (along `axes`) of what each has added up of its cells: an array or a tree, by entry."""
+        names = self.names if axes is None else tuple(entry[0] for k in axes if (entry := self.split[k]) is not None)
+        if not names:
             return partial
-        return lax.psum(jax.tree.map(self._of_all_axes, partial), self.names)
+        return lax.psum(jax.tree.map(self._of_all_axes, partial), names)
 
     def _of_all_axes(self, partial: Array) -> Array:
         """A value that depends on some of the axes that are cut, typed as varying over all, as collectives ask."""

@@ -269,6 +269,13 @@ class CompiledRun(abc.ABC):
     def _place_values(self):
         return self._place(self.host_values(), self._one)
 
+    def _begun_state(self, state):
+        """An initial state on the devices that it is computed on, as those of later steps are.
+
+        Else, where it depends on no argument, jax takes it for one without a place, and compiles everything twice.
+        """
+        return self._place(state, self.state_specs)
+
     def _place_members(self):
         members = np.asarray(self.config.ensemble.members, np.int32)
         return self._place(members if self.members is not None else members[0], self._one)

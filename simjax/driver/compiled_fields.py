@@ -233,8 +233,7 @@ class CompiledFieldRun(CompiledRun):
         return self._starter
 
     def start(self):
-        state = self.starter()(self.values, self.files, self._place_members())
-        return state, self._zero_clock()
+        return self._begun_state(self.starter()(self.values, self.files, self._place_members())), self._zero_clock()
 
     def wrong_cells(self, state) -> tuple[Any, dict[str, Any]]:
         """Cells whose state is not finite, a tree like it, and those that are not physical, by what is wrong."""

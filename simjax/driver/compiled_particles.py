@@ -205,7 +205,7 @@ class CompiledParticleRun(CompiledRun):
     def start(self):
         while True:
             state, lost, fault = self.starter()(self.values, self.files, self._place_members())
-            lost, clock = int(np.max(whole(lost))), self._zero_clock()
+            state, lost, clock = self._begun_state(state), int(np.max(whole(lost))), self._zero_clock()
             bits = CELL_FULL if lost else self.missing_room(whole(fault))
             if not bits:
                 status = self.observe()(self.values, self.files, state, clock, jnp.zeros((), self.dtype))[2]

@@ -17,7 +17,7 @@ Gradient = Sequence[Sequence[Array]]
 
 def smagorinsky(gradient: Gradient, widths: Sequence[Spacing]) -> Array:
     """D^2 |S|, |S|^2 = 2 S : S, with the filter's width D (Smagorinsky 1963, Mon. Weather Rev. 91, 99)."""
-    return scaled(strain_rate(gradient), *_squared_width(widths))
+    return scaled(strain_rate(gradient), *squared_width(widths))
 
 
 def vreman(gradient: Gradient, widths: Sequence[Spacing]) -> Array:
@@ -55,7 +55,7 @@ def wale(gradient: Gradient, widths: Sequence[Spacing]) -> Array:
     beyond = (3 - len(g)) * third * third
     vortical, strained = root(root(_square(traceless) + beyond)), strain_rate(g) * 0.5**0.5
     rate = vortical**6 / _or_one(strained**5 + vortical**5)
-    return scaled(size * rate, *_squared_width(widths))
+    return scaled(size * rate, *squared_width(widths))
 
 
 def strain_rate(gradient: Gradient) -> Array:
@@ -83,7 +83,7 @@ def _square(tensor: Gradient) -> Array:
     return sum(terms[1:], terms[0])
 
 
-def _squared_width(widths: Sequence[Spacing]) -> list[Spacing]:
+def squared_width(widths: Sequence[Spacing]) -> list[Spacing]:
     """Factors of D^2, D the width of a cube of the cell's volume (in a plane, of a square of its area)."""
     return [h if len(widths) == 2 else h ** (2 / 3) for h in widths]
 

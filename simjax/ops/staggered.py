@@ -11,7 +11,7 @@ radial velocity u is formed of means of r u and of volumes times w, so that no k
 What is found on the axis itself means nothing: u is imposed there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -76,34 +76,41 @@ def divergence(
     return sum(terms[1:], terms[0])
 
 
+Carrying = Callable[[int, tuple[Array, Array]], tuple[Array, Array]]
+"""`carrying(axis, by)` -> fluxes through the faces ahead and behind along an axis, from twice the velocities there, of
+twice what is carried."""
+
+
 def advection(
-    velocity: Sequence[Float[Array, "..."]], component: int, spacing: Sequence[Spacing], taper: Array | None = None
+    velocity: Sequence[Float[Array, "..."]],
+    component: int,
+    spacing: Sequence[Spacing],
+    taper: Array | None = None,
+    carrying: Carrying | None = None,
 ) -> Float[Array, "..."]:
     """Divergence of momentum flux, sum over j of d(u_j u_i)/dx_j, on the faces of component i.
 
     Central and conservative: fluxes are products of means, at cell centres for j = i and on cell edges else. What
     carries u_i into its own cell is half of what flows into either of the cells beside the face, while u_i itself is
     the plain mean of two neighbours whatever their widths: so no kinetic energy comes from a flow without divergence
-    (Verstappen and Veldman 2003, J. Comput. Phys. 187, 343).
+    (Verstappen and Veldman 2003, J. Comput. Phys. 187, 343). `carrying` takes the place of that plain mean.
     """
     ndim = len(spacing)
     u = velocity[component]
-    total = None
+    center, total = shift(u, ndim), None
     for axis, h in enumerate(spacing):
+        rings = None if axis != RADIAL else taper
+        means = center + shift(u, ndim, axis, 1), center + shift(u, ndim, axis, -1)
         if axis == component:
-            center = shift(u, ndim)
-            ahead = center + shift(u, ndim, axis, 1)
-            behind = center + shift(u, ndim, axis, -1)
-            by = (ahead, behind) if taper is None or axis != RADIAL else _carried_along_radius(u, taper, ndim)
-            flux = scaled(ahead * by[0] - behind * by[1], 0.25 / apart(h, axis, ndim))
+            by = means if rings is None else _carried_along_radius(u, rings, ndim)
         else:
-            a = velocity[axis]
-            center = shift(u, ndim)
-            above = (shift(u, ndim, axis, 1) + center) * carried_across(a, component, axis, 1, spacing, taper)
-            below = (center + shift(u, ndim, axis, -1)) * carried_across(a, component, axis, 0, spacing, taper)
-            if taper is not None and axis == RADIAL:
-                below, above = _weighed(below, above, taper, ndim)
-            flux = scaled(above - below, 0.25 / width_of(h, axis, ndim))
+            ahead, behind = (carried_across(velocity[axis], component, axis, k, spacing, taper) for k in (1, 0))
+            by = ahead, behind
+        above, below = (means[0] * by[0], means[1] * by[1]) if carrying is None else carrying(axis, by)
+        if rings is not None and axis != component:
+            below, above = _weighed(below, above, rings, ndim)
+        own = apart(h, axis, ndim) if axis == component else width_of(h, axis, ndim)
+        flux = scaled(above - below, 0.25 / own)
         total = flux if total is None else total + flux
     assert total is not None
     return total
@@ -177,16 +184,6 @@ def laplacian(
     return sum(terms[1:], terms[0])
 
 
-def momentum_tendency(
-    velocity: Sequence[Float[Array, "..."]], viscosity, spacing: Sequence[Spacing], taper: Array | None = None
-) -> tuple[Float[Array, "..."], ...]:
-    """viscosity lap(u_i) - sum_j d(u_j u_i)/dx_j for every component, each on its own faces."""
-    return tuple(
-        viscosity * laplacian(u, spacing, component, taper) - advection(velocity, component, spacing, taper)
-        for component, u in enumerate(velocity)
-    )
-
-
 def vorticity(
     velocity: Sequence[Float[Array, "..."]], plane: tuple[int, int], spacing: Sequence[Spacing]
 ) -> Float[Array, "..."]:
@@ -218,6 +215,12 @@ def slope_at_center(
         terms.append(shift_by(u, here) + shift_by(u, ahead))
     h = spacing[axis]
     return scaled(terms[0] - terms[1], 0.5 / (apart(h, axis, ndim) + apart(h, axis, ndim, 1)))
+
+
+def velocity_at_center(velocity: Sequence[Float[Array, "..."]]) -> list[Float[Array, "..."]]:
+    """Each component at cell centres: the mean of its two faces."""
+    ndim = len(velocity)
+    return [0.5 * (shift(u, ndim) + shift(u, ndim, axis, 1)) for axis, u in enumerate(velocity)]
 
 
 def gradient_at_center(

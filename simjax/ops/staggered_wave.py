@@ -10,6 +10,7 @@ both derivatives are the same differences but for these, they stay adjoint, weig
 
 from collections.abc import Sequence
 
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
@@ -51,6 +52,22 @@ def _difference(u, axis: int, spacing: Sequence[float], order: int, ahead: int):
     terms = [
         (shift(u, ndim, axis, ahead + k, width) - shift(u, ndim, axis, ahead - 1 - k, width)) * (w / spacing[axis])
         for k, w in enumerate(WEIGHTS[order])
+    ]
+    return sum(terms[1:], terms[0])
+
+
+def laplacian(u: Float[Array, "..."], spacing: Sequence[float], order: int, width: int) -> Float[Array, "..."]:
+    """The sum over axes of the derivative of the derivative, on faces or at centres alike; `2 halo - 1` ghosts or more.
+
+    div(grad u) of a field at centres, to rounding. `width`: ghost cells of the block, on a uniform grid.
+    """
+    ndim, reach = len(spacing), 2 * halo(order) - 1
+    first = [*(-w for w in reversed(WEIGHTS[order])), *WEIGHTS[order]]
+    weights = np.convolve(first, first)
+    terms = [
+        (float(w) / h**2) * shift(u, ndim, axis, k - reach, width)
+        for axis, h in enumerate(spacing)
+        for k, w in enumerate(weights)
     ]
     return sum(terms[1:], terms[0])
 

@@ -312,10 +312,12 @@ def axis_marks(view: View, radius: float, size: tuple[float, float]) -> list[tup
         "y": near + np.array([1.0, 0.5, 0]) * (view.upper - view.lower),
         "z": near + np.array([0, 0, 0.5]) * (view.upper - view.lower),
     }
+    # Sides found from the places of cells miss zero by a rounding.
+    sides = [np.where(np.abs(side) < 1e-9 * (view.upper - view.lower), 0.0, side) for side in (view.lower, view.upper)]
     marks = []
     for name, place in places.items():
         u, v, _ = view.project(place[None])[0]
-        ends = " to ".join(number(float(side["xyz".index(name)])) for side in (view.lower, view.upper))
+        ends = " to ".join(number(float(side["xyz".index(name)])) for side in sides)
         marks.append((f"{name}: {ends}", size[0] / 2 + u * scale, size[1] / 2 - v * scale))
     return marks
 

@@ -19,6 +19,8 @@ HOMES = (
     "simjax.core.boundary",
     "simjax.models.robin",
     "simjax.models.flow.openings",
+    "simjax.models.flow.wall_model",
+    "simjax.models.flow.turbulent_inflow",
     "simjax.models.gas.boundaries",
     "simjax.models.waves.pml",
 )

@@ -9,6 +9,7 @@ faces without any conductance, and cells without a partner need no special case.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import equinox as eqx
 import jax
@@ -31,6 +32,18 @@ BOTTOM_CELLS = 128
 # Before and after each correction. Two are up to a tenth faster where k is smooth, but need 23 iterations where it
 # jumps by 1e6 and cells are four times as long as wide.
 SMOOTHING_STEPS = 3
+
+
+class Approximate(Protocol):
+    """A symmetric positive operator near the inverse of shift m x - div(k grad x)."""
+
+    def inverses(self, shift) -> tuple[Array, ...]:
+        """What `cycle` needs beside the shift."""
+        ...
+
+    def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array]) -> Float[Array, "..."]:
+        """The approximate solution for a right side."""
+        ...
 
 
 class Gathering(eqx.Module):
@@ -202,14 +215,14 @@ def _bottom(operator: Elliptic) -> Bottom:
 
 
 def solve_elliptic(
-    operator: Elliptic, hierarchy: Multigrid, right: Float[Array, "..."], shift, *, tolerance: float, limit: int = 50,
+    operator: Elliptic, hierarchy: Approximate, right: Float[Array, "..."], shift, *, tolerance: float, limit: int = 50,
     scale: Float[Array, ""] | float = 0.0,
 ) -> Solution:  # fmt: skip
-    """x with shift m x - div(k grad x) = right, by conjugate gradients preconditioned with one V-cycle.
+    """x with shift m x - div(k grad x) = right, by conjugate gradients with an approximate inverse.
 
     Args:
         operator: A, differentiable in its conductances.
-        hierarchy: of the same operator, from `multigrid`.
+        hierarchy: near the inverse of the same operator: of `multigrid`, one V-cycle.
         right: this block's right-hand side.
         shift: at least zero. With a Python 0.0, x is zero in cells connected to nothing; with closed walls too A is
             singular, and means of `right` and x over the other cells are taken as zero.

@@ -14,8 +14,8 @@ from simjax.grid import AXES, CENTER
 from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.ops.axisymmetric import RADIAL
-from simjax.ops.difference import laplacian
 from simjax.ops.spacing import scaled
+from simjax.ops.staggered_wave import halo, laplacian
 from simjax.solvers.elliptic import Elliptic, elliptic
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
@@ -35,6 +35,7 @@ def solve_poisson(
     source: Float[Array, "*block"],
     method: str = "auto",
     modes: Sequence[Modes | None] | None = None,
+    order: int = 2,
 ) -> Float[Array, "*block"]:
     """phi with lap(phi) = source, for the second-order Laplacian and homogeneous boundaries of `layout`.
 
@@ -45,6 +46,7 @@ def solve_poisson(
         method: `spectral`: transforms along every axis; `tridiagonal`: along all but one that is cut, which is solved
             in its blocks; `multigrid`: conjugate gradients with V-cycles; `auto`: see `choose`.
         modes: of stretched and mixed axes and of r, where they were found before: see `modes_along`.
+        order: 2, or 4 by transforms along every axis: the divergence of the gradient, both of this order.
 
     Returns:
         phi, like `source`. Where the operator is singular (no Dirichlet side) the mean of `source` is ignored
@@ -59,7 +61,7 @@ def solve_poisson(
     transforms = [transform for transform, _ in kinds]
     dense = bool(domain.grid.stretched or mixed or domain.grid.axisymmetric)
     if method == "auto":
-        method = "spectral" if dense else choose(domain, transforms, source.dtype.itemsize)
+        method = "spectral" if dense or order > 2 else choose(domain, transforms, source.dtype.itemsize)
     check_method(domain, mixed, method)
     if method == "multigrid":
         return _by_multigrid(domain, layout, source)
@@ -70,11 +72,13 @@ def solve_poisson(
     singular = left is not None and all(ends != ODD for _, ends in kinds)
 
     def matvec(phi):
-        return domain.apply(lambda p: laplacian(p, domain.grid.spacing), phi, layout, width=1)
+        width = 2 * halo(order) - 1
+        return domain.apply(lambda p: laplacian(p, domain.grid.spacing, order, width), phi, layout, width)
 
     # Cast here: what `custom_linear_solve` captures must already vary as its right-hand side does.
     axes = sorted(varying_axes(source))
-    eigenvalues = tuple(cast_varying(values, axes) for values in basis.eigenvalues(source.dtype))
+    found = zip(basis.eigenvalues(source.dtype), domain.grid.mean_spacing, strict=False)
+    eigenvalues = tuple(cast_varying(_of_order(values, h, order), axes) for values, h in found)
 
     def solve(_, right):
         if left is None:
@@ -90,6 +94,28 @@ def solve_poisson(
         return _without_mean(domain, phi) if singular else phi
 
     return symmetric_solve(matvec, source, solve)
+
+
+def spectral_inverse(domain: Domain, layout: FieldLayout, right: Array) -> Array:
+    """`solve_poisson` by transforms on a uniform grid, for use within other solves: without a derivative of its own."""
+    kinds = _transforms(domain, layout)
+    modes = modes_along(domain, layout, right.dtype)
+    basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(kinds, modes, strict=True)])
+    eigenvalues = vary_like(basis.eigenvalues(right.dtype), right)
+    return basis.inverse(_divide(basis.forward(right), eigenvalues))
+
+
+def has_transforms(domain: Domain, layout: FieldLayout) -> bool:
+    """Tell whether every axis can be made whole on this mesh, one after the other, for its transform."""
+    try:
+        SpectralBasis(domain, _transforms(domain, layout))
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _transforms(domain: Domain, layout: FieldLayout) -> list[Transform]:
+    return [_kind(*layout.boundaries[axis], axis)[0] for axis in range(domain.grid.ndim)]
 
 
 def check_method(domain: Domain, mixed: Sequence[int], method: str) -> None:
@@ -159,6 +185,15 @@ def choose(domain: Domain, transforms: Sequence[Transform], itemsize: int) -> st
 
 def _last_cut(domain: Domain) -> int | None:
     return max((axis for axis, entry in enumerate(domain.split) if entry is not None), default=None)
+
+
+def _of_order(values: Array, spacing: float, order: int) -> Array:
+    """Eigenvalues of the second difference as those of the staggered derivative of this order, twice.
+
+    With s = sin(k h / 2) the former are -(2 s / h)^2. The derivative of fourth order has s + s^3 / 6 in the place of s:
+    it is (9/8) s - (1/24) sin(3 k h / 2).
+    """
+    return values if order == 2 else values * (1 - spacing**2 / 24 * values) ** 2
 
 
 def _without_mean(domain: Domain, u: Array, volumes: float | Array = 1.0) -> Array:

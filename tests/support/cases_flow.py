@@ -11,6 +11,7 @@ from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import incompressible, solids
 from simjax.models.flow.openings import OpenSide
+from simjax.models.flow.wall_model import WallModel
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion
 from simjax.stepping.checkpointing.plan import Binomial
@@ -59,8 +60,8 @@ def _advection_diffusion(sides, scheme):
     return lambda domain: advection_diffusion.AdvectionDiffusion(domain, sides, scheme)
 
 
-def _incompressible(sides, forces=None):
-    return lambda domain: incompressible.Incompressible(domain, sides, forces)
+def _incompressible(sides, forces=None, **others):
+    return lambda domain: incompressible.Incompressible(domain, sides, forces, **others)
 
 
 def _around(*centre, velocity=None):
@@ -88,8 +89,9 @@ def _flow():
 
 
 def _turning():
-    """In space: in a closed plane a turning frame changes the pressure alone."""
-    return incompressible.Params(jnp.asarray(0.05), jnp.asarray(0.1), rotation=jnp.asarray([0.7, -0.4, 1.1]))
+    """In space: in a closed plane a turning frame changes the pressure alone. So fast that the layers beside walls are
+    turbulent in some cells and viscous in others."""
+    return incompressible.Params(jnp.asarray(1e-3), jnp.asarray(0.1), rotation=jnp.asarray([0.7, -0.4, 1.1]))
 
 
 _line = Grid((24,), (0.0,), (2.0,))
@@ -98,6 +100,9 @@ _walls = Grid(_plane.shape, _plane.lower, _plane.upper, (None, lines("formula", 
 _rings = Grid(
     (16, 24), stretch=(lines("formula", "s - 0.3*s*s*(1 - s)", 16, 0.0, 2.0), None), upper=(2.0, 3.0), axisymmetric=True
 )
+# Eight blocks as thick as a stencil of three ghost cells needs.
+_fine = Grid((32, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_fine_walls = Grid(_fine.shape, _fine.lower, _fine.upper, _walls.stretch)
 _box = Grid((8, 12, 6), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 # 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
 _fixed = Schedule(0.05, dt=0.02)
@@ -154,6 +159,25 @@ CASES = (
         _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
     ),
     Case(
+        "flow-2d-central4", _fine,
+        _incompressible([PERIODIC, (_slip, _slip)], (stirring, None), advection="central4"),
+        _flow, swirl, "euler", Schedule(0.05, courant=0.4, max_steps=4), frames=1, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-upwind", _fine_walls,
+        _incompressible(
+            [(Inflow((jet, 0.2)), Outflow()), (_still, NoSlipWall((lid, 0.0)))], (stirring, None), advection="upwind5"
+        ),
+        _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-dynamic", _walls,
+        _incompressible(
+            [PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None), turbulence="dynamic_smagorinsky"
+        ),
+        _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
+    ),
+    Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",
         partitioned=(("x", 4),),
     ),
@@ -164,7 +188,9 @@ CASES = (
     ),
     Case(
         "flow-3d-walls", _box,
-        _incompressible([PERIODIC, (_still, NoSlipWall((lid, 0.0, 0.3))), (_slip, _still)], (stirring, None, None)),
+        _incompressible(
+            [PERIODIC, (_still, NoSlipWall((lid, 0.0, 0.3))), (WallModel(), _still)], (stirring, None, None)
+        ),
         _turning, swirl, "euler", _fixed, checkpoint="none",
     ),
     Case(

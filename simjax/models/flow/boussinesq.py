@@ -57,7 +57,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 @model(
     "boussinesq",
     fields=(FieldSchema("temperature", units="K"), incompressible.VELOCITY),
-    sides=("flow with heat", "flow.outflow", "flow.open"),
+    sides=("flow with heat", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
@@ -111,11 +111,12 @@ class Boussinesq(CarryingFlow):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
+        advection: str = "central2",
         surface: SolidSurface | None = None,
     ):
         super().__init__(
             domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
-            turbulence=turbulence, surface=surface,
+            turbulence=turbulence, advection=advection, surface=surface,
         )  # fmt: skip
 
     @classmethod
@@ -142,7 +143,7 @@ class Boussinesq(CarryingFlow):
         if self.surface is not None:
             # Bodies are not fluid that rises: what acts in their place would count as a force on them.
             immersion = self.flow.immersion_at(jnp.asarray(t, means[0].dtype))
-            shares = [jnp.maximum(free, part) for free, part in zip(immersion.free, immersion.open, strict=True)]
+            shares = [jnp.where(free, 1.0, part) for free, part in zip(immersion.free, immersion.open, strict=True)]
             return tuple(
                 strength[axis] * share * (mean - params.reference)
                 for axis, (mean, share) in enumerate(zip(means, shares, strict=True))

@@ -14,7 +14,7 @@ from simjax.models.axisymmetric import dimensions, ring_volumes, tapers_of
 from simjax.models.conserved import Accounts, Balanced, at_side
 from simjax.models.flow import balance
 from simjax.models.flow.axisymmetry import volumes_around
-from simjax.models.flow.openings import with_first_line
+from simjax.models.flow.openings import is_open, with_first_line
 from simjax.models.measures import length_power, product_of_units
 from simjax.ops import staggered
 from simjax.ops.axisymmetric import RADIAL
@@ -29,6 +29,23 @@ VISCOSITY, FORCES, DRAG, PRESSURE, BUOYANCY = (
 def budget_names(ndim: int) -> tuple[str, ...]:
     """Quantities of a flow that have budgets: momentum along each axis, kinetic energy."""
     return (*(f"momentum_{axis}" for axis in AXES[:ndim]), KINETIC_ENERGY)
+
+
+def unbalanced(name: str, advection: str) -> str:
+    """The sentence on a balance of a flow that carries its momentum by another scheme than the usual one."""
+    return f"outputs: the balance of {name} expects physics.advection=central2, and it is {advection}; leave it out"
+
+
+def unrubbed(name: str) -> str:
+    """The sentence on a balance of a flow beside walls with the friction of a turbulent layer."""
+    return f"outputs: the balance of {name} does not know the friction of wall_model sides; leave it out"
+
+
+def falling_energy(config: Any) -> tuple[str, ...]:
+    """Diagnostics that never rise: the energy of a flow that nothing drives."""
+    driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None
+    driven = driven or not config.walls_at_rest or is_open(config) or config.physics.advection.startswith("upwind")
+    return () if driven else ("kinetic_energy",)
 
 
 class FlowBudgets(Balanced):
@@ -63,6 +80,10 @@ class FlowBudgets(Balanced):
                 "outputs: the balance of momentum_x expects a Cartesian grid, as around an axis the pressure pushes on "
                 "the sides of rings; leave it out"
             )
+        if self.momentum.advection != "central2":
+            return unbalanced(asked[0], self.momentum.advection)
+        if self.walls:
+            return unrubbed(asked[0])
         if self.momentum.turbulence != "none":
             return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
         if self._passes_sides and KINETIC_ENERGY in asked:

@@ -17,6 +17,8 @@ from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible, solid_setup
+from simjax.models.flow.advection import check_scalar as check_carried
+from simjax.models.flow.advection import scalar_refusals
 from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
@@ -84,14 +86,16 @@ class CarryingFlow(ExplicitModel, Balanced):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
+        advection: str = "central2",
         surface: SolidSurface | None = None,
     ):
         require_one_of(f"{type(self).__name__}.scheme", scheme, transport.SCHEMES)
         solid = None if surface is None else surface.solid
-        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, solid, turbulence)
+        self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, solid, turbulence, advection)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
         require_transport(scheme, domain, self.layout)
         check_scalar(domain, sides, scheme)
+        check_carried(advection, scheme)
         if surface is not None:
             solid_setup.require_surface(surface, scheme, self.carried)
         self.surface, self.cells = surface, None
@@ -107,6 +111,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             source=setup.source(cls.carried),
             pressure_solver=setup.keys.pressure_solver,
             turbulence=setup.keys.turbulence,
+            advection=setup.keys.advection,
             surface=solid_setup.surface_of(setup, cls.carried),
         )  # fmt: skip
 
@@ -162,7 +167,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         layouts = (self.layout, self.flow.layouts_at(t, state, scheme.width), (self.layout,) * len(rings))
         slope = self.domain.apply_spaced(tendency, (c, state.velocity, rings), layouts, scheme.width, t)
         if self.flow.momentum.has_eddies(params):
-            layouts = self.flow.layouts_at(t, state, scheme.reach + 2)
+            layouts = self.flow.layouts_for(t, state)
             eddies = self.flow.momentum.eddy_diffusion(
                 t, self.scalar(state), self.layout, state.velocity, layouts, params, scheme.reach
             )
@@ -195,7 +200,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         found = [jnp.broadcast_to(params.diffusivity, shape) for shape in shapes]
         if not self.flow.momentum.has_eddies(params):
             return found
-        eddies = self.flow.momentum.eddy_viscosity(t, state.velocity, self.flow.layouts_at(t, state), params)
+        eddies = self.flow.momentum.eddy_viscosity(t, state.velocity, self.flow.layouts_for(t, state), params)
         padded = domain.pad(params.eddy_share * eddies, self.flow.momentum.layout, 1)
         spacing = domain.spacing(self.layout, 1, eddies.dtype)
         ndim = domain.grid.ndim
@@ -245,7 +250,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
         flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
         if self.flow.momentum.has_eddies(params):
-            kinds, reach = self.flow.layouts_at(t, state, scheme.reach + 2), scheme.reach
+            kinds, reach = self.flow.layouts_for(t, state), scheme.reach
             eddies = self.flow.momentum.eddy_flux(t, c, self.layout, state.velocity, kinds, params, reach, axis, side)
             flux = flux - params.eddy_share * eddies
         own = through_side(domain, flux, self.widths(flux.dtype), axis, side)
@@ -338,6 +343,7 @@ def check_carrying(config: Any, carried: str) -> Iterator[tuple[str, str]]:
     yield from solid_setup.check_solid(config)
     yield from check_momentum(config)
     yield from check_scalar_configuration(config)
+    yield from scalar_refusals(config.physics.advection, config.physics.scheme)
 
 
 def passes_sides(config: Any) -> bool:

@@ -1,5 +1,6 @@
 """Incompressible flow on the staggered grid, two- and three-dimensional."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,10 @@ from simjax.grid import AXES, CENTER, UPPER
 from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
-from simjax.models.flow import axisymmetry, balance, solid_setup, solids
+from simjax.models.flow import advection as momentum_schemes
+from simjax.models.flow import axisymmetry, balance, solid_pressure, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
-from simjax.models.flow.budgets import FlowBudgets, budget_names
+from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy
 from simjax.models.flow.momentum import (
     EDDY_VISCOSITY,
     TURBULENCE,
@@ -28,11 +30,11 @@ from simjax.models.flow.momentum import (
     Momentum,
     check_momentum,
     momentum_params,
+    require_homogeneous,
     with_field_specs,
 )
 from simjax.models.flow.openings import (
     Opening,
-    is_open,
     openings_of,
     velocity_inside,
     velocity_through,
@@ -41,9 +43,12 @@ from simjax.models.flow.openings import (
     with_outlets,
 )
 from simjax.models.flow.projection import WRAPPED, Projection
+from simjax.models.flow.wall_model import Wall, modelled_walls, require_walls, slowed
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
-from simjax.ops.spacing import Spacing, scaled, smallest
+from simjax.ops.momentum_advection import SCHEMES
+from simjax.ops.spacing import scaled, smallest
+from simjax.ops.staggered_wave import largest_symbol
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.solvers.poisson import METHODS
@@ -93,13 +98,6 @@ def flow_variables(ndim: int) -> tuple[str, ...]:
     return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
 
 
-def falling_energy(config: Any) -> tuple[str, ...]:
-    """Diagnostics that never rise: the energy of a flow that nothing drives."""
-    driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None
-    driven = driven or not config.walls_at_rest or is_open(config)
-    return () if driven else ("kinetic_energy",)
-
-
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from solid_setup.check_solid(config)
     yield from check_momentum(config)
@@ -122,14 +120,15 @@ class Incompressible(ExplicitModel, FlowBudgets):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
 
     u velocity, p kinematic pressure (length^2 / time^2), nu viscosity, alpha linear drag, f body force per unit
-    mass. With eddies nu lap(u) is div(2 (nu + nu_t) S), S the symmetric part of grad u, where nu_t is given or that
-    of a `turbulence` model (smagorinsky, vreman, wale); a frame that turns with W adds -2 W x u, without work. Central
-    second order on the MAC grid (Harlow and Welch 1965), conserving momentum, and kinetic energy but for viscosity and
-    time stepping; the projection (Chorin 1968, Math. Comp. 22, 745) follows every Runge-Kutta stage and is exact for
-    the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip, prescribed velocity, outflow,
-    or open at a given pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no
-    net flux: other ones are refused here where they can be computed, and end a run where they depend on time
-    (`fault`). Takes stretched grids, and axisymmetric ones (without swirl, bodies or eddies).
+    mass. With eddies nu lap(u) is div(2 (nu + nu_t) S), S the symmetric part of grad u, where nu_t is given or that of
+    a `turbulence` model; a frame that turns with W adds -2 W x u, without work. Central second order on the MAC grid
+    (Harlow and Welch 1965), conserving momentum, and kinetic energy but for viscosity and time stepping, or another
+    scheme of `ops.momentum_advection`; the projection (Chorin 1968, Math. Comp. 22, 745) follows every Runge-Kutta
+    stage and is exact for the discrete divergence. Boundaries per side: periodic, no-slip (also moving), slip, a wall
+    with the friction of a turbulent layer (`wall_model.WallModel`), prescribed velocity, outflow, or open at a given
+    pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no net flux: other ones
+    are refused here where they can be computed, and end a run where they depend on time (`fault`). Takes stretched
+    grids, and axisymmetric ones (without swirl, bodies or eddies).
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -145,9 +144,12 @@ class Incompressible(ExplicitModel, FlowBudgets):
         pressure_solver: str = key(
             Choice(METHODS), "auto", about="how the pressure is solved for; auto: by predicted time"
         )
+        advection: str = key(Choice(tuple(SCHEMES)), momentum_schemes.USUAL, about="how the flow carries its momentum")
         turbulence: str = key(Choice(TURBULENCE), "none", about="turbulence model that gives an eddy viscosity")
         turbulence_constant: float | None = key(
-            Real(above=0.0, optional=True), None, about="its constant; null: 0.17, 0.07, 0.325 in their order"
+            Real(above=0.0, optional=True),
+            None,
+            about="its constant; null: 0.17, 0.07, 0.325 in their order",
         )
         rotation: tuple[float, ...] | None = key(
             ListOf(Real(), 1, 3, optional=True, noun="numbers"), None, units="s-1",
@@ -166,9 +168,13 @@ class Incompressible(ExplicitModel, FlowBudgets):
     momentum: Momentum
     drive: Drive
     watched: bool = eqx.field(static=True)
+    walls: tuple[Wall, ...] = eqx.field(static=True)
+    """Walls with the friction of a turbulent layer."""
     solid: solids.Solid | None
     immersion: solids.Immersion | None
     """Coefficients of bodies that do not move, where they were formed before the steps."""
+    around: solid_pressure.SolidPressure | None
+    """How the pressure is solved for around bodies."""
 
     def __init__(
         self,
@@ -178,6 +184,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         pressure_solver: str = "auto",
         solid: solids.Solid | None = None,
         turbulence: str = "none",
+        advection: str = momentum_schemes.USUAL,
     ):
         ndim = domain.grid.ndim
         if ndim < 2:
@@ -186,21 +193,27 @@ class Incompressible(ExplicitModel, FlowBudgets):
         require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)
         axisymmetry.check(domain, sides, solid, turbulence)
-        self.openings = openings_of(sides)
+        momentum_schemes.check(advection, domain, sides, solid, pressure_solver)
+        self.openings, self.walls = openings_of(sides), modelled_walls(sides)
+        require_walls(domain, self.walls)
         self.domain = domain
         self.layouts = velocity_layouts(sides, VELOCITY.units)
-        self.projection = Projection(domain, self.layouts, self.openings, pressure_solver)
-        self.momentum = Momentum(domain, self.layouts, turbulence)
+        self.momentum = Momentum(domain, self.layouts, turbulence, advection)
+        order = self.momentum.scheme.order
+        self.projection = Projection(domain, self.layouts, self.openings, pressure_solver, order)
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
-        self.solid, self.immersion = solid, None
+        self.solid, self.immersion, self.around = solid, None, None
+        if solid is not None:
+            require_homogeneous(turbulence)
+            self.around = solid_pressure.solid_pressure(domain, self.projection.layout, solid, pressure_solver)
 
     @classmethod
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
         keys, solid = setup.keys, solid_setup.solid_of(setup)
-        flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence)
+        flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
         return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
     @property
@@ -224,8 +237,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def accelerated(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> State:
         """The tendency with an acceleration, one field for each component on its faces, or None where there is none."""
-        layouts = self.layouts_at(t, state, self.momentum.width)
-        slopes = self.momentum.tendency(t, state.velocity, layouts, params)
+        slopes = self.momentum.tendency(t, state.velocity, self.layouts_for(t, state), params)
+        layouts = self.layouts_at(t, state)
+        slopes = slowed(self.domain, layouts, self.walls, t, state.velocity, params.viscosity, slopes)
         slopes = [
             k - params.drag * u + self._force(i, t, params, u)
             for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))
@@ -252,6 +266,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:
         """Layouts of the velocity for stencils of `width` ghost cells, with what flows through its open upper sides."""
         return with_outlets(self.domain, self.layouts, state.outlets, t, width)
+
+    def layouts_for(self, t, state: State) -> Callable[[int], tuple[FieldLayout, ...]]:
+        """`layouts_at` as a function of the width."""
+        return functools.partial(self.layouts_at, t, state)
 
     def _force(self, component: int, t, params, like: Array) -> Array:
         force = self.forces[component]
@@ -290,8 +308,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """The coefficients of bodies at time `t`, a number of the type of the velocity."""
         if self.immersion is not None:
             return self.immersion
-        assert self.solid is not None
-        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype)
+        assert self.solid is not None and self.around is not None
+        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype, self.around.approximate)
 
     def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
         """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
@@ -307,7 +325,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)
         if solid.moving:
             after = solids.with_inertia(after, solid, domain, projection.layout, now, jnp.asarray(dt, now.dtype))
-        around = tuple(u - share * slope for u, share, slope in zip(joined, immersion.projected, slopes, strict=True))
+        parts = zip(joined, immersion.projected, slopes, strict=True)
+        around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
         return State(around, outlets=projection.outlets_after(state.outlets, phi), reaction=after)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
@@ -327,25 +346,26 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def longest_step(self, state, params, spread: float | Array = 1.0):
         """`stable_dt` where an eddy viscosity counts `spread` times."""
-        h = self._least_spacing(state.velocity[0].dtype)
-        shares = axisymmetry.shares_of_faces(self.domain, self.projection.layout, state.velocity[0].dtype)
-        rate = sum(scaled(jnp.abs(u) * (1 / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True))
+        layout, dtype = self.projection.layout, state.velocity[0].dtype
+        # The least width of each cell and its two neighbours.
+        h = tuple(smallest(width, axis) for axis, width in enumerate(self.domain.spacing(layout, 1, dtype)))
+        shares = axisymmetry.shares_of_faces(self.domain, layout, dtype)
+        steepest, order = self.momentum.scheme.steepest, self.momentum.scheme.order
+        rate = sum(
+            scaled(jnp.abs(u) * (steepest / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True)
+        )
 
         viscosity = params.viscosity
         if self.momentum.has_eddies(params):
-            layouts = self.layouts_at(0.0, state)
+            layouts = self.layouts_for(0.0, state)
             viscosity = viscosity + spread * self.momentum.eddy_viscosity(0.0, state.velocity, layouts, params)
 
         def spreading():
-            return 2 * viscosity * sum(1 / s**2 for s in h)
+            return 2 * largest_symbol(order) ** 2 * viscosity * sum(1 / s**2 for s in h)
 
         if self.domain.grid.stretched or viscosity.ndim:
             return 1 / (jnp.max(rate + spreading()) + params.drag)
         return 1 / (jnp.max(rate) + spreading() + params.drag)
-
-    def _least_spacing(self, dtype) -> tuple[Spacing, ...]:
-        """The least width of each cell and its two neighbours along every axis, which limits the time step."""
-        return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.projection.layout, 1, dtype)))
 
     def _planes(self) -> list[tuple[int, int]]:
         """Planes of the components of the vorticity, one in 2-D and three in 3-D; (z, r) around an axis."""
@@ -378,8 +398,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|,
         but for cells that the surface of a body cuts.
 
-        mean_eddy_viscosity: of nu_t, where there is one. driving_x, ...: the force per mass that keeps the bulk
-        velocity, which is the slope of pressure that it stands for. Means are over the volume.
+        mean_eddy_viscosity: of nu_t, where there is one; mean_coefficient: of C^2 of a dynamic model. driving_x, ...:
+        the force per mass that keeps the bulk velocity, which is the slope of pressure that it stands for. Means are
+        over the volume.
         """
         domain = self.domain
         vorticity = self._vorticity(staggered.vorticity, state, t)
@@ -396,9 +417,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         forces = () if state.reaction is None else state.reaction.force
         found: dict[str, Array] = {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)}
         if self.momentum.has_eddies(params):
-            eddies = self.momentum.eddy_viscosity(t, state.velocity, self.layouts_at(t, state), params)
-            volumes = volumes_around(domain, self.projection.layout, (), eddies.dtype)
-            found["mean_eddy_viscosity"] = domain.mean(scaled(eddies, *volumes))
+            found |= self.momentum.diagnosed(t, state.velocity, self.layouts_for(t, state), params)
         if params.bulk_velocity is not None:
             slopes = self.accelerated(t, state, params, acceleration).velocity
             for axis, wanted in enumerate(params.bulk_velocity):
@@ -422,6 +441,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             "enstrophy": Measure("s-2", "mean enstrophy"),
             "max_divergence": Measure("s-1", "largest divergence"),
             "mean_eddy_viscosity": Measure("m2 s-1", "mean eddy viscosity"),
+            "mean_coefficient": Measure("1", "mean coefficient of the eddy viscosity"),
             **driving,
         }
 

@@ -11,7 +11,7 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
-from simjax.models.flow.budgets import budget_names
+from simjax.models.flow.budgets import budget_names, falling_energy
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.flow.solid_scalars import SolidSurface
@@ -46,14 +46,14 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
 @model(
     "passive_scalar",
     fields=(FieldSchema("concentration"), incompressible.VELOCITY),
-    sides=("flow with scalar", "flow.outflow", "flow.open"),
+    sides=("flow with scalar", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
     least_axes=2,
     stretched=True,
     axisymmetric=True,
     balanced=lambda ndim, counts: ("concentration", *budget_names(ndim)),
     conserved=_conserved,
-    falling=incompressible.falling_energy,
+    falling=falling_energy,
     coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("concentration"), EDDY_VISCOSITY),
     check=lambda config: check_carrying(config, "concentration"),
 )
@@ -94,11 +94,12 @@ class PassiveScalar(CarryingFlow):
         source: Source | None = None,
         pressure_solver: str = "auto",
         turbulence: str = "none",
+        advection: str = "central2",
         surface: SolidSurface | None = None,
     ):
         super().__init__(
             domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
-            turbulence=turbulence, surface=surface,
+            turbulence=turbulence, advection=advection, surface=surface,
         )  # fmt: skip
 
     @classmethod

@@ -68,27 +68,24 @@ def neighbour_sum(padded: Array, ndim: int) -> Array:
 
 
 def combined(
-    domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
-    shares: Sequence[Array], weights: Sequence[Neighbours], more: Sequence[Array] | None,
+    domain: Domain, fields: Sequence[Array], layouts: Sequence[FieldLayout], t, shares: Sequence[Array],
+    follows: Sequence[Array], weights: Sequence[Array], more: Sequence[Array] | None,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """For each field its share, the sum of its neighbours times their weights, and `more`."""
+    """For each field its share, the sum of the neighbours that it follows times their weight, and `more`.
+
+    shares: numbers, or whether there is one. follows, weights: see `interpolation`.
+    """
     ndim, total = domain.grid.ndim, []
-    padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
-    for u, around, share, pairs in zip(velocity, padded, shares, weights, strict=True):
-        terms = [w * shift(around, ndim, axis, by) for axis, pair in enumerate(pairs)
-                 for w, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
-        total.append(sum(terms, share * u))
+    padded = domain.pad(tuple(fields), tuple(layouts), 1, t)
+    for u, around, share, marks, weight in zip(fields, padded, shares, follows, weights, strict=True):
+        followed = jnp.zeros((), u.dtype)
+        for axis in range(ndim):
+            for number, by in enumerate((-1, 1)):
+                marked = marks & (1 << (2 * axis + number)) != 0
+                followed = followed + jnp.where(marked, shift(around, ndim, axis, by), 0.0)
+        own = jnp.where(share, u, 0.0) if share.dtype == bool else share * u
+        total.append(own + weight * followed)
     return tuple(total) if more is None else tuple(map(jnp.add, total, more))
-
-
-def times(factor: Array, pairs: Neighbours) -> Neighbours:
-    """Products of the weights of neighbours with a factor."""
-    return tuple((factor * below, factor * above) for below, above in pairs)
-
-
-def negative(weights: Sequence[Neighbours]) -> list[Neighbours]:
-    """The weights of neighbours with the other sign, of each field."""
-    return [tuple((-below, -above) for below, above in pairs) for pairs in weights]
 
 
 def weights_below(domain: Domain, layout: FieldLayout, ghosts: int, dtype) -> tuple[Spacing, ...]:
@@ -168,13 +165,14 @@ def _mean_of_positive(low: Array, high: Array) -> Array:
     return jnp.where(low >= 0, 0.5 * (low + high), 0.5 * jnp.maximum(high, 0.0) ** 2 * inverse(high - low))
 
 
-def interpolation(distance: Array) -> tuple[Array, Neighbours]:
-    """Tell whether faces are free; where they are not, one over the distance of the neighbours that they follow.
+def interpolation(distance: Array) -> tuple[Array, Array, Array]:
+    """Tell whether faces are free; where not, which neighbours they follow, and one over the sum of their distances.
 
     A face in the fluid is free where it is no nearer to the surface than its nearest neighbour, behind the surface, is.
     Else it follows the neighbour on the other side, with the ratio of the distances. A face in a body follows its
-    neighbour that is farthest out where that one is free in this sense, else the body alone. distance: on faces, with
-    one more all around.
+    neighbour that is farthest out where that one is free in this sense, else the body alone. Of the neighbours that it
+    follows the one below along an axis has the bit 2 axis of a byte, and the one above the next bit. distance: on
+    faces, with one more all around.
     """
     ndim = distance.ndim
     here = shift(distance, ndim)
@@ -187,15 +185,13 @@ def interpolation(distance: Array) -> tuple[Array, Neighbours]:
     def follows(out: Array, behind: Array) -> Array:
         return (ghost & (out == high)) | (forced & (behind == low) & (out > 0))
 
-    marks = [(follows(below, above), follows(above, below)) for below, above in beside]
-    count = sum(mark.astype(here.dtype) for pair in marks for mark in pair)
-
-    def slope(mark: Array, out: Array) -> Array:
-        return jnp.where(mark, inverse(jnp.maximum(out, jnp.abs(here)) * count), 0.0)
-
-    return free, tuple(
-        (slope(mark[0], pair[0]), slope(mark[1], pair[1])) for mark, pair in zip(marks, beside, strict=True)
-    )
+    marks, total = jnp.zeros(here.shape, jnp.uint8), jnp.zeros_like(here)
+    for axis, (below, above) in enumerate(beside):
+        for number, (out, behind) in enumerate(((below, above), (above, below))):
+            mark = follows(out, behind)
+            marks = marks | jnp.where(mark, 1 << (2 * axis + number), 0).astype(jnp.uint8)
+            total = total + jnp.where(mark, jnp.maximum(out, jnp.abs(here)), 0.0)
+    return free, marks, inverse(total)
 
 
 def at_nodes(distance: Array, below: Sequence[Spacing]) -> Array:

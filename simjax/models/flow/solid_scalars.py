@@ -29,12 +29,10 @@ from simjax.models.flow.solid_geometry import (
     interpolation,
     inverse,
     mirrored,
-    negative,
     neighbour_sum,
     on_block,
     open_cells,
     products,
-    times,
     weights_below,
 )
 from simjax.models.flow.solids import Immersion, Solid
@@ -76,9 +74,9 @@ class SolidSurface(eqx.Module):
             n = some.shape[axis]
             some = cut(some, axis, 0, n - 1) | cut(some, axis, 1, n)
         if self.value is not None:
-            free, slopes = interpolation(distance)
+            free, follows, slopes = interpolation(distance)
             here = shift(distance, ndim)
-            return GivenValue(part, here > 0, free.astype(dtype), times(here, slopes))
+            return GivenValue(part, here > 0, free, follows, here * slopes)
         fluid = domain.pad(some.astype(dtype), beside, 1)
         passes, faces, steepness = [], [], jnp.zeros((), dtype)
         for axis, h in enumerate(domain.spacing(layout, 0, dtype)):
@@ -142,13 +140,14 @@ class Cells(eqx.Module):
 class GivenValue(Cells):
     """Cells around bodies with a given value at the surface.
 
-    free: one in cells that the fluid alone changes, else zero. weights: of the neighbours that others follow.
+    free: whether the fluid alone changes a cell. follows, weights: of others, see `solid_geometry.interpolation`.
     """
 
     part: Array
     fluid: Array
     free: Array
-    weights: Neighbours
+    follows: Array
+    weights: Array
 
     def joined(self, domain, c, layout, t, surface):
         """The scalar with cells near the surface and in bodies given by those in the fluid: C + r (c' - C').
@@ -156,8 +155,8 @@ class GivenValue(Cells):
         c' is the scalar in the next cell in the fluid, r the ratio of the distances of both from the surface.
         """
         value, kinds = surface.given_value(domain, layout, t, c.dtype), [mirrored(layout)]
-        carried = combined(domain, [value], kinds, t, [1 - self.free], negative([self.weights]), None)
-        return combined(domain, [c], [layout], t, [self.free], [self.weights], carried)[0]
+        carried = combined(domain, [value], kinds, t, [~self.free], [self.follows], [-self.weights], None)
+        return combined(domain, [c], [layout], t, [self.free], [self.follows], [self.weights], carried)[0]
 
     def gained(self, domain, layout, fluxes, source, t, surface):
         return fluxes + source
@@ -168,7 +167,7 @@ class GivenValue(Cells):
 
     def from_bodies(self, domain, layout, fluxes, t, surface):
         """Flux through faces from cells that bodies give into others; in a steady flow that through their surface."""
-        return -_integral(domain, layout, (1 - self.free) * fluxes)
+        return -_integral(domain, layout, jnp.where(self.free, 0.0, fluxes))
 
 
 class CutCells(Cells):

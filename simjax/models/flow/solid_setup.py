@@ -12,12 +12,14 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
+from simjax.models.flow.solid_pressure import cells_beside
 from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import product_of_units
 from simjax.ops import transport
 from simjax.schema.model_schema import FieldSchema
+from simjax.schema.numbers import named_numbers
 
 SOLID = FieldSchema("solid", units="m", default=None, optional=True, distance=True)
 SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, staggered=True, optional=True)
@@ -39,7 +41,24 @@ def solid_of(setup: Setup) -> Solid | None:
         distance, moves = FormulaValue(source[0], dict(setup.values)), True
     if isinstance(velocity, tuple) and (moves or any("t" in formula.names for formula in velocity)):
         parts, moves = tuple(FormulaValue(formula, dict(setup.values)) for formula in velocity), True
-    return Solid(distance, None if velocity is None else parts, moves)
+    return Solid(distance, None if velocity is None else parts, moves, _cells_beside(setup, source))
+
+
+def _cells_beside(setup: Setup, source: Any) -> int | None:
+    """The number of cells along the surface of bodies that a formula gives with the numbers of the configuration."""
+    if not isinstance(source, tuple):
+        return None
+    grid, numbers = setup.domain.grid, named_numbers(setup.config)
+    if not source[0].names <= {*numbers, *AXES}:
+        return None
+    lines = (
+        np.linspace(low, high, n, endpoint=False) + 0.5 * (high - low) / n
+        for low, high, n in zip(grid.lower, grid.upper, grid.shape, strict=True)
+    )
+    places = dict(zip(AXES, np.meshgrid(*lines, indexing="ij", sparse=True), strict=False))
+    with np.errstate(all="ignore"):  # what is not finite is refused elsewhere
+        distance = np.broadcast_to(source[0]({**numbers, **places}), grid.shape)
+    return cells_beside(distance, [isinstance(pair[0], PeriodicSide) for pair in setup.sides])
 
 
 def surface_fields(carried: str, units: str = "1") -> tuple[FieldSchema, FieldSchema]:

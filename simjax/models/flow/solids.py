@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -22,7 +21,6 @@ from simjax.grid import CENTER
 from simjax.models.axisymmetric import relative_volumes
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.solid_geometry import (
-    Neighbours,
     at_faces,
     combined,
     face_offset,
@@ -30,18 +28,16 @@ from simjax.models.flow.solid_geometry import (
     inverse,
     mean_positive,
     mirrored,
-    negative,
     neighbour_sum,
     on_block,
     open_part,
     peeled,
     products,
-    times,
     weights_below,
 )
 from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
-from simjax.solvers.multigrid import Multigrid, multigrid, solve_elliptic
+from simjax.solvers.multigrid import Approximate, solve_elliptic
 
 MOST_ITERATIONS = 100
 
@@ -62,21 +58,22 @@ class Reaction(eqx.Module):
 class Immersion(eqx.Module):
     """Coefficients of bodies at one time.
 
-    free: one on the faces of each component that the fluid alone moves, else zero. weights: for each component of its
-    neighbours below and above along every axis. carried: V - weights . V, of the velocity V of the bodies; none where
-    they are at rest. open: beta, the open part of faces between two cells with a pressure, else zero. profile: as
-    weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity across them. blocked:
-    (1 - beta) V - profile . V. projected: one where beta > 0. uncut: whether cells have no face with a profile.
-    active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one over the number of
-    neighbours that have one. handed: in cells that only touch such cells, one over their number. operator:
-    -div(beta grad), with its hierarchy.
+    free: whether the fluid alone moves a face of each component. follows: the neighbours that other ones follow, as
+    bits (`solid_geometry.interpolation`). weights: what counts of their sum. carried: V - weights . V, of the velocity
+    V of the bodies; none where they are at rest. open: beta, the open part of faces between two cells with a pressure,
+    else zero. profile: as weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity
+    across them. blocked: (1 - beta) V - profile . V. projected: whether beta > 0. uncut: whether cells have no face
+    with a profile. active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one
+    over the number of neighbours that have one. handed: in cells that only touch such cells, one over their number.
+    operator: -div(beta grad). inverse: what is near its inverse.
     """
 
     free: tuple[Array, ...]
-    weights: tuple[Neighbours, ...]
+    follows: tuple[Array, ...]
+    weights: tuple[Array, ...]
     carried: tuple[Array, ...] | None
     open: tuple[Array, ...]
-    profile: tuple[Neighbours, ...]
+    profile: tuple[Array, ...]
     blocked: tuple[Array, ...] | None
     projected: tuple[Array, ...]
     uncut: Array
@@ -84,20 +81,20 @@ class Immersion(eqx.Module):
     fill: Array
     handed: Array
     operator: Elliptic
-    hierarchy: Multigrid
+    inverse: Approximate
 
     def join(self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t) -> tuple[Array, ...]:
         """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
 
         u' is the velocity on the next face in the fluid, r the ratio of the distances of both from the surface.
         """
-        return combined(domain, velocity, layouts, t, self.free, self.weights, self.carried)
+        return combined(domain, velocity, layouts, t, self.free, self.follows, self.weights, self.carried)
 
     def through(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
     ) -> tuple[Array, ...]:
         """Volume per time and area that flows through faces, over their whole area."""
-        return combined(domain, velocity, layouts, t, self.open, self.profile, self.blocked)
+        return combined(domain, velocity, layouts, t, self.open, self.follows, self.profile, self.blocked)
 
     def gathered(self, domain: Domain, divergence: Array, layout: FieldLayout) -> Array:
         """The divergence with that of cells without a pressure given to their neighbours, so that no region of the
@@ -120,7 +117,8 @@ class Solid(eqx.Module):
     `(t, *coordinates)`. It needs to be a distance near the surface only, up to a factor: only its ratios between
     neighbours count. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a
     function or None; it goes on smoothly for a cell into the fluid. Where it is left out they are at rest. moving:
-    whether any of these depends on time.
+    whether any of these depends on time. beside: about how many cells lie along the surface, where that is known
+    before anything is compiled; None: they are counted where the distance is.
 
     Examples:
         >>> def distance(t, x, y):
@@ -133,14 +131,20 @@ class Solid(eqx.Module):
     distance: Array | Callable
     velocity: tuple[Array | Callable | None, ...] | None = None
     moving: bool = eqx.field(static=True, default=False)
+    beside: int | None = eqx.field(static=True, default=None)
 
-    def immersion(self, domain: Domain, layout: FieldLayout, t, dtype) -> Immersion:
-        """The coefficients at time `t`; `layout` is that of the pressure."""
+    def immersion(
+        self, domain: Domain, layout: FieldLayout, t, dtype, approximate: Callable[..., Approximate]
+    ) -> Immersion:
+        """The coefficients at time `t`.
+
+        layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
+        """
         ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
         near, below = peeled(distance, range(ndim)), weights_below(domain, layout, 2, dtype)
         here = [at_faces(distance, axis, below[axis]) for axis in range(ndim)]
-        free, slopes = zip(*map(interpolation, here), strict=True)
+        free, follows, slopes = zip(*map(interpolation, here), strict=True)
         here = [peeled(d, range(ndim)) for d in here]
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
@@ -163,35 +167,32 @@ class Solid(eqx.Module):
             area.append(part)
             # Cells farther from those with a pressure are closed, as nothing takes up what they gain or lose.
             mean = mean * products(crop(passed, ndim, axis), axis)
-            profile.append(times(mean - part * here[axis], slopes[axis]))
+            profile.append((mean - part * here[axis]) * slopes[axis])
         uncut = active
         for axis, n in enumerate(block):
-            whole = jnp.asarray(sum(jnp.abs(w) for pair in profile[axis] for w in pair)) == 0
+            whole = profile[axis] == 0
             uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
-        weights = [times(d, pairs) for d, pairs in zip(here, slopes, strict=True)]
+        weights = [d * slope for d, slope in zip(here, slopes, strict=True)]
 
         def own(on_faces):
             """The lower faces of this block's cells."""
-            return tuple(
-                jax.tree.map(lambda u, axis=axis, n=n: cut(u, axis, 0, n), on_faces[axis])
-                for axis, n in enumerate(block)
-            )
+            return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
         operator = elliptic(domain, layout, area)
-        free, weights, part, profile = own([one.astype(dtype) for one in free]), own(weights), own(area), own(profile)
+        free, follows, weights, part, profile = map(own, (free, follows, weights, area, profile))
         carried = blocked = None
         if self.velocity is not None:
             v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
             v = [jnp.zeros(block, dtype) if one is None else one for one in v]
             kinds = [beside] * ndim
-            carried = combined(domain, v, kinds, t, [1 - one for one in free], negative(weights), None)
-            blocked = combined(domain, v, kinds, t, [1 - one for one in part], negative(profile), None)
+            carried = combined(domain, v, kinds, t, [~one for one in free], follows, [-one for one in weights], None)
+            blocked = combined(domain, v, kinds, t, [1 - one for one in part], follows, [-one for one in profile], None)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
         handed = jnp.where(beyond, inverse(rims), 0.0)
         return Immersion(
-            free, weights, carried, part, profile, blocked, tuple((one > 0).astype(dtype) for one in part),
+            free, follows, weights, carried, part, profile, blocked, tuple(one > 0 for one in part),
             uncut & (neighbour_sum(passed, ndim) == neighbour_sum(padded, ndim)), active, fill, handed,
-            operator, multigrid(operator),
+            operator, approximate(operator, layout),
         )  # fmt: skip
 
     def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
@@ -248,7 +249,7 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
         right = without_mean(right - taken * (domain.sum(volumes * right) / domain.sum(volumes * taken)))
     known = operator(lax.stop_gradient(impulse), 0.0)
     found = solve_elliptic(
-        operator, immersion.hierarchy, -volumes * right, shift,
+        operator, immersion.inverse, -volumes * right, shift,
         tolerance=100 * eps, limit=MOST_ITERATIONS, scale=jnp.sqrt(domain.dot(known, known)),
     ).solution  # fmt: skip
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
@@ -268,7 +269,7 @@ def reaction(
     """
     rate, volume = inverse(before.elapsed), math.prod(domain.grid.mean_spacing)
     taken = [
-        u - v + (open_ - 1) * slope
+        u - v - jnp.where(open_, 0.0, slope)
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     ]
     force = tuple(

@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 
 from simjax.stencil.kernels.operands import Operand, Unpadded, ghost_width
 from simjax.stencil.kernels.register_tiles import Begin, for_pieces
-from simjax.stencil.kernels.tiles import Sizes, rows_of_16_bytes
+from simjax.stencil.kernels.tiles import Sizes, lead, rows_of_16_bytes
 
 
 def stays_unpadded(x: Unpadded) -> bool:
@@ -49,7 +49,7 @@ def columns_of(operand: Operand, tile: Sizes) -> Sizes:
 
 def write_lines(gpu, block, lines, columns, operand: Operand, interior: Sizes, tile: Sizes, corner: Sequence) -> None:
     """Fill the ghost cells of the block whose tile begins at `corner`."""
-    width, ndim = ghost_width(operand), len(tile)
+    width, ndim, first = ghost_width(operand), len(tile), lead(operand)
 
     def at_rim(axis: int, copy) -> None:
         """`copy(line, place)` for the lines of an axis that lie in the block."""
@@ -68,7 +68,7 @@ def write_lines(gpu, block, lines, columns, operand: Operand, interior: Sizes, t
             def copy(begin: Begin, shape: Sizes) -> None:
                 source = [corner[k] + b for k, b in enumerate(begin)]
                 target = list(begin)
-                source[axis], target[axis] = line, place
+                source[axis], target[axis], target[-1] = line, place, target[-1] + first
                 for c in range(operand.components):
                     read = lines[axis][(c, *(pl.ds(b, n) for b, n in zip(source, shape, strict=True)))]
                     write = (c, *(pl.ds(b, n) for b, n in zip(target, shape, strict=True)))
@@ -82,7 +82,7 @@ def write_lines(gpu, block, lines, columns, operand: Operand, interior: Sizes, t
     def column(line, place):
         def copy(begin: Begin, _) -> None:
             for c in range(operand.components):
-                block[(c, *begin, place)] = columns[(c, *begin, line)]
+                block[(c, *begin, place + np.int32(first))] = columns[(c, *begin, line)]
 
         for_pieces([t + 2 * width for t in tile[:-1]], (1,) * (ndim - 1), copy)
 

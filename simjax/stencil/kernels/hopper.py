@@ -14,7 +14,7 @@ from jax.experimental import pallas as pl
 from simjax.stencil.kernels.gpu_ghosts import columns_of, lines_of, write_lines
 from simjax.stencil.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.stencil.kernels.register_tiles import Begin, for_pieces
-from simjax.stencil.kernels.tiles import Sizes, block_of, kept_block, rows_of_16_bytes
+from simjax.stencil.kernels.tiles import Sizes, block_of, kept_block, lead, rows_of_16_bytes
 
 AXES = ("tile_x", "tile_y", "tile_z")
 THREADS = 128
@@ -107,6 +107,7 @@ def _compute_tile(
                 ]
                 if extents[-1] is None:  # one number for the whole row
                     return seen[str(k)][(component, *first)]
+                first[-1] += lead(operands[k]) if str(k) in columns else 0
                 place = (pl.ds(b, 1 if e is None else n) for b, n, e in zip(first, shape, extents, strict=True))
                 return gpu.layout_cast(seen[str(k)][(component, *place)], per_register)
 
@@ -124,7 +125,9 @@ def _compute_tile(
 def _place(operand: Operand, corner: Sequence, block: Sizes, unpadded: bool) -> tuple:
     """Place of the block of a tile in its array; beyond the array, on either side, zeros are read."""
     extents = operand.extents or ()
-    before = np.int32(ghost_width(operand) if unpadded else 0)
+    before = [ghost_width(operand) if unpadded else 0] * len(corner)
+    before[-1] += lead(operand) if unpadded else 0
     return slice(None), *(
-        pl.ds(0 if e is None else c - before, n) for c, n, e in zip(corner, block[1:], extents, strict=True)
+        pl.ds(0 if e is None else c - np.int32(b), n)
+        for c, b, n, e in zip(corner, before, block[1:], extents, strict=True)
     )

@@ -23,7 +23,16 @@ from simjax.stencil.kernels.gpu_ghosts import columns_of, write_lines
 from simjax.stencil.kernels.hopper import AXES, corner_of, inputs_of
 from simjax.stencil.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.stencil.kernels.register_tiles import Begin, for_pieces
-from simjax.stencil.kernels.tiles import Sizes, aligned, block_of, kept_ring, longest, ring, rows_of_16_bytes
+from simjax.stencil.kernels.tiles import (
+    Sizes,
+    aligned,
+    block_of,
+    kept_ring,
+    lead,
+    longest,
+    ring,
+    rows_of_16_bytes,
+)
 
 PIECE = (1, 128)
 
@@ -193,6 +202,7 @@ class _Walk:
                     )
                     if extents[2] is None:  # one number for the whole row
                         return block[place, component, row, column]
+                    column += lead(operands[k]) if str(k) in self.columns else 0
                     found = block[place, component, pl.ds(row, 1), pl.ds(column, shape[1])]
                     return self.gpu.layout_cast(found, per_register)
 
@@ -221,7 +231,8 @@ def _cells(operand: Operand, corner: Sequence, tile: Sizes, before: int = 0) -> 
     """Cells of a plane that are brought, `before` of them before the tile; beyond an array zeros are read."""
     assert operand.extents is not None
     sizes = block_of(operand, tile, tile, "gpu")[1:]
+    befores = before, before + lead(operand) if before else 0
     return tuple(
-        pl.ds(0 if e is None else c - np.int32(before), n)
-        for c, n, e in zip(corner[1:], sizes, operand.extents[1:], strict=True)
+        pl.ds(0 if e is None else c - np.int32(b), n)
+        for c, b, n, e in zip(corner[1:], befores, sizes, operand.extents[1:], strict=True)
     )

@@ -29,6 +29,7 @@ class Kernel:
         closed: what it computes, as jax would; alone: the same outside the mesh of devices that it was traced in.
         interprets: whether it is a kernel on a CPU too, and never left to jax.
         candidates: of a target.
+        updates: see `tuning.Work`.
     """
 
     run: Callable
@@ -36,11 +37,12 @@ class Kernel:
     alone: Callable
     interprets: bool
     candidates: Callable[[str], Candidates]
+    updates: bool
 
     def choose(self, target: str, device: Device) -> Sizes | None:
         """The tile to compute with, or None for no kernel, from measurements on the device."""
         shapes = [shape_of(aval) for aval in self.closed.in_avals]
-        work = Work(*self.candidates(target), shapes, functools.partial(self.run, target), self.alone)
+        work = Work(*self.candidates(target), shapes, functools.partial(self.run, target), self.alone, self.updates)
         return tuner().tile(work, device, by_xla=not self.interprets)
 
 
@@ -89,7 +91,7 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
             return candidates(traced.program(target), arrays, interior, target)
 
         plain, alone = (functools.partial(of_blocks, evaluated) for evaluated in (jaxpr_as_fun, on_one_device))
-        results = bound(launched, plain, flat, interprets, tiles, alone)
+        results = bound(launched, plain, flat, interprets, tiles, alone, updates=True)
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run
@@ -102,13 +104,15 @@ def bound(
     interprets: bool,
     candidates: Callable[[str], Candidates],
     alone: Callable | None = None,
+    *,
+    updates: bool = False,
 ) -> list[Array]:
     """`function(*arrays)` -> arrays, computed as `run(target, tile, *arrays)` where that is a kernel.
 
-    `interprets`: see `lowered`; `candidates`, and `alone`, if it is not the function itself: see `Kernel`.
+    `interprets`: see `lowered`; `candidates`, `updates`, and `alone`, if it is not the function itself: see `Kernel`.
     """
     closed = jax.make_jaxpr(function)(*arrays)
-    return kernel_p.bind(*arrays, kernel=Kernel(run, closed, alone or function, interprets, candidates))
+    return kernel_p.bind(*arrays, kernel=Kernel(run, closed, alone or function, interprets, candidates, updates))
 
 
 def shape_of(x) -> jax.ShapeDtypeStruct:

@@ -82,7 +82,7 @@ def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Siz
     sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
     ndim = len(tile)
     if target == "gpu":
-        sizes = rows_of_16_bytes(sizes, operand.dtype)
+        sizes = rows_of_16_bytes([*sizes[:-1], lead(operand) + sizes[-1]], operand.dtype)
         return (*sizes[:2], aligned(sizes[1:], operand.dtype)[1]) if ndim == 3 else sizes
     if target == "tpu":
         if operand.extents[-1] is not None and tile[-1] < interior[-1]:
@@ -91,6 +91,17 @@ def block_of(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Siz
             rows = granule(target, ndim, operand.dtype.itemsize)[-2]
             sizes[-2] = tile[-2] + round_up(operand.extents[-2], rows)
     return tuple(sizes)
+
+
+def lead(operand: Operand) -> int:
+    """Columns of a GPU's block before its first ghost cell: a multiple of 16 bytes with the ghost cells.
+
+    The block of a field that has none itself begins that much before the tile. The copy engine reads from multiples of
+    16 bytes along the last axis only, and faults elsewhere ("illegal instruction").
+    """
+    extents = {*(operand.extents or ())}
+    extent = extents.pop() if len(extents) == 1 else None
+    return 0 if extent is None or extent % 2 else -(extent // 2) % (16 // operand.dtype.itemsize)
 
 
 def reach(operand: Operand, tile: Sizes, interior: Sizes, target: str) -> Sizes:
@@ -142,8 +153,8 @@ def longest(passes: Passes) -> int:
 def ring(operand: Operand, tile: Sizes) -> Sizes:
     """Shape of a GPU's planes of an operand: those that are read at once, and the next one."""
     assert operand.extents is not None
-    sizes = [1 if e is None else t + e for t, e in zip(tile, operand.extents, strict=True)]
-    return (operand.extents[0] or 0) + 2, operand.components, *aligned(sizes[1:], operand.dtype)
+    rows, columns = block_of(operand, tile, tile, "gpu")[1:]
+    return (operand.extents[0] or 0) + 2, operand.components, *aligned((rows, columns), operand.dtype)
 
 
 def kept_ring(operand: Operand, tile: Sizes) -> Sizes:

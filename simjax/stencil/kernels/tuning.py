@@ -39,6 +39,8 @@ class Work:
     Attributes:
         tiles: the candidates, the cost model's best one first, each with what it has to say.
         shapes: of the arrays, those of the members of an ensemble together.
+        updates: whether the results are added to fields next, as tendencies are. XLA does so in the loop that computes
+            them; after a kernel it takes another pass over memory, which may cost more than the kernel saves.
     """
 
     program: Passes
@@ -47,6 +49,7 @@ class Work:
     shapes: Sequence[jax.ShapeDtypeStruct]
     run: Callable
     plain: Callable
+    updates: bool = False
 
     def key(self, device: Device) -> Key:
         """Everything on which times depend."""
@@ -57,12 +60,26 @@ class Work:
             "operands": [f"{s.dtype}[{','.join(map(str, s.shape))}]" for s in self.shapes],
             "program": fingerprint(self.program),
             "candidates": [by(tile) for tile in self.tiles],
+            "updates": self.updates,
         }
 
     def functions(self) -> dict[str, Callable]:
-        """The candidates, XLA first."""
+        """The candidates, XLA first, with what follows them."""
         kernels = {by(tile): lambda *arrays, tile=tile: self.run(tile, *arrays) for tile in self.tiles}
-        return {XLA: self.plain, **kernels}
+        found = {XLA: self.plain, **kernels}
+        return {name: self._updating(function) for name, function in found.items()} if self.updates else found
+
+    def _updating(self, function: Callable) -> Callable:
+        """`function` with its results added to arrays of their shape among its arguments, where there are any."""
+
+        def added(arrays: Sequence[Array], k: int, result: Array) -> Array:
+            for x in arrays:
+                if x.shape[-len(self.interior) :] == self.interior and x.size % result.size == 0:
+                    parts = x.reshape(-1, *result.shape)
+                    return result + parts[k % len(parts)].astype(result.dtype)
+            return result
+
+        return lambda *arrays: [added(arrays, k, result) for k, result in enumerate(function(*arrays))]
 
 
 Timer = Callable[[Mapping[str, Callable], Sequence[jax.ShapeDtypeStruct], Device], Seconds]

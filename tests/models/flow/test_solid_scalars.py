@@ -58,7 +58,7 @@ def conducting(grid, surface):
         # Of cells that the fluid does not change: what is wrong with them, of those that mean nothing: themselves.
         if isinstance(cells, CutCells):
             return jnp.where(cells.fluid, slope, -c), (joined, given)
-        return jnp.where(cells.free > 0, slope, joined - c), (joined, given)
+        return jnp.where(cells.free, slope, joined - c), (joined, given)
 
     n = grid.shape[0] * grid.shape[1]
     units = jnp.eye(n).reshape(n, *grid.shape)

@@ -12,7 +12,7 @@ import pytest
 from stencil_programs import arrays_of, unpadded, wide
 
 from simjax.stencil.kernels import gpu_ghosts, register_tiles
-from simjax.stencil.kernels.tiles import block_of
+from simjax.stencil.kernels.tiles import block_of, lead
 
 
 class Memory:
@@ -78,12 +78,16 @@ def test_every_tile_has_the_ghost_cells_of_the_whole_array(plain_loops, width, i
         commit_smem=lambda: None,
     )
     for corner in itertools.product(*(range(0, n, t) for n, t in zip(interior, tile, strict=True))):
-        block = brought(field, [0, *(c - width for c in corner)], (2, *block_of(operand, tile, interior, "gpu")))
+        begin = [c - width for c in corner]
+        begin[-1] -= lead(operand)
+        # The copy engine faults elsewhere: found on an H200.
+        assert begin[-1] * operand.dtype.itemsize % 16 == 0
+        block = brought(field, [0, *begin], (2, *block_of(operand, tile, interior, "gpu")))
         columns = brought(lines[-1], [0, *corner[:-1], 0], gpu_ghosts.columns_of(operand, tile))
         memories = Memory(block), [Memory(u) for u in lines], Memory(columns)
         gpu_ghosts.write_lines(gpu, *memories, operand, interior, tile, [np.int32(c) for c in corner])
         ends = [min(c + t, n) + 2 * width for c, t, n in zip(corner, tile, interior, strict=True)]
         cells = [slice(c, end) for c, end in zip(corner, ends, strict=True)]
         expected = whole[(slice(None), *cells)]
-        found = block[(slice(None), *(slice(0, n) for n in expected.shape[1:]))]
+        found = block[..., lead(operand) :][(slice(None), *(slice(0, n) for n in expected.shape[1:]))]
         np.testing.assert_array_equal(found, expected, err_msg=f"tile at {corner}")

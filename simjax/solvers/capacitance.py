@@ -1,0 +1,218 @@
+"""Inverses of -div(k grad x) around bodies by the direct solve without them.
+
+Where no face of a cell and no neighbour is touched by a body, the residual that the direct solve leaves is zero. What
+it leaves in the other cells is made up for by sources there: their number is that of cells along the surface, and they
+obey a small dense system, the capacitance matrix (Buzbee, Dorr, George and Golub 1971, SIAM J. Numer. Anal. 8, 722).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float
+
+from simjax.core.boundary import Dirichlet, FieldLayout
+from simjax.core.domain import Domain
+from simjax.solvers.elliptic import Elliptic, cut, elliptic
+from simjax.solvers.multigrid import Approximate
+from simjax.solvers.poisson import spectral_inverse
+
+# An inverse of 2048 unknowns takes half a second of a core.
+MOST_SOURCES = 2048
+# Bytes of the matrix, in those of a field: less than the two transforms beside it move.
+MOST_FIELDS = 12
+
+
+def most_sources(domain: Domain) -> int:
+    """The number of cells beside bodies up to which a capacitance matrix pays."""
+    return min(MOST_SOURCES, math.isqrt(MOST_FIELDS * domain.grid.cells))
+
+
+class Sources(eqx.Module):
+    """Cells beside bodies, in a list of fixed length, and the inverse of the capacitance matrix between them.
+
+    places: for each axis the index in the whole grid; there: which entries of the list are cells. matrix: zero where
+    they were more than the list holds, or where bodies part the fluid into regions, for which it is singular.
+    """
+
+    places: tuple[Array, ...]
+    there: Array
+    matrix: Array
+
+    def _within(self, domain: Domain) -> tuple[tuple[Array, ...], Array]:
+        """Places within this block, and which of them are."""
+        own = [place - domain.first_index(axis) for axis, place in enumerate(self.places)]
+        inside = self.there
+        for place, n in zip(own, domain.block_shape, strict=True):
+            inside = inside & (place >= 0) & (place < n)
+        return tuple(jnp.clip(p, 0, n - 1) for p, n in zip(own, domain.block_shape, strict=True)), inside
+
+    def of(self, domain: Domain, field: Array) -> Array:
+        """The values of a field in these cells, on every device."""
+        places, inside = self._within(domain)
+        return domain.total(jnp.where(inside, field[places], 0))
+
+    def added(self, domain: Domain, field: Array, values: Array) -> Array:
+        """A field with values added in these cells."""
+        places, inside = self._within(domain)
+        return field.at[places].add(jnp.where(inside, values, 0))
+
+
+class Unobstructed(eqx.Module):
+    """The direct solve without bodies on the cells with fluid: a symmetric positive operator, like a `Multigrid`.
+
+    With `sources` it is the inverse to rounding. Alone it is as near to it as the energy of a field around bodies is to
+    that of its smoothest continuation through them: mesh-independent, and worse the narrower gaps are.
+    """
+
+    operator: Elliptic
+    layout: FieldLayout
+    connected: Array
+    sources: Sources | None
+
+    def inverses(self, shift) -> tuple[Array, ...]:
+        """Nothing is needed beside."""
+        del shift
+        return ()
+
+    def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array]) -> Float[Array, "..."]:
+        """Approximate solution of A x = right, whose shift counts as zero."""
+        del shift, inverses
+        x = self._without_bodies(right)
+        if self.sources is None:
+            return x
+        domain = self.operator.domain
+        left = self.sources.of(domain, right - self.operator(x, 0.0))
+        strength = jnp.matmul(self.sources.matrix, left, precision=lax.Precision.HIGHEST)
+        return self._without_bodies(self.sources.added(domain, right, strength))
+
+    def _without_bodies(self, right: Array) -> Array:
+        found = spectral_inverse(self.operator.domain, self.layout, right)
+        return jnp.where(self.connected, -found, 0.0)
+
+
+class SinglePrecision(eqx.Module):
+    """An approximate inverse in single precision, within conjugate gradients of double precision."""
+
+    domain: Domain
+    inverse: Approximate
+
+    def inverses(self, shift) -> tuple[Array, ...]:
+        return self.inverse.inverses(self._shift(shift))
+
+    def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array]) -> Float[Array, "..."]:
+        """The approximate solution, for a right side scaled to numbers that single precision has."""
+        size = self.domain.max(jnp.abs(right))
+        scaled = right * jnp.where(size > 0, 1 / jnp.where(size > 0, size, 1.0), 0.0)
+        found = self.inverse.cycle(scaled.astype(jnp.float32), self._shift(shift), inverses)
+        return size * found.astype(right.dtype)
+
+    def _shift(self, shift):
+        """A shift that still holds what nothing else does where rounding is that of single precision."""
+        eps = float(jnp.finfo(jnp.float32).eps)
+        return jnp.asarray(shift + 100 * eps * sum(1 / h**2 for h in self.domain.grid.mean_spacing), jnp.float32)
+
+
+def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0) -> Unobstructed:
+    """The direct solve without bodies, with up to `capacity` sources beside them; carries no gradient.
+
+    Args:
+        operator: -div(k grad x) on a uniform grid, with k = 1 away from bodies.
+        layout: of x.
+        capacity: length of the list of sources; 0: none.
+    """
+    conductances = lax.stop_gradient(operator.conductances)
+    operator = Elliptic(operator.domain, operator.layout, conductances, operator.mass, operator.closed)
+    connected = operator.diagonal(0.0) > 0
+    sources = _sources(operator, layout, connected, capacity) if capacity else None
+    return Unobstructed(operator, layout, connected, sources)
+
+
+def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity: int) -> Sources:
+    domain = operator.domain
+    shape, dtype = domain.grid.shape, jnp.result_type(*operator.conductances)
+    altered = domain.gather((_altered(operator, layout) & connected).astype(jnp.int32)).ravel()
+    numbers = jnp.nonzero(altered, size=capacity, fill_value=altered.size)[0].astype(jnp.int32)
+    there = numbers < altered.size
+    places = jnp.unravel_index(jnp.where(there, numbers, 0), shape)
+    empty = Sources(tuple(places), there, jnp.zeros((), dtype))
+    unit = jnp.eye(capacity, dtype=dtype)
+    matrix = jnp.where(there[:, None] & there[None, :], _capacitance(operator, layout, empty), unit)
+    matrix = lax.optimization_barrier(matrix)  # else it is formed anew in each use
+    inverse = jnp.linalg.inv(matrix)
+    # Regions that bodies part make it singular: then what it gives back is not what was put in.
+    probe = 1.0 + (jnp.arange(capacity) % 3).astype(dtype)
+    back = jnp.matmul(matrix, jnp.matmul(inverse, probe, precision=lax.Precision.HIGHEST))
+    fits = (jnp.max(jnp.abs(back - probe)) < 1e-2) & (jnp.sum(altered) <= capacity)
+    return Sources(tuple(places), there, jnp.where(fits, inverse, 0.0))
+
+
+def _altered(operator: Elliptic, layout: FieldLayout) -> Array:
+    """Cells with a face whose conductance is not that without bodies."""
+    domain = operator.domain
+    plain = elliptic(domain, layout, [jnp.ones_like(k) for k in operator.conductances]).conductances
+    altered = jnp.zeros(domain.block_shape, bool)
+    for axis, (n, k, free) in enumerate(zip(domain.block_shape, operator.conductances, plain, strict=True)):
+        differs = k != free
+        altered = altered | cut(differs, axis, 0, n) | cut(differs, axis, 1, n + 1)
+    return altered
+
+
+def _capacitance(operator: Elliptic, layout: FieldLayout, sources: Sources) -> Array:
+    """What a source in each of the cells leaves on the right side of A x = b in the others: A times the response."""
+    domain = operator.domain
+    shape = domain.grid.shape
+    response = _response(domain, layout, jnp.result_type(*operator.conductances))
+    diagonal = sources.of(domain, operator.diagonal(0.0))
+    matrix = diagonal[:, None] * response(sources.places, sources.places)
+    for axis, (n, k) in enumerate(zip(domain.block_shape, operator.conductances, strict=True)):
+        for by, face in ((-1, cut(k, axis, 0, n)), (1, cut(k, axis, 1, n + 1))):
+            beside = sources.places[axis] + by
+            inside = layout.is_periodic(axis) | ((beside >= 0) & (beside < shape[axis]))
+            through = jnp.where(inside, sources.of(domain, face), 0.0)
+            there = [beside if k == axis else place for k, place in enumerate(sources.places)]
+            matrix = matrix - through[:, None] * response(there, sources.places)
+    return matrix
+
+
+def _response(domain: Domain, layout: FieldLayout, dtype):
+    """A function of places i and j: x in cell i of -div(grad x) = 1 in cell j, a row for each i.
+
+    Sides reflect sources, with the sign of the condition: what is left is a periodic grid of twice the length, or of
+    four times where both sides differ.
+    """
+    lengths, images = [], []
+    for axis, n in enumerate(domain.grid.shape):
+        lower, upper = (-1 if isinstance(side, Dirichlet) else 1 for side in layout.boundaries[axis])
+        if layout.is_periodic(axis):
+            lengths.append(n)
+            images.append([(1, 1, 0)])
+        elif lower == upper:
+            lengths.append(2 * n)
+            images.append([(1, 1, 0), (lower, -1, -1)])
+        else:
+            lengths.append(4 * n)
+            images.append([(1, 1, 0), (lower, -1, -1), (upper, -1, 2 * n - 1), (lower * upper, 1, 2 * n)])
+    ndim, total = domain.grid.ndim, jnp.zeros((), dtype)
+    for axis, (length, h) in enumerate(zip(lengths, domain.grid.mean_spacing, strict=True)):
+        count = length // 2 + 1 if axis == ndim - 1 else length
+        waves = jnp.sin(np.pi / length * jnp.arange(count, dtype=dtype))
+        total = total + ((2 / h * waves) ** 2).reshape([-1 if k == axis else 1 for k in range(ndim)])
+    inverse = jnp.where(total == 0, 0.0, 1 / jnp.where(total == 0, 1.0, total))
+    unit = jnp.fft.irfftn(lax.complex(inverse, jnp.zeros_like(inverse)), lengths).ravel()
+
+    def response(there: Sequence[Array], sources: Sequence[Array]) -> Array:
+        found = jnp.zeros((), dtype)
+        for image in itertools.product(*images):
+            sign, number = 1, jnp.zeros((), jnp.int32)
+            for length, (own, factor, ahead), i, j in zip(lengths, image, there, sources, strict=True):
+                sign = sign * own
+                number = number * length + jnp.mod(i[:, None] - (factor * j + ahead)[None, :], length)
+            found = found + sign * unit[number]
+        return found
+
+    return response

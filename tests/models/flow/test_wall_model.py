@@ -1,0 +1,80 @@
+"""The friction of walls whose layers the cells do not resolve."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from case import PERIODIC
+from exact_flows import STILL, difference, parameters, random_flow
+from scipy.integrate import quad
+
+import simjax as sj
+from simjax.core.domain import Domain
+from simjax.core.mappings import lines
+from simjax.errors import ConfigurationError
+from simjax.grid import Grid
+from simjax.models.flow.incompressible import Incompressible, State
+from simjax.models.flow.wall_model import WallModel, drag_rate
+
+MODELLED = (WallModel(), WallModel())
+
+
+@pytest.mark.parametrize("height", [30.0, 300.0, 3000.0])
+def test_the_friction_is_that_of_the_profile_in_the_cell(height):
+    """Of u+ = min(y+, 8.3 y+^(1/7)), whose mean over a cell of so many wall units is integrated by another way."""
+    friction_velocity, viscosity = 0.7, 2e-4
+    mean = quad(lambda y: min(y, 8.3 * y ** (1 / 7)), 0, height, points=[11.81], limit=200)[0] / height
+    u, h = mean * friction_velocity, height * viscosity / friction_velocity
+    # The profile bends where its two parts meet, at 11.81 to four digits.
+    assert drag_rate(jnp.asarray(u), jnp.asarray(viscosity), h) * u == pytest.approx(friction_velocity**2, rel=1e-6)
+
+
+def test_the_friction_and_its_slope_are_those_of_both_layers_where_they_meet():
+    viscosity, h = 1e-3, 0.1
+    bend = 0.5 * viscosity / h * 8.3 ** (7 / 3)
+
+    def friction(u):
+        return drag_rate(u, jnp.asarray(viscosity), h) * u
+
+    (below, rise), (above, steeper) = (jax.value_and_grad(friction)(jnp.asarray(bend * (1 + d))) for d in (-1e-9, 1e-9))
+    # The friction changes by 1e-9 of itself; both formulas have one value and one slope there.
+    assert float(above) == pytest.approx(float(below), rel=1e-8) and float(steeper) == pytest.approx(
+        float(rise), rel=1e-8
+    )
+    assert float(rise) == pytest.approx(2 * viscosity / h, rel=1e-14)
+    assert float(jax.grad(friction)(jnp.asarray(1.1 * bend))) > float(rise)
+    assert float(jax.grad(friction)(jnp.asarray(0.0))) == pytest.approx(2 * viscosity / h, rel=1e-14)
+
+
+def test_slow_flow_has_the_friction_of_a_resolved_layer():
+    stretch = (None, lines("formula", "s - 0.3*s*s*(1 - s)", 6, 0.0, 1.0), None)
+    domain = Domain(Grid((4, 6, 4), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), stretch))
+    one, other = (Incompressible(domain, [PERIODIC, sides, PERIODIC]) for sides in (MODELLED, STILL))
+    state, params = random_flow(other), parameters(0.3)
+    found, expected = (jax.jit(model.rhs)(0.0, state, params) for model in (one, other))
+    # Rounding of terms of 2 nu u / h^2, some 1e3.
+    assert difference(found, expected) < 1e-11
+
+
+def test_fast_flow_is_slowed_against_its_direction_in_the_cells_on_walls_alone():
+    n, angle, speed, viscosity = 6, 0.4, 3.0, 1e-4
+    domain = Domain(Grid((4, n, 4)))
+    model = Incompressible(domain, [PERIODIC, MODELLED, PERIODIC])
+    u, w = speed * np.cos(angle), speed * np.sin(angle)
+    state = State((jnp.full((4, n, 4), u), jnp.zeros((4, n, 4)), jnp.full((4, n, 4), w)))
+    found = model.rhs(0.0, state, parameters(viscosity)).velocity
+    friction = float(drag_rate(jnp.asarray(speed), jnp.asarray(viscosity), 1 / n)) * speed
+    assert friction > 3 * 2 * viscosity * speed * n  # more than a resolved layer's
+    for slope, part in zip(found, (np.cos(angle), 0.0, np.sin(angle)), strict=True):
+        expected = np.zeros(n)
+        expected[[0, -1]] = -friction * n * part
+        np.testing.assert_allclose(np.asarray(slope)[1, :, 2], expected, rtol=1e-13, atol=1e-15)
+
+
+def test_where_such_walls_are_not_taken():
+    given = {"grid": {"shape": [8, 8]}, "physics": {"viscosity": 0.01}, "boundaries": {"y": "wall_model"}}
+    given["time"] = {"end": 1.0, "output_every": 1.0}
+    with pytest.raises(ConfigurationError, match="the balance of momentum_x does not know the friction of wall_model"):
+        sj.configure("incompressible", outputs=[{"balance": "momentum_x"}], **given)
+    with pytest.raises(ConfigurationError, match="expected a Cartesian grid, and this one is axisymmetric"):
+        Incompressible(Domain(Grid((8, 8), axisymmetric=True)), [(sj.SlipWall(), WallModel()), PERIODIC])
