@@ -58,6 +58,11 @@ class SolidSurface(eqx.Module):
     value: Array | Callable | None = None
     flux: Array | Callable | None = None
 
+    def given_value(self, domain: Domain, layout: FieldLayout, t, dtype) -> Array:
+        """The value at the centres of this block's cells."""
+        assert self.value is not None
+        return on_block(self.value, domain, layout.offset, t, dtype)
+
     def cells(self, domain: Domain, layout: FieldLayout, t, dtype) -> "Cells":
         """Coefficients at time `t`; `layout` is that of the scalar."""
         beside, below = mirrored(layout), weights_below(domain, layout, 1, dtype)
@@ -149,8 +154,7 @@ class GivenValue(Cells):
 
         c' is the scalar in the next cell in the fluid, r the ratio of the distances of both from the surface.
         """
-        value = on_block(surface.value, domain, layout.offset, t, c.dtype)
-        kinds = [mirrored(layout)]
+        value, kinds = surface.given_value(domain, layout, t, c.dtype), [mirrored(layout)]
         carried = combined(domain, [value], kinds, t, [~self.free], [self.follows], [-self.weights], None)
         return combined(domain, [c], [layout], t, [self.free], [self.follows], [self.weights], carried)[0]
 
@@ -159,7 +163,7 @@ class GivenValue(Cells):
 
     def written(self, domain, c, layout, t, surface):
         """The scalar in the fluid, and the given value in bodies, where `joined` has it beyond that."""
-        return jnp.where(self.fluid, c, on_block(surface.value, domain, layout.offset, t, c.dtype))
+        return jnp.where(self.fluid, c, surface.given_value(domain, layout, t, c.dtype))
 
     def from_bodies(self, domain, layout, fluxes, t, surface):
         """Flux through faces from cells that bodies give into others; in a steady flow that through their surface."""
@@ -248,10 +252,14 @@ def _sharing(domain: Domain, layout: FieldLayout, part: Array) -> tuple[Neighbou
     """`marks`, `users` and `merged` of `CutCells`."""
     ndim, dtype = domain.grid.ndim, part.dtype
     padded = domain.pad(part, wall_layout(layout), 1)
-    beside = [tuple(shift(padded, ndim, axis, by) for by in (-1, 1)) for axis in range(ndim)]
+    beside = [(shift(padded, ndim, axis, -1), shift(padded, ndim, axis, 1)) for axis in range(ndim)]
     fullest = jnp.stack([one for pair in beside for one in pair]).max(0)
     small = (part < 0.5) & (fullest > part)
-    marks = tuple(tuple((small & (one == fullest)).astype(dtype) for one in pair) for pair in beside)
+
+    def mark(part: Array) -> Array:
+        return (small & (part == fullest)).astype(dtype)
+
+    marks = tuple((mark(below), mark(above)) for below, above in beside)
     users = _with_choosers(domain, layout, jnp.ones_like(part), marks)
     own = scaled(part, relative_volumes(domain, layout, domain.spacing(layout, 0, dtype), dtype)) / users
     return marks, users, inverse(_with_chosen(domain, layout, own, marks))

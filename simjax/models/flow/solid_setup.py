@@ -78,9 +78,10 @@ def surface_of(setup: Setup, carried: str) -> SolidSurface | None:
     found: list[Any] = []
     for name in (f"solid_{carried}", "solid_flux"):
         source = setup.config.coefficients.get(name)
-        timed = isinstance(source, tuple) and "t" in source[0].names
-        given = setup.coefficients[name][0] if source is not None else None
-        found.append(FormulaValue(source[0], dict(setup.values)) if timed else given)
+        if isinstance(source, tuple) and "t" in source[0].names:
+            found.append(FormulaValue(source[0], dict(setup.values)))
+        else:
+            found.append(None if source is None else setup.coefficients[name][0])
     return SolidSurface(solid, *found)
 
 
