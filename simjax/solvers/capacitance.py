@@ -91,7 +91,7 @@ class Unobstructed(eqx.Module):
         return self._without_mean(self._without_bodies(self.sources.added(domain, right, strength)))
 
     def _without_mean(self, x: Array) -> Array:
-        """Where a constant is a solution without a right side, that of none: the shift would hold it against others."""
+        """A field without its mean where a constant has no image: the shift alone would hold against one."""
         if not self.operator.closed:
             return x
         domain = self.operator.domain
