@@ -55,7 +55,7 @@ INFLOWS = {
 VALUES = {
     "dirichlet": {"value": 0.5}, "neumann": {"slope": 0.3}, "no_slip": {}, "slip": {}, "outflow": {},
     "inflow": {"value": 0.5}, "robin": {"transfer": 2, "outside": 0.5}, "open": {"pressure": 0.1},
-    "wall_model": {}, "turbulent_inflow": {"velocity": [0, 0], "fluctuation": 0.1, "eddy_size": 0.3, "eddy_time": 0.5},
+    "wall_model": {}, "turbulent_inflow": {"velocity": [0, 0], "fluctuation": 0, "eddy_size": 0.3, "eddy_time": 0.5},
 }  # fmt: skip
 
 
