@@ -431,7 +431,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a given value does not go on into the fluid", "models/flow/solid_scalars.py",
-        "negative([self.weights])", "[self.weights]",
+        "[-self.weights]", "[self.weights]",
         "tests/models/flow/test_solid_scalars.py::test_conduction_between_circles_is_of_second_order",
     ),
     Mutation(
