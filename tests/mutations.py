@@ -386,7 +386,8 @@ MUTATIONS = [
     ),
     Mutation(
         "an upwind face takes the right value as the left one", "ops/momentum_advection.py",
-        "lambda k: first + k, lambda k: first + 1 - k", "lambda k: first + 1 - k, lambda k: first + k",
+        "carried(value(lambda k: first + k), value(lambda k: first + 1 - k), by)",
+        "carried(value(lambda k: first + 1 - k), value(lambda k: first + k), by)",
         "tests/models/flow/test_momentum_schemes.py::test_momentum_and_energy",
     ),
     Mutation(
@@ -403,6 +404,11 @@ MUTATIONS = [
         "(domain.total(jnp.sum(part, axis=along, keepdims=True), axes) for part in parts)",
         "(jnp.sum(part, axis=along, keepdims=True) for part in parts)",
         "tests/models/flow/test_dynamic_smagorinsky.py::test_the_coefficient_does_not_depend_on_the_decomposition",
+    ),
+    Mutation(
+        "a wall that holds a velocity lets its friction go", "solvers/line_modes.py",
+        "2 * held[1] / widths[-1]", "held[1] / widths[-1]",
+        "tests/models/flow/test_implicit_viscosity.py::test_a_stage_solves_its_stokes_problem",
     ),
     Mutation(
         "a wall takes the work that it does", "models/flow/budgets.py",
@@ -433,6 +439,11 @@ MUTATIONS = [
         "a given value does not go on into the fluid", "models/flow/solid_scalars.py",
         "[-self.weights]", "[self.weights]",
         "tests/models/flow/test_solid_scalars.py::test_conduction_between_circles_is_of_second_order",
+    ),
+    Mutation(
+        "the direct solve around bodies keeps a mean", "solvers/capacitance.py",
+        "jnp.where(self.connected, x - mean, 0.0)", "jnp.where(self.connected, x, 0.0)",
+        "tests/solvers/test_capacitance.py::test_a_shift_that_holds_constants_does_not_hold_back_the_solve",
     ),
     Mutation(
         "the initial state of a run has no place", "driver/compiled.py",

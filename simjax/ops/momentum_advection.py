@@ -4,7 +4,7 @@ All are conservative: what leaves the cell of a component enters the next one. T
 divergence of second order, as do the upwind ones; the central one of fourth order goes with that of fourth order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jax import Array
@@ -78,11 +78,12 @@ def _upwind(u: Array, axis: int, ndim: int, scheme: MomentumScheme, first: int, 
     their order.
     """
     back = len(scheme.weights) // 2
-    left, right = (
-        sum(2 * w * shift(u, ndim, axis, place(k - back), scheme.width) for k, w in enumerate(scheme.weights))
-        for place in (lambda k: first + k, lambda k: first + 1 - k)
-    )
-    return carried(left, right, by)
+
+    def value(place: Callable[[int], int]) -> Array:
+        terms = [2 * w * shift(u, ndim, axis, place(k - back), scheme.width) for k, w in enumerate(scheme.weights)]
+        return sum(terms[1:], terms[0])
+
+    return carried(value(lambda k: first + k), value(lambda k: first + 1 - k), by)
 
 
 def _fourth_order(velocity: Sequence[Array], component: int, spacing: Sequence[Spacing]) -> Array:
@@ -98,7 +99,8 @@ def _fourth_order(velocity: Sequence[Array], component: int, spacing: Sequence[S
         def by(faces: int, axis: int = axis) -> Array:
             """The transporting velocity on the cell's face `faces` further along the axis."""
             places = ([faces * (k == axis) + (m - 2) * (k == component) for k in range(ndim)] for m in range(4))
-            return sum(w * shift_by(velocity[axis], place, 3) for w, place in zip(BETWEEN, places, strict=True))
+            parts = [w * shift_by(velocity[axis], place, 3) for w, place in zip(BETWEEN, places, strict=True)]
+            return sum(parts[1:], parts[0])
 
         for span, weight in SPANS:
             center, half = shift(u, ndim, width=3), span // 2

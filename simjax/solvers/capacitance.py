@@ -84,11 +84,19 @@ class Unobstructed(eqx.Module):
         del shift, inverses
         x = self._without_bodies(right)
         if self.sources is None:
-            return x
+            return self._without_mean(x)
         domain = self.operator.domain
         left = self.sources.of(domain, right - self.operator(x, 0.0))
         strength = jnp.matmul(self.sources.matrix, left, precision=lax.Precision.HIGHEST)
-        return self._without_bodies(self.sources.added(domain, right, strength))
+        return self._without_mean(self._without_bodies(self.sources.added(domain, right, strength)))
+
+    def _without_mean(self, x: Array) -> Array:
+        """Where a constant is a solution without a right side, that of none: the shift would hold it against others."""
+        if not self.operator.closed:
+            return x
+        domain = self.operator.domain
+        mean = domain.sum(x) / domain.sum(self.connected.astype(x.dtype))
+        return jnp.where(self.connected, x - mean, 0.0)
 
     def _without_bodies(self, right: Array) -> Array:
         found = spectral_inverse(self.operator.domain, self.layout, right)
@@ -163,7 +171,7 @@ def _altered(operator: Elliptic, layout: FieldLayout) -> Array:
 
 
 def _capacitance(operator: Elliptic, layout: FieldLayout, sources: Sources) -> Array:
-    """What a source in each of the cells leaves on the right side of A x = b in the others: A times the response."""
+    """A times the response to a source in each of the cells: what it leaves on the right side in all of them."""
     domain = operator.domain
     shape = domain.grid.shape
     response = _response(domain, layout, jnp.result_type(*operator.conductances))

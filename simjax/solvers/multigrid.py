@@ -9,7 +9,7 @@ faces without any conductance, and cells without a partner need no special case.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -34,11 +34,12 @@ BOTTOM_CELLS = 128
 SMOOTHING_STEPS = 3
 
 
+@runtime_checkable
 class Approximate(Protocol):
     """A symmetric positive operator near the inverse of shift m x - div(k grad x)."""
 
     def inverses(self, shift) -> tuple[Array, ...]:
-        """What `cycle` needs beside the shift."""
+        """Numbers that `cycle` needs beside the shift."""
         ...
 
     def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array]) -> Float[Array, "..."]:

@@ -89,7 +89,7 @@ DEAR = (
     "stretched-advection-2d", "boussinesq-2d-walls", "flow-2d-open", "axisymmetric-advection-2d",
     "transport-2d-axisymmetric", "acoustic-2d-axisymmetric", "maxwell-2d-axisymmetric", "passive-scalar-2d-eddies",
     "flow-2d-axisymmetric", "flow-2d-moving-solid", "flow-2d-outflow", "transport-2d-stretched",
-    "flow-2d-central4", "flow-2d-upwind", "flow-2d-dynamic",
+    "flow-2d-central4", "flow-2d-upwind", "flow-2d-dynamic", "flow-2d-implicit",
     "passive-scalar-2d-solid", "boussinesq-2d-moving-solid",
 )  # fmt: skip
 LONG = (

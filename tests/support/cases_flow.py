@@ -10,6 +10,7 @@ from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow
 from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import incompressible, solids
+from simjax.models.flow.incompressible import ImplicitlyViscous
 from simjax.models.flow.openings import OpenSide
 from simjax.models.flow.wall_model import WallModel
 from simjax.models.robin import ExchangeSide
@@ -65,7 +66,7 @@ def _incompressible(sides, forces=None, **others):
 
 
 def _around(*centre, velocity=None):
-    """Flow around a round body that sways."""
+    """Flow around a round body, which sways if it has a velocity."""
 
     def distance(t, *x):
         return jnp.sqrt(sum((v - c - 0.1 * jnp.sin(t)) ** 2 for v, c in zip(x, centre, strict=True))) - 0.8
@@ -178,6 +179,11 @@ CASES = (
         _flow, swirl, "euler", _fixed, frames=1, checkpoint="none",
     ),
     Case(
+        "flow-2d-implicit", _walls,
+        lambda domain: ImplicitlyViscous(domain, [PERIODIC, (_still, NoSlipWall((lid, 0.0)))], (stirring, None)),
+        _flow, swirl, "ars222", _fixed, frames=1, checkpoint="none",
+    ),
+    Case(
         "flow-3d-periodic", _box, _incompressible([PERIODIC] * 3), _flow, swirl, "euler", _fixed, checkpoint="none",
         partitioned=(("x", 4),),
     ),
@@ -192,6 +198,10 @@ CASES = (
             [PERIODIC, (_still, NoSlipWall((lid, 0.0, 0.3))), (WallModel(), _still)], (stirring, None, None)
         ),
         _turning, swirl, "euler", _fixed, checkpoint="none",
+    ),
+    Case(
+        "flow-2d-solid", _plane, _around(3.0, 1.1),
+        _flow, swirl_around, "euler", _fixed, frames=1, checkpoint="none", partitioned=(),
     ),
     Case(
         "flow-2d-moving-solid", _plane, _around(3.0, 1.1, velocity=(_swaying, _swaying)),

@@ -41,6 +41,11 @@ def unrubbed(name: str) -> str:
     return f"outputs: the balance of {name} does not know the friction of wall_model sides; leave it out"
 
 
+def flow_variables(ndim: int) -> tuple[str, ...]:
+    """Variables that are written beside the velocity."""
+    return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
+
+
 def falling_energy(config: Any) -> tuple[str, ...]:
     """Diagnostics that never rise: the energy of a flow that nothing drives."""
     driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None

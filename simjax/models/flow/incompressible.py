@@ -22,7 +22,9 @@ from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
 from simjax.models.flow import axisymmetry, balance, solid_pressure, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
-from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy
+from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
+from simjax.models.flow.implicit_setup import check_implicit
+from simjax.models.flow.implicit_viscosity import StokesStages
 from simjax.models.flow.momentum import (
     EDDY_VISCOSITY,
     TURBULENCE,
@@ -43,14 +45,14 @@ from simjax.models.flow.openings import (
     with_outlets,
 )
 from simjax.models.flow.projection import WRAPPED, Projection
+from simjax.models.flow.step_limit import step_limit
 from simjax.models.flow.wall_model import Wall, modelled_walls, require_walls, slowed
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
-from simjax.ops.spacing import scaled, smallest
-from simjax.ops.staggered_wave import largest_symbol
+from simjax.ops.spacing import scaled
 from simjax.schema.kinds import Choice, ListOf, Real, key
-from simjax.schema.model_schema import FieldSchema
+from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
 
 FLOW_SIDES = ("flow",)
@@ -93,14 +95,10 @@ class Params(eqx.Module):
         require_at_least("Incompressible.Params", {name: getattr(self, name) for name in names})
 
 
-def flow_variables(ndim: int) -> tuple[str, ...]:
-    """Variables that are written beside the velocity."""
-    return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
-
-
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from solid_setup.check_solid(config)
     yield from check_momentum(config)
+    yield from check_implicit(config)
 
 
 @model(
@@ -115,6 +113,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
     check=_check,
+    integrators=(*RUNGE_KUTTA, *IMEX),
 )
 class Incompressible(ExplicitModel, FlowBudgets):
     """Incompressible Navier-Stokes: du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u + f, div(u) = 0.
@@ -213,7 +212,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def configured(cls, setup):
         forces = setup.forces("velocity") or None
         keys, solid = setup.keys, solid_setup.solid_of(setup)
-        flow = cls(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
+        kind: Any = ImplicitlyViscous if setup.config.time.integrator in IMEX else cls
+        flow = kind(setup.domain, setup.sides, forces, keys.pressure_solver, solid, keys.turbulence, keys.advection)
         return flow, Params(setup.values["viscosity"], setup.values["drag"], **momentum_params(setup))
 
     @property
@@ -346,26 +346,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def longest_step(self, state, params, spread: float | Array = 1.0):
         """`stable_dt` where an eddy viscosity counts `spread` times."""
-        layout, dtype = self.projection.layout, state.velocity[0].dtype
-        # The least width of each cell and its two neighbours.
-        h = tuple(smallest(width, axis) for axis, width in enumerate(self.domain.spacing(layout, 1, dtype)))
-        shares = axisymmetry.shares_of_faces(self.domain, layout, dtype)
-        steepest, order = self.momentum.scheme.steepest, self.momentum.scheme.order
-        rate = sum(
-            scaled(jnp.abs(u) * (steepest / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True)
-        )
-
-        viscosity = params.viscosity
-        if self.momentum.has_eddies(params):
-            layouts = self.layouts_for(0.0, state)
-            viscosity = viscosity + spread * self.momentum.eddy_viscosity(0.0, state.velocity, layouts, params)
-
-        def spreading():
-            return 2 * largest_symbol(order) ** 2 * viscosity * sum(1 / s**2 for s in h)
-
-        if self.domain.grid.stretched or viscosity.ndim:
-            return 1 / (jnp.max(rate + spreading()) + params.drag)
-        return 1 / (jnp.max(rate) + spreading() + params.drag)
+        return step_limit(self, state, params, spread)
 
     def _planes(self) -> list[tuple[int, int]]:
         """Planes of the components of the vorticity, one in 2-D and three in 3-D; (z, r) around an axis."""
@@ -499,6 +480,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         if len(vorticity) == 1:
             return result | {"vorticity": vorticity[0]}
         return result | {"vorticity_magnitude": jnp.sqrt(sum(w * w for w in vorticity))}
+
+
+class ImplicitlyViscous(Incompressible, StokesStages):
+    """`Incompressible` with viscosity and pressure implicit, for schemes that are implicit and explicit."""
 
 
 Incompressible.Params, Incompressible.State = Params, State

@@ -1,4 +1,4 @@
-"""How the pressure is solved for around bodies, chosen where their distance is known before anything is compiled."""
+"""Solvers of the pressure around bodies, chosen where their distance is known before anything is compiled."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ class SolidPressure(eqx.Module):
     capacity: int = eqx.field(static=True)
 
     def approximate(self, operator: Elliptic, layout: FieldLayout) -> Approximate:
-        """Of an operator that does not carry a gradient; in single precision where it need not be the inverse."""
+        """The approximate inverse of an operator, without a gradient; in single precision if without sources."""
         if self.capacity:
             return unobstructed(operator, layout, self.capacity)
         domain, low = operator.domain, jnp.float32
