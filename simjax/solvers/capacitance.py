@@ -21,7 +21,7 @@ from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate
 from simjax.solvers.poisson import spectral_inverse
 
-# An inverse of 2048 unknowns takes half a second of a core.
+# An inverse of 2048 unknowns takes about a second of a core.
 MOST_SOURCES = 2048
 # Bytes of the matrix, in those of a field: less than the two transforms beside it move.
 MOST_FIELDS = 12
