@@ -23,11 +23,12 @@ STEPS = {"diffusion": "advection-diffusion", "wave": "acoustics"}
 DEAREST = 10
 
 
-def _results(benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Version of jax and content of each result of a benchmark."""
+def _results(benchmark: str, gpu: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Version of jax and content of each result of a benchmark, on processors or on graphics ones."""
     for path in sorted(RESULTS.glob(f"{benchmark}_*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
-        yield content["environment"]["jax"], content
+        if content["environment"]["device"].startswith("gpu") == gpu:
+            yield content["environment"]["jax"], content
 
 
 def _table(head: str, rows: Sequence[Sequence[object]]) -> str:
@@ -100,6 +101,26 @@ def limits() -> str:
                     (what.replace("_", " "), scheme, size, jax, _digits(rate), flops or f"{share:.2f} of a copy")
                 )
     return _table("step | integrator | grid | jax | million cells/s | reached", rows)
+
+
+def on_a_gpu() -> str:
+    """Steps on a GPU: by XLA, and as kernels in the same turns."""
+    rows: list[Sequence[object]] = []
+    for _, found in _results("kernels", gpu=True):
+        for case in found["cases"]:
+            plain, kernel = case["xla"], case["pallas"]
+            share, dear = f"{plain['t_eff_of_copy']:.2f}", plain.get("gradient_over_step")
+            rows.append(
+                (case["case"], case["integrator"], _shape(case["shape"]), _digits(plain["ms_per_step"]), share,
+                 "" if dear is None else _digits(dear), f"{kernel['faster_than_xla']:.2f}")
+            )  # fmt: skip
+    for benchmark, name in (("navier_stokes", "Navier-Stokes"), ("spectral", "flow in a Fourier basis")):
+        for _, found in _results(benchmark, gpu=True):
+            for case in found["cases"]:
+                rows.append((name, case["integrator"], _shape(case["shape"]), _digits(case["ms_per_step"]), "", "", ""))
+    return _table(
+        "step | integrator | grid | ms | share of a copy | gradient over step | speed of kernels over XLA's", rows
+    )
 
 
 def gradient_cost() -> str:
