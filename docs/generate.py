@@ -225,7 +225,8 @@ def chips() -> str:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
-    "inverse": inverse, "speed": speed, "limits": limits, "on_a_gpu": on_a_gpu, "gradient_cost": gradient_cost, "compile_cost": compile_cost,
+    "inverse": inverse, "speed": speed, "limits": limits, "on_a_gpu": on_a_gpu,
+    "gradient_cost": gradient_cost, "compile_cost": compile_cost,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
