@@ -1,7 +1,7 @@
 """Draw the figures of the pages of models, simjax beside what it is compared with.
 
-`python experiments/validation.py [NAME ...]`, by default all; some minutes on two cores. References are closed forms,
-published measurements or converged solutions; each function says which.
+`python experiments/validation.py [NAME ...]`, by default all that take some minutes on two cores together. References
+are closed forms, published measurements or converged solutions; each function says which.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import argparse
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,70 +20,14 @@ from scipy.special import iv
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 import published  # noqa: E402
 from exact_riemann import SOD  # noqa: E402
+from panels import ComparisonRow, Panel  # noqa: E402
+from validation_flows import cavity_1000, channel, cylinder, sphere  # noqa: E402
 
 import simjax as sj  # noqa: E402
-from simjax.report.sheet import ACCENT, INK, NORMAL, Sheet, legend_above, set_ticks  # noqa: E402
 from simjax.report.summary import write_rows  # noqa: E402
-from simjax.report.summary_rows import FULL_WIDTH, LABELLED_GAP, side_by_side  # noqa: E402
 
 QUIET = {"report": False, "animation": False}
 FEW = ["output.report=false", "output.animation=false"]
-
-
-MOST_POINTS = 200
-"""Points of simjax that are drawn on a line; of more, every second, third, ..."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A quantity against another: found by simjax (x, y), and the reference (x, y), which `told` names.
-
-    names: of both axes. points: the reference is drawn as points on simjax's line, not as a line under its points.
-    deviation: of the found values, drawn as bars.
-    """
-
-    names: tuple[str, str]
-    found: tuple[np.ndarray, np.ndarray]
-    reference: tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
-    told: str
-    points: bool = False
-    logarithmic: bool = False
-    deviation: np.ndarray | None = None
-
-    def draw(self, axes) -> None:
-        if self.deviation is not None:
-            axes.errorbar(*self.found, self.deviation, fmt="o", color=ACCENT, markersize=3.5, label="simjax")
-        elif self.points:
-            axes.plot(*self.found, color=ACCENT, linewidth=1.3, label="simjax")
-        if self.points:
-            axes.plot(*self.reference, "o", color=INK, markersize=6, fillstyle="none", label=self.told)
-        else:
-            every = -(-len(self.found[0]) // MOST_POINTS)
-            axes.plot(*self.reference, color=INK, linewidth=1.0, label=self.told)
-            axes.plot(*(values[::every] for values in self.found), "o", color=ACCENT, markersize=3, label="simjax")
-        if self.logarithmic:
-            axes.set_yscale("log")
-        axes.set_xlabel(self.names[0], fontsize=NORMAL, color=INK)
-        axes.set_ylabel(self.names[1], fontsize=NORMAL, color=INK)
-        legend_above(axes, 2)
-        set_ticks(axes)
-
-
-class ComparisonRow:
-    """Panels beside one another, each with its legend above."""
-
-    heading, height, width = "", 3.3, FULL_WIDTH
-
-    def __init__(self, panels: Sequence[Panel]):
-        self.panels = panels
-
-    def draw(self, sheet: Sheet, left: float, top: float) -> None:
-        columns = min(2, len(self.panels))
-        places = side_by_side(
-            sheet, left, top + 0.15, len(self.panels), height=self.height - 0.15, columns=columns, gap=LABELLED_GAP
-        )
-        for axes, panel in zip(places, self.panels, strict=True):
-            panel.draw(axes)
 
 
 def flow() -> tuple[str, list[Panel]]:
@@ -255,15 +198,17 @@ def sph() -> tuple[str, list[Panel]]:
     ]  # fmt: skip
 
 
+LONG = (cavity_1000, cylinder, sphere, channel)
 FIGURES: dict[str, Callable[[], tuple[str, list[Panel]]]] = {
-    figure.__name__: figure for figure in (flow, gas, transport, waves, patterns, molecular, gravity, plasma, sph)
+    figure.__name__: figure
+    for figure in (flow, gas, transport, waves, patterns, molecular, gravity, plasma, sph, *LONG)
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(FIGURES)}; by default all")
-    names = parser.parse_args().names or list(FIGURES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(FIGURES)}")
+    names = parser.parse_args().names or [name for name, figure in FIGURES.items() if figure not in LONG]
     for name in names:
         if name not in FIGURES:
             parser.error(f"no figure is called {name}; known are {', '.join(FIGURES)}.")
