@@ -135,6 +135,10 @@ class Model(eqx.Module):
         """Global scalars worth following, each reduced through `domain`."""
         return {}
 
+    def notes(self) -> list[str]:
+        """Sentences for the log on what the model chose by itself."""
+        return []
+
     def measures(self) -> dict[str, Measure]:
         """Units and meanings of `diagnostics`, by name; those of `receiver_0`, ... stand under `receiver`."""
         return {}

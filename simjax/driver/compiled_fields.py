@@ -68,7 +68,8 @@ class CompiledFieldRun(CompiledRun):
         self._starter: Callable | None = None
         self._statistics: Callable | None = None
         self.values = self._place_values()
-        self.files, self.notes = self._read_files()
+        self.files, found = self._read_files()
+        self.notes = [*self.model.notes(), *found]
         self._file_specs = jax.tree.map(lambda _: self.domain.spec(), self.files)
 
     def choose_variables(self):

@@ -200,6 +200,9 @@ class _WithClosure(GridModel):
     def diagnostics(self, t, state, params):
         return self.model.diagnostics(t, state, params.own)
 
+    def notes(self):
+        return self.model.notes()
+
     def measures(self):
         return self.model.measures()
 

@@ -274,6 +274,9 @@ class CarryingFlow(ExplicitModel, Balanced):
         cells = self.around_bodies(jnp.asarray(t, c.dtype))
         return self.with_flow(flow, cells.joined(self.domain, c, self.layout, t, self.surface))
 
+    def notes(self):
+        return self.flow.notes()
+
     def fault(self, t, params):
         return self.flow.fault(t, params)
 

@@ -232,6 +232,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
         through = dict(zip(balance.open_sides(self.layouts), map(float, found), strict=True))
         return balance.described(through, float(jnp.finfo(dtype).eps), self.domain.grid)
 
+    def notes(self):
+        return [] if self.around is None else [self.around.sentence()]
+
     def rhs(self, t, state, params):
         return self.accelerated(t, state, params)
 

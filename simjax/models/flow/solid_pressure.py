@@ -30,6 +30,13 @@ class SolidPressure(eqx.Module):
     method: str = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
 
+    def sentence(self) -> str:
+        """The method in words."""
+        if self.capacity:
+            return f"The pressure around bodies is solved for directly, with up to {self.capacity} sources beside them."
+        by = "multigrid V-cycles" if self.method == "multigrid" else "the direct solve without bodies"
+        return f"The pressure around bodies is solved for by conjugate gradients with {by}."
+
     def approximate(self, operator: Elliptic, layout: FieldLayout) -> Approximate:
         """The approximate inverse of an operator, without a gradient; in single precision if without sources."""
         if self.capacity:

@@ -44,6 +44,10 @@ def solid_of(setup: Setup) -> Solid | None:
     return Solid(distance, None if velocity is None else parts, moves, _cells_beside(setup, source))
 
 
+MOST_BESIDE = 768
+"""Sources beside bodies that a run takes: each of its calls, of half a second, inverts their matrix anew, in 0.2 s."""
+
+
 def _cells_beside(setup: Setup, source: Any) -> int | None:
     """The number of cells along the surface of bodies that a formula gives with the numbers of the configuration."""
     if not isinstance(source, tuple):
@@ -58,7 +62,8 @@ def _cells_beside(setup: Setup, source: Any) -> int | None:
     places = dict(zip(AXES, np.meshgrid(*lines, indexing="ij", sparse=True), strict=False))
     with np.errstate(all="ignore"):  # what is not finite is refused elsewhere
         distance = np.broadcast_to(source[0]({**numbers, **places}), grid.shape)
-    return cells_beside(distance, [isinstance(pair[0], PeriodicSide) for pair in setup.sides])
+    found = cells_beside(distance, [isinstance(pair[0], PeriodicSide) for pair in setup.sides])
+    return found if found <= MOST_BESIDE else 0
 
 
 def surface_fields(carried: str, units: str = "1") -> tuple[FieldSchema, FieldSchema]:

@@ -231,3 +231,18 @@ def test_geometry_that_cannot_be_is_refused():
     inflow = {"x": {"lower": {"kind": "inflow", "velocity": [1, 0]}, "upper": "outflow"}}
     half = {"solid": {"box": {"lower": [0.6, -1.0], "upper": [2.0, 0.5]}}}
     assert "a body covers 50% of boundaries.x.upper (outflow)" in refused(boundaries=inflow, coefficients=half)
+
+
+@pytest.mark.parametrize(
+    ("solver", "moving", "said"),
+    [
+        ("auto", False, "is solved for directly, with up to"),
+        ("auto", True, "by conjugate gradients with multigrid V-cycles"),
+        ("multigrid", False, "by conjugate gradients with multigrid V-cycles"),
+    ],
+)
+def test_a_run_says_how_it_solves_for_the_pressure(solver, moving, said):
+    solid = Solid(lambda t, x, y: jnp.hypot(x - 0.5, y - 0.5) - 0.2, moving=moving)
+    model = Incompressible(Domain(Grid((16, 16))), [PERIODIC] * 2, solid=solid, pressure_solver=solver)
+    (sentence,) = model.notes()
+    assert said in sentence
