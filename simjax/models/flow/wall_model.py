@@ -103,37 +103,45 @@ def slowed(
     found, ndim = list(slopes), domain.grid.ndim
     for axis, end in walls:
         place = 0 if end == LOWER else domain.block_shape[axis] - 1
-        lines = [lax.slice_in_dim(u, place, place + 1, axis=axis) for u in velocity]
+        along = [i for i in range(ndim) if i != axis]
+        lines = [lax.slice_in_dim(velocity[i], place, place + 1, axis=axis) for i in along]
         height = domain.wall_spacing(axis, lines[0].dtype)[end]
-        tangential = [i for i in range(ndim) if i != axis]
-        for i in tangential:
-            others = (_beside(domain, layouts[j], lines[j], axis, i, j, t) for j in tangential if j != i)
-            speed = root(sum((u * u for u in others), lines[i] * lines[i]))
-            rate = drag_rate(speed, viscosity, height) / height
-            found[i] = _with_added(domain, found[i], axis, end, -rate * lines[i])
+        others = _others(domain, [layouts[i] for i in along], lines, axis, along, t)
+        for i, line, other in zip(along, lines, others, strict=True):
+            rate = drag_rate(root(line * line + other * other), viscosity, height) / height
+            found[i] = _with_added(domain, found[i], axis, end, -rate * line)
     return found
 
 
-def _beside(domain: Domain, layout: FieldLayout, line: Array, axis: int, i: int, j: int, t) -> Array:
-    """Mean of the component j on the four faces around those of component i, all in one layer of cells."""
+def _others(
+    domain: Domain, layouts: Sequence[FieldLayout], lines: Sequence[Array], axis: int, along: Sequence[int], t
+) -> tuple[Array, ...]:
+    """For each of the two components along a wall the mean of the other one on the four faces around its own.
+
+    All are in one layer of cells. In a plane there is no other one.
+    """
+    if len(along) == 1:
+        return (jnp.zeros_like(lines[0]),)
 
     def one(values, value):
         return tuple(value if k == axis else own for k, own in enumerate(values))
 
-    def mean(padded: Array) -> Array:
-        faces = [
-            tuple(-(k == i) * below + (k == j) * above for k in range(ndim)) for below in (0, 1) for above in (0, 1)
-        ]
-        return 0.25 * sum(shift_by(padded, face) for face in faces)
+    def mean(padded: Array, own: int, other: int) -> Array:
+        """Of the component `other` on the faces of the component `own`."""
+        places = ((below, above) for below in (0, -1) for above in (0, 1))
+        faces = ([(k == own) * below + (k == other) * above for k in range(3)] for below, above in places)
+        terms = [shift_by(padded, face) for face in faces]
+        return 0.25 * sum(terms[1:], terms[0])
 
-    grid, ndim = domain.grid, domain.grid.ndim
+    grid, (i, j) = domain.grid, along
     layer = Grid(
         one(grid.shape, 1), grid.lower, one(grid.upper, grid.lower[axis] + grid.mean_spacing[axis]),
         one(grid.stretch, None),
     )  # fmt: skip
     plane = Domain(layer, one(domain.split, None), lines=one(domain.lines, None))
-    free = FieldLayout(layout.offset, one(layout.boundaries, (Neumann(), Neumann())), layout.units)
-    return plane.apply(mean, line, free, width=1, t=t)
+    still = (Neumann(), Neumann())
+    free = tuple(FieldLayout(kind.offset, one(kind.boundaries, still), kind.units) for kind in layouts)
+    return plane.apply(lambda u, v: (mean(v, i, j), mean(u, j, i)), tuple(lines), free, width=1, t=t)
 
 
 def _with_added(domain: Domain, u: Array, axis: int, end: int, line: Array) -> Array:

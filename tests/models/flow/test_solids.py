@@ -227,7 +227,9 @@ def test_geometry_that_cannot_be_is_refused():
     assert "expected beside coefficients.solid" in refused(coefficients={"solid_velocity": ["1", "0"]})
     assert "time.integrator = ssprk3: expected one of" in refused(time={**SECTIONS["time"], "integrator": "ssprk3"})
     stretched = {"shape": [16, 16], "stretch": {"y": {"tanh": {"strength": 1.0}}}}
-    assert "bodies take uniform grids only" in refused(grid=stretched)
+    assert "around bodies (coefficients.solid) on uniform grids only; write multigrid or auto" in refused(
+        grid=stretched, physics={"viscosity": 0.05, "pressure_solver": "spectral"}
+    )
     inflow = {"x": {"lower": {"kind": "inflow", "velocity": [1, 0]}, "upper": "outflow"}}
     half = {"solid": {"box": {"lower": [0.6, -1.0], "upper": [2.0, 0.5]}}}
     assert "a body covers 50% of boundaries.x.upper (outflow)" in refused(boundaries=inflow, coefficients=half)
