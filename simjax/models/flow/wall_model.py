@@ -127,7 +127,7 @@ def _others(
         return tuple(value if k == axis else own for k, own in enumerate(values))
 
     def mean(padded: Array, own: int, other: int) -> Array:
-        """Of the component `other` on the faces of the component `own`."""
+        """The component `other` on the faces of the component `own`."""
         places = ((below, above) for below in (0, -1) for above in (0, 1))
         faces = ([(k == own) * below + (k == other) * above for k in range(3)] for below, above in places)
         terms = [shift_by(padded, face) for face in faces]
