@@ -173,7 +173,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
     immersion: solids.Immersion | None
     """Coefficients of bodies that do not move, where they were formed before the steps."""
     around: solid_pressure.SolidPressure | None
-    """How the pressure is solved for around bodies."""
+    """Method of the pressure solve around bodies."""
 
     def __init__(
         self,

@@ -222,5 +222,5 @@ def test_what_a_scalar_cannot_do_around_bodies_is_refused():
 def test_a_hot_disc_warms_the_fluid_and_makes_it_rise():
     dataset = sj.configure(Boussinesq, **SECTIONS).run().ds.isel(time=-1)
     assert float(dataset.temperature_flux) > 0 and float(dataset.velocity_y.max()) > 0
-    # Inside it has what is given: a whole number of steps of 0.01 from the start.
+    # Inside it has what is given, to rounding: a whole number of steps of 0.01 from the start.
     np.testing.assert_allclose(dataset.temperature.values[7:9, 7:9], 1 + 0.1 * np.sin(0.02), rtol=1e-14)

@@ -67,6 +67,7 @@ def test_fast_flow_is_slowed_against_its_direction_in_the_cells_on_walls_alone()
     assert friction > 3 * 2 * viscosity * speed * n  # more than a resolved layer's
     for slope, part in zip(found, (np.cos(angle), 0.0, np.sin(angle)), strict=True):
         expected = np.zeros(n)
+        # Rounding: `drag_rate` itself is compared with an integral above; here its sign, direction and places are.
         expected[[0, -1]] = -friction * n * part
         np.testing.assert_allclose(np.asarray(slope)[1, :, 2], expected, rtol=1e-13, atol=1e-15)
 
