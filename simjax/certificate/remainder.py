@@ -1,5 +1,6 @@
 """Taylor remainders of a computed function, where they stand clear of its rounding."""
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ SHORTEST, LONGEST, WINDOW = 36, -40, 3
 # Of the noise, at the shortest step of a window: slopes are then off by less than log2(1 + 4/300) = 0.02. Clearer ones
 # are longer, and lie across more of a program's kinks.
 CLEAR = 300.0
+# The slope above which the share of first order is told beside it.
+SHOWS_THIRD = 2.05
 # Where the function is linear but for rounding: of the remainder, relative to the derivative's terms.
 LINEAR = 1e-6
 
@@ -23,27 +26,43 @@ LINEAR = 1e-6
 class Remainder:
     """Fall of |L(u + h d) - L(u) - h <g, d>| with h.
 
-    slope: the one of neighbouring steps that is furthest from 2; None where no remainder stands clear of rounding.
+    slope: the worst one between neighbouring steps; None where no remainder stands clear of rounding.
+    first_order: the part of the remainder at the shortest step that is of first order in h, from values to both sides
+    less what is of third order; zero where the derivative is right.
     shortest, longest: the steps h between which it was measured.
     relative: at the longest step where it is linear, else at the shortest, to h sum |g_i d_i|.
     """
 
     slope: float | None
+    first_order: float
     shortest: float
     longest: float
     relative: float
 
     @property
     def fault(self) -> float:
-        """Distance of the slope from 2; zero for a function that is linear but for rounding, if its derivative fits."""
+        """Distance of the slope from 2; zero for a function that is linear but for rounding, if its derivative fits.
+
+        Above 2 the curvature is too small to outweigh the third order. Then it is the distance that the part of first
+        order would make beside one of second order.
+        """
         if self.slope is not None:
-            return abs(self.slope - 2) if np.isfinite(self.slope) else np.inf
+            return _fault(self.slope, self.first_order)
         return 0.0 if self.relative <= LINEAR else np.inf
 
     def __str__(self) -> str:
         if self.slope is None:
             return f"linear to {self.relative:.1e} at h={self.longest:.1e}"
-        return f"slope {self.slope:.4f}, h={self.shortest:.1e} to {self.longest:.1e}"
+        part = f" with {self.first_order:.0e} of first order" if self.slope > SHOWS_THIRD else ""
+        return f"slope {self.slope:.4f}{part}, h={self.shortest:.1e} to {self.longest:.1e}"
+
+
+def _fault(slope: float, first_order: float) -> float:
+    if not np.isfinite(slope):
+        return np.inf
+    if slope <= 2:
+        return 2 - slope
+    return min(slope - 2, -math.log2(1 - min(first_order, 1.0) / 2))
 
 
 def computational_noise(loss: Callable[[Unknowns], float], start: Unknowns, direction: Unknowns) -> float:
@@ -70,10 +89,16 @@ def taylor_remainder(
     """
     noise, value = computational_noise(loss, start, direction), loss(start)
 
+    @functools.cache
+    def changes(k: int) -> tuple[float, float]:
+        """Changes of the value by steps 2^-k to both sides."""
+        up, down = (loss(moved(start, direction, h)) - value for h in (2.0**-k, -(2.0**-k)))
+        return up, down
+
     def remainder(k: int) -> tuple[float, float]:
         """Remainder and change of the value, to both sides: at a kink the returned slope may be that of one of them."""
-        changes = [(h, loss(moved(start, direction, h)) - value) for h in (2.0**-k, -(2.0**-k))]
-        return max(abs(change - h * slope) for h, change in changes), max(abs(change) for _, change in changes)
+        (up, down), h = changes(k), 2.0**-k
+        return max(abs(up - h * slope), abs(down + h * slope)), max(abs(up), abs(down))
 
     longest, relative, most = 2.0**-SHORTEST, np.inf, max(abs(value), scale)
     for k in range(SHORTEST, LONGEST, -1):
@@ -84,6 +109,8 @@ def taylor_remainder(
         if found >= CLEAR * noise:
             window = np.asarray([remainder(k - j)[0] for j in range(WINDOW)])
             slopes = np.log2(window[1:] / window[:-1])
-            worst = slopes[np.argmax(np.abs(slopes - 2))]
-            return Remainder(float(worst), 2.0**-k, 2.0 ** -(k - WINDOW + 1), relative)
-    return Remainder(None, 2.0**-SHORTEST, longest, relative)
+            odd, twice = (0.5 * float(np.subtract(*changes(j))) - 2.0**-j * slope for j in (k, k - 1))
+            first = abs(8 * odd - twice) / 6 / found
+            worst = max(slopes, key=lambda one: _fault(one, first))
+            return Remainder(float(worst), first, 2.0**-k, 2.0 ** -(k - WINDOW + 1), relative)
+    return Remainder(None, 0.0, 2.0**-SHORTEST, longest, relative)

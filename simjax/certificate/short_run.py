@@ -243,7 +243,8 @@ class FieldRun(ShortRun):
         for path, components in arrays.items():
             section, name = path.split(".", 1)
             fields[section][name] = components
-        return values, fields, *rollout.begin(values, fields)
+        prepared = rollout.prepared(values, fields)
+        return values, prepared, *rollout.begin(values, prepared)
 
     def measure(self, rollout, fields):
         def measure(model, t, state, params) -> Array:

@@ -14,12 +14,13 @@ from jax import Array
 from simjax.config.own_models import declare_own
 from simjax.core.boundary import PeriodicSide, Side
 from simjax.core.domain import Domain
-from simjax.core.model import GridModel
+from simjax.core.model import ExplicitModel, GridModel
 from simjax.driver.random_fields import random_modes
 from simjax.grid import Grid
 from simjax.io.body_files import BodyField, body_field
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
+from simjax.jaxpr.varying import steady_carry
 from simjax.models.axisymmetric import ring_volumes
 from simjax.models.balances import with_balances
 from simjax.models.closure import Closure, with_closure
@@ -66,15 +67,25 @@ def _side(wall: SideSpec, kinds: Mapping[str, SideSchema], values: Values) -> Si
 
 Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
 """Section ("initial", "coefficients") -> field -> components read from files: whole, or this block's part."""
+PARTS = "parts"
+"""The section of a run's arrays with what its model forms of them once; see `driver.constant_parts`."""
 
 
 def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[GridModel, Any]:
     """The model and its parameters, with `values` (perhaps traced) in its walls, forces and physics.
 
-    files: `Files`, and perhaps a section "modules" with a closure in the place of the configuration's.
+    files: `Files`, and perhaps a section "modules" with a closure in the place of the configuration's, and `PARTS`.
     """
+    model, params = bare_model(config, domain, values, files)
+    if files.get(PARTS) is not None:
+        model = model.with_parts(files[PARTS].tree)
+    return _completed(config, values, model, params, files.get("modules", {}).get("closure"))
+
+
+def bare_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[Any, Any]:
+    """`build_model` without a closure and without balances."""
     coefficients = coefficient_fields(config, domain, values, files.get("coefficients", {}))
-    return _assemble(config, domain, values, coefficients, files.get("modules", {}).get("closure"))
+    return _configured(config, domain, values, coefficients)
 
 
 def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
@@ -87,18 +98,22 @@ def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
         coefficients = {
             field.name: (whole,) * len(field.components(domain.grid.ndim)) for field in config.schema.coefficients
         }
-        return _assemble(config, domain, values, coefficients)
+        return _completed(config, values, *_configured(config, domain, values, coefficients))
 
     return eqx.filter_eval_shape(describe)
 
 
-def _assemble(
-    config: Config, domain: Domain, values: Values, coefficients, closure: Closure | None = None
-) -> tuple[GridModel, Any]:
+def _configured(config: Config, domain: Domain, values: Values, coefficients) -> tuple[GridModel, Any]:
     kinds = sides_of(config.schema.sides)
     sides = [(_side(axis.lower, kinds, values), _side(axis.upper, kinds, values)) for axis in config.boundaries]
     assert config.schema.configured is not None
-    model, params = config.schema.configured(Setup(config, domain, sides, values, coefficients))
+    return config.schema.configured(Setup(config, domain, sides, values, coefficients))
+
+
+def _completed(
+    config: Config, values: Values, model: GridModel, params, closure: Closure | None = None
+) -> tuple[GridModel, Any]:
+    """The model with what the configuration adds to any model."""
     closure = closure_of(config, values) if closure is None else closure
     if config.outputs.balanced:  # refused beside a closure
         return with_balances(model, config.outputs.balanced), params
@@ -122,7 +137,7 @@ def check_sides(config: Config, domain: Domain) -> None:
     rows = np.stack([np.zeros(config.ensemble.size), *(members[name] for name in sorted(used & {*members}))], axis=1)
     for member in np.unique(rows, axis=0, return_index=True)[1]:
         values = {name: jnp.asarray(value[member], config.precision) for name, value in members.items()}
-        _assemble(config, domain.unsplit(), values, coefficient_fields(config, domain.unsplit(), values, {}))
+        build_model(config, domain.unsplit(), values, {})
 
 
 def coefficient_fields(config: Config, domain: Domain, values: Values, files) -> dict[str, tuple[Array, ...]]:
@@ -228,9 +243,16 @@ def initial_state(
     """This block's initial state, walls imposed and constraints satisfied; arguments as of `initial_fields`."""
     fields = initial_fields(config, model, values, member, files, dtype)
     start = jnp.zeros((), dtype)
+    state = model.state_from(fields, params)
+
+    def constrained(state):
+        return model.constrain(start, start, state, params)
+
     # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
-    once = model.constrain(start, start, model.state_from(fields, params), params)
-    return model.constrain(start, start, once, params)
+    if isinstance(model, ExplicitModel) and model.loops_over_stages:
+        steady, state = steady_carry(constrained, state)
+        return jax.lax.fori_loop(0, 2, lambda _, state: steady(state), state)
+    return constrained(constrained(state))
 
 
 def initial_fields(

@@ -123,6 +123,10 @@ class CompiledRun(abc.ABC):
     def begin(self, values, fields, steps_per_exchange: int = 0) -> tuple[Any, Array]:
         """This block's state before the first step, walls imposed, and bits of `status`; differentiable."""
 
+    def prepared(self, values, fields) -> Any:
+        """`fields` with what the model forms of them once, for `begin` and `build`; differentiable."""
+        return fields
+
     @abc.abstractmethod
     def variables(self, model, t, state, params) -> dict[str, Array]:
         """Everything that can be seen of a state, by name: this block of fields, or `(..., particles)` by number."""

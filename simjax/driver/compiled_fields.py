@@ -17,6 +17,7 @@ from simjax.core.mappings import traced_lines
 from simjax.core.members import Members
 from simjax.core.model import Output
 from simjax.driver.build import (
+    PARTS,
     build_model,
     check_sides,
     coefficient_fields,
@@ -27,6 +28,7 @@ from simjax.driver.build import (
     initial_state,
 )
 from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
+from simjax.driver.constant_parts import ConstantParts, form_parts, parts_on_devices
 from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER
 from simjax.instruments.operators import View
@@ -43,8 +45,8 @@ from simjax.status import OK
 class CompiledFieldRun(CompiledRun):
     """Everything compiled for a model of fields.
 
-    outputs: what is written, of every member. observed: what `observe` returns: these, or all variables where
-    statistics over members alone are written.
+    fields: those that come from files. outputs: what is written, of every member. observed: what `observe` returns:
+    these, or all variables where statistics over members alone are written.
     """
 
     seconds = (1e-8, 1e-10)
@@ -68,9 +70,8 @@ class CompiledFieldRun(CompiledRun):
         self._starter: Callable | None = None
         self._statistics: Callable | None = None
         self.values = self._place_values()
-        self.files, found = self._read_files()
+        self.fields, found = self._read_files()
         self.notes = [*self.model.notes(), *found]
-        self._file_specs = jax.tree.map(lambda _: self.domain.spec(), self.files)
 
     def choose_variables(self):
         self._layouts = faces.output_layouts(self.model)
@@ -105,6 +106,32 @@ class CompiledFieldRun(CompiledRun):
         return initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
 
     # ------------------------------------------------------------------ fields that are arguments
+
+    @functools.cached_property
+    def _parts(self) -> tuple[ConstantParts | None, set[str]]:
+        """The `constant_parts` of the model, and names of the numbers in them."""
+        parts, named = parts_on_devices(self, absent=bool(self._absent))
+        return parts if parts is None or not self._absent else self._place(parts, parts.specs), named
+
+    @functools.cached_property
+    def files(self) -> dict[str, Any]:
+        """Fields that come from files, and what the model forms of its coefficients once."""
+        parts, _ = self._parts
+        return self.fields if parts is None else {**self.fields, PARTS: parts}
+
+    @functools.cached_property
+    def _field_specs(self) -> Any:
+        """The partition of fields that come from files."""
+        return jax.tree.map(lambda _: self.domain.spec(), self.fields)
+
+    @functools.cached_property
+    def _file_specs(self) -> Any:
+        parts, _ = self._parts
+        return self._field_specs if parts is None else {**self._field_specs, PARTS: parts.specs}
+
+    def used_parameters(self, schedule):
+        _, named = self._parts
+        return super().used_parameters(schedule) | {name: self.parameters[name] for name in sorted(named)}
 
     def _read_files(self) -> tuple[Any, list[str]]:
         """Fields that come from files, on the devices, and what was done to them; each device's part is read alone."""
@@ -169,10 +196,14 @@ class CompiledFieldRun(CompiledRun):
             return {section: {name: found[section][name] for name in specs[section]} for section in SECTIONS}
 
         def make():
-            return distribute(evaluate, self.mesh, in_specs=(PartitionSpec(), self._file_specs), out_specs=specs)
+            return distribute(evaluate, self.mesh, in_specs=(PartitionSpec(), self._field_specs), out_specs=specs)
 
         key = ("start_fields", config.schema.configured, structure_of(config), self.moving, self.mesh, frozen(specs))
-        return share(key, make)(self.host_values(), self.files)
+        return share(key, make)(self.host_values(), self.fields)
+
+    def prepared(self, values, fields):
+        parts = form_parts(self._taken, self._domain_of(values), values, fields)
+        return fields if parts is None else {**fields, PARTS: parts}
 
     def begin(self, values, fields, steps_per_exchange=0):
         model, params = self.build(values, fields, steps_per_exchange)
@@ -203,7 +234,7 @@ class CompiledFieldRun(CompiledRun):
 
     def bare(self):
         bare = super().bare()
-        bare._faults, bare._starter, bare._statistics = None, None, None
+        bare._faults, bare._starter, bare._statistics, bare.fields = None, None, None, None
         return bare
 
     def structure(self):

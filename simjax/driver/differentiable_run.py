@@ -135,11 +135,16 @@ class DifferentiableRun:
 
     def run(self, values, fields: Fields, observe: Callable | None = None) -> tuple[Trajectory, Any]:
         """All frames from the initial state; see `begin` and `advance`."""
+        fields = self.prepared(values, fields)
         state, status = self.begin(values, fields)
         trajectory, start = self.advance(values, fields, state, observe)
         if not self.config.schema.of_particles:  # fields always find their places
             return trajectory, start
         return eqx.tree_at(lambda run: run.clock.status, trajectory, trajectory.clock.status | status), start
+
+    def prepared(self, values, fields: Fields) -> Fields:
+        """`fields` with what both `begin` and `advance` need of them, formed once."""
+        return self.programs.prepared(values, fields)
 
     def begin(self, values, fields: Fields) -> tuple[Any, Array]:
         """This block's initial state, walls imposed and constraints satisfied, and bits of `status`."""
@@ -181,6 +186,7 @@ class DifferentiableRun:
         programs, several = self.programs, self._steps_per_exchange
 
         def look(values, fields):
+            fields = programs.prepared(values, fields)
             state, _ = programs.begin(values, fields, several)
             model, params = programs.build(vary_like(values, state), fields, several)
             seen = jnp.zeros((), self.dtype), state, params
@@ -271,6 +277,7 @@ class DifferentiableRun:
         programs, several = self.programs.bare(), self._steps_per_exchange
 
         def limit(values, fields):
+            fields = programs.prepared(values, fields)
             state, _ = programs.begin(values, fields, several)
             model, params = programs.build(values, fields, several)
             return programs.domain.min(programs.step_limit(model, state, vary_like(params, state)))

@@ -120,7 +120,7 @@ def _imbalance(programs: CompiledFieldRun, clock: Clock, schedule: Schedule) -> 
         return ""
     numbers = programs.parameters.items()
     values = {name: jnp.asarray(np.atleast_1d(value)[0], programs.dtype) for name, value in numbers}
-    files = jax.tree.map(on_first_device, programs.files)
+    files = jax.tree.map(on_first_device, programs.fields)
     model, params = build_model(programs.config, programs.domain.unsplit(), values, files)
     time = time_of(jax.tree.map(jnp.asarray, first), schedule)
     return f"{model.explain(time, params)}, at t={float(time):.6g}, step {int(first.step)}"

@@ -76,7 +76,7 @@ def _inside(
     values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
     files = {
         section: {name: tuple(on_first_device(u) for u in parts) for name, parts in own.items()}
-        for section, own in programs.files.items()
+        for section, own in programs.fields.items()
     }
     found = coefficient_fields(config, domain, values, files["coefficients"])
     media = {name: np.asarray(parts[0]) for name, parts in found.items() if len(parts) == 1}

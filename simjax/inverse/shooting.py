@@ -67,8 +67,10 @@ class MultipleShooting:
             series = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
             return series, {}, trajectory.clock.status
 
+        known = rollout.prepared(values, fields)
+
         def piece(initial, number):
-            own = {**fields, "initial": {**fields["initial"], **initial}}
+            own = {**known, "initial": {**fields["initial"], **initial}}
             begin, _ = rollout.begin(values, own)
             trajectory, start = rollout.advance(
                 values, own, begin, read, first_frame=number * self.frames, frames=self.frames

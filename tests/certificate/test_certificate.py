@@ -188,6 +188,23 @@ def test_remainders_stand_clear_of_a_function_s_own_noise():
     assert taylor_remainder(loss, start, direction, 1.01 * slope, slope).fault > 0.3
 
 
+@pytest.mark.parametrize("curvature", [0.0, 1e-5])
+def test_a_derivative_is_certified_where_there_is_little_curvature(curvature):
+    """The remainder then is of third order, and one of first order is found in it."""
+
+    def loss(unknowns):
+        h = float(unknowns["u"]) - 1.0
+        return 1.0 + h + curvature * h**2 + h**3
+
+    start, direction = {"u": np.asarray(1.0)}, {"u": np.asarray(1.0)}
+    found = taylor_remainder(loss, start, direction, 1.0, 1.0)
+    # A remainder of 300 roundings: their share in the part of first order is at most 1 / 100.
+    assert found.slope is not None and found.slope > 2.05 and found.fault < 0.01
+    # At that step, 4e-5, the derivative is off by twice the remainder of third order.
+    wrong = taylor_remainder(loss, start, direction, 1.0 + 2 * found.shortest**2, 1.0)
+    assert wrong.fault > 0.05
+
+
 def test_a_given_direction_is_followed():
     """Along which the function is linear, though it is not along others."""
     start = {"u": np.asarray([0.7, -0.4])}

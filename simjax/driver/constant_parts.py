@@ -1,0 +1,101 @@
+"""Arrays that models form from their coefficients once, for all programs of a run: of bodies that do not move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.core.domain import Domain
+from simjax.core.model import ExplicitModel
+from simjax.driver.build import bare_model
+from simjax.driver.used_names import used_names
+from simjax.jaxpr.varying import varying_axes
+from simjax.models.formulas import Values
+from simjax.parallel import distribute
+from simjax.schema.config import Config
+
+if TYPE_CHECKING:
+    from simjax.driver.compiled_fields import CompiledFieldRun
+
+
+class ConstantParts(eqx.Module):
+    """What `constant_parts` of a model returned, as an argument of programs.
+
+    leaves: its arrays. axes: for each the mesh axes over which it differs between devices; the whole array has one more
+    axis in front for each of them, as long as there are devices along it. known: what is no array.
+    """
+
+    leaves: tuple[Array, ...]
+    axes: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+    structure: Any = eqx.field(static=True)
+    known: Any = eqx.field(static=True)
+
+    @property
+    def tree(self) -> Any:
+        """The parts of this device."""
+        own = [leaf.reshape(leaf.shape[len(names) :]) for leaf, names in zip(self.leaves, self.axes, strict=True)]
+        return eqx.combine(jax.tree.unflatten(self.structure, own), self.known)
+
+    def over(self, axes: tuple[tuple[str, ...], ...]) -> ConstantParts:
+        """This device's share of the parts of all devices, which differ over `axes`."""
+        leaves = [leaf.reshape((1,) * len(names) + leaf.shape) for leaf, names in zip(self.leaves, axes, strict=True)]
+        return ConstantParts(tuple(leaves), axes, self.structure, self.known)
+
+    @property
+    def specs(self) -> Any:
+        """The partition of each array, a tree like this one."""
+        return jax.tree.unflatten(jax.tree.structure(self), [PartitionSpec(*names) for names in self.axes])
+
+
+def form_parts(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> ConstantParts | None:
+    """The parts of this device, within a program; None if the model has none."""
+    if not config.coefficients:
+        return None
+    model, params = bare_model(config, domain, values, files)
+    if not isinstance(model, ExplicitModel):
+        return None
+    arrays, known = eqx.partition(model.constant_parts(params), eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    return ConstantParts(tuple(leaves), ((),) * len(leaves), structure, known) if leaves else None
+
+
+def parts_on_devices(run: CompiledFieldRun, absent: bool) -> tuple[ConstantParts | None, set[str]]:
+    """The parts of a run on its devices, of absent ones their shapes, and names of the numbers in them.
+
+    None where the model has none, and where members of an ensemble have different ones.
+    """
+    if not run.config.coefficients:
+        return None, set()
+    given = run.fields
+    in_specs = PartitionSpec(), jax.tree.map(lambda _: run.domain.spec(), given)
+    values = {name: value if value.ndim == 0 else value[0] for name, value in run.host_values().items()}
+    traced: list[ConstantParts | None] = []
+    varying: list[frozenset[str]] = []
+
+    def look(values, files):
+        traced.append(form_parts(run.config, run.domain, values, files))
+        varying.extend(varying_axes(leaf) for leaf in jax.tree.leaves(traced))
+        return ()
+
+    jax.eval_shape(distribute(look, run.mesh, in_specs=in_specs, out_specs=()), values, given)
+    (parts,), order = traced, () if run.mesh is None else run.mesh.axis_names
+    if parts is None:
+        return None, set()
+    axes = tuple(tuple(name for name in order if name in names) for names in varying)
+
+    def formed(values, files):
+        parts = form_parts(run.config, run.domain, values, files)
+        assert parts is not None
+        return parts.over(axes)
+
+    specs = ConstantParts(parts.leaves, axes, parts.structure, parts.known).specs
+    program = distribute(formed, run.mesh, in_specs=in_specs, out_specs=specs)
+    used = used_names(program, values, given)
+    if used & {variation.value_name for variation in run.config.ensemble.vary}:
+        return None, set()
+    return (jax.eval_shape(program, values, given) if absent else program(values, given)), used
