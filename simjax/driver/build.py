@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -16,6 +16,7 @@ from simjax.core.boundary import PeriodicSide, Side
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, GridModel
 from simjax.driver.random_fields import random_modes
+from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.io.body_files import BodyField, body_field
 from simjax.io.initial import FieldFile, field_file
@@ -211,6 +212,11 @@ def find_files(config: Config, grid: Grid) -> tuple[dict[str, dict[str, tuple[Fi
             offsets = [field.offset(grid.ndim, component) for component in range(len(source.variables))]
             files["coefficients"][field.name] = _find_file(config, grid, field, source, offsets, notes)
     return files, notes
+
+
+def not_a_field(path: str, known: Sequence[str]) -> ConfigurationError:
+    """The error of a path that is no field of the run."""
+    return ConfigurationError(f"{path}: expected a field of the run; there are {', '.join(known) or 'none'}.")
 
 
 def _find_file(config: Config, grid: Grid, field, source: FileSource, offsets, notes: list[str]):

@@ -496,8 +496,3 @@ class CompiledRun(abc.ABC):
 
 def _shape_on(leaf, sharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype, sharding=sharding)
-
-
-def not_a_field(path: str, known: Sequence[str]) -> ConfigurationError:
-    """The error of a path that is no field of the run."""
-    return ConfigurationError(f"{path}: expected a field of the run; there are {', '.join(known) or 'none'}.")

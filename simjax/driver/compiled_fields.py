@@ -26,8 +26,9 @@ from simjax.driver.build import (
     find_files,
     initial_fields,
     initial_state,
+    not_a_field,
 )
-from simjax.driver.compiled import SECTIONS, CompiledRun, not_a_field
+from simjax.driver.compiled import SECTIONS, CompiledRun
 from simjax.driver.constant_parts import ConstantParts, form_parts, parts_on_devices
 from simjax.driver.shared_programs import share
 from simjax.grid import AXES, CENTER
@@ -110,7 +111,8 @@ class CompiledFieldRun(CompiledRun):
     @functools.cached_property
     def _parts(self) -> tuple[ConstantParts | None, set[str]]:
         """The `constant_parts` of the model, and names of the numbers in them."""
-        parts, named = parts_on_devices(self, absent=bool(self._absent))
+        given = self.domain, self.mesh, self.host_values(), self.fields
+        parts, named = parts_on_devices(self.config, *given, absent=bool(self._absent))
         return parts if parts is None or not self._absent else self._place(parts, parts.specs), named
 
     @functools.cached_property

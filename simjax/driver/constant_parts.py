@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax import Array
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel
@@ -19,12 +20,9 @@ from simjax.models.formulas import Values
 from simjax.parallel import distribute
 from simjax.schema.config import Config
 
-if TYPE_CHECKING:
-    from simjax.driver.compiled_fields import CompiledFieldRun
-
 
 class ConstantParts(eqx.Module):
-    """What `constant_parts` of a model returned, as an argument of programs.
+    """The `constant_parts` of a model, as an argument of programs.
 
     leaves: its arrays. axes: for each the mesh axes over which it differs between devices; the whole array has one more
     axis in front for each of them, as long as there are devices along it. known: what is no array.
@@ -64,38 +62,40 @@ def form_parts(config: Config, domain: Domain, values: Values, files: Mapping[st
     return ConstantParts(tuple(leaves), ((),) * len(leaves), structure, known) if leaves else None
 
 
-def parts_on_devices(run: CompiledFieldRun, absent: bool) -> tuple[ConstantParts | None, set[str]]:
+def parts_on_devices(
+    config: Config, domain: Domain, mesh: Mesh | None, values: Mapping[str, np.ndarray], fields: Any, absent: bool
+) -> tuple[ConstantParts | None, set[str]]:
     """The parts of a run on its devices, of absent ones their shapes, and names of the numbers in them.
 
-    None where the model has none, and where members of an ensemble have different ones.
+    values: numbers by name, of all members. fields: those that come from files. None where the model has no parts, and
+    where members of an ensemble have different ones.
     """
-    if not run.config.coefficients:
+    if not config.coefficients:
         return None, set()
-    given = run.fields
-    in_specs = PartitionSpec(), jax.tree.map(lambda _: run.domain.spec(), given)
-    values = {name: value if value.ndim == 0 else value[0] for name, value in run.host_values().items()}
+    in_specs = PartitionSpec(), jax.tree.map(lambda _: domain.spec(), fields)
+    given = {name: value if value.ndim == 0 else value[0] for name, value in values.items()}, fields
     traced: list[ConstantParts | None] = []
     varying: list[frozenset[str]] = []
 
     def look(values, files):
-        traced.append(form_parts(run.config, run.domain, values, files))
+        traced.append(form_parts(config, domain, values, files))
         varying.extend(varying_axes(leaf) for leaf in jax.tree.leaves(traced))
         return ()
 
-    jax.eval_shape(distribute(look, run.mesh, in_specs=in_specs, out_specs=()), values, given)
-    (parts,), order = traced, () if run.mesh is None else run.mesh.axis_names
+    jax.eval_shape(distribute(look, mesh, in_specs=in_specs, out_specs=()), *given)
+    (parts,), order = traced, () if mesh is None else mesh.axis_names
     if parts is None:
         return None, set()
     axes = tuple(tuple(name for name in order if name in names) for names in varying)
 
     def formed(values, files):
-        parts = form_parts(run.config, run.domain, values, files)
+        parts = form_parts(config, domain, values, files)
         assert parts is not None
         return parts.over(axes)
 
     specs = ConstantParts(parts.leaves, axes, parts.structure, parts.known).specs
-    program = distribute(formed, run.mesh, in_specs=in_specs, out_specs=specs)
-    used = used_names(program, values, given)
-    if used & {variation.value_name for variation in run.config.ensemble.vary}:
+    program = distribute(formed, mesh, in_specs=in_specs, out_specs=specs)
+    used = used_names(program, *given)
+    if used & {variation.value_name for variation in config.ensemble.vary}:
         return None, set()
-    return (jax.eval_shape(program, values, given) if absent else program(values, given)), used
+    return (jax.eval_shape(program, *given) if absent else program(*given)), used
