@@ -195,10 +195,10 @@ class InverseProblem:
     @functools.cached_property
     def _begun(self) -> tuple[dict[str, Any], Any]:
         """The latent where the search begins, and the scales of joints."""
-        guess, domain = self._first(), self.domain.unsplit()
+        guess = self._first()
         first, programs = self.experiments[0], self._programs
         guess, scales = self.pieces.spread(guess, *first.inputs(self.modules.whole(guess), first.known()))
-        latent = {p: programs.transformed(p, guess[p], domain, back=True) for p in self.unknowns}
+        latent = self.latent(guess)
         # Of one dtype and no weaker type than a step gives, or the second step is compiled again.
         latent = jax.tree.map(lambda u: jnp.asarray(u, self.dtype), latent)
         return jax.tree.map(place, latent, shardings(self.mesh, programs.latent_specs)), scales
@@ -225,6 +225,11 @@ class InverseProblem:
     def physical(self, latent) -> Physical:
         """The unknowns of a latent, whole arrays in units of the simulation; of a run in pieces, those of the first."""
         return self._programs.physical(latent)
+
+    def latent(self, physical: Physical) -> dict[str, Any]:
+        """The latent of unknowns: the inverse of `physical`; of a run in pieces, their fields have an axis of pieces."""
+        domain = self.domain.unsplit()
+        return {p: self._programs.transformed(p, physical[p], domain, back=True) for p in self.unknowns}
 
     # ------------------------------------------------------------------ the least squares
 

@@ -30,7 +30,7 @@ LAYERS = (
     ("config",),
     ("command", "driver"),
     ("inverse",),
-    ("certificate", "inspect", "application"),
+    ("certificate", "inspect", "export", "application"),
     ("run",),
     ("__main__",),
 )

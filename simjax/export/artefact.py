@@ -1,0 +1,132 @@
+"""Folders with an exported program: the program, arguments to call it with, and what they are."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from simjax.driver.environment import set_up_jax, versions
+from simjax.errors import ConfigurationError, ResourceError
+from simjax.export.functions import FUNCTIONS, Exportable
+from simjax.io.files import replaced_together
+from simjax.schema.config import Config
+
+PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = "program.jax", "arguments.npz", "meta.json"
+FORMAT = 1
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+def export_run(
+    config: Config, folder: Path, *, what: str = "rollout", vjp_order: int = 1, platforms: Sequence[str] = ("cpu",),
+    batch: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Write a function of a configuration as a program that `jax.export.deserialize` reads; see `export.functions`.
+
+    The program takes one dictionary of arrays by name, those of `arguments.npz`, and returns another.
+
+    Args:
+        folder: made where it is not there; files of an earlier export in it are replaced.
+        what: `rollout`, `step` or `loss`.
+        vjp_order: how often the program can be differentiated in reverse mode.
+        platforms: for which it is compiled where it is called.
+        batch: name of a leading axis of any length on every argument and result; None: there is none.
+
+    Returns:
+        What `meta.json` says.
+
+    Raises:
+        ConfigurationError: the function cannot be exported, or an option is none.
+        ResourceError: `flatbuffers` is not installed.
+    """
+    _require(what, vjp_order, platforms, batch)
+    config = set_up_jax(config)
+    if batch is not None and config.mesh.devices > 1:
+        raise ConfigurationError(
+            f"batch={batch}: expected a run on one device, got a mesh of {config.mesh.devices}; leave out one of both."
+        )
+    made = FUNCTIONS[what](config)
+    program = _exported(made, platforms, batch)
+    try:
+        content = bytes(program.serialize(vjp_order=vjp_order))
+    except ImportError:
+        raise ResourceError(
+            "an export is written by flatbuffers, which is not installed; write pip install 'simjax[export]'."
+        ) from None
+    results = jax.tree.unflatten(program.out_tree, program.out_avals)
+    meta = {
+        "format": FORMAT, "what": what, "model": config.model, "experiment": config.experiment_name,
+        "title": config.title, "precision": config.precision, "vjp_order": vjp_order, "platforms": list(platforms),
+        "batch": batch, "devices": program.nr_devices, "mesh": dict(_mesh(made)), **made.extra,
+        "arguments": _described(made.arguments, made), "results": _described(results, made),
+        "versions": versions(), "sha256": hashlib.sha256(content).hexdigest(), "configuration": config.write(),
+    }  # fmt: skip
+    arguments = io.BytesIO()
+    given: dict[str, Any] = {name: np.asarray(value) for name, value in made.arguments.items()}
+    np.savez(arguments, **given)
+    folder.mkdir(parents=True, exist_ok=True)
+    told = json.dumps(meta, indent=1) + "\n"
+    files = {PROGRAM_NAME: content, ARGUMENTS_NAME: arguments.getvalue(), META_NAME: told.encode()}
+    with replaced_together([folder / name for name in files]) as temporaries:
+        for temporary, data in zip(temporaries, files.values(), strict=True):
+            temporary.write_bytes(data)
+    return meta
+
+
+def _require(what: str, vjp_order: int, platforms: Sequence[str], batch: str | None) -> None:
+    if what not in FUNCTIONS:
+        raise ConfigurationError(f"what={what}: expected one of {', '.join(FUNCTIONS)}.")
+    if vjp_order not in (0, 1, 2):
+        raise ConfigurationError(f"vjp_order={vjp_order}: expected 0, 1 or 2, how often the program is differentiated.")
+    unknown = [name for name in platforms if name not in PLATFORMS]
+    if unknown or not platforms:
+        raise ConfigurationError(f"platforms={list(platforms)}: expected some of {', '.join(PLATFORMS)}.")
+    if batch is not None and not batch.isidentifier():
+        raise ConfigurationError(f"batch={batch}: expected the name of an axis, such as b.")
+
+
+def _exported(made: Exportable, platforms: Sequence[str], batch: str | None) -> jax.export.Exported:
+    function: Callable = made.function
+    shapes = {
+        name: jax.ShapeDtypeStruct(np.shape(u), u.dtype, sharding=_sharding(u)) for name, u in made.arguments.items()
+    }
+    if batch is not None:
+        (size,) = jax.export.symbolic_shape(batch)
+        function = jax.vmap(function)
+        shapes = {name: jax.ShapeDtypeStruct((size, *s.shape), s.dtype) for name, s in shapes.items()}
+    try:
+        return jax.export.export(jax.jit(function), platforms=tuple(platforms))(shapes)
+    except (NotImplementedError, ValueError, jax.errors.JAXTypeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ConfigurationError(
+            f"this function cannot be exported for {', '.join(platforms)}{f' with batch={batch}' if batch else ''}: "
+            f"{first} Write implementation=xla, one platform, or no batch."
+        ) from error
+
+
+def _sharding(u: Any) -> Any:
+    """Placement of an argument that is cut over several devices."""
+    sharding = getattr(u, "sharding", None)
+    return sharding if isinstance(sharding, jax.sharding.NamedSharding) else None
+
+
+def _mesh(made: Exportable) -> dict[str, int]:
+    found = (_sharding(u) for u in made.arguments.values())
+    return next((dict(s.mesh.shape) for s in found if s is not None), {})
+
+
+def _described(arrays: Any, made: Exportable) -> dict[str, Any]:
+    found = {}
+    for name, u in arrays.items():
+        cut = _sharding(u)
+        found[name] = {
+            "shape": [size if isinstance(size, int) else str(size) for size in u.shape], "dtype": str(u.dtype),
+            **made.described.get(name, {}), **({} if cut is None else {"partition": list(cut.spec)}),
+        }  # fmt: skip
+    return found

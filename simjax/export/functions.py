@@ -1,0 +1,188 @@
+"""Functions of a configuration that can be exported: arrays by name in, arrays by name out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.config.stretching import grid_of
+from simjax.core.domain import Domain
+from simjax.driver.build import describe_model
+from simjax.driver.differentiable import RunFunction
+from simjax.driver.differentiable_run import DifferentiableRun
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES
+from simjax.integrators.integrator import Integrator
+from simjax.inverse.problem import InverseProblem
+from simjax.parallel import distribute
+from simjax.schema.config import Config
+from simjax.schema.numbers import number_attributes
+from simjax.stepping.simulate import integrate
+
+Arrays = Mapping[str, Any]
+TIME, STEP = "time", "dt"
+"""Arguments of a step: when it begins, and how long it is."""
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """A pure function of arrays by name, and arrays with which it can be called.
+
+    described: units and meaning of arguments and results, by name, where they are known. extra: more that is told of
+    it, for JSON.
+    """
+
+    function: Callable[[Arrays], dict[str, Array]]
+    arguments: dict[str, Any]
+    described: dict[str, dict[str, str]]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def rollout(config: Config) -> Exportable:
+    """The run: from numbers and initial fields to variables and diagnostics at all output times.
+
+    Arguments are the numbers of the configuration by name, and components of fields by their path, such as
+    `initial.velocity_x`; of particles `initial.position_x`, .... A run that fails gives NaN.
+    """
+    run = RunFunction(config, fields=_field_paths(config))
+    names = {path: _component_names(path, len(parts)) for path, parts in run.fields.items()}
+    fields = {name: part for path, parts in run.fields.items() for name, part in zip(names[path], parts, strict=True)}
+
+    def function(arguments: Arrays) -> dict[str, Array]:
+        fields = {path: tuple(arguments[name] for name in own) for path, own in names.items()}
+        observed = run({name: arguments[name] for name in run.values}, fields).observed
+        return dict(observed)
+
+    described = _numbers(config) | _fields(config, names) | _variables(config)
+    return Exportable(function, {**run.values, **fields}, described, {"times": [float(t) for t in run.times]})
+
+
+def step(config: Config) -> Exportable:
+    """One step of the configuration's scheme: from numbers, a state, its time and the length of the step to a state.
+
+    The parts of the state are called as in messages and checkpoints, `velocity_x` or `concentration`.
+
+    Raises:
+        ConfigurationError: particles, whose steps need an arrangement that is formed once for several of them.
+    """
+    if config.schema.of_particles:
+        raise ConfigurationError(
+            f"what=step: expected a model of fields, as particles of {config.model} are arranged once for several "
+            "steps; write what=rollout with a short time.end."
+        )
+    run = DifferentiableRun(config)
+    programs, known, bare = run.programs, run.start_fields(), run.bare().programs
+    specs, (_, state_specs), scheme = run.field_specs(), run.state_specs(), programs.integrator
+    assert isinstance(scheme, Integrator)
+    start, _ = programs.start()
+    leaves, structure = jax.tree.flatten(start)
+    names = [_leaf_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(start)]
+
+    def advance(values, fields, state, time, dt):
+        model, params = bare.build(values, bare.prepared(values, fields))
+        return integrate(model, scheme, params, state, dt=dt, steps=1, t0=time, on_fault="keep")
+
+    everywhere = PartitionSpec()
+    in_specs = everywhere, specs, state_specs, everywhere, everywhere
+    program = distribute(advance, run.mesh, in_specs=in_specs, out_specs=state_specs)
+    values = run.start_values()
+    length = config.time.dt if config.time.dt is not None else 0.5 * programs.stable_dt(start)
+    if not np.isfinite(length):  # nothing limits the step
+        length = config.time.output_every
+
+    def function(arguments: Arrays) -> dict[str, Array]:
+        state = jax.tree.unflatten(structure, [arguments[name] for name in names])
+        numbers = {name: arguments[name] for name in values}
+        after = program(numbers, known, state, arguments[TIME], arguments[STEP])
+        return dict(zip(names, jax.tree.leaves(after), strict=True))
+
+    clock = {TIME: np.zeros((), run.dtype), STEP: np.asarray(length, run.dtype)}
+    described = _numbers(config) | _variables(config)
+    return Exportable(function, {**values, **dict(zip(names, leaves, strict=True)), **clock}, described)
+
+
+def loss(config: Config) -> Exportable:
+    """The loss of the section `inverse`: from its unknowns, in units of the simulation, to `loss`.
+
+    What was measured is part of the program. A run that fails has the loss infinity.
+
+    Raises:
+        ConfigurationError: there is no section `inverse`, or it seeks the weights of a module.
+    """
+    if config.inverse is None:
+        raise ConfigurationError(
+            "what=loss: expected an experiment with a section inverse, such as experiment=inverse_source; or write "
+            "what=rollout."
+        )
+    if config.inverse.shooting.windows > 1:
+        raise ConfigurationError("what=loss: expected a run in one piece; leave out inverse.shooting.")
+    problem = InverseProblem(config)
+    if problem.modules.weights:
+        raise ConfigurationError(
+            f"what=loss: expected unknowns that are numbers and fields; {', '.join(problem.modules.weights)} are "
+            "weights of a module. Export what=rollout with the module as it is."
+        )
+    squares, guess = problem.least_squares(), problem.physical(problem.start())
+    names = {
+        path: _component_names(path, len(parts) if isinstance(parts, tuple) else 1) for path, parts in guess.items()
+    }
+    arguments = {
+        name: part
+        for path, parts in guess.items()
+        for name, part in zip(names[path], parts if isinstance(parts, tuple) else (parts,), strict=True)
+    }
+
+    def function(given: Arrays) -> dict[str, Array]:
+        physical = {
+            path: tuple(given[name] for name in own) if isinstance(guess[path], tuple) else given[own[0]]
+            for path, own in names.items()
+        }
+        return {"loss": squares.loss(problem.latent(physical))[0]}
+
+    return Exportable(function, arguments, {"loss": {"long_name": "half the sum of squared residuals", "units": "1"}})
+
+
+FUNCTIONS: dict[str, Callable[[Config], Exportable]] = {"rollout": rollout, "step": step, "loss": loss}
+
+
+def _field_paths(config: Config) -> list[str]:
+    if config.schema.of_particles:
+        return ["initial.position", "initial.velocity"]
+    return [f"{section}.{name}" for section in ("initial", "coefficients") for name in getattr(config, section)]
+
+
+def _component_names(path: str, count: int) -> list[str]:
+    return [path] if count == 1 else [f"{path}_{axis}" for axis in AXES[:count]]
+
+
+def _leaf_name(path) -> str:
+    """The path of a part of the state: `velocity_x` of `.velocity[0]`, else its keys with points between."""
+    *names, last = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
+    if names and last.isdigit() and int(last) < len(AXES):
+        return f"{'.'.join(names)}_{AXES[int(last)]}"
+    return ".".join((*names, last))
+
+
+def _numbers(config: Config) -> dict[str, dict[str, str]]:
+    return number_attributes(config.physics, config.ndim)
+
+
+def _fields(config: Config, names: Mapping[str, list[str]]) -> dict[str, dict[str, str]]:
+    units = {f"initial.{one.name}": one.units for one in config.fields}
+    units |= {f"coefficients.{one.name}": one.units for one in config.schema.coefficients}
+    return {name: {"units": units[path]} for path, own in names.items() if path in units for name in own}
+
+
+def _variables(config: Config) -> dict[str, dict[str, str]]:
+    """Units and meanings of the variables and diagnostics of fields."""
+    if config.schema.of_particles:
+        return {}
+    model, _ = describe_model(config, Domain(grid_of(config.grid_of_fields())))
+    known = {**{one.name: one for one in model.outputs()}, **model.measures()}
+    return {name: {"long_name": one.long_name, "units": one.units} for name, one in known.items()}
