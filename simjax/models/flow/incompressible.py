@@ -20,7 +20,7 @@ from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
-from simjax.models.flow import axisymmetry, balance, solid_pressure, solid_setup, solids
+from simjax.models.flow import axisymmetry, balance, free_body, solid_pressure, solid_setup, solid_stage, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
 from simjax.models.flow.implicit_setup import check_implicit
@@ -66,12 +66,13 @@ class State(eqx.Module):
     """velocity: one `(*grid.shape)` array per axis, component i on the faces normal to axis i.
 
     outlets: where a flow has open upper sides, for each axis the velocity on its upper side, one cell thick along the
-    axis and whole along the others, or None where that is no unknown. reaction: of bodies.
+    axis and whole along the others, or None where that is no unknown. reaction: of bodies. body: one that the fluid moves.
     """
 
     velocity: tuple[Array, ...]
     outlets: tuple[Array | None, ...] = eqx.field(default=(), kw_only=True)
     reaction: solids.Reaction | None = eqx.field(default=None, kw_only=True)
+    body: free_body.Body | None = eqx.field(default=None, kw_only=True)
 
 
 class Params(eqx.Module):
@@ -80,7 +81,7 @@ class Params(eqx.Module):
     turbulence_constant: of the turbulence model; None: the usual one. eddy_viscosity nu_t: `(*grid.shape)`, at cell
     centres, added to nu and to that of a turbulence model; None: none. rotation W: the angular velocity of the frame,
     1 / time, `(1,)` in a plane and `(3,)` in space; None: it is at rest. bulk_velocity: for each axis the mean
-    velocity that a uniform force keeps, or None; axes that have one are periodic.
+    velocity that a uniform force keeps, or None; axes that have one are periodic. body: of one that the fluid moves.
     """
 
     viscosity: Array
@@ -89,6 +90,7 @@ class Params(eqx.Module):
     eddy_viscosity: Array | None = eqx.field(default=None, kw_only=True)
     rotation: Array | None = eqx.field(default=None, kw_only=True)
     bulk_velocity: tuple[Array | None, ...] | None = eqx.field(default=None, kw_only=True)
+    body: free_body.BodyParams | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self):
         names = ("viscosity", "drag", "turbulence_constant", "eddy_viscosity")
@@ -172,6 +174,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
     solid: solids.Solid | None
     immersion: solids.Immersion | None
     """Coefficients of bodies that do not move, where they were formed before the steps."""
+    bulk: free_body.Bulk | None
+    """The same of a body that the fluid moves."""
     around: solid_pressure.SolidPressure | None
     """Method of the pressure solve around bodies."""
 
@@ -203,7 +207,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
         self.forces = tuple(forces) if forces is not None else (None,) * ndim
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
-        self.solid, self.immersion, self.around = solid, None, None
+        self.solid, self.immersion, self.bulk, self.around = solid, None, None, None
         if solid is not None:
             require_homogeneous(turbulence)
             self.around = solid_pressure.solid_pressure(domain, self.projection.layout, solid, pressure_solver)
@@ -249,9 +253,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         ]
         if acceleration is not None:
             slopes = [k if a is None else k + a for k, a in zip(slopes, acceleration, strict=True)]
-        reaction = None
+        reaction, body = None, None
         if state.reaction is not None:
             reaction = solids.acting(state.reaction)
+            body = None if state.body is None else solid_stage.bulk_rates(self, state, params)
             pushed = self.projection.gradient(state.reaction.pressure)
             slopes = [k - slope for k, slope in zip(slopes, pushed, strict=True)]
         outlets: list[Array | None] = [None] * len(state.outlets)
@@ -264,7 +269,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
                 outlets[one.axis] = found
             else:
                 slopes[one.axis] = with_first_line(self.domain, slope, one.axis, found)
-        return State(tuple(slopes), outlets=tuple(outlets), reaction=reaction)
+        return State(tuple(slopes), outlets=tuple(outlets), reaction=reaction, body=body)
 
     def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:
         """Layouts of the velocity for stencils of `width` ghost cells, with what flows through its open upper sides."""
@@ -290,47 +295,37 @@ class Incompressible(ExplicitModel, FlowBudgets):
         if params.bulk_velocity is not None:
             imposed = self.drive.driven(imposed, params.bulk_velocity)
         velocity, outlets = self.projection.let_out(t, imposed, state.outlets)
-        state = State(velocity, outlets=outlets, reaction=state.reaction)
+        state = State(velocity, outlets=outlets, reaction=state.reaction, body=state.body)
         if self.solid is not None:
-            return self._constrain_around(self.solid, t, dt, state)
+            around, outlets, reaction, body = solid_stage.constrained(self, t, dt, state, params)
+            return State(around, outlets=outlets, reaction=reaction, body=body)
         projection = self.projection
         phi = projection.potential(projection.divergence(velocity, t, self.layouts_at(t, state)))
         around = tuple(u - slope for u, slope in zip(velocity, projection.gradient(phi), strict=True))
         return State(around, outlets=projection.outlets_after(outlets, phi))
 
     def constant_parts(self, params):
-        """The coefficients of bodies that do not move."""
+        """The coefficients of bodies that do not move, and what follows from the shape of one that the fluid moves."""
         if self.solid is None or self.solid.moving:
             return None
-        return self.immersion_at(jnp.zeros((), jnp.result_type(params.viscosity)))
+        if self.solid.fixed:
+            return self.immersion_at(jnp.zeros((), jnp.result_type(params.viscosity))), None
+        return None, solid_stage.bulk_of(self, params)
 
     def with_parts(self, parts):
-        return eqx.tree_at(lambda flow: flow.immersion, self, parts, is_leaf=lambda leaf: leaf is None)
+        both = lambda flow: (flow.immersion, flow.bulk)  # noqa: E731
+        return eqx.tree_at(both, self, parts, is_leaf=lambda leaf: leaf is None)
 
-    def immersion_at(self, t) -> solids.Immersion:
-        """The coefficients of bodies at time `t`, a number of the type of the velocity."""
+    def immersion_at(self, t, solid: solids.Solid | None = None) -> solids.Immersion:
+        """The coefficients of bodies at time `t`, a number of the type of the velocity; of `solid` where that is given."""
         if self.immersion is not None:
             return self.immersion
-        assert self.solid is not None and self.around is not None
-        return self.solid.immersion(self.domain, self.projection.layout, t, t.dtype, self.around.approximate)
+        solid = self.solid if solid is None else solid
+        assert solid is not None and self.around is not None
+        return solid.immersion(self.domain, self.projection.layout, t, t.dtype, self.around.approximate)
 
-    def _constrain_around(self, solid: solids.Solid, t, dt, state: State) -> State:
-        """`constrain` with bodies, once sides are imposed: see `models.flow.solids`."""
-        domain, projection, before = self.domain, self.projection, state.reaction
-        assert before is not None
-        now = jnp.asarray(t, state.velocity[0].dtype)
-        immersion, layouts = self.immersion_at(now), self.layouts_at(t, state)
-        joined = domain.impose(immersion.join(domain, state.velocity, layouts, t), self.layouts, t)
-        divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
-        divergence = immersion.gathered(domain, divergence, projection.layout)
-        phi = solids.potential(immersion, domain, divergence, before.impulse)
-        slopes = projection.gradient(phi)
-        after = solids.reaction(immersion, domain, projection.layout, before, state.velocity, joined, phi, slopes)
-        if solid.moving:
-            after = solids.with_inertia(after, solid, domain, projection.layout, now, jnp.asarray(dt, now.dtype))
-        parts = zip(joined, immersion.projected, slopes, strict=True)
-        around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
-        return State(around, outlets=projection.outlets_after(state.outlets, phi), reaction=after)
+    def unphysical(self, state, params):
+        return {} if state.body is None else solid_stage.unphysical(self, state, params)
 
     def pressure(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> Array:
         """Kinematic pressure at cell centres, of zero mean unless given at a side: lap(p) = div(tendency without p).
@@ -366,18 +361,6 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
         return self.domain.apply_spaced(components, state.velocity, self.layouts_at(t, state), width=1, t=t)
 
-    def _divergence(self, t, state) -> Array:
-        """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
-
-        There it is of the order of what the pressure changes by in a step: see `solids.potential`.
-        """
-        layouts = self.layouts_at(t, state)
-        if self.solid is None:
-            return self.projection.divergence(state.velocity, t, layouts)
-        immersion = self.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
-        flowing = immersion.through(self.domain, state.velocity, layouts, t)
-        return jnp.where(immersion.uncut, self.projection.divergence(flowing, t, layouts), 0.0)
-
     def diagnostics(self, t, state, params, acceleration: Sequence[Array | None] | None = None):
         """kinetic_energy: mean of |u|^2 / 2. enstrophy: mean of |curl u|^2 / 2. max_divergence: of |div u|,
         but for cells that the surface of a body cuts.
@@ -398,8 +381,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             return 0.5 * domain.sum(tuple(squares)) / domain.grid.cells
 
         normal, through = [(axis,) for axis in range(domain.grid.ndim)], center_layout([WRAPPED] * domain.grid.ndim)
-        forces = () if state.reaction is None else state.reaction.force
-        found: dict[str, Array] = {f"force_{axis}": force for axis, force in zip(AXES, forces, strict=False)}
+        found = solid_stage.diagnosed(self, state, params)
         if self.momentum.has_eddies(params):
             found |= self.momentum.diagnosed(t, state.velocity, self.layouts_for(t, state), params)
         if params.bulk_velocity is not None:
@@ -410,17 +392,14 @@ class Incompressible(ExplicitModel, FlowBudgets):
         return found | {
             "kinetic_energy": half_of_mean_square(state.velocity, normal, through),
             "enstrophy": half_of_mean_square(vorticity, self._planes(), self.projection.layout),
-            "max_divergence": domain.max(jnp.abs(self._divergence(t, state))),
+            "max_divergence": domain.max(jnp.abs(solid_stage.divergence(self, t, state, params))),
         }
 
     def measures(self):
-        units = "m3 s-2" if self.domain.grid.ndim == 2 else "m4 s-2"
         axes = AXES[: self.domain.grid.ndim]
-        around = () if self.solid is None else axes
-        forces = {f"force_{axis}": Measure(units, f"{axis}-force on the bodies") for axis in around}
         driving = {f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in axes}
         return {
-            **forces,
+            **solid_stage.measures(len(axes), self.solid),
             "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
             "enstrophy": Measure("s-2", "mean enstrophy"),
             "max_divergence": Measure("s-1", "largest divergence"),
@@ -437,7 +416,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         velocity, above = fields["velocity"], {one.axis for one in self.openings if one.side == UPPER}
         lines = (self.domain.last_line(u, axis) if axis in above else None for axis, u in enumerate(velocity))
         still = None if self.solid is None else solids.still(self.domain, velocity[0])
-        return State(velocity, outlets=tuple(lines) if above else (), reaction=still)
+        body = None
+        if self.solid is not None and self.solid.free is not None:
+            body = free_body.at_start(self.domain.grid.ndim, params.body)
+        return State(velocity, outlets=tuple(lines) if above else (), reaction=still, body=body)
 
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)

@@ -79,7 +79,7 @@ def solid_pressure(domain: Domain, layout: FieldLayout, solid: Solid, method: st
 
 def _count(domain: Domain, layout: FieldLayout, solid: Solid) -> int:
     """The number of cells beside bodies that do not move; zero where it is not known beforehand."""
-    if solid.moving or solid.beside is not None:
+    if not solid.fixed or solid.beside is not None:
         return solid.beside or 0
     distance = solid.distance
     if callable(distance):

@@ -8,10 +8,11 @@ the last step drives the next one, so that the projection adds its change only, 
 time step.
 """
 
-import math
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -19,7 +20,6 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.axisymmetric import relative_volumes
-from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.solid_geometry import (
     at_faces,
     combined,
@@ -35,6 +35,7 @@ from simjax.models.flow.solid_geometry import (
     products,
     weights_below,
 )
+from simjax.models.flow.solid_moments import displaced, moments, planes
 from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
@@ -43,14 +44,16 @@ MOST_ITERATIONS = 100
 
 
 class Reaction(eqx.Module):
-    """Pressure, and the force of the fluid on bodies, of the last stage; zero before the first one.
+    """Pressure, and the force and torque of the fluid on bodies, of the last stage; zero before the first one.
 
-    pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
-    impulse, elapsed: integrals of the pressure and of one over the time since the last stage, zero after each.
+    pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, `(ndim,)`. torque: the
+    same, `(1,)` in a plane and `(3,)` in space. impulse, elapsed: integrals of the pressure and of one over the time
+    since the last stage, zero after each.
     """
 
     pressure: Array
-    force: tuple[Array, ...]
+    force: Array
+    torque: Array
     impulse: Array
     elapsed: Array
 
@@ -82,6 +85,7 @@ class Immersion(eqx.Module):
     handed: Array
     operator: Elliptic
     inverse: Approximate
+    centre: Array
 
     def join(self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t) -> tuple[Array, ...]:
         """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
@@ -95,6 +99,21 @@ class Immersion(eqx.Module):
     ) -> tuple[Array, ...]:
         """Volume per time and area that flows through faces, over their whole area."""
         return combined(domain, velocity, layouts, t, self.open, self.follows, self.profile, self.blocked)
+
+    def moved_by(self, carried: tuple[Array, ...] | None, blocked: tuple[Array, ...]) -> "Immersion":
+        """The coefficients of the same bodies with another velocity."""
+        return dataclasses.replace(self, carried=carried, blocked=blocked)
+
+    def carrying(
+        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t
+    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """`carried` and `blocked` of a velocity of the bodies, on this block's faces; `layout` is of the pressure."""
+
+        def less(shares, weights):
+            kinds, turned = [mirrored(layout)] * domain.grid.ndim, [-one for one in weights]
+            return combined(domain, velocity, kinds, t, shares, self.follows, turned, None)
+
+        return less([~one for one in self.free], self.weights), less([1 - one for one in self.open], self.profile)
 
     def gathered(self, domain: Domain, divergence: Array, layout: FieldLayout) -> Array:
         """The divergence with that of cells without a pressure given to their neighbours, so that no region of the
@@ -118,7 +137,10 @@ class Solid(eqx.Module):
     neighbours count. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a
     function or None; it goes on smoothly for a cell into the fluid. Where it is left out they are at rest. moving:
     whether any of these depends on time. beside: about how many cells lie along the surface, where that is known
-    before anything is compiled; None: they are counted where the distance is.
+    before anything is compiled; None: they are counted where the distance is. free: of one rigid body, which motions
+    the forces of the fluid change, of "x", "y", "z" and "turn"; its distance is a function, that at the start, and it
+    lies inside of the box. None: bodies move as given. about: the point that torques are about, `(ndim,)`; None: the
+    centroid of all bodies.
 
     Examples:
         >>> def distance(t, x, y):
@@ -132,6 +154,13 @@ class Solid(eqx.Module):
     velocity: tuple[Array | Callable | None, ...] | None = None
     moving: bool = eqx.field(static=True, default=False)
     beside: int | None = eqx.field(static=True, default=None)
+    free: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    about: Array | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Tell whether the surface stays where it is, with its velocity."""
+        return not self.moving and self.free is None
 
     def immersion(
         self, domain: Domain, layout: FieldLayout, t, dtype, approximate: Callable[..., Approximate]
@@ -180,45 +209,42 @@ class Solid(eqx.Module):
 
         operator = elliptic(domain, layout, area)
         free, follows, weights, part, profile = map(own, (free, follows, weights, area, profile))
-        carried = blocked = None
-        if self.velocity is not None:
-            v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
-            v = [jnp.zeros(block, dtype) if one is None else one for one in v]
-            kinds = [beside] * ndim
-            carried = combined(domain, v, kinds, t, [~one for one in free], follows, [-one for one in weights], None)
-            blocked = combined(domain, v, kinds, t, [1 - one for one in part], follows, [-one for one in profile], None)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
         handed = jnp.where(beyond, inverse(rims), 0.0)
-        return Immersion(
-            free, follows, weights, carried, part, profile, blocked, tuple(one > 0 for one in part),
+        centre = displaced(domain, layout, peeled(near, range(ndim))).centre if self.about is None else self.about
+        still = Immersion(
+            free, follows, weights, None, part, profile, None, tuple(one > 0 for one in part),
             uncut & (neighbour_sum(passed, ndim) == neighbour_sum(padded, ndim)), active, fill, handed,
-            operator, approximate(operator, layout),
+            operator, approximate(operator, layout), centre,
         )  # fmt: skip
+        if self.velocity is None:
+            return still
+        v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
+        given = [jnp.zeros(block, dtype) if one is None else one for one in v]
+        return still.moved_by(*still.carrying(domain, layout, given, t))
 
     def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else on_block(given, domain, face_offset(domain, axis), t, dtype)
 
-    def inertia(self, domain: Domain, layout: FieldLayout, t, dt) -> tuple[Array, ...]:
-        """Force over density that moves fluid in the place of the bodies as they move: volumes times DV/Dt.
+    def inertia(self, domain: Domain, layout: FieldLayout, t, dt, centre: Array) -> tuple[Array, Array]:
+        """Force and torque over density that move fluid in the place of the bodies as they move: volumes times DV/Dt.
 
         DV/Dt is the difference of V along the way of a point in the step `dt` that ends at `t`; arrays do not change.
         """
         ndim, dtype, rate = domain.grid.ndim, dt.dtype, inverse(dt)
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 1)
         given = (None,) * ndim if self.velocity is None else self.velocity
-        below, total = weights_below(domain, layout, 1, dtype), []
+        below, gains = weights_below(domain, layout, 1, dtype), []
         for axis, (n, v) in enumerate(zip(domain.block_shape, given, strict=True)):
             if not callable(v):
-                total.append(jnp.zeros((), dtype))
+                gains.append(jnp.zeros(domain.block_shape, dtype))
                 continue
             now = domain.coordinates(face_offset(domain, axis), dtype)
             before = [x - dt * one(t, *now) if callable(one) else x for x, one in zip(now, given, strict=True)]
             gained = jnp.broadcast_to(v(t, *now) - v(t - dt, *before), domain.block_shape)
-            share = 1 - cut(open_part(distance, axis, below), axis, 0, n)
-            volumes = volumes_around(domain, layout, (axis,), dtype)
-            total.append(rate * math.prod(domain.grid.mean_spacing) * domain.sum(scaled(share * gained, *volumes)))
-        return tuple(total)
+            gains.append(rate * (1 - cut(open_part(distance, axis, below), axis, 0, n)) * gained)
+        return moments(domain, layout, gains, centre)
 
 
 def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: Array) -> Array:
@@ -259,7 +285,7 @@ def reaction(
     immersion: Immersion, domain: Domain, layout: FieldLayout, before: Reaction, free: Sequence[Array],
     joined: Sequence[Array], phi: Array, gradients: Sequence[Array],
 ) -> Reaction:  # fmt: skip
-    """The pressure, and the force of the fluid on the bodies: the momentum that it loses to them in a stage.
+    """The pressure, and the force and torque of the fluid on the bodies: the momentum that it loses to them in a stage.
 
     before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
     after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
@@ -267,36 +293,30 @@ def reaction(
     box changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid
     beside.
     """
-    rate, volume = inverse(before.elapsed), math.prod(domain.grid.mean_spacing)
-    taken = [
+    rate = inverse(before.elapsed)
+    lost = [
         u - v - jnp.where(open_, 0.0, slope)
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     ]
-    force = tuple(
-        rate * volume * domain.sum(scaled(u, *volumes_around(domain, layout, (axis,), u.dtype)))
-        for axis, u in enumerate(taken)
-    )
+    force, torque = moments(domain, layout, lost, immersion.centre)
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
     pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
-    return Reaction(pressure, force, jnp.zeros_like(phi), jnp.zeros_like(before.elapsed))
+    return Reaction(pressure, rate * force, rate * torque, jnp.zeros_like(phi), jnp.zeros_like(before.elapsed))
 
 
-def with_inertia(reaction: Reaction, solid: Solid, domain: Domain, layout: FieldLayout, t, dt) -> Reaction:
-    """The force on bodies that move: without that which moves what is in their place on the grid.
-
-    dt: of the step that ends at `t`.
-    """
-    inertia = solid.inertia(domain, layout, t, dt)
-    return eqx.tree_at(lambda one: one.force, reaction, tuple(map(jnp.add, reaction.force, inertia)))
+def with_more(reaction: Reaction, force: Array, torque: Array) -> Reaction:
+    """The reaction with more of a force and a torque."""
+    return dataclasses.replace(reaction, force=reaction.force + force, torque=reaction.torque + torque)
 
 
 def still(domain: Domain, like: Array) -> Reaction:
     """The reaction before any step."""
-    zero = jnp.zeros((), like.dtype)
-    return Reaction(jnp.zeros_like(like), (zero,) * domain.grid.ndim, jnp.zeros_like(like), zero)
+    ndim, zero = domain.grid.ndim, jnp.zeros((), like.dtype)
+    force, torque = (jnp.zeros(size, like.dtype) for size in (ndim, len(planes(ndim))))
+    return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero)
 
 
 def acting(reaction: Reaction) -> Reaction:
     """The rate of change of a reaction while its pressure acts."""
-    force = tuple(map(jnp.zeros_like, reaction.force))
-    return Reaction(jnp.zeros_like(reaction.pressure), force, reaction.pressure, jnp.ones_like(reaction.elapsed))
+    none = jax.tree.map(jnp.zeros_like, reaction)
+    return dataclasses.replace(none, impulse=reaction.pressure, elapsed=jnp.ones_like(reaction.elapsed))

@@ -1,0 +1,155 @@
+"""A stage of a flow around bodies: no slip, the motion of a free body, the projection, and what the bodies take."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.core.model import Measure
+from simjax.grid import AXES, CENTER
+from simjax.models.flow import free_body, solids
+from simjax.models.flow.free_body import Body, Bulk
+from simjax.models.flow.openings import with_outlets
+from simjax.models.flow.solid_geometry import on_block
+from simjax.models.flow.solid_moments import Displaced, moments, planes
+
+
+def constrained(flow: Any, t, dt, state: Any, params: Any):
+    """Velocity, outlets, reaction and body after a stage that ends at `t`, once sides are imposed.
+
+    flow: of `models.flow.incompressible`; see `models.flow.solids` and `models.flow.free_body`.
+    """
+    domain, projection, before, body = flow.domain, flow.projection, state.reaction, state.body
+    layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
+    immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
+    joined, given = immersion.join(domain, state.velocity, layouts, t), None
+    bulk = None if body is None else bulk_of(flow, params)
+    if body is not None:
+        motions = free_body.motions(immersion, domain, layout, t)
+        offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
+        offered = jnp.concatenate(moments(domain, layout, offered, immersion.centre))
+        moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
+        given = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
+        carried, blocked = (free_body.together(one, given) for one in (motions.carried, motions.blocked))
+        joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(carried, blocked)
+    joined = domain.impose(joined, flow.layouts, t)
+    divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
+    divergence = immersion.gathered(domain, divergence, layout)
+    phi = solids.potential(immersion, domain, divergence, before.impulse)
+    slopes = projection.gradient(phi)
+    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes)
+    if body is not None:
+        taken = before.elapsed * jnp.concatenate([after.force, after.torque])
+        moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
+        body, more = free_body.after_stage(body, params.body, bulk, moves, given, taken, before.elapsed)
+        after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
+    elif flow.solid.moving:
+        length = jnp.asarray(dt, now.dtype)
+        after = solids.with_more(after, *flow.solid.inertia(domain, layout, now, length, immersion.centre))
+    parts = zip(joined, immersion.projected, slopes, strict=True)
+    around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
+    return around, projection.outlets_after(state.outlets, phi), after, body
+
+
+def displaced_of(flow: Any, params: Any) -> Displaced:
+    """What a free body displaces: found before the steps, or now."""
+    if flow.bulk is not None:
+        return flow.bulk.displaced
+    return free_body.displaced_at_start(flow.solid, flow.domain, flow.projection.layout, params.body.velocity.dtype)
+
+
+def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:
+    """A free body where it is."""
+    if state.body is None:
+        return None
+    centre = displaced_of(flow, params).centre
+    return free_body.moved(flow.solid, flow.domain, flow.projection.layout, centre, state.body)
+
+
+def bulk_of(flow: Any, params: Any) -> Bulk:
+    """What follows from the shape of a free body: found before the steps, or now."""
+    if flow.bulk is not None:
+        return flow.bulk
+    domain, layout, dtype = flow.domain, flow.projection.layout, params.body.velocity.dtype
+    start = jnp.zeros((), dtype)
+    still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
+    immersion = flow.immersion_at(start, _solid_at(flow, still, params))
+    motions = free_body.motions(immersion, domain, layout, start)
+    walls = with_outlets(domain, flow.projection.still_walls(), still.outlets, start)
+
+    def taken(motion) -> Array:
+        """Momenta that the pressure takes when the body gains one of a motion."""
+        carried, blocked = motion
+        through = immersion.moved_by(None, blocked).through(domain, carried, walls, start)
+        divergence = immersion.gathered(domain, flow.projection.divergence(through, start, walls), layout)
+        phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
+        slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
+        pushed = [jnp.where(open_, 0.0, slope) for open_, slope in slopes]
+        return jnp.concatenate(moments(domain, layout, pushed, immersion.centre))
+
+    every = (tuple(map(jnp.stack, zip(*part, strict=True))) for part in (motions.carried, motions.blocked))
+    return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
+
+
+def bulk_rates(flow: Any, state: Any, params: Any) -> Body:
+    """The rate of change of a free body before the fluid acts."""
+    return free_body.rates(state.body, params.body, displaced_of(flow, params))
+
+
+def divergence(flow: Any, t, state: Any, params: Any) -> Array:
+    """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
+
+    There it is of the order of what the pressure changes by in a step: see `solids.potential`.
+    """
+    layouts, domain, layout = flow.layouts_at(t, state), flow.domain, flow.projection.layout
+    if flow.solid is None:
+        return flow.projection.divergence(state.velocity, t, layouts)
+    immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype), _solid_at(flow, state, params))
+    if state.body is not None:
+        motions = free_body.motions(immersion, domain, layout, t)
+        immersion = immersion.moved_by(None, free_body.together(motions.blocked, state.body.motion))
+    flowing = immersion.through(domain, state.velocity, layouts, t)
+    return jnp.where(immersion.uncut, flow.projection.divergence(flowing, t, layouts), 0.0)
+
+
+def unphysical(flow: Any, state: Any, params: Any) -> dict[str, Array]:
+    """Cells beside sides into which a free body reaches; all, where its centroid is beyond a side."""
+    domain, layout, centre = flow.domain, flow.projection.layout, displaced_of(flow, params).centre
+    solid, dtype = _solid_at(flow, state, params), state.velocity[0].dtype
+    assert solid is not None
+    beside, beyond = jnp.zeros(domain.block_shape, bool), jnp.zeros((), bool)
+    for axis, n in enumerate(domain.block_shape):
+        if layout.is_periodic(axis):
+            continue
+        shape = tuple(n if k == axis else 1 for k in range(len(domain.block_shape)))
+        index = (domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32)).reshape(shape)
+        beside = beside | (index == 0) | (index == domain.grid.shape[axis] - 1)
+        place = centre[axis] + state.body.displacement[axis]
+        beyond = beyond | (place < domain.grid.lower[axis]) | (place > domain.grid.upper[axis])
+    distance = on_block(solid.distance, domain, (CENTER,) * domain.grid.ndim, jnp.zeros((), dtype), dtype)
+    return {"the body reaches a side of the box": (beside & (distance <= 0)) | beyond}
+
+
+def diagnosed(flow: Any, state: Any, params: Any) -> dict[str, Array]:
+    """Force and torque on bodies, and where a free one is."""
+    if state.reaction is None:
+        return {}
+    ndim, acting = flow.domain.grid.ndim, state.reaction
+    found = {f"force_{axis}": force for axis, force in zip(AXES, acting.force, strict=False)}
+    found |= dict(zip(_torques(ndim), acting.torque, strict=True))
+    return found if state.body is None else found | free_body.diagnosed(state.body, displaced_of(flow, params).centre)
+
+
+def measures(ndim: int, solid: solids.Solid | None) -> dict[str, Measure]:
+    """Units and meanings of `diagnosed`."""
+    if solid is None:
+        return {}
+    force, torque = ("m3 s-2", "m4 s-2") if ndim == 2 else ("m4 s-2", "m5 s-2")
+    found = {f"force_{axis}": Measure(force, f"{axis}-force on the bodies") for axis in AXES[:ndim]}
+    found |= {name: Measure(torque, f"{name[-1]}-torque on the bodies") for name in _torques(ndim)}
+    return found if solid.free is None else found | free_body.measures(ndim)
+
+
+def _torques(ndim: int) -> tuple[str, ...]:
+    return ("torque_z",) if len(planes(ndim)) == 1 else tuple(f"torque_{axis}" for axis in AXES)
