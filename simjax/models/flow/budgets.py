@@ -48,7 +48,7 @@ def flow_variables(ndim: int) -> tuple[str, ...]:
 
 def falling_energy(config: Any) -> tuple[str, ...]:
     """Diagnostics that never rise: the energy of a flow that nothing drives."""
-    driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None
+    driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None or config.physics.body is not None
     driven = driven or not config.walls_at_rest or is_open(config) or config.physics.advection.startswith("upwind")
     return () if driven else ("kinetic_energy",)
 

@@ -20,6 +20,7 @@ from simjax.models.flow import incompressible, solid_setup
 from simjax.models.flow.advection import check_scalar as check_carried
 from simjax.models.flow.advection import scalar_refusals
 from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
+from simjax.models.flow.free_body_setup import refuse_body
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
 from simjax.models.flow.solid_scalars import Cells, SolidSurface, carrying_flow
@@ -342,6 +343,7 @@ class CarryingFlow(ExplicitModel, Balanced):
 
 def check_carrying(config: Any, carried: str) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration of a flow that carries this scalar."""
+    yield from refuse_body(config)
     yield from solid_setup.check_surface(config, carried)
     yield from solid_setup.check_solid(config)
     yield from check_momentum(config)

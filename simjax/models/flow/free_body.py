@@ -25,8 +25,8 @@ from simjax.models.flow.solids import Immersion, Solid
 
 TURN = "turn"
 VIRTUAL_SHARE = 1.2
-"""Virtual mass over that which the pressure gives the body at the start, as it grows beside walls. Steps are stable, for
-any mass, while it is more than half of what the pressure then gives."""
+"""Virtual mass over that which the pressure gives the body at the start, as it grows beside walls. Steps are stable,
+whatever the mass, while it is more than half of what the pressure then gives."""
 
 
 class BodyParams(eqx.Module):
@@ -34,15 +34,15 @@ class BodyParams(eqx.Module):
 
     density: a number. gravity: acceleration, `(ndim,)`; its weight counts less that of the fluid in its place.
     stiffness, damping: of springs that hold it where it started, and of what slows it, `(ndim,)`: force over the
-    fluid's density. velocity, spin: at the start, `(ndim,)` and `(1,)` in a plane, `(3,)` in space.
+    fluid's density. initial_velocity, initial_spin: `(ndim,)`, and `(1,)` in a plane, `(3,)` in space.
     """
 
     density: Array
     gravity: Array
     stiffness: Array
     damping: Array
-    velocity: Array
-    spin: Array
+    initial_velocity: Array
+    initial_spin: Array
 
     def __check_init__(self):
         numbers = {name: getattr(self, name) for name in ("density", "stiffness", "damping")}
@@ -52,18 +52,19 @@ class BodyParams(eqx.Module):
 def body_params(ndim: int, density: Array, **given: Array) -> BodyParams:
     """The properties of a body of which some are given, the others zero."""
     dtype = jnp.result_type(density)
-    sizes = {name: ndim for name in ("gravity", "stiffness", "damping", "velocity")} | {"spin": 1 if ndim == 2 else 3}
+    sizes = {name: ndim for name in ("gravity", "stiffness", "damping", "initial_velocity")}
+    sizes["initial_spin"] = 1 if ndim == 2 else 3
     return BodyParams(density, **{name: given.get(name, jnp.zeros(size, dtype)) for name, size in sizes.items()})
 
 
 class Body(eqx.Module):
     """Where a rigid body is and how it moves.
 
-    displacement: of its centroid since the start, `(ndim,)`. turned: the angle since the start, `(1,)`, in a plane; a
-    unit quaternion `(4,)`, real part first, in space. motion: velocity of the centroid, then angular velocity, `(3,)` or
-    `(6,)`. gain: mean rate of change of `motion` in the last stage. gained: its integral over the time since then.
-    pushed: that of springs, damping and weight, `(ndim,)`, over the fluid's density. owed: momentum and angular momentum
-    that the fluid lost to the body and that do not move it yet.
+    displacement: of its centroid since the start, `(ndim,)`. turned: the angle since the start, `(1,)`, in a
+    plane; a unit quaternion `(4,)`, real part first, in space. motion: velocity of the centroid, then angular velocity,
+    `(3,)` or `(6,)`. gain: mean rate of change of `motion` in the last stage. gained: its integral over the time since
+    then. pushed: that of springs, damping and weight, `(ndim,)`, over the fluid's density. owed: momentum and angular
+    momentum that the fluid lost to the body and that do not move it yet.
     """
 
     displacement: Array
@@ -82,15 +83,23 @@ class Bulk(eqx.Module):
     """
 
     displaced: Displaced
-    virtual: Array | None
+    virtual: Array
 
 
 def at_start(ndim: int, params: BodyParams) -> Body:
     """The body before the first step."""
-    motion = jnp.concatenate([params.velocity, params.spin])
-    turned = jnp.zeros_like(params.spin) if ndim == 2 else jnp.zeros_like(motion, shape=(4,)).at[0].set(1.0)
+    motion = jnp.concatenate([params.initial_velocity, params.initial_spin])
+    turned = jnp.zeros_like(params.initial_spin) if ndim == 2 else jnp.zeros_like(motion, shape=(4,)).at[0].set(1.0)
     none = jnp.zeros_like(motion)
-    return Body(jnp.zeros_like(params.velocity), turned, motion, none, none, jnp.zeros_like(params.velocity), none)
+    return Body(
+        jnp.zeros_like(params.initial_velocity),
+        turned,
+        motion,
+        none,
+        none,
+        jnp.zeros_like(params.initial_velocity),
+        none,
+    )
 
 
 def rotation(turned: Array) -> Array:
@@ -212,6 +221,16 @@ def _block_diagonal(first: Array, second: Array) -> Array:
     return jnp.zeros((n + m, n + m), first.dtype).at[:n, :n].set(first).at[n:, n:].set(second)
 
 
+def round_bulk(displaced: Displaced) -> Bulk:
+    """The properties of a body with the virtual mass of a disk far from walls."""
+    return Bulk(
+        displaced,
+        _block_diagonal(
+            displaced.volume * jnp.eye(displaced.centre.size, dtype=displaced.centre.dtype), 0 * displaced.moment
+        ),
+    )
+
+
 def virtual_mass(bulk: Bulk, body: Body) -> Array:
     """The mass that the pressure gives the body, turned with it."""
     turn = rotation(body.turned)
@@ -236,7 +255,7 @@ def next_motion(body: Body, params: BodyParams, bulk: Bulk, moves: Array, offere
 def after_stage(
     body: Body, params: BodyParams, bulk: Bulk, moves: Array, motion: Array, taken: Array, elapsed: Array
 ) -> tuple[Body, Array]:
-    """The body after a stage, and the force and torque of the fluid on it.
+    """The body after a stage, and the force and torque that moved the fluid in its place.
 
     moves: of `moving`. motion: of `next_motion`. taken: momentum and angular momentum that the fluid lost to it.
     """
@@ -244,13 +263,13 @@ def after_stage(
     gained = motion - body.motion
     left = taken + body.owed - (params.density - 1) * (known @ gained)
     left = left.at[: body.pushed.size].add(body.pushed)
-    force, none = rate * (taken + known @ gained), jnp.zeros_like(motion)
+    none = jnp.zeros_like(motion)
     turned = body.turned if body.turned.size == 1 else body.turned / jnp.linalg.norm(body.turned)
     after = Body(
         body.displacement, turned, motion, rate * jnp.where(moves, gained, 0.0), none, jnp.zeros_like(body.pushed),
         jnp.where(moves, left, body.owed),
     )  # fmt: skip
-    return after, force
+    return after, rate * (known @ gained)
 
 
 def diagnosed(body: Body, centre: Array) -> dict[str, Array]:

@@ -23,6 +23,7 @@ from simjax.models.flow import advection as momentum_schemes
 from simjax.models.flow import axisymmetry, balance, free_body, solid_pressure, solid_setup, solid_stage, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
+from simjax.models.flow.free_body_setup import BodyKeys
 from simjax.models.flow.implicit_setup import check_implicit
 from simjax.models.flow.implicit_viscosity import StokesStages
 from simjax.models.flow.momentum import (
@@ -51,7 +52,7 @@ from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
 from simjax.ops.spacing import scaled
-from simjax.schema.kinds import Choice, ListOf, Real, key
+from simjax.schema.kinds import Choice, ListOf, Nested, Real, key
 from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
 
@@ -66,7 +67,7 @@ class State(eqx.Module):
     """velocity: one `(*grid.shape)` array per axis, component i on the faces normal to axis i.
 
     outlets: where a flow has open upper sides, for each axis the velocity on its upper side, one cell thick along the
-    axis and whole along the others, or None where that is no unknown. reaction: of bodies. body: one that the fluid moves.
+    axis and whole along the others, or None where that is no unknown. reaction: of bodies. body: a free one.
     """
 
     velocity: tuple[Array, ...]
@@ -159,6 +160,11 @@ class Incompressible(ExplicitModel, FlowBudgets):
         bulk_velocity: tuple[float | None, ...] | None = key(
             ListOf(Real(optional=True), 1, 3, optional=True, noun="numbers or nulls"), None, units="m s-1",
             about="mean velocity along periodic axes that a uniform force keeps; null: no such force",
+        )  # fmt: skip
+        body: BodyKeys | None = key(Nested(BodyKeys, optional=True), None, about="rigid body that the fluid moves")
+        torque_about: tuple[float, ...] | None = key(
+            ListOf(Real(), 2, 3, optional=True, noun="numbers"), None, units="m",
+            about="point that torques on bodies are about; null: their centroid",
         )  # fmt: skip
 
     domain: Domain
@@ -317,7 +323,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         return eqx.tree_at(both, self, parts, is_leaf=lambda leaf: leaf is None)
 
     def immersion_at(self, t, solid: solids.Solid | None = None) -> solids.Immersion:
-        """The coefficients of bodies at time `t`, a number of the type of the velocity; of `solid` where that is given."""
+        """The coefficients of bodies at time `t`, a number of the velocity's type; of `solid` where that is given."""
         if self.immersion is not None:
             return self.immersion
         solid = self.solid if solid is None else solid

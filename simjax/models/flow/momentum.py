@@ -22,6 +22,7 @@ from simjax.models.declaration import Setup
 from simjax.models.flow.advection import check_configuration as advection_refusals
 from simjax.models.flow.axisymmetry import check_configuration, check_params, volumes_around
 from simjax.models.flow.budgets import budget_names
+from simjax.models.flow.free_body_setup import body_params_of
 from simjax.models.flow.wall_model import check_walls
 from simjax.ops import germano, staggered
 from simjax.ops.difference import shift
@@ -283,6 +284,7 @@ def momentum_params(setup: Setup) -> dict[str, Any]:
         "eddy_viscosity": given,
         "rotation": None if keys.rotation is None else jnp.asarray(keys.rotation, dtype),
         "bulk_velocity": None if bulk is None else tuple(None if u is None else jnp.asarray(u, dtype) for u in bulk),
+        "body": body_params_of(setup),
     }
 
 

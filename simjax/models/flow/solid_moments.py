@@ -1,4 +1,4 @@
-"""Moments of bodies in a flow: volume, centroid and second moments of what they displace, sums of forces and torques."""
+"""Moments of bodies in a flow: what they displace, its centroid and inertia, sums of forces and torques."""
 
 import math
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -12,6 +13,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
+from simjax.models.flow.free_body_setup import check_body, motions_of
 from simjax.models.flow.solid_pressure import cells_beside
 from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solids import Solid
@@ -37,11 +39,17 @@ def solid_of(setup: Setup) -> Solid | None:
     if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
         _require_body(setup.domain, np.asarray(distance), isinstance(source, tuple) and "t" in source[0].names)
         _require_open_sides(setup, np.asarray(distance))
-    if isinstance(source, tuple) and "t" in source[0].names:
-        distance, moves = FormulaValue(source[0], dict(setup.values)), True
+        if motions_of(setup.config) is not None:
+            _require_inside(np.asarray(distance))
+    free, about = motions_of(setup.config), setup.keys.torque_about
+    if isinstance(source, tuple) and (free is not None or "t" in source[0].names):
+        distance, moves = FormulaValue(source[0], dict(setup.values)), free is None
     if isinstance(velocity, tuple) and (moves or any("t" in formula.names for formula in velocity)):
         parts, moves = tuple(FormulaValue(formula, dict(setup.values)) for formula in velocity), True
-    return Solid(distance, None if velocity is None else parts, moves, _cells_beside(setup, source))
+    if about is not None:
+        about = jnp.asarray(about, setup.config.precision)
+    beside = None if free is not None else _cells_beside(setup, source)
+    return Solid(distance, None if velocity is None else parts, moves, beside, free, about)
 
 
 MOST_BESIDE = 768
@@ -143,6 +151,7 @@ def _surface_refusals(carried: str, scheme: str, value: bool, flux: bool, moves:
 def check_solid(config: Any) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration with bodies that cannot be run."""
     given = config.coefficients
+    yield from check_body(config)
     if "solid_velocity" in given and "solid" not in given:
         yield (
             "coefficients.solid_velocity",
@@ -182,6 +191,17 @@ def _require_body(domain: Domain, distance: np.ndarray, moves: bool) -> None:
             f"coefficients.solid: expected negative distances inside of bodies; got at least {distance.min():g} at the "
             "centres of cells. Move or enlarge the body, make the grid finer, or leave coefficients.solid out."
         )
+
+
+def _require_inside(distance: np.ndarray) -> None:
+    """Refuse a body that the fluid moves where it reaches a side at the start."""
+    for axis in range(distance.ndim):
+        for end, index in (("lower", 0), ("upper", -1)):
+            if np.take(distance, index, axis=axis).min() <= 0:
+                raise ConfigurationError(
+                    f"coefficients.solid: the body that physics.body moves reaches the {end} side along {AXES[axis]} "
+                    "at the start; expected all of it inside of the box: move it, or make the box larger."
+                )
 
 
 def _require_open_sides(setup: Setup, distance: np.ndarray) -> None:

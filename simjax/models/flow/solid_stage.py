@@ -24,8 +24,10 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
     immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
     joined, given = immersion.join(domain, state.velocity, layouts, t), None
-    bulk = None if body is None else bulk_of(flow, params)
+    bulk = flow.bulk
     if body is not None:
+        # Outside of steps, as at the start: no time passes, or the virtual mass is that of a disk.
+        bulk = free_body.round_bulk(displaced_of(flow, params)) if bulk is None else bulk
         motions = free_body.motions(immersion, domain, layout, t)
         offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
         offered = jnp.concatenate(moments(domain, layout, offered, immersion.centre))
@@ -56,7 +58,9 @@ def displaced_of(flow: Any, params: Any) -> Displaced:
     """What a free body displaces: found before the steps, or now."""
     if flow.bulk is not None:
         return flow.bulk.displaced
-    return free_body.displaced_at_start(flow.solid, flow.domain, flow.projection.layout, params.body.velocity.dtype)
+    return free_body.displaced_at_start(
+        flow.solid, flow.domain, flow.projection.layout, params.body.initial_velocity.dtype
+    )
 
 
 def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:
@@ -68,10 +72,8 @@ def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:
 
 
 def bulk_of(flow: Any, params: Any) -> Bulk:
-    """What follows from the shape of a free body: found before the steps, or now."""
-    if flow.bulk is not None:
-        return flow.bulk
-    domain, layout, dtype = flow.domain, flow.projection.layout, params.body.velocity.dtype
+    """What follows from the shape of a free body, found once before the steps."""
+    domain, layout, dtype = flow.domain, flow.projection.layout, params.body.initial_velocity.dtype
     start = jnp.zeros((), dtype)
     still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
     immersion = flow.immersion_at(start, _solid_at(flow, still, params))
