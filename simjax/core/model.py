@@ -1,7 +1,7 @@
 """The interface of a model: pure functions of time, state and parameters over one domain."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -193,6 +193,10 @@ class GridModel(Model):
     def marks(self, params) -> dict[str, jax.Array]:
         """Places `(count, axes)` worth a mark in pictures, by what stands there: sources, receivers."""
         return {}
+
+    def body_distance(self, params) -> Callable[[Mapping[str, jax.Array]], jax.Array] | None:
+        """The distance from a body at centres, as a function of the diagnostics that say where it is; None: no body."""
+        return None
 
     def free_faces(self, t, state, params) -> dict[str, jax.Array]:
         """Upper wall faces that are unknowns of their own, by the name of the output that lies on such faces.

@@ -29,7 +29,7 @@ def write_reports(
 
     title = config.title or config.experiment_name
     with open_run(folder) as dataset:
-        checks = check_run(config, programs, dataset, statuses)
+        checks, scene = check_run(config, programs, dataset, statuses), scene.following(dataset)
         failed = tuple(f"{one.name}: {one.value}; expected: {one.expected}." for one in checks if not one.passed)
         for sentence in failed:
             tell(f"check failed: {sentence}")

@@ -100,7 +100,7 @@ class Result:
         # Of several processes one alone may draw, and what is inside lies on the devices of all.
         if self._config is None or processes().count > 1:
             return NOWHERE
-        return scene_of(compiled_run(self._config))
+        return scene_of(compiled_run(self._config)).following(self.ds)
 
     def _repr_html_(self) -> str:
         from simjax.report.picture import Picture

@@ -36,11 +36,13 @@ def scene_of(programs: CompiledRun) -> Scene:
     if grid.cells > MOST_CELLS:
         return Scene(box, _walls(config), periodic=periodic)
     centers = {axis: grid.coordinates(axis, CENTER) for axis in grid.stretched}
-    media, marks, exact = _inside(programs)
+    media, marks, exact, followed = _inside(programs)
     distances = {field.name for field in config.schema.coefficients if field.distance}
     bodies, moving = _bodies(programs, media, next(iter(distances & {*media}), None))
     media = {name: values for name, values in media.items() if name not in distances}
-    return Scene(box, _walls(config), bodies, moving, media, marks, exact, periodic=periodic, centers=centers)
+    return Scene(
+        box, _walls(config), bodies, moving, media, marks, exact, periodic=periodic, centers=centers, followed=followed
+    )
 
 
 def _bodies(
@@ -70,8 +72,10 @@ def _walls(config: Config) -> frozenset[tuple[str, str]]:
 
 def _inside(
     programs: CompiledFieldRun,
-) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, Callable[[float], np.ndarray]]]:
-    """Media, marks and exact solutions, each by name."""
+) -> tuple[
+    Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, Callable[[float], np.ndarray]], Callable | None
+]:
+    """Media, marks and exact solutions, each by name, and the distance from a body by diagnostics."""
     config, domain = programs.config, programs.domain.unsplit()
     values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
     files = {
@@ -82,7 +86,9 @@ def _inside(
     media = {name: np.asarray(parts[0]) for name, parts in found.items() if len(parts) == 1}
     model, params = build_model(config, domain, values, files)
     marks = {name: np.asarray(places) for name, places in model.marks(params).items()}
-    return media, marks, {name: _on_host(known) for name, known in exact_solution(config, model, values).items()}
+    exact = {name: _on_host(known) for name, known in exact_solution(config, model, values).items()}
+    distance = model.body_distance(params)
+    return media, marks, exact, None if distance is None else _on_host(distance)
 
 
 def _on_host(known: Callable[[Any], jax.Array]) -> Callable[[float], np.ndarray]:

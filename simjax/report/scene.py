@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from simjax.report.scalars import file_times
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 # Jumps between neighbours of more than this share of a medium's range are an edge; a medium with more edges than
 # this share of its cells is rough all over, and its outlines would hide the field.
@@ -21,8 +28,8 @@ class Scene:
     from their surface at a time, negative inside, indexed [x, y, z]; moving: whether they move. media: values of each
     property at cell centres, indexed [x, y, z]. marks: places `(count, axes)` by what stands there, such as "source".
     exact: values of a variable at a time, indexed [x, y, z]. diameters: `(species,)`, relative to each other.
-    periodic: of every axis. centers: of cells along stretched axes, by their numbers. Lengths and times are those of
-    the file.
+    periodic: of every axis. centers: of cells along stretched axes, by their numbers. followed: the distance from a
+    body that a run moves, by the diagnostics that say where it is. Lengths and times are those of the file.
     """
 
     box: tuple[tuple[float, float], ...] = ()
@@ -35,6 +42,22 @@ class Scene:
     diameters: np.ndarray | None = None
     periodic: tuple[bool, ...] = ()
     centers: Mapping[int, np.ndarray] = field(default_factory=dict)
+    followed: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
+
+    def following(self, dataset: xr.Dataset) -> Scene:
+        """The scene with a body where the diagnostics of a run have it, of an ensemble those of its first member."""
+        followed = self.followed
+        if followed is None:
+            return self
+        times = file_times(dataset)
+        numbers = {str(name): one.values for name, one in dataset.data_vars.items() if str(name).startswith("body_")}
+        numbers = {name: values.reshape(-1, times.size)[0] for name, values in numbers.items()}
+
+        def bodies(time: float) -> np.ndarray:
+            frame = int(np.argmin(np.abs(times - time)))
+            return followed({name: values[frame] for name, values in numbers.items()})
+
+        return dataclasses.replace(self, bodies=bodies, moving=True)
 
     def centres(self, axis: int, count: int) -> np.ndarray:
         """Places of so many cells along an axis."""

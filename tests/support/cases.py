@@ -22,7 +22,8 @@ WRITTEN = {
     "incompressible": (
         "flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-2d-outflow", "flow-2d-open",
         "flow-2d-central4", "flow-2d-upwind", "flow-2d-dynamic", "flow-2d-implicit", "flow-2d-axisymmetric",
-        "flow-2d-solid", "flow-2d-moving-solid", "flow-3d-periodic", "flow-3d-walls", "flow-3d-outflow",
+        "flow-2d-solid", "flow-2d-moving-solid", "flow-2d-free-body", "flow-3d-periodic", "flow-3d-walls",
+        "flow-3d-outflow",
     ),
     "passive_scalar": ("passive-scalar-2d-walls", "passive-scalar-2d-eddies", "passive-scalar-2d-solid"),
     "boussinesq": ("boussinesq-2d-walls", "boussinesq-2d-moving-solid"),

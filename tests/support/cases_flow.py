@@ -10,6 +10,7 @@ from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow
 from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import incompressible, solids
+from simjax.models.flow.free_body import body_params
 from simjax.models.flow.incompressible import ImplicitlyViscous
 from simjax.models.flow.openings import OpenSide
 from simjax.models.flow.wall_model import WallModel
@@ -75,6 +76,24 @@ def _around(*centre, velocity=None):
     sides = [PERIODIC] * (len(centre) - 1) + [(_still, _slip)]
     forces = (stirring, *(None,) * (len(centre) - 1))
     return lambda domain: incompressible.Incompressible(domain, sides, forces, solid=body)
+
+
+def _falling(domain):
+    """Flow around a body that is not round, which the fluid moves and turns."""
+
+    def distance(t, x, y):
+        return jnp.sqrt((x - 3.0) ** 2 + 0.6 * (y - 1.1) ** 2 + 0.3 * (x - 3.0) * (y - 1.1)) - 0.8
+
+    body = solids.Solid(distance, free=("x", "y", "turn"))
+    return incompressible.Incompressible(domain, [PERIODIC, (_still, _slip)], (stirring, None), solid=body)
+
+
+def _light():
+    body = body_params(
+        2, jnp.asarray(0.5), gravity=jnp.asarray([0.4, -1.0]), stiffness=jnp.asarray([0.2, 0.1]),
+        damping=jnp.asarray([0.1, 0.3]), initial_velocity=jnp.asarray([0.3, 0.2]), initial_spin=jnp.asarray([0.5]),
+    )  # fmt: skip
+    return incompressible.Params(jnp.asarray(0.05), jnp.asarray(0.1), body=body)
 
 
 def _swaying(t, *x):
@@ -202,6 +221,10 @@ CASES = (
     Case(
         "flow-2d-solid", _plane, _around(3.0, 1.1),
         _flow, swirl_around, "euler", _fixed, frames=1, checkpoint="none", partitioned=(),
+    ),
+    Case(
+        "flow-2d-free-body", _plane, _falling,
+        _light, swirl_around, "midpoint", _fixed, frames=1, checkpoint="none", partitioned=(),
     ),
     Case(
         "flow-2d-moving-solid", _plane, _around(3.0, 1.1, velocity=(_swaying, _swaying)),

@@ -8,7 +8,8 @@ mass as in Schwarz, Kempe and Froehlich 2015, J. Comput. Phys. 281, 591). What t
 handed on to the next step, so that no momentum is lost.
 """
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -248,7 +249,7 @@ def next_motion(body: Body, params: BodyParams, bulk: Bulk, moves: Array, offere
     push = offered - taken @ known + body.owed + virtual @ body.gained
     push = push.at[: body.pushed.size].add(body.pushed)
     # Motions that the fluid does not change keep their rate.
-    matrix = jnp.where(moves[:, None] & moves, own + taken + virtual, jnp.eye(len(moves), dtype=push.dtype))
+    matrix = jnp.where(moves[:, None] & moves[None, :], own + taken + virtual, jnp.eye(len(moves), dtype=push.dtype))
     return known + jnp.linalg.solve(matrix, jnp.where(moves, push, 0.0))
 
 
@@ -272,14 +273,26 @@ def after_stage(
     return after, rate * (known @ gained)
 
 
+def placed(body: Body, numbers: Mapping[str, Array], centre: Array) -> Body:
+    """A body where its `diagnosed` numbers have it."""
+    ndim = centre.size
+    displacement = jnp.stack([numbers[f"body_{axis}"] for axis in AXES[:ndim]]) - centre
+    return dataclasses.replace(
+        body, displacement=displacement, turned=jnp.stack([numbers[name] for name in _turned(ndim)])
+    )
+
+
+def _turned(ndim: int) -> tuple[str, ...]:
+    return ("body_angle",) if ndim == 2 else tuple(f"body_quaternion_{part}" for part in "wxyz")
+
+
 def diagnosed(body: Body, centre: Array) -> dict[str, Array]:
     """Numbers on a body; centre: its centroid at the start."""
     ndim = body.displacement.size
     axes = AXES[:ndim]
     found = {f"body_{axis}": x for axis, x in zip(axes, centre + body.displacement, strict=True)}
-    turned = ("body_angle",) if ndim == 2 else tuple(f"body_quaternion_{part}" for part in "wxyz")
     spins = ("body_spin",) if ndim == 2 else tuple(f"body_spin_{axis}" for axis in axes)
-    found |= dict(zip(turned, body.turned, strict=True))
+    found |= dict(zip(_turned(ndim), body.turned, strict=True))
     return found | dict(zip((*(f"body_velocity_{axis}" for axis in axes), *spins), body.motion, strict=True))
 
 

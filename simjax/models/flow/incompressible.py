@@ -261,8 +261,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             slopes = [k if a is None else k + a for k, a in zip(slopes, acceleration, strict=True)]
         reaction, body = None, None
         if state.reaction is not None:
-            reaction = solids.acting(state.reaction)
-            body = None if state.body is None else solid_stage.bulk_rates(self, state, params)
+            reaction, body = solid_stage.acting(self, state, params)
             pushed = self.projection.gradient(state.reaction.pressure)
             slopes = [k - slope for k, slope in zip(slopes, pushed, strict=True)]
         outlets: list[Array | None] = [None] * len(state.outlets)
@@ -430,6 +429,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)
         return with_outlet_specs(self.domain, state_specs), with_field_specs(self.domain, params_specs, params)
+
+    def body_distance(self, params):
+        return None if params.body is None else functools.partial(solid_stage.distance_by_numbers, self, params)
 
     def free_faces(self, t, state, params):
         return {

@@ -1,5 +1,6 @@
 """A stage of a flow around bodies: no slip, the motion of a free body, the projection, and what the bodies take."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ from jax import Array
 
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
+from simjax.jaxpr.varying import vary_like
 from simjax.models.flow import free_body, solids
 from simjax.models.flow.free_body import Body, Bulk
 from simjax.models.flow.openings import with_outlets
@@ -45,7 +47,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         taken = before.elapsed * jnp.concatenate([after.force, after.torque])
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
         body, more = free_body.after_stage(body, params.body, bulk, moves, given, taken, before.elapsed)
-        after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
+        after, body = vary_like((solids.with_more(after, *jnp.split(more, [domain.grid.ndim])), body), params)
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
         after = solids.with_more(after, *flow.solid.inertia(domain, layout, now, length, immersion.centre))
@@ -94,9 +96,13 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
 
 
-def bulk_rates(flow: Any, state: Any, params: Any) -> Body:
-    """The rate of change of a free body before the fluid acts."""
-    return free_body.rates(state.body, params.body, displaced_of(flow, params))
+def acting(flow: Any, state: Any, params: Any) -> tuple[solids.Reaction, Body | None]:
+    """The rates of change of the reaction, and of a free body before the fluid acts."""
+    reaction = solids.acting(state.reaction)
+    if state.body is None:
+        return reaction, None
+    body = free_body.rates(state.body, params.body, displaced_of(flow, params))
+    return vary_like((reaction, body), params)
 
 
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
@@ -131,6 +137,15 @@ def unphysical(flow: Any, state: Any, params: Any) -> dict[str, Array]:
         beyond = beyond | (place < domain.grid.lower[axis]) | (place > domain.grid.upper[axis])
     distance = on_block(solid.distance, domain, (CENTER,) * domain.grid.ndim, jnp.zeros((), dtype), dtype)
     return {"the body reaches a side of the box": (beside & (distance <= 0)) | beyond}
+
+
+def distance_by_numbers(flow: Any, params: Any, numbers: Mapping[str, Array]) -> Array:
+    """The distance from a free body at cell centres, where its `diagnosed` numbers have it."""
+    dtype, start = params.body.initial_velocity.dtype, free_body.at_start(flow.domain.grid.ndim, params.body)
+    displaced = displaced_of(flow, params)
+    body = free_body.placed(start, numbers, displaced.centre)
+    solid = free_body.moved(flow.solid, flow.domain, flow.projection.layout, displaced.centre, body)
+    return on_block(solid.distance, flow.domain, (CENTER,) * flow.domain.grid.ndim, jnp.zeros((), dtype), dtype)
 
 
 def diagnosed(flow: Any, state: Any, params: Any) -> dict[str, Array]:
