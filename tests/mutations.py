@@ -431,6 +431,21 @@ MUTATIONS = [
         "tests/models/flow/test_turbulent_inflow.py::test_eddies_have_no_divergence_and_the_size_duration_and_strength_that_are_given",
     ),
     Mutation(
+        "torques count one component of the force alone", "models/flow/solid_moments.py",
+        "turned[number] - jnp.sum(amount * r[b])", "turned[number] - 0 * jnp.sum(amount * r[b])",
+        "tests/models/flow/test_free_body.py::test_torque_about_another_point_is_that_of_the_force",
+    ),
+    Mutation(
+        "a free body has no virtual mass", "models/flow/free_body.py",
+        "return VIRTUAL_SHARE * (", "return 0 * (",
+        "tests/models/flow/test_free_body.py::test_fluid_and_body_keep_their_momentum_whatever_the_density",
+    ),
+    Mutation(
+        "a free body weighs as in a vacuum", "models/flow/free_body.py",
+        "force = (params.density - 1) * bulk", "force = params.density * bulk",
+        "tests/models/flow/test_free_body.py::test_fluid_and_body_keep_their_momentum_whatever_the_density",
+    ),
+    Mutation(
         "small cells keep their gain to themselves", "models/flow/solid_scalars.py",
         "(part < 0.5) & (fullest > part)", "(part < 0.0) & (fullest > part)",
         "tests/models/flow/test_solid_scalars.py::test_cut_cells_conserve_and_do_not_limit_the_time_step",

@@ -168,6 +168,15 @@ def rates(body: Body, params: BodyParams, bulk: Displaced) -> Body:
     return Body(velocity, turned, rate, none, body.gain, force, none)
 
 
+def longest_step(params: BodyParams, displaced: Displaced) -> Array:
+    """The step at which springs and damping take one over their rate, with the virtual mass of a sphere."""
+    mass = (params.density + 0.5) * displaced.volume
+    stiff = params.stiffness > 0
+    rate = jnp.where(stiff, jnp.sqrt(jnp.where(stiff, params.stiffness, 1.0) / mass), 0.0) + params.damping / mass
+    fastest = jnp.max(rate)
+    return jnp.where(fastest > 0, 1 / jnp.where(fastest > 0, fastest, 1.0), jnp.inf)
+
+
 class Motions(eqx.Module):
     """The velocities that the motions of a body give to faces, one by one: see `Immersion`.
 

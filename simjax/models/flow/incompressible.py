@@ -349,7 +349,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def longest_step(self, state, params, spread: float | Array = 1.0):
         """`stable_dt` where an eddy viscosity counts `spread` times."""
-        return step_limit(self, state, params, spread)
+        limit = step_limit(self, state, params, spread)
+        return limit if state.body is None else jnp.minimum(limit, solid_stage.longest_step(self, params))
 
     def _planes(self) -> list[tuple[int, int]]:
         """Planes of the components of the vorticity, one in 2-D and three in 3-D; (z, r) around an axis."""

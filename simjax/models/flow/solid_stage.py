@@ -96,6 +96,11 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
 
 
+def longest_step(flow: Any, params: Any) -> Array:
+    """The longest step that springs of a free body allow."""
+    return free_body.longest_step(params.body, displaced_of(flow, params))
+
+
 def acting(flow: Any, state: Any, params: Any) -> tuple[solids.Reaction, Body | None]:
     """The rates of change of the reaction, and of a free body before the fluid acts."""
     reaction = solids.acting(state.reaction)
