@@ -1,5 +1,7 @@
 """Small problems of a scalar in a uniform velocity and of incompressible flow."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -94,6 +96,11 @@ def _light():
         damping=jnp.asarray([0.1, 0.3]), initial_velocity=jnp.asarray([0.3, 0.2]), initial_spin=jnp.asarray([0.5]),
     )  # fmt: skip
     return incompressible.Params(jnp.asarray(0.05), jnp.asarray(0.1), body=body)
+
+
+def _numbered(model, t, state, params):
+    """The state with the numbers of a body one by one."""
+    return dataclasses.replace(state, body=jax.tree.map(tuple, state.body))
 
 
 def _swaying(t, *x):
@@ -224,7 +231,7 @@ CASES = (
     ),
     Case(
         "flow-2d-free-body", _plane, _falling,
-        _light, swirl_around, "midpoint", _fixed, frames=1, checkpoint="none", partitioned=(),
+        _light, swirl_around, "midpoint", _fixed, frames=1, checkpoint="none", partitioned=(), weighed=_numbered,
     ),
     Case(
         "flow-2d-moving-solid", _plane, _around(3.0, 1.1, velocity=(_swaying, _swaying)),

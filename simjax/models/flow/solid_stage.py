@@ -44,7 +44,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     slopes = projection.gradient(phi)
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes)
     if body is not None:
-        taken = before.elapsed * jnp.concatenate([after.force, after.torque])
+        taken = before.elapsed * jnp.stack([*after.force, *after.torque])
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
         body, more = free_body.after_stage(body, params.body, bulk, moves, given, taken, before.elapsed)
         after, body = vary_like((solids.with_more(after, *jnp.split(more, [domain.grid.ndim])), body), params)

@@ -46,14 +46,14 @@ MOST_ITERATIONS = 100
 class Reaction(eqx.Module):
     """Pressure, and the force and torque of the fluid on bodies, of the last stage; zero before the first one.
 
-    pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, `(ndim,)`. torque: the
-    same, `(1,)` in a plane and `(3,)` in space. impulse, elapsed: integrals of the pressure and of one over the time
+    pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
+    torque: the same, one number in a plane and three in space. impulse, elapsed: integrals of the pressure and of one over the time
     since the last stage, zero after each.
     """
 
     pressure: Array
-    force: Array
-    torque: Array
+    force: tuple[Array, ...]
+    torque: tuple[Array, ...]
     impulse: Array
     elapsed: Array
 
@@ -301,18 +301,21 @@ def reaction(
     force, torque = moments(domain, layout, lost, immersion.centre)
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
     pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
-    return Reaction(pressure, rate * force, rate * torque, jnp.zeros_like(phi), jnp.zeros_like(before.elapsed))
+    return Reaction(
+        pressure, tuple(rate * force), tuple(rate * torque), jnp.zeros_like(phi), jnp.zeros_like(before.elapsed)
+    )
 
 
 def with_more(reaction: Reaction, force: Array, torque: Array) -> Reaction:
     """The reaction with more of a force and a torque."""
-    return dataclasses.replace(reaction, force=reaction.force + force, torque=reaction.torque + torque)
+    both = tuple(map(jnp.add, reaction.force, force)), tuple(map(jnp.add, reaction.torque, torque))
+    return dataclasses.replace(reaction, force=both[0], torque=both[1])
 
 
 def still(domain: Domain, like: Array) -> Reaction:
     """The reaction before any step."""
     ndim, zero = domain.grid.ndim, jnp.zeros((), like.dtype)
-    force, torque = (jnp.zeros(size, like.dtype) for size in (ndim, len(planes(ndim))))
+    force, torque = (zero,) * ndim, (zero,) * len(planes(ndim))
     return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero)
 
 
