@@ -59,7 +59,7 @@ def body_params(ndim: int, density: Array, **given: Array) -> BodyParams:
 
 
 class Body(eqx.Module):
-    """Where a rigid body is and how it moves.
+    """The place and the motion of a rigid body.
 
     displacement: of its centroid since the start, `(ndim,)`. turned: the angle since the start, `(1,)`, in a
     plane; a unit quaternion `(4,)`, real part first, in space. motion: velocity of the centroid, then angular velocity,
@@ -145,7 +145,7 @@ def moved(solid: Solid, domain: Domain, layout: FieldLayout, centre: Array, body
 
 
 def displaced_at_start(solid: Solid, domain: Domain, layout: FieldLayout, dtype) -> Displaced:
-    """What a free body displaces."""
+    """The fluid that a free body displaces."""
     place = (CENTER,) * domain.grid.ndim
     return displaced(domain, layout, on_block(solid.distance, domain, place, jnp.zeros((), dtype), dtype))
 

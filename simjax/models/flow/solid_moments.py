@@ -29,7 +29,7 @@ class Displaced(eqx.Module):
 
 
 def displaced(domain: Domain, layout: FieldLayout, distance: Array) -> Displaced:
-    """What bodies displace, by the closed parts of cells; of second order.
+    """The fluid that bodies displace, by the closed parts of cells; of second order.
 
     layout: of the pressure. distance: of the centres of this block's cells. No image of a periodic box counts.
     """

@@ -57,7 +57,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
 
 
 def displaced_of(flow: Any, params: Any) -> Displaced:
-    """What a free body displaces: found before the steps, or now."""
+    """The fluid that a free body displaces: found before the steps, or now."""
     if flow.bulk is not None:
         return flow.bulk.displaced
     return free_body.displaced_at_start(
@@ -74,7 +74,7 @@ def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:
 
 
 def bulk_of(flow: Any, params: Any) -> Bulk:
-    """What follows from the shape of a free body, found once before the steps."""
+    """Properties of a free body that follow from its shape, found once before the steps."""
     domain, layout, dtype = flow.domain, flow.projection.layout, params.body.initial_velocity.dtype
     start = jnp.zeros((), dtype)
     still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)

@@ -47,8 +47,8 @@ class Reaction(eqx.Module):
     """Pressure, and the force and torque of the fluid on bodies, of the last stage; zero before the first one.
 
     pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
-    torque: the same, one number in a plane and three in space. impulse, elapsed: integrals of the pressure and of one over the time
-    since the last stage, zero after each.
+    torque: the same, one number in a plane and three in space. impulse, elapsed: integrals of the pressure and of one
+    over the time since the last stage, zero after each.
     """
 
     pressure: Array
