@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
-from simjax.jaxpr.varying import vary_like
 from simjax.models.flow import free_body, solids
 from simjax.models.flow.free_body import Body, Bulk
 from simjax.models.flow.openings import with_outlets
@@ -25,17 +25,18 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     domain, projection, before, body = flow.domain, flow.projection, state.reaction, state.body
     layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
     immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
-    joined, given = immersion.join(domain, state.velocity, layouts, t), None
-    bulk = flow.bulk
+    joined = immersion.join(domain, state.velocity, layouts, t)
+    motion, moves, bulk = jnp.zeros(()), jnp.zeros((), bool), flow.bulk
     if body is not None:
         # Outside of steps, as at the start: no time passes, or the virtual mass is that of a disk.
         bulk = free_body.round_bulk(displaced_of(flow, params)) if bulk is None else bulk
+        moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
         motions = free_body.motions(immersion, domain, layout, t)
         offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
         offered = jnp.concatenate(moments(domain, layout, offered, immersion.centre))
-        moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
-        given = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
-        carried, blocked = (free_body.together(one, given) for one in (motions.carried, motions.blocked))
+        motion = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
+        motion = _of_all_blocks(domain, motion)
+        carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
         joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(carried, blocked)
     joined = domain.impose(joined, flow.layouts, t)
     divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
@@ -45,9 +46,9 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes)
     if body is not None:
         taken = before.elapsed * jnp.stack([*after.force, *after.torque])
-        moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
-        body, more = free_body.after_stage(body, params.body, bulk, moves, given, taken, before.elapsed)
-        after, body = vary_like((solids.with_more(after, *jnp.split(more, [domain.grid.ndim])), body), params)
+        found = free_body.after_stage(body, params.body, bulk, moves, motion, taken, before.elapsed)
+        body, more = _of_all_blocks(domain, found)
+        after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
         after = solids.with_more(after, *flow.solid.inertia(domain, layout, now, length, immersion.centre))
@@ -106,8 +107,13 @@ def acting(flow: Any, state: Any, params: Any) -> tuple[solids.Reaction, Body | 
     reaction = solids.acting(state.reaction)
     if state.body is None:
         return reaction, None
-    body = free_body.rates(state.body, params.body, displaced_of(flow, params))
-    return vary_like((reaction, body), params)
+    return reaction, free_body.rates(state.body, params.body, displaced_of(flow, params))
+
+
+def _of_all_blocks(domain: Domain, tree: Any) -> Any:
+    """Numbers that are the same in all blocks, typed as such: their mean."""
+    count = domain.total(jnp.ones(()))
+    return jax.tree.map(lambda one: one / count.astype(one.dtype), domain.total(tree))
 
 
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
