@@ -38,8 +38,10 @@ def specs_of(case, domain):
     return case.specs(domain, undecomposed(case)[1])
 
 
-UNREAD, SPENT = ("[1].reaction.force",), ("[1].reaction.impulse", "[1].reaction.elapsed")
-"""Parts of the state that the next stage does not read, and those that each stage sets to zero."""
+UNREAD = ("[1].reaction.force", "[1].reaction.torque", "[0].body.initial")
+"""Parts of the state that the next stage does not read, and parameters of the state at the start."""
+SPENT = ("[1].reaction.impulse", "[1].reaction.elapsed", "[1].body.gained", "[1].body.pushed")
+"""Parts of the state that each stage sets to zero."""
 
 
 def assert_close(found, expected, tolerance, what):
