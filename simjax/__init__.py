@@ -56,6 +56,7 @@ _NAMES = {
     "models.scalar.burgers": "Burgers",
     "models.flow.incompressible": "Incompressible",
     "models.flow.solids": "Solid",
+    "models.flow.free_body": "body_params",
     "models.flow.solid_scalars": "SolidSurface",
     "models.flow.passive_scalar": "PassiveScalar",
     "models.flow.boussinesq": "Boussinesq",
@@ -154,6 +155,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.models.flow.incompressible import Incompressible as Incompressible
     from simjax.models.flow.openings import OpenSide as OpenSide
     from simjax.models.flow.passive_scalar import PassiveScalar as PassiveScalar
+    from simjax.models.flow.free_body import body_params as body_params
     from simjax.models.flow.solid_scalars import SolidSurface as SolidSurface
     from simjax.models.flow.solids import Solid as Solid
     from simjax.models.flow.spectral_velocity import SpectralVelocity as SpectralVelocity

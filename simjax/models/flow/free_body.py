@@ -51,7 +51,15 @@ class BodyParams(eqx.Module):
 
 
 def body_params(ndim: int, density: Array, **given: Array) -> BodyParams:
-    """The properties of a body of which some are given, the others zero."""
+    """The properties of a body for `Incompressible.Params` in `ndim` axes: some are given by name, others are zero.
+
+    Examples:
+        >>> ball = sj.Solid(lambda t, x, y: jnp.hypot(x - 0.5, y - 0.5) - 0.2, free=("x", "y", "turn"))
+        >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
+        >>> model = sj.Incompressible(sj.Domain(sj.Grid((32, 32))), sides, solid=ball)
+        >>> body = sj.body_params(2, jnp.asarray(1.5), gravity=jnp.asarray([0.0, -9.81]))
+        >>> params = model.Params(jnp.asarray(0.01), jnp.asarray(0.0), body=body)
+    """
     dtype = jnp.result_type(density)
     sizes = {name: ndim for name in ("gravity", "stiffness", "damping", "initial_velocity")}
     sizes["initial_spin"] = 1 if ndim == 2 else 3
