@@ -152,10 +152,10 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.models.declaration import Setup as Setup
     from simjax.models.declaration import model as model
     from simjax.models.flow.boussinesq import Boussinesq as Boussinesq
+    from simjax.models.flow.free_body import body_params as body_params
     from simjax.models.flow.incompressible import Incompressible as Incompressible
     from simjax.models.flow.openings import OpenSide as OpenSide
     from simjax.models.flow.passive_scalar import PassiveScalar as PassiveScalar
-    from simjax.models.flow.free_body import body_params as body_params
     from simjax.models.flow.solid_scalars import SolidSurface as SolidSurface
     from simjax.models.flow.solids import Solid as Solid
     from simjax.models.flow.spectral_velocity import SpectralVelocity as SpectralVelocity
