@@ -170,7 +170,9 @@ class FieldRun(ShortRun):
     def __init__(self, config: Config, steps: int):
         self.config, self.notes = self._shortened(config, steps)
         self.blocks = blocks_of_grid(config)
-        self._given = [f"{section}.{name}" for section in SECTIONS for name in getattr(self.config, section)]
+        kept = {f"coefficients.{name}" for name in self.config.schema.functions(self.config)}
+        paths = [f"{section}.{name}" for section in SECTIONS for name in getattr(self.config, section)]
+        self._given = [path for path in paths if path not in kept]
         # Variables that have an initial field -> the path of that field.
         self._observed = {
             variable: f"initial.{field.name}"

@@ -80,6 +80,7 @@ class ModelSchema:
     says where they start; its `fields` are formulas at their places. steady: of those, what stays as it is in a
     `Config`: "energy" to a share of the kinetic, "momentum" to rounding. given_at_start: vectors of particles that may
     be arrays by number, such as "position". dimensionless: lengths and times are numbers, not metres and seconds.
+    functions: coefficients of a `Config` that are read at places other than cells, so that they cannot be arrays.
     configured: makes the model and its parameters from a `models.declaration.Setup`, or a family of particles from a
     `Config`. summary: its name and equation, in a line.
     """
@@ -105,6 +106,7 @@ class ModelSchema:
     steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
     given_at_start: tuple[str, ...] = ()
     dimensionless: bool = False
+    functions: Callable[[Any], tuple[str, ...]] = lambda config: ()
     configured: Callable[[Any], Any] | None = None
     summary: str = ""
 

@@ -97,8 +97,7 @@ def check_body(config: Any) -> Iterator[tuple[str, str]]:
     elif not isinstance(solid, tuple):
         yield (
             "coefficients.solid",
-            "coefficients.solid: expected a shape or a formula where physics.body moves it, as a distance from a file "
-            "is known at the centres of cells alone; write one, or leave physics.body out",
+            NO_FUNCTION,
         )
     elif "t" in solid[0].names:
         yield (
@@ -119,6 +118,10 @@ def check_body(config: Any) -> Iterator[tuple[str, str]]:
         )
 
 
+NO_FUNCTION = (
+    "coefficients.solid: expected a shape or a formula where physics.body moves it, as a distance from a file or an array "
+    "is known at the centres of cells alone; write one, or leave physics.body out"
+)
 BESIDE = (
     "expected beside coefficients.solid, the distance from the surface of a body, such as "
     "{ball: {center: [0.5, 0.5], radius: 0.1}}; write it, or leave this out"

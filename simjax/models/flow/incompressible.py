@@ -116,6 +116,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
     check=_check,
+    functions=lambda config: () if config.physics.body is None else ("solid",),
     integrators=(*RUNGE_KUTTA, *IMEX),
 )
 class Incompressible(ExplicitModel, FlowBudgets):

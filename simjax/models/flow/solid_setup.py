@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
-from simjax.models.flow.free_body_setup import check_body, motions_of
+from simjax.models.flow.free_body_setup import NO_FUNCTION, check_body, motions_of
 from simjax.models.flow.solid_pressure import cells_beside
 from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solids import Solid
@@ -42,6 +42,8 @@ def solid_of(setup: Setup) -> Solid | None:
         if motions_of(setup.config) is not None:
             _require_inside(np.asarray(distance))
     free, about = motions_of(setup.config), setup.keys.torque_about
+    if free is not None and not isinstance(source, tuple):
+        raise ConfigurationError(f"{NO_FUNCTION}.")
     if isinstance(source, tuple) and (free is not None or "t" in source[0].names):
         distance, moves = FormulaValue(source[0], dict(setup.values)), free is None
     if isinstance(velocity, tuple) and (moves or any("t" in formula.names for formula in velocity)):
