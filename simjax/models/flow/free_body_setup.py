@@ -119,7 +119,7 @@ def check_body(config: Any) -> Iterator[tuple[str, str]]:
 
 
 NO_FUNCTION = (
-    "coefficients.solid: expected a shape or a formula where physics.body moves it, as a distance from a file or an array "
+    "coefficients.solid: expected a shape or a formula where physics.body moves it, as the distance in a file or array "
     "is known at the centres of cells alone; write one, or leave physics.body out"
 )
 BESIDE = (
