@@ -88,6 +88,6 @@ def _require_surface(source: InstrumentConfig, points: SurfacePoints, config: Co
             else f"a ray at {360 * missed[0] / len(origin):g} degrees"
         )  # fmt: skip
         raise ConfigurationError(
-            f"outputs: {source.name} finds no surface from {place} along {way} ({len(missed)} of {len(origin)} points): "
-            "expected a place in the body, or beside its surface; write another one."
+            f"outputs: {source.name} finds no surface from {place} along {way} ({len(missed)} of {len(origin)} points)"
+            ": expected a place in the body, or beside its surface; write another one."
         )

@@ -42,8 +42,8 @@ def rays_around(point: Sequence[float], count: int) -> SurfacePoints:
     (origin,) = as_places("rays_around.point", [point])
     if len(origin) != 2 or count < 1:
         raise ConfigurationError(
-            f"rays_around({list(origin)}, {count}): expected the two coordinates of a point in a plane and at least one "
-            "ray; in space write nearest_points(places)."
+            f"rays_around({list(origin)}, {count}): expected the two coordinates of a point in a plane and at least "
+            "one ray; in space write nearest_points(places)."
         )
     angles = [2 * math.pi * number / count for number in range(count)]
     return SurfacePoints((origin,) * count, tuple((math.cos(angle), math.sin(angle)) for angle in angles))

@@ -1,6 +1,7 @@
 """Polynomials that are nearest to the values of a decomposed field around points, by least squares."""
 
-import math
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ def values_around(
     domain: Domain, positions: Array, offset: Sequence[float], periodic: Sequence[bool]
 ) -> Around:  # fmt: skip
     """The values around `positions` `(points, axes)`, in units of the domain, of fields at this offset."""
-    ndim, steps = domain.grid.ndim, jnp.arange(1 - REACH, REACH + 1, dtype=jnp.int32)
+    ndim, steps = domain.grid.ndim, jnp.arange(1 - REACH, REACH + 1, dtype=jnp.int32)[None]
     cells, held, along, widths = [], [], [], []
     for axis, block in enumerate(domain.block_shape):
         x, n, line = positions[:, axis], domain.grid.shape[axis], line_of(domain, axis)
@@ -72,7 +73,7 @@ def gathered(domain: Domain, around: Around, *fields: Array) -> tuple[Array, ...
     """The values of fields around points, each `(points, 2 REACH, ...)`; zero where there are none."""
     ndim = domain.grid.ndim
     index = tuple(_spread(one, axis, ndim) for axis, one in enumerate(around.cells))
-    held = math.prod(_spread(one, axis, ndim) for axis, one in enumerate(around.held))
+    held = functools.reduce(jnp.logical_and, (_spread(one, axis, ndim) for axis, one in enumerate(around.held)))
     # Selected before they are added up, so that a NaN elsewhere in this block stays there.
     return domain.total(tuple(jnp.where(held, field[index], 0) for field in fields))
 
@@ -98,14 +99,14 @@ def least_squares(terms: Sequence[Array], weights: Array, values: Array) -> Arra
 
 
 def value_at(values: Array, weights: Array, around: Around) -> Array:
-    """The value at points, `(points,)`, of what is linear and nearest to the values around them."""
-    terms = [jnp.ones_like(values), *jnp.moveaxis(around.places, 1, 0)]
+    """The value at points, `(points,)`, of the quadratic that is nearest to the values around them."""
+    x = [*jnp.moveaxis(around.places, 1, 0)]
+    terms = [jnp.ones_like(values), *x, *(a * b for a, b in itertools.combinations_with_replacement(x, 2))]
     return least_squares(terms, weights * nearness(around), values)[:, 0]
 
 
 def slope_from(depth: Array, values: Array, weights: Array, around: Around) -> Array:
     """The slope against `depth` at points, `(points,)`, of values that vanish with it: depth times what is linear."""
     unit = jnp.exp(jnp.mean(jnp.log(around.widths), 1)).reshape(-1, *(1,) * (depth.ndim - 1))
-    depth = depth / unit
-    terms = [depth, *(depth * x for x in jnp.moveaxis(around.places, 1, 0))]
+    terms = [depth / unit, *(depth / unit * x for x in jnp.moveaxis(around.places, 1, 0))]
     return least_squares(terms, weights * nearness(around), values / unit)[:, 0]

@@ -1,8 +1,8 @@
 """What a flow is along the surface of bodies: its pressure and friction, and what a scalar has and passes there.
 
 A point is found on a straight way from a given place, where the distance from bodies, linear between the centres of
-cells, vanishes. Near it the pressure is taken as linear, and what vanishes at the surface as the distance times what is
-linear, so that curved surfaces have no slip all along; each is nearest to the values in the fluid, by least squares.
+cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes at the surface as the distance times what
+is linear, so that curved surfaces have no slip all along; each is nearest to the values in the fluid, by least squares.
 """
 
 from collections.abc import Sequence
@@ -96,8 +96,8 @@ class Surface(NamedTuple):
 def surface_at(domain: Domain, layout: FieldLayout, distance: Array, points: SurfacePoints) -> Surface:
     """The first surface on the way from each point.
 
-    distance: from bodies, at the centres of this block's cells. layout: says along which axes fields are periodic. Where
-    the position depends on a parameter by the distance, so do its derivatives.
+    distance: from bodies, at the centres of this block's cells. layout: says along which axes fields are periodic. The
+    positions have derivatives with respect to what the distance depends on.
     """
     grid, dtype, kind = domain.grid, distance.dtype, mirrored(layout)
     periodic, offset = tuple(kind.is_periodic(axis) for axis in range(grid.ndim)), (CENTER,) * grid.ndim
@@ -123,8 +123,8 @@ def surface_at(domain: Domain, layout: FieldLayout, distance: Array, points: Sur
             (reached,), (jnp.ones_like(reached),),
         )  # fmt: skip
 
-    step = 1 / jnp.max(jnp.abs(way) / jnp.asarray(grid.mean_spacing, dtype), 1)
-    steps = jnp.arange(max(grid.shape) + 1, dtype=jnp.int32).astype(dtype)
+    step = 1 / jnp.max(jnp.abs(way) / jnp.asarray([grid.mean_spacing], dtype), 1)
+    steps = jnp.arange(max(grid.shape) + 1, dtype=jnp.int32).astype(dtype)[None]
     places = origin[:, None] + (step[:, None] * steps)[..., None] * way[:, None]
     ends = zip(grid.lower, grid.upper, periodic, strict=True)
     within = [(places[..., k] >= a) & (places[..., k] <= b) | wraps for k, (a, b, wraps) in enumerate(ends)]
@@ -189,7 +189,7 @@ def known_along(surface: Surface, readings: dict[str, Array]) -> dict[str, Array
     return {name: jnp.where(surface.found, u, jnp.nan) for name, u in found.items()}
 
 
-def surface_of_flow(flow, t, dtype, points: SurfacePoints) -> Surface:
+def surface_of_flow(flow, t, params, points: SurfacePoints) -> Surface:
     """The surface of the bodies in an `Incompressible` flow.
 
     Raises:
@@ -199,7 +199,7 @@ def surface_of_flow(flow, t, dtype, points: SurfacePoints) -> Surface:
         raise ConfigurationError(
             f"{type(flow).__name__}.along_bodies: there are no bodies in this flow; make it with solid=Solid(distance)."
         )
-    domain, layout = flow.domain, flow.projection.layout
+    domain, layout, dtype = flow.domain, flow.projection.layout, jnp.result_type(params.viscosity)
     distance = on_block(flow.solid.distance, domain, (CENTER,) * domain.grid.ndim, jnp.asarray(t, dtype), dtype)
     return surface_at(domain, layout, distance, points)
 

@@ -325,7 +325,7 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def along_bodies(self, t, state, params, points):
         """What the flow has along bodies, and the scalar and its flux; see `models.flow.body_surface`."""
-        surface = body_surface.surface_of_flow(self.flow, t, self.scalar(state).dtype, points)
+        surface = body_surface.surface_of_flow(self.flow, t, params, points)
         found = body_surface.along_flow(surface, self.flow, t, state, params)
         return body_surface.known_along(surface, found | body_surface.along_scalar(surface, self, t, state, params))
 

@@ -475,7 +475,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def along_bodies(self, t, state, params, points):
         """position, normal, pressure and shear_stress along bodies; see `models.flow.body_surface`."""
-        surface = body_surface.surface_of_flow(self, t, state.velocity[0].dtype, points)
+        surface = body_surface.surface_of_flow(self, t, params, points)
         return body_surface.known_along(surface, body_surface.along_flow(surface, self, t, state, params))
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:

@@ -196,7 +196,7 @@ class Solid(eqx.Module):
         )  # fmt: skip
 
     def velocity_on_faces(self, domain: Domain, axis: int, t, dtype) -> Array | None:
-        """A component of the velocity of the bodies on the lower faces of this block's cells; None: they are at rest."""
+        """A component of the velocity of the bodies on this block's lower faces; None: they are at rest."""
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else on_block(given, domain, face_offset(domain, axis), t, dtype)
 
