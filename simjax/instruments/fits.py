@@ -13,8 +13,10 @@ from simjax.core.domain import Domain
 from simjax.core.stretched import Places
 from simjax.instruments.places import beside, line_of, values_along
 
-REACH = 3
-"""Values on each side of a point, along every axis, that are looked at."""
+RADIUS = 3.5
+"""Widths of cells from a point within which values count: so that three lines of them do across any plane surface."""
+REACH = 4
+"""Values on each side of a point, along every axis, among which these are."""
 RIDGE = 1e-3
 """Weight of the terms beyond the first one where too few values decide on them; values beside a point have one."""
 
@@ -79,8 +81,8 @@ def gathered(domain: Domain, around: Around, *fields: Array) -> tuple[Array, ...
 
 
 def nearness(around: Around) -> Array:
-    """Weights that fall with the distance r from a point, in widths: (1 - (r / REACH)^2)^2."""
-    return jnp.maximum(1 - jnp.sum(around.places**2, 1) / REACH**2, 0) ** 2
+    """Weights that fall with the distance r from a point, in widths: (1 - (r / RADIUS)^2)^2."""
+    return jnp.maximum(1 - jnp.sum(around.places**2, 1) / RADIUS**2, 0) ** 2
 
 
 def least_squares(terms: Sequence[Array], weights: Array, values: Array) -> Array:

@@ -1,8 +1,8 @@
 """What a flow is along the surface of bodies: its pressure and friction, and what a scalar has and passes there.
 
 A point is found on a straight way from a given place, where the distance from bodies, linear between the centres of
-cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes at the surface as the distance times what
-is linear, so that curved surfaces have no slip all along; each is nearest to the values in the fluid, by least squares.
+cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes at the surface as the distance times a
+linear function, so that curved surfaces have no slip all along. Each is nearest to values in the fluid, by least squares.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a flow is along the surface of bodies: order, decompositions, derivatives, and the force that it adds up to."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,15 +100,15 @@ def exact_errors(cells, stretched):
 
 def test_what_is_read_of_exact_fields_is_of_second_order():
     coarse, fine = exact_errors(24, False), exact_errors(48, False)
-    # Friction beside the narrow gap of 5 and 11 cells is not yet of the order that it has in the limit.
-    assert (np.log2(coarse / fine)[[0, 1, 2, 3, 5]] > [1.8, 1.8, 1.7, 1.2, 1.7]).all()
-    # 9.6 cells over the radius: h^2 / r^2 = 0.011 times what third derivatives make of it, up to four.
-    assert (fine < [2e-3, 4e-3, 0.04, 0.05, 1e-12, 0.02]).all()
+    # Gaps of 5 and 11 cells: friction is not yet of the order that it has in the limit.
+    assert (np.log2(coarse / fine)[[0, 1, 2, 3, 5]] > [1.8, 1.8, 1.8, 1.5, 1.8]).all()
+    # 9.6 cells over the radius: h^2 / r^2 = 0.011 times numbers of order one, four at most.
+    assert (fine < [2e-3, 3e-3, 0.05, 0.05, 1e-12, 0.02]).all()
 
 
 def test_cells_of_other_widths_change_errors_little():
     # Cells are wider by 1.3 at most: 1.3^2 = 1.7 times the errors of even ones.
-    assert (exact_errors(48, True) < [3e-3, 6e-3, 0.1, 0.08, 1e-12, 0.04]).all()
+    assert (exact_errors(48, True) < [3e-3, 5e-3, 0.08, 0.08, 1e-12, 0.03]).all()
 
 
 def model_of(domain, distance):
