@@ -39,18 +39,20 @@ def read_along_bodies(
     number = Real(formula=True)
     point = ListOf(number, ndim, ndim, noun=f"numbers, one per axis {' '.join(context.axes)}")
     rays: dict[str, Kind] = {"around": point, "points": Integer(1, MOST_POINTS)}
-    places: dict[str, Kind] = {"points": ListOf(point, 1, MOST_POINTS, noun="points")}
+    listed: dict[str, Kind] = {"points": ListOf(point, 1, MOST_POINTS, noun="points")}
     wanted = "{points: [[...], ...]}, places of which each is taken to the nearest point of the surface"
     if ndim == 2:
         wanted = f"{{around: [x, y], points: 64}}, rays at equal angles from a point, or {wanted}"
-    kinds = rays if ndim == 2 and isinstance(given, Mapping) and "around" in given else places
+    kinds = rays if ndim == 2 and isinstance(given, Mapping) and "around" in given else listed
     if not isinstance(given, Mapping) or set(given) != set(kinds):
         problems.add(path, dict(given) if isinstance(given, Mapping) else given, wanted)
         return (), {}
     read = {key: kind.read(join(path, key), given[key], problems) for key, kind in kinds.items()}
     grid: GridConfig | None = found["grid"]
     if grid is not None and grid.lower is not None and None not in read.values():
-        own = {"around": read["around"]} if "around" in read else dict(enumerate(read["points"]))
-        for key, place in own.items():
-            check_inside(join(path, key) if "around" in read else f"{path}.points[{key}]", place, grid, context)
+        places = {"around": read["around"]} if "around" in read else {
+            f"points[{number}]": place for number, place in enumerate(read["points"])
+        }  # fmt: skip
+        for key, place in places.items():
+            check_inside(join(path, key), place, grid, context)
     return tuple(dict.fromkeys(variables or ())), read

@@ -66,6 +66,7 @@ def _require_surface(source: InstrumentConfig, points: SurfacePoints, config: Co
             return np.broadcast_to(given[0]({**numbers, **places}), x.shape[:-1])
 
     grid = config.grid
+    assert grid is not None  # of a model of fields
     lower, upper, origin = np.asarray(grid.lower), np.asarray(grid.upper), np.asarray(points.origins)
     h = (upper - lower) / np.asarray(grid.shape)
     if points.directions is None:

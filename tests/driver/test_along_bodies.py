@@ -63,7 +63,7 @@ def test_a_radius_is_found_from_the_pressure_around_it():
     )
     found = sj.Search(problem).run().answer
     # Noise of 1e-3 in seven values, of pressures that change by about 1 / 0.2 with the radius.
-    assert abs(float(found.values["radius"]) - 0.2) < 2e-3
+    assert abs(float(found.estimate["parameters.radius"]) - 0.2) < 2e-3
 
 
 def test_what_finds_no_surface_is_refused():

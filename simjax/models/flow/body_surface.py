@@ -2,7 +2,7 @@
 
 A point is found on a straight way from a given place, where the distance from bodies, linear between the centres of
 cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes at the surface as the distance times a
-linear function, so that curved surfaces have no slip all along. Each is nearest to values in the fluid, by least squares.
+linear function, so that curved surfaces have no slip all along. Each is nearest to values in the fluid by squares.
 """
 
 from collections.abc import Sequence
@@ -147,9 +147,9 @@ def surface_at(domain: Domain, layout: FieldLayout, distance: Array, points: Sur
 def _at(domain: Domain, fields: Sequence[Array], x: Array, offset: Sequence[float], periodic: Sequence[bool]) -> Array:
     """Fields at places `(..., axes)` by multilinear interpolation: `(fields, ...)`."""
     grid = domain.grid
-    x = [a + jnp.mod(x[..., k] - a, length) if periodic[k] else x[..., k]
+    wrapped = [a + jnp.mod(x[..., k] - a, length) if periodic[k] else x[..., k]
          for k, (a, length) in enumerate(zip(grid.lower, grid.lengths, strict=True))]  # fmt: skip
-    below, fraction = cells_around(domain, x, offset, periodic, fields[0].dtype)
+    below, fraction = cells_around(domain, wrapped, offset, periodic, fields[0].dtype)
     return jnp.stack([interpolate(domain, u, below, fraction, periodic) for u in fields])
 
 
