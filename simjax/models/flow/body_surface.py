@@ -5,6 +5,7 @@ cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes
 linear function, so that curved surfaces have no slip all along. Each is nearest to values in the fluid by squares.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -148,8 +149,8 @@ def _at(domain: Domain, fields: Sequence[Array], x: Array, offset: Sequence[floa
     """Fields at places `(..., axes)` by multilinear interpolation: `(fields, ...)`."""
     grid = domain.grid
     wrapped = [a + jnp.mod(x[..., k] - a, length) if periodic[k] else x[..., k]
-         for k, (a, length) in enumerate(zip(grid.lower, grid.lengths, strict=True))]  # fmt: skip
-    below, fraction = cells_around(domain, wrapped, offset, periodic, fields[0].dtype)
+               for k, (a, length) in enumerate(zip(grid.lower, grid.lengths, strict=True))]  # fmt: skip
+    below, fraction = cells_around(domain, jnp.stack(wrapped), offset, periodic, fields[0].dtype)
     return jnp.stack([interpolate(domain, u, below, fraction, periodic) for u in fields])
 
 
@@ -204,6 +205,11 @@ def surface_of_flow(flow, t, params, points: SurfacePoints) -> Surface:
     return surface_at(domain, layout, distance, points)
 
 
+def replicated(domain: Domain, number: Array) -> Array:
+    """A parameter as what all devices have alike, where steps take it for one that may vary: the mean over blocks."""
+    return domain.total(number / (domain.grid.cells // math.prod(domain.block_shape)))
+
+
 def eddies_along(surface: Surface, flow, t, state, params) -> Array | float:
     """The eddy viscosity at the surface of bodies."""
     if not flow.momentum.has_eddies(params):
@@ -225,7 +231,7 @@ def along_flow(surface: Surface, flow, t, state, params) -> dict[str, Array]:
         found.append(surface.slope(u, face_offset(domain, axis), given))
     slope, normal = jnp.stack(found, 1), surface.normal
     slope = slope - normal * jnp.sum(normal * slope, 1, keepdims=True)
-    viscosity = params.viscosity + eddies_along(surface, flow, t, state, params)
+    viscosity = replicated(domain, params.viscosity) + eddies_along(surface, flow, t, state, params)
     pressure = surface.value(state.reaction.pressure, surface.layout.offset)
     return {"pressure": pressure} | components("shear_stress", jnp.reshape(viscosity, (-1, 1)) * slope)
 
@@ -239,9 +245,10 @@ def along_scalar(surface: Surface, flow, t, state, params) -> dict[str, Array]:
         value, gradient = surface.interpolated(given, offset)
         slope = surface.slope(c, offset, given)
         slope = slope + jnp.einsum("kp,pk->p", gradient, surface.normal, precision="highest")
-        diffusivity = params.diffusivity
+        diffusivity = replicated(domain, params.diffusivity)
         if flow.flow.momentum.has_eddies(params):
-            diffusivity = diffusivity + params.eddy_share * eddies_along(surface, flow.flow, t, state, params)
+            share = replicated(domain, params.eddy_share)
+            diffusivity = diffusivity + share * eddies_along(surface, flow.flow, t, state, params)
         return {name: value, f"{name}_flux": -diffusivity * slope}
     value = surface.value(c, offset)
     if kind.flux is None:
