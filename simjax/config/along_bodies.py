@@ -17,7 +17,7 @@ MOST_POINTS = 100_000
 def read_along_bodies(
     where: str, value: Mapping[str, Any], keys: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """What is read along bodies, and at which points; nothing after telling why not."""
+    """Names of what is read along bodies, and the points; nothing after telling why not."""
     problems, path, ndim = context.problems, join(where, "body_surface"), context.ndim
     names = context.schema.along_bodies
     if not names:

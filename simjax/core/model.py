@@ -191,7 +191,7 @@ class GridModel(Model):
         """The state with the given components of every field of `component_layouts`."""
 
     def along_bodies(self, t, state, params, points) -> dict[str, jax.Array]:
-        """What there is along the surface of bodies, `(points,)` by name; see `instruments.body_surface`.
+        """Readings along the surface of bodies, `(points,)` by name; see `instruments.body_surface`.
 
         Raises:
             ConfigurationError: there are no bodies.

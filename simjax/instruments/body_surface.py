@@ -50,7 +50,7 @@ def rays_around(point: Sequence[float], count: int) -> SurfacePoints:
 
 
 class BodySurface(Instrumental):
-    """What a model reads by name along the surface of its bodies: (points,).
+    """A reading of a model by name along the surface of its bodies: (points,).
 
     variable: of `CompiledRun.view`'s `surface`: position_x, pressure, shear_stress_x, ...
     """

@@ -1,4 +1,4 @@
-"""What a flow is along the surface of bodies: its pressure and friction, and what a scalar has and passes there.
+"""Readings of a flow along the surface of bodies: pressure and friction, the value and the flux of a scalar.
 
 A point is found on a straight way from a given place, where the distance from bodies, linear between the centres of
 cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes at the surface as the distance times a
@@ -237,7 +237,7 @@ def along_flow(surface: Surface, flow, t, state, params) -> dict[str, Array]:
 
 
 def along_scalar(surface: Surface, flow, t, state, params) -> dict[str, Array]:
-    """What the scalar of a `CarryingFlow` has at the surface, and its flux from the bodies into the fluid."""
+    """The value of the scalar of a `CarryingFlow` at the surface, and its flux from the bodies into the fluid."""
     c, kind, domain, name = flow.scalar(state), flow.surface, flow.domain, flow.carried
     offset, now = flow.layout.offset, jnp.asarray(t, c.dtype)
     if kind.value is not None:

@@ -324,7 +324,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.around_bodies(jnp.asarray(t, c.dtype)).written(self.domain, c, self.layout, t, self.surface)
 
     def along_bodies(self, t, state, params, points):
-        """What the flow has along bodies, and the scalar and its flux; see `models.flow.body_surface`."""
+        """Readings of the flow along bodies, the scalar and its flux; see `models.flow.body_surface`."""
         surface = body_surface.surface_of_flow(self.flow, t, params, points)
         found = body_surface.along_flow(surface, self.flow, t, state, params)
         return body_surface.known_along(surface, found | body_surface.along_scalar(surface, self, t, state, params))
