@@ -25,10 +25,9 @@ WARM = {
 }
 
 
-def seen(**changes):
-    folder = (
-        sj.configure("boussinesq", **{**WARM, **changes}, output={"report": False, "animation": False}).run().folder
-    )
+def seen(root, **changes):
+    output = {"root": str(root), "report": False, "animation": False}
+    folder = sj.configure("boussinesq", **{**WARM, **changes}, output=output).run().folder
     found = {}
     for name in ("around", "near"):
         with sj.open_output(folder, name) as dataset:
@@ -36,10 +35,10 @@ def seen(**changes):
     return found
 
 
-def test_readings_of_members_on_devices_are_those_of_one_run():
+def test_readings_of_members_on_devices_are_those_of_one_run(tmp_path):
     radii = {"values": [0.2, 0.23]}
-    together = seen(ensemble={"size": 2, "vary": {"parameters.radius": radii}}, mesh={"x": 2, "y": 2})
-    alone = seen(parameters={"radius": 0.23})
+    together = seen(tmp_path, ensemble={"size": 2, "vary": {"parameters.radius": radii}}, mesh={"x": 2, "y": 2})
+    alone = seen(tmp_path, parameters={"radius": 0.23})
     for name, dataset in alone.items():
         for variable, wanted in dataset.data_vars.items():
             # Solves of the pressure to a hundred roundings of it, on other blocks: 1e-13 of what is read, over h twice.
@@ -53,8 +52,9 @@ def test_readings_of_members_on_devices_are_those_of_one_run():
 
 
 @pytest.mark.slow
-def test_a_radius_is_found_from_the_pressure_around_it():
-    run = sj.configure("boussinesq", **{**WARM, "outputs": [{**AROUND, "of": "pressure"}]})
+def test_a_radius_is_found_from_the_pressure_around_it(tmp_path):
+    looking = {"outputs": [{**AROUND, "of": "pressure"}], "output": {"root": str(tmp_path)}}
+    run = sj.configure("boussinesq", **{**WARM, **looking})
     problem = sj.InverseProblem(
         run,
         unknowns={"parameters.radius": {"guess": 0.215}},
@@ -66,7 +66,7 @@ def test_a_radius_is_found_from_the_pressure_around_it():
     assert abs(float(found.estimate["parameters.radius"]) - 0.2) < 2e-3
 
 
-def test_what_finds_no_surface_is_refused():
+def test_what_finds_no_surface_is_refused(tmp_path):
     bodies = {"coefficients.solid": "sqrt((x - 0.5)**2 + (y - 0.47)**2) - 0.2"}
     looking = [{"body_surface": {"around": [0.5, 0.5], "points": 8}}]
     assert "write coefficients.solid" in refusal(changed(FLOW, {"outputs": looking}))
@@ -79,4 +79,6 @@ def test_what_finds_no_surface_is_refused():
         ({"points": [[0.5, 0.47]]}, r"finds no surface from \[0.5, 0.47\] along the gradient of the distance"),
     ):
         with pytest.raises(ConfigurationError, match=told):
-            sj.configure("boussinesq", **{**WARM, "outputs": [{"body_surface": given}]}).run()
+            sj.configure(
+                "boussinesq", **{**WARM, "outputs": [{"body_surface": given}]}, output={"root": str(tmp_path)}
+            ).run()
