@@ -35,6 +35,7 @@ def seen(root, **changes):
     return found
 
 
+@pytest.mark.slow
 def test_readings_of_members_on_devices_are_those_of_one_run(tmp_path):
     radii = {"values": [0.2, 0.23]}
     together = seen(tmp_path, ensemble={"size": 2, "vary": {"parameters.radius": radii}}, mesh={"x": 2, "y": 2})
