@@ -1,4 +1,4 @@
-"""The instrument along bodies in runs: on devices and in ensembles, in a search for a shape, and what it refuses."""
+"""The instrument along bodies in runs: on devices and in ensembles, and what it refuses."""
 
 import numpy as np
 import pytest
@@ -50,21 +50,6 @@ def test_readings_of_members_on_devices_are_those_of_one_run(tmp_path):
     # Distances linear between centres are off by h^2 / (8 r) = 0.002.
     np.testing.assert_allclose(np.hypot(around.position_x - 0.5, around.position_y - 0.47), 0.23, atol=4e-3)
     np.testing.assert_allclose(near.temperature, 1, rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_radius_is_found_from_the_pressure_around_it(tmp_path):
-    looking = {"outputs": [{**AROUND, "of": "pressure"}], "output": {"root": str(tmp_path)}}
-    run = sj.configure("boussinesq", **{**WARM, **looking})
-    problem = sj.InverseProblem(
-        run,
-        unknowns={"parameters.radius": {"guess": 0.215}},
-        observations=[{"output": "around", "of": "pressure", "deviation": 1e-3}],
-        solver={"name": "gauss_newton", "iterations": 6},
-    )
-    found = sj.Search(problem).run().answer
-    # Noise of 1e-3 in seven values, of pressures that change by about 1 / 0.2 with the radius.
-    assert abs(float(found.estimate["parameters.radius"]) - 0.2) < 2e-3
 
 
 def test_what_finds_no_surface_is_refused(tmp_path):
