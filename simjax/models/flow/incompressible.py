@@ -20,7 +20,7 @@ from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
-from simjax.models.flow import axisymmetry, balance, solid_pressure, solid_setup, solids
+from simjax.models.flow import axisymmetry, balance, body_surface, solid_pressure, solid_setup, solids
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
 from simjax.models.flow.implicit_setup import check_implicit
@@ -113,6 +113,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
     check=_check,
+    along_bodies=body_surface.OF_FLOW,
     integrators=(*RUNGE_KUTTA, *IMEX),
 )
 class Incompressible(ExplicitModel, FlowBudgets):
@@ -471,6 +472,11 @@ class Incompressible(ExplicitModel, FlowBudgets):
             Output(name, (CENTER,) * ndim, "s-1", name.replace("_", " ")),
             Output("pressure", self.projection.layout.offset, "m2 s-2", "kinematic pressure"),
         )
+
+    def along_bodies(self, t, state, params, points):
+        """position, normal, pressure and shear_stress along bodies; see `models.flow.body_surface`."""
+        surface = body_surface.surface_of_flow(self, t, params, points)
+        return body_surface.known_along(surface, body_surface.along_flow(surface, self, t, state, params))
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:
         return self.observed(t, state, self.pressure(t, state, params))

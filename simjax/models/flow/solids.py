@@ -182,7 +182,7 @@ class Solid(eqx.Module):
         free, follows, weights, part, profile = map(own, (free, follows, weights, area, profile))
         carried = blocked = None
         if self.velocity is not None:
-            v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
+            v = [self.velocity_on_faces(domain, axis, t, dtype) for axis in range(ndim)]
             v = [jnp.zeros(block, dtype) if one is None else one for one in v]
             kinds = [beside] * ndim
             carried = combined(domain, v, kinds, t, [~one for one in free], follows, [-one for one in weights], None)
@@ -195,7 +195,8 @@ class Solid(eqx.Module):
             operator, approximate(operator, layout),
         )  # fmt: skip
 
-    def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
+    def velocity_on_faces(self, domain: Domain, axis: int, t, dtype) -> Array | None:
+        """A component of the velocity of the bodies on this block's lower faces; None: they are at rest."""
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else on_block(given, domain, face_offset(domain, axis), t, dtype)
 
