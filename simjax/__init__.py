@@ -57,6 +57,7 @@ _NAMES = {
     "models.flow.incompressible": "Incompressible",
     "models.flow.solids": "Solid",
     "models.flow.free_body": "body_params",
+    "instruments.body_surface": "nearest_points rays_around",
     "models.flow.solid_scalars": "SolidSurface",
     "models.flow.passive_scalar": "PassiveScalar",
     "models.flow.boussinesq": "Boussinesq",
@@ -135,6 +136,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.grid import Grid as Grid
     from simjax.grid import Lines as Lines
     from simjax.inspect.inspect_program import inspect_program as inspect_program
+    from simjax.instruments.body_surface import nearest_points as nearest_points
+    from simjax.instruments.body_surface import rays_around as rays_around
     from simjax.integrators.integrator import Integrator as Integrator
     from simjax.integrators.table import INTEGRATORS as INTEGRATORS
     from simjax.inverse.problem import InverseProblem as InverseProblem

@@ -451,6 +451,16 @@ MUTATIONS = [
         "tests/models/flow/test_solid_scalars.py::test_cut_cells_conserve_and_do_not_limit_the_time_step",
     ),
     Mutation(
+        "a surface is looked for away from it", "models/flow/body_surface.py",
+        "jnp.where(inside, 1, -1)", "jnp.where(inside, -1, 1)",
+        "tests/models/flow/test_body_surface.py::test_a_point_in_space_is_that_nearest_to_its_place",
+    ),
+    Mutation(
+        "values count that lie in bodies", "models/flow/body_surface.py",
+        "jnp.clip(cells * jnp.minimum(depth, over), 0, 1)", "jnp.clip(2 + cells * jnp.minimum(depth, over), 0, 1)",
+        "tests/models/flow/test_body_surface.py::test_what_is_read_of_exact_fields_is_of_second_order",
+    ),
+    Mutation(
         "a given value does not go on into the fluid", "models/flow/solid_scalars.py",
         "[-self.weights]", "[self.weights]",
         "tests/models/flow/test_solid_scalars.py::test_conduction_between_circles_is_of_second_order",

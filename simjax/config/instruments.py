@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simjax.config.along_bodies import read_along_bodies
 from simjax.config.balances import check_balance, read_quantities
 from simjax.config.instruments_of_several import check_fields, read_pairs_apart, read_surface
 from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of, read_along
@@ -22,7 +23,7 @@ COMMON = ("of", "every", "name")
 OF_FIELDS = {
     "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
     "box_mean": "", "spectrum": "", "histogram": "", "surface_integral": "", "structure_function": "",
-    "correlation": "", "balance": "",
+    "correlation": "", "body_surface": "", "balance": "",
 }  # fmt: skip
 OF_PARTICLES = {
     "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
@@ -46,7 +47,7 @@ def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context:
     given, read = keys["outputs"] or (), []
     for number, value in enumerate(given):
         where = f"outputs[{number}]"
-        one = _read_one(where, value, found, context)
+        one = _read_one(where, value, keys, found, context)
         if one is not None:
             _check_cadence(where, one, keys, found, problems)
             if one.kind == "balance":
@@ -58,7 +59,7 @@ def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context:
 
 
 def _read_one(
-    where: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
+    where: str, value: Mapping[str, Any], keys: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> InstrumentConfig | None:
     problems, before = context.problems, len(context.problems)
     kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
@@ -72,6 +73,8 @@ def _read_one(
     variables: tuple[str, ...] = ()
     if kind == "balance":
         variables, given = read_quantities(join(where, kind), value[kind], context), {}
+    elif kind == "body_surface":
+        variables, given = read_along_bodies(where, value, keys, found, context)
     elif context.schema.of_particles:
         given = read_of_particles(where, kind, value, found, context)
         variables = read_on_mesh(join(where, "of"), value.get("of"), problems) if kind == "density" else ()

@@ -149,7 +149,7 @@ def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors)
 
 
 AT_GIVEN_PLACES = ("points", "sensors", "line_of_sight", "box_average", "diagnostic")
-OUTPUTS_AT_GIVEN_PLACES = ("probe", "line", "box_mean", "histogram", "surface_integral")
+OUTPUTS_AT_GIVEN_PLACES = ("probe", "line", "box_mean", "histogram", "surface_integral", "body_surface")
 
 
 def _is_at_given_places(observation: ObservationConfig, axes: set[str]) -> bool:

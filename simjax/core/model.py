@@ -190,6 +190,16 @@ class GridModel(Model):
     def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
 
+    def along_bodies(self, t, state, params, points) -> dict[str, jax.Array]:
+        """Readings along the surface of bodies, `(points,)` by name; see `instruments.body_surface`.
+
+        Raises:
+            ConfigurationError: there are no bodies.
+        """
+        raise ConfigurationError(
+            f"{type(self).__name__}.along_bodies: the model has no bodies; look at it with a probe, line or slice."
+        )
+
     def marks(self, params) -> dict[str, jax.Array]:
         """Places `(count, axes)` worth a mark in pictures, by what stands there: sources, receivers."""
         return {}

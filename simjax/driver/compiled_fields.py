@@ -224,7 +224,8 @@ class CompiledFieldRun(CompiledRun):
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
         periodic = tuple(axis.periodic for axis in self.config.boundaries)
-        return View(model.domain, periodic, fields, numbers, offsets, balances=balances)
+        surface = functools.cache(lambda points: model.along_bodies(t, state, params, points))
+        return View(model.domain, periodic, fields, numbers, offsets, balances=balances, surface=surface)
 
     @property
     def variable_names(self):

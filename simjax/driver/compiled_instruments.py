@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from simjax.core.model import Output
+from simjax.driver.along_bodies import along_bodies
 from simjax.driver.build import Plan
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.compiled_statistics import CompiledStatistics
@@ -282,6 +283,8 @@ def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
 def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
     if source.kind == "balance":
         return _balances(source, programs)
+    if source.kind == "body_surface":
+        return Instrument(source, *along_bodies(source, programs))
     variables = programs.outputs_named(source.of)
     if source.kind == "spectrum":
         return Instrument(source, *_spectra(source, programs), variables)

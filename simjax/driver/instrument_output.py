@@ -16,6 +16,7 @@ from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.instrument import Instrument
 from simjax.grid import AXES, Grid
+from simjax.instruments.body_surface import BodySurface
 from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import BoxAverage, Diagnostic, Slice
 from simjax.instruments.particle_operators import MeanSquareDisplacement, OnMesh, RadialDistribution, Tracks
@@ -23,6 +24,7 @@ from simjax.instruments.surfaces import SurfaceIntegral
 from simjax.instruments.two_points import Correlation, StructureFunction
 from simjax.io.frame_layout import Variable
 from simjax.io.instrument_files import (
+    ANGLE,
     BIN,
     DISTANCE,
     FOLDER,
@@ -31,6 +33,7 @@ from simjax.io.instrument_files import (
     STATION,
     WAVENUMBER,
     InstrumentWriter,
+    angle_coordinate,
     bin_coordinates,
     line_coordinates,
     mesh_coordinates,
@@ -38,6 +41,7 @@ from simjax.io.instrument_files import (
     radius_coordinate,
     separation_coordinate,
     station_coordinates,
+    station_numbers,
     track_coordinates,
     wavenumber_coordinate,
 )
@@ -216,6 +220,11 @@ def coordinates_of(
         dims, fixed = (RADIUS,), [radius_coordinate(first.radii, units)]
     elif isinstance(first, StructureFunction | Correlation):
         dims, fixed = (SEPARATION,), [separation_coordinate(given["separations"], given["along"], units)]
+    elif isinstance(first, BodySurface) and "around" in given:
+        dims, fixed = (ANGLE,), [angle_coordinate(given["points"])]
+        described = {"around": given["around"]}
+    elif isinstance(first, BodySurface):
+        dims, fixed = (STATION,), station_numbers(len(given["points"]))
     elif isinstance(first, SurfaceIntegral):
         described = {f"surface_{key}": value for key, value in given.items()}
     elif isinstance(first, Tracks):

@@ -48,7 +48,7 @@ def rollout(config: Config) -> Exportable:
     """The run: from numbers and initial fields to variables and diagnostics at all output times.
 
     Arguments are the numbers of the configuration by name, and components of fields by their path, such as
-    `initial.velocity_x`; of particles `initial.position_x`, .... A run that fails gives NaN.
+    `initial.velocity_x`; of particles, where they can be given, `initial.position_x`, .... A run that fails gives NaN.
     """
     run = RunFunction(config, fields=_field_paths(config))
     names = {path: _component_names(path, len(parts)) for path, parts in run.fields.items()}
@@ -153,7 +153,7 @@ FUNCTIONS: dict[str, Callable[[Config], Exportable]] = {"rollout": rollout, "ste
 
 def _field_paths(config: Config) -> list[str]:
     if config.schema.of_particles:
-        return ["initial.position", "initial.velocity"]
+        return [f"initial.{name}" for name in config.schema.given_at_start]
     return [f"{section}.{name}" for section in ("initial", "coefficients") for name in getattr(config, section)]
 
 

@@ -33,7 +33,7 @@ class View(NamedTuple):
     variables: this block of every field, or `(..., particles)` by number. diagnostics: the model's numbers, when they
     are asked for. offsets: where each field lies in its cell. cells, particles, start: of a run of particles, how
     they are sorted, the state, and where each was at the start, `(axes, particles)` by number. balances: what
-    is written of the balances of conserved quantities.
+    is written of the balances of conserved quantities. surface: what there is at points on the surface of bodies.
     """
 
     domain: Domain
@@ -45,6 +45,7 @@ class View(NamedTuple):
     particles: Any = None
     start: Array | None = None
     balances: Callable[[], Mapping[str, Array]] = dict
+    surface: Callable[[Any], Mapping[str, Array]] = lambda points: {}
 
 
 class Instrumental(eqx.Module):
@@ -182,7 +183,7 @@ class PointSensors(Operator):
 
     def __init__(self, variable: str, positions):
         self.variable = variable
-        self.positions = _places("Points.positions", positions)
+        self.positions = as_places("Points.positions", positions)
 
     def measure(self, domain, field, offset, periodic):
         require_axes("periodic", periodic, domain.grid.ndim)
@@ -190,7 +191,7 @@ class PointSensors(Operator):
         return interpolate(domain, field, *at, periodic)
 
     def check(self, grid):
-        _require_inside("Points.positions", self.variable, self.positions, grid)
+        require_inside("Points.positions", self.variable, self.positions, grid)
 
     def shape(self, grid):
         return (len(self.positions),)
@@ -210,7 +211,7 @@ class LineOfSight(Operator):
 
     def __init__(self, variable: str, starts, ends):
         self.variable = variable
-        self.starts, self.ends = _places("LineOfSight.starts", starts), _places("LineOfSight.ends", ends)
+        self.starts, self.ends = as_places("LineOfSight.starts", starts), as_places("LineOfSight.ends", ends)
         _require_pairs("LineOfSight.starts", self.starts, "LineOfSight.ends", self.ends)
         for number, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
             if start == end:
@@ -235,8 +236,8 @@ class LineOfSight(Operator):
         return jnp.mean(values, axis=1) * jnp.asarray(lengths, field.dtype)
 
     def check(self, grid):
-        _require_inside("LineOfSight.starts", self.variable, self.starts, grid)
-        _require_inside("LineOfSight.ends", self.variable, self.ends, grid)
+        require_inside("LineOfSight.starts", self.variable, self.starts, grid)
+        require_inside("LineOfSight.ends", self.variable, self.ends, grid)
 
     def shape(self, grid):
         return (len(self.starts),)
@@ -256,7 +257,7 @@ class BoxAverage(Operator):
 
     def __init__(self, variable: str, lowers, uppers):
         self.variable = variable
-        self.lowers, self.uppers = _places("BoxAverage.lowers", lowers), _places("BoxAverage.uppers", uppers)
+        self.lowers, self.uppers = as_places("BoxAverage.lowers", lowers), as_places("BoxAverage.uppers", uppers)
         _require_pairs("BoxAverage.lowers", self.lowers, "BoxAverage.uppers", self.uppers)
         for number, (lower, upper) in enumerate(zip(self.lowers, self.uppers, strict=True)):
             if not all(a < b for a, b in zip(lower, upper, strict=True)):
@@ -277,8 +278,8 @@ class BoxAverage(Operator):
 
     def check(self, grid):
         require_cartesian(f"BoxAverage of '{self.variable}'", grid)
-        _require_inside("BoxAverage.lowers", self.variable, self.lowers, grid)
-        _require_inside("BoxAverage.uppers", self.variable, self.uppers, grid)
+        require_inside("BoxAverage.lowers", self.variable, self.lowers, grid)
+        require_inside("BoxAverage.uppers", self.variable, self.uppers, grid)
 
     def shape(self, grid):
         return (len(self.lowers),)
@@ -356,7 +357,7 @@ def complete_shells(grid: Grid) -> int:
     return min(int(((n - 1) // 2) * longest / length) for n, length in zip(grid.shape, grid.lengths, strict=True))
 
 
-def _places(name: str, positions) -> Places:
+def as_places(name: str, positions) -> Places:
     """Positions of shape (points, axes) as tuples of finite numbers."""
     array = np.asarray(positions, dtype=np.float64)
     if array.ndim != 2 or not array.size:
@@ -377,7 +378,7 @@ def _require_pairs(first: str, these: Places, second: str, those: Places) -> Non
         )
 
 
-def _require_inside(name: str, variable: str, positions: Places, grid: Grid) -> None:
+def require_inside(name: str, variable: str, positions: Places, grid: Grid) -> None:
     """Refuse positions of another rank than the grid's or outside of its box."""
     if len(positions[0]) != grid.ndim:
         raise ConfigurationError(

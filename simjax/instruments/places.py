@@ -35,17 +35,19 @@ def beside(
     """The numbers and the fractions of `around` along one axis.
 
     Beyond the outermost values of an axis that does not wrap the last distance goes on. Places that are known are
-    looked up on the host in float64: in float32 a position on a long axis would lose a part of a cell. Among places
-    that change with a parameter the fractions have derivatives, and the reading is continuous where a value passes a
-    position.
+    looked up on the host in float64: in float32 a position on a long axis would lose a part of a cell. Where places or
+    positions change with a parameter the fractions have derivatives, and the reading is continuous where a value passes
+    a position. Positions that are traced lie in the box of an axis that is stretched and periodic.
     """
     grid, line = domain.grid, line_of(domain, axis)
     if line is None:
         number = (positions - grid.lower[axis]) / grid.mean_spacing[axis] - offset
-        below = np.floor(number)
+        below = module_of(number).floor(number)
         return jnp.asarray(below, jnp.int32), jnp.asarray(number - below, dtype)
     values = values_along(line, offset)
     values = places_around(values, line[0], 1, True) if wraps else values
+    if isinstance(positions, jax.Array):
+        values = jnp.asarray(values, positions.dtype)
     if values.shape[0] == 1:
         return jnp.zeros(np.shape(positions), jnp.int32), jnp.zeros(np.shape(positions), dtype)
     below = module_of(values).clip(_last_not_above(values, positions), 0, values.shape[0] - 2)

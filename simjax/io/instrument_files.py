@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LAYOUT = "simjax instrument/1"
 FOLDER, SAMPLES_NAME = "outputs", "samples.h5"
 STATION, DISTANCE, WAVENUMBER, BIN, RADIUS = "station", "distance", "wavenumber", "value", "radius"
-SEPARATION = "separation"
+SEPARATION, ANGLE = "separation", "angle"
 
 
 class InstrumentWriter(FrameWriter):
@@ -135,9 +135,19 @@ def track_coordinates(ids: Sequence[int], ndim: int) -> list[Variable]:
 
 def station_coordinates(points: np.ndarray, units: str) -> list[Variable]:
     """Points `(stations, axes)` as the stations of a discrete sampling geometry."""
+    return [*station_numbers(len(points)), *_places(points, STATION, units)]
+
+
+def station_numbers(count: int) -> list[Variable]:
+    """Numbers of stations whose places are variables."""
     about = {"cf_role": "timeseries_id", "long_name": "number of the point", "units": "1"}
-    stations = Variable(STATION, (STATION,), np.dtype("i4"), about, np.arange(len(points), dtype="i4"))
-    return [stations, *_places(points, STATION, units)]
+    return [Variable(STATION, (STATION,), np.dtype("i4"), about, np.arange(count, dtype="i4"))]
+
+
+def angle_coordinate(count: int) -> Variable:
+    """Equal angles of rays, the first along x."""
+    about = {"long_name": "angle of the ray, counterclockwise from x", "units": "radian"}
+    return Variable(ANGLE, (ANGLE,), np.dtype("f8"), about, 2 * np.pi * np.arange(count) / count)
 
 
 def line_coordinates(points: np.ndarray, units: str) -> list[Variable]:

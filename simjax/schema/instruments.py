@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+VECTORS_ALONG_BODIES = ("position", "normal", "shear_stress")
 FRAME, STEP = "frame", "step"
 """Cadences that are no times: at every output time, and after every step."""
 TOLERANCE = 1e-3
@@ -58,6 +59,10 @@ class InstrumentConfig:
                 return {variable: () for name in self.of for variable in names.get(name, [name])}
             case "spectrum":
                 return {f"{name}_spectrum": written[name] for name in self.of}
+            case "body_surface":
+                axes, names = "xyz"[: len(self._first_place)], ("position", *self.of)
+                parts = ([f"{n}_{axis}" for axis in axes] if n in VECTORS_ALONG_BODIES else [n] for n in names)
+                return {variable: () for part in parts for variable in part}
             case "correlation":
                 return {f"{'_'.join(self.of)}_correlation": tuple(one for name in self.of for one in written[name])}
             case "structure_function":
@@ -65,6 +70,11 @@ class InstrumentConfig:
             case "surface_integral":
                 return {f"{name}_{'flux' if len(written[name]) > 1 else 'integral'}": written[name] for name in self.of}
         return {variable: (variable,) for name in self.of for variable in written[name]}
+
+    @property
+    def _first_place(self) -> tuple[float, ...]:
+        """A place of those that are given along bodies."""
+        return self.given["around"] if "around" in self.given else self.given["points"][0]
 
     def _increments(self, name: str, parts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         """A scalar's structure function, or those of the component along the separations and of those across."""

@@ -76,13 +76,13 @@ class ModelSchema:
     forced: fields that take a forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with
     its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by which its rounding is
     measured. falling: diagnostics that never rise. balanced: quantities that have balances, by dimension and counts of
-    free fields. particles: of a model of particles, which has a box and not a grid, the dataclass of the section that
-    says where they start; its `fields` are formulas at their places. steady: of those, what stays as it is in a
-    `Config`: "energy" to a share of the kinetic, "momentum" to rounding. given_at_start: vectors of particles that may
-    be arrays by number, such as "position". dimensionless: lengths and times are numbers, not metres and seconds.
-    functions: coefficients of a `Config` that are read at places other than cells, so that they cannot be arrays.
-    configured: makes the model and its parameters from a `models.declaration.Setup`, or a family of particles from a
-    `Config`. summary: its name and equation, in a line.
+    free fields. along_bodies: what can be read along the surface of its bodies. particles: of a model of particles,
+    which has a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas
+    at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum"
+    to rounding. given_at_start: vectors of particles that may be arrays by number, such as "position". dimensionless:
+    lengths and times are numbers, not metres and seconds. functions: coefficients of a `Config` that are read at places
+    other than cells, so that they cannot be arrays. configured: makes the model and its parameters from a
+    `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and equation, in a line.
     """
 
     name: str
@@ -102,6 +102,7 @@ class ModelSchema:
     conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()
     falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
     balanced: Callable[[int, Mapping[str, int]], tuple[str, ...]] = lambda ndim, counts: ()
+    along_bodies: tuple[str, ...] = ()
     particles: type | None = None
     steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
     given_at_start: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
 from simjax.models.flow.axisymmetry import ALONG_AXIS
+from simjax.models.flow.body_surface import names_along
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import CarryingFlow, check_carrying
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
@@ -59,6 +60,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     fields=(FieldSchema("temperature", units="K"), incompressible.VELOCITY),
     sides=("flow with heat", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
+    along_bodies=names_along("temperature"),
     least_axes=2,
     stretched=True,
     axisymmetric=True,

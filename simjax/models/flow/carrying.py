@@ -16,7 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
-from simjax.models.flow import incompressible, solid_setup
+from simjax.models.flow import body_surface, incompressible, solid_setup
 from simjax.models.flow.advection import check_scalar as check_carried
 from simjax.models.flow.advection import scalar_refusals
 from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
@@ -323,6 +323,12 @@ class CarryingFlow(ExplicitModel, Balanced):
         if self.surface is None:
             return c
         return self.around_bodies(jnp.asarray(t, c.dtype)).written(self.domain, c, self.layout, t, self.surface)
+
+    def along_bodies(self, t, state, params, points):
+        """Readings of the flow along bodies, the scalar and its flux; see `models.flow.body_surface`."""
+        surface = body_surface.surface_of_flow(self.flow, t, params, points)
+        found = body_surface.along_flow(surface, self.flow, t, state, params)
+        return body_surface.known_along(surface, found | body_surface.along_scalar(surface, self, t, state, params))
 
     def component_layouts(self):
         return self.flow.component_layouts() | {self.carried: (self.layout,)}

@@ -20,7 +20,16 @@ from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
-from simjax.models.flow import axisymmetry, balance, free_body, solid_pressure, solid_setup, solid_stage, solids
+from simjax.models.flow import (
+    axisymmetry,
+    balance,
+    body_surface,
+    free_body,
+    solid_pressure,
+    solid_setup,
+    solid_stage,
+    solids,
+)
 from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
 from simjax.models.flow.free_body_setup import BodyKeys
@@ -117,6 +126,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     falling=falling_energy,
     check=_check,
     functions=lambda config: () if config.physics.body is None else ("solid",),
+    along_bodies=body_surface.OF_FLOW,
     integrators=(*RUNGE_KUTTA, *IMEX),
 )
 class Incompressible(ExplicitModel, FlowBudgets):
@@ -463,6 +473,11 @@ class Incompressible(ExplicitModel, FlowBudgets):
             Output(name, (CENTER,) * ndim, "s-1", name.replace("_", " ")),
             Output("pressure", self.projection.layout.offset, "m2 s-2", "kinematic pressure"),
         )
+
+    def along_bodies(self, t, state, params, points):
+        """position, normal, pressure and shear_stress along bodies; see `models.flow.body_surface`."""
+        surface = body_surface.surface_of_flow(self, t, params, points)
+        return body_surface.known_along(surface, body_surface.along_flow(surface, self, t, state, params))
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:
         return self.observed(t, state, self.pressure(t, state, params))

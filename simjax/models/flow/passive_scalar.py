@@ -11,6 +11,7 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
+from simjax.models.flow.body_surface import names_along
 from simjax.models.flow.budgets import budget_names, falling_energy
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
@@ -48,6 +49,7 @@ def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
     fields=(FieldSchema("concentration"), incompressible.VELOCITY),
     sides=("flow with scalar", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
+    along_bodies=names_along("concentration"),
     least_axes=2,
     stretched=True,
     axisymmetric=True,

@@ -219,11 +219,12 @@ class Solid(eqx.Module):
         )  # fmt: skip
         if self.velocity is None:
             return still
-        v = [self._velocity(domain, axis, t, dtype) for axis in range(ndim)]
+        v = [self.velocity_on_faces(domain, axis, t, dtype) for axis in range(ndim)]
         given = [jnp.zeros(block, dtype) if one is None else one for one in v]
         return still.moved_by(*still.carrying(domain, layout, given, t))
 
-    def _velocity(self, domain: Domain, axis: int, t, dtype) -> Array | None:
+    def velocity_on_faces(self, domain: Domain, axis: int, t, dtype) -> Array | None:
+        """A component of the velocity of the bodies on this block's lower faces; None: they are at rest."""
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else on_block(given, domain, face_offset(domain, axis), t, dtype)
 
