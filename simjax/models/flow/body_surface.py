@@ -194,11 +194,16 @@ def surface_of_flow(flow, t, params, points: SurfacePoints) -> Surface:
     """The surface of the bodies in an `Incompressible` flow.
 
     Raises:
-        ConfigurationError: there are none.
+        ConfigurationError: there are none, or the fluid moves one.
     """
     if flow.solid is None:
         raise ConfigurationError(
             f"{type(flow).__name__}.along_bodies: there are no bodies in this flow; make it with solid=Solid(distance)."
+        )
+    if flow.solid.free is not None:
+        raise ConfigurationError(
+            f"{type(flow).__name__}.along_bodies: expected bodies that move as they are told, not one that the fluid "
+            "moves (physics.body); leave body_surface out."
         )
     domain, layout, dtype = flow.domain, flow.projection.layout, jnp.result_type(params.viscosity)
     distance = on_block(flow.solid.distance, domain, (CENTER,) * domain.grid.ndim, jnp.asarray(t, dtype), dtype)
