@@ -13,6 +13,7 @@ from simjax.io.formats import output_formats
 from simjax.io.readable import readable
 from simjax.report import html
 from simjax.report.balance_table import balance_tables
+from simjax.report.check import Check
 from simjax.report.config_difference import Difference, differences, marked_yaml
 from simjax.report.instrument_pictures import instrument_figures
 from simjax.report.labels import duration, metric
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _ANIMATIONS = ("animation.webp", "animation.mp4")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check of a run: what was found, what was expected, and whether that is good enough."""
-
-    name: str
-    value: str
-    expected: str
-    passed: bool
 
 
 @dataclass(frozen=True)
