@@ -47,6 +47,8 @@ def set_up_jax(config: Config) -> Config:
         jax.config.update("jax_enable_x64", True)
     for name, value in settings_to_keep_programs().items():
         jax.config.update(name, value)
+    if config.profile:  # a kept program carries the names that its operations had when it was compiled
+        jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     needed = config.mesh.devices
     group = join_processes(config)
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
