@@ -17,6 +17,7 @@ from simjax.report.check import Check
 from simjax.report.config_difference import Difference, differences, marked_yaml
 from simjax.report.instrument_pictures import instrument_figures
 from simjax.report.labels import duration, metric
+from simjax.report.profile_table import profile_section
 from simjax.report.statistics_pictures import statistics_figures
 from simjax.report.summary import describe
 from simjax.report.svg_curves import curve_figures
@@ -75,6 +76,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
         _statistics(folder),
         _again(folder, report),
         _configuration(report),
+        profile_section(folder),
         _goodput(report),
         _environment(report),
         html.files(folder),
