@@ -17,14 +17,14 @@ import jax.numpy as jnp
 
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import device_name
-from simjax.jaxpr.parts import part_of
+from simjax.errors import InputOutputError
+from simjax.io.files import write_text
+from simjax.jaxpr.parts import BETWEEN, OTHER, PROFILE_NAME, part_of
 from simjax.processes import processes
 from simjax.stepping.simulate import Schedule
 
-PROFILE_NAME = "profile.json"
 FOLDER = "profile"
 CALLS = 3
-OTHER, BETWEEN = "other", "between operations"
 # A copy larger than any cache of a processor.
 COPIED_BYTES = 2**26
 _INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?([\w.\-]+) = (.*)")
@@ -179,8 +179,8 @@ def profile_run(
         found = profiled(program, arguments, folder / FOLDER if first else None, steps)
         if not first:
             return ""
-        (folder / PROFILE_NAME).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    except (OSError, RuntimeError, ValueError) as error:
+        write_text(folder / PROFILE_NAME, json.dumps(found, indent=1) + "\n")
+    except (InputOutputError, OSError, RuntimeError, ValueError) as error:
         return f"profile: no trace could be taken ({error})."
     dearest, seconds = next(iter(found["parts"].items()), ("nothing known", 0.0))
     share = seconds / found["seconds"] if found["seconds"] else 0.0

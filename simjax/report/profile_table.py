@@ -6,10 +6,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from simjax.jaxpr.parts import BETWEEN, PROFILE_NAME
 from simjax.report import html
 from simjax.report.labels import metric
-
-PROFILE_NAME = "profile.json"
 
 
 def profile_section(folder: Path) -> str:
@@ -23,10 +22,9 @@ def profile_section(folder: Path) -> str:
 
 def _parts(found: Mapping[str, Any]) -> str:
     total = found["seconds"]
-    between = "between operations"
     rows = [
         f"<tr><td>{escape(name)}</td><td>{1e3 * seconds:.3g} ms</td><td>{100 * seconds / total:.1f} %</td></tr>"
-        for name, seconds in [*found["parts"].items(), (between, found[between])]
+        for name, seconds in [*found["parts"].items(), (BETWEEN, found[BETWEEN])]
         if total > 0
     ]
     return html.table(("Part", "Time per step", "Share"), rows)
