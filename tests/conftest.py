@@ -11,6 +11,8 @@ gc.set_threshold(50_000, 20, 20)
 # devices wait for each other for ever.
 FLAGS = "--xla_force_host_platform_device_count=8 --xla_cpu_enable_concurrency_optimized_scheduler=false"
 os.environ["JAX_PLATFORMS"] = "cpu"
+# No test takes programs of an earlier one, nor leaves any in the user's cache; those about the cache set this again.
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -89,6 +89,14 @@ MUTATIONS = [
         "tests/driver/test_triggers.py::test_a_run_ends_where_its_condition_holds",
     ),
     Mutation(
+        "a damaged program is taken from the cache", "driver/compile_cache.py", "told == _checksum(program)", "told",
+        "tests/driver/test_compile_cache.py::test_what_is_damaged_is_compiled_again_and_replaced",
+    ),
+    Mutation(
+        "programs make room although there is enough", "driver/compile_cache.py", "total > self.largest", "total > 0",
+        "tests/driver/test_compile_cache.py::test_the_programs_unused_for_longest_make_room",
+    ),
+    Mutation(
         "a run is steady after half the time", "driver/triggers.py", "time - over *", "time - 0.5 * over *",
         "tests/driver/test_triggers.py::test_a_run_ends_when_it_is_steady",
     ),

@@ -16,6 +16,7 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
+from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.stencil.evaluate import evaluate
 from simjax.stencil.padding import Sides, lines, padded, with_edges
@@ -244,6 +245,7 @@ class Domain(eqx.Module):
                 pieces.append(piece)
         return leaves, ghosts
 
+    @part("halo exchange")
     def _ghosts(self, ends: list[Sides], ghosts, layouts, axis: int, width: int, t) -> list[Sides]:
         """Ghost lines of every field along `axis`, given its `ends`, and the ghost lines along the axes before it."""
         n = self.block_shape[axis]
@@ -291,9 +293,8 @@ class Domain(eqx.Module):
         entry = self.split[axis]
         assert entry is not None
         name, count = entry
-        links = count if periodic else count - 1
-        upwards = [(k, (k + 1) % count) for k in range(links)]
-        downwards = [((k + 1) % count, k) for k in range(links)]
+        upwards = [(k, (k + 1) % count) for k in range(count if periodic else count - 1)]
+        downwards = [(upper, lower) for lower, upper in upwards]
         return _permute(last, name, upwards), _permute(first, name, downwards)
 
     def _at_side(self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int, t, neighbour) -> Array:
@@ -328,8 +329,7 @@ class Domain(eqx.Module):
         ghosts[axis] = 0
         periodic = [k for k in range(self.grid.ndim) if layout.is_periodic(k)]
         x = list(self.coordinates(layout.offset, u.dtype, ghosts, periodic))
-        plane = (self.grid.lower, self.grid.upper)[side][axis]
-        x[axis] = jnp.full((1,) * self.grid.ndim, plane, u.dtype)
+        x[axis] = jnp.full((1,) * self.grid.ndim, (self.grid.lower, self.grid.upper)[side][axis], u.dtype)
         return tuple(x)
 
     def impose(self, fields, layouts, t=0.0):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from simjax.errors import ConfigurationError, SimjaxError
+from simjax.jaxpr.parts import part
 
 
 def tendency(model, method: str, state, *arguments) -> Any:
@@ -15,7 +16,8 @@ def tendency(model, method: str, state, *arguments) -> Any:
     Raises:
         ConfigurationError: it is none, or a user's own method failed; the sentence names the class and the field.
     """
-    found = call_own(model, method, *arguments)
+    with part("tendency"):
+        found = call_own(model, method, *arguments)
     if not _is_like(found, state):
         raise ConfigurationError(f"{type(model).__name__}.{method}: {_difference(found, state)}.")
     return found

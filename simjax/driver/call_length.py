@@ -34,6 +34,7 @@ class CallLength:
         self.config, self.programs, self.goodput = config, programs, goodput
         self.instruments = instruments
         self.compile_seconds = 0.0
+        self.compiled_since = goodput.launched  # programs are counted from then on
         self.steps = 0
         self.longest_call = 0
         self.courant_steps = 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
-from simjax.report.run_report import Check
+from simjax.report.check import Check
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
 

@@ -25,7 +25,6 @@ def write_reports(
     about: what the report says beside that, as `RunReport` names it. Returns a sentence for each failed check.
     """
     from simjax.io.read import open_run
-    from simjax.report.run_report import RunReport, write_report
 
     title = config.title or config.experiment_name
     with open_run(folder) as dataset:
@@ -38,6 +37,7 @@ def write_reports(
 
             write_animation(dataset, folder / "animation.webp", title=title, scene=scene)
         if config.output.report:
+            from simjax.report.run_report import RunReport, write_report
             from simjax.report.summary import write_summary
 
             formats = ("png", *(form for form in config.output.pictures if form != "png"))

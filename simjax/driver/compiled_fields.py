@@ -96,7 +96,7 @@ class CompiledFieldRun(CompiledRun):
         return (*(output for output in outputs if output.name in names), *derived)
 
     def _member_state(self):
-        """One member's whole state; only its shapes and dtypes are ever asked for."""
+        """One member's whole state; only its shapes and dtypes are ever asked for, which no constraint changes."""
         values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
         whole = jnp.zeros(self.grid.shape, self.dtype)
         fields = {
@@ -104,7 +104,8 @@ class CompiledFieldRun(CompiledRun):
             for section, own in self.field_specs().items()
         }
         model, params = build_model(self._taken, self.domain.unsplit(), values, fields)
-        return initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
+        fields = initial_fields(self._taken, model, values, 0, fields["initial"], self.dtype)
+        return model.state_from(fields, params)
 
     # ------------------------------------------------------------------ fields that are arguments
 

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
+from simjax.driver.compile_cache import settings_to_keep_programs
 from simjax.errors import ResourceError
 from simjax.processes import Processes, join, processes
 from simjax.schema.config import Config
@@ -34,8 +35,8 @@ PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkp
 
 
 def set_up_jax(config: Config) -> Config:
-    """Set the precision before the first array, join the processes of the run, and on a CPU present as many virtual
-    devices as the mesh asks for; return the configuration without what only this process is told.
+    """Set the precision before the first array, keep compiled programs, join the processes of the run, and on a CPU
+    present as many virtual devices as the mesh asks for; return the configuration without what this process is told.
 
     Raises:
         ResourceError: the mesh needs more devices than there are, or other processes do not come.
@@ -44,6 +45,10 @@ def set_up_jax(config: Config) -> Config:
 
     if config.precision == "float64":
         jax.config.update("jax_enable_x64", True)
+    for name, value in settings_to_keep_programs().items():
+        jax.config.update(name, value)
+    if config.profile:  # a kept program carries the names that its operations had when it was compiled
+        jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     needed = config.mesh.devices
     group = join_processes(config)
     if needed > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):

@@ -36,7 +36,7 @@ class GoodputLog:
         self, launched: float, *, kept: bool = True,
         monotonic: Callable[[], float] = wall.monotonic, now: Callable[[], float] = wall.time,
     ):  # fmt: skip
-        self._kept, self._monotonic = kept, monotonic
+        self.launched, self._kept, self._monotonic = launched, kept, monotonic
         self._zero = now() - monotonic()  # a part keeps to one clock, whatever is done to the other
         self._activity = STARTUP
         self._unwritten: list[dict[str, Any]] = []

@@ -19,6 +19,7 @@ import numpy as np
 from simjax.config.folders import GROUPS_FOLDER, GROUPS_NAME, clear_run_folder, resume_differences
 from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import write_reports
+from simjax.driver.compile_cache import compilations
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun, compiled_run
 from simjax.driver.environment import StopSignals
@@ -297,6 +298,7 @@ class GroupedRun:
         programs.counted_from = np.asarray(group.counted_from, np.int32)
         run = SingleRun(config, programs, self.signals, self.progress, self.started)
         run.pace.limit = None if group.halvings else limit
+        run.pace.compiled_since = wall.monotonic()
         return run
 
     def _second_attempts(self) -> list[Group]:
@@ -434,6 +436,7 @@ class GroupedRun:
                 )  # fmt: skip
         failed = tuple(self.processes.gather(failed)[0])
         message = outcome if stopped else f"{outcome} in {elapsed:.1f} s ({self.compile_seconds:.1f} s compiling)"
+        self.tell(compilations(self.started).sentence())
         self.tell(message)
         self._end_part(message)
         return Result(self.folder, Stopped.exit_code if stopped else 0, message, statuses, failed_checks=failed)
@@ -441,7 +444,7 @@ class GroupedRun:
     def _end_part(self, outcome: str) -> None:
         with self._alone() as first:
             if first:
-                self.part.end(outcome)
+                self.part.end(outcome, compilations(self.started))
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from simjax.config.folders import (
     resume_differences,
     write_hydra_folder,
 )
+from simjax.driver.compile_cache import Compilations
 from simjax.driver.environment import command_line, device_name, git_state, versions
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io.checkpoint import Checkpoints, Restored, require_meta
@@ -255,9 +256,9 @@ class Part:
         """Write the configuration, the provenance and the text files `others`, all of them or none."""
         write_hydra_folder(self.folder, self.config, {**(others or {}), self._path: self._text()})
 
-    def end(self, outcome: str) -> None:
-        """Record how the part ended."""
-        self._part |= {"ended": _now(), "outcome": outcome}
+    def end(self, outcome: str, compiled: Compilations) -> None:
+        """Record how the part ended, and what was compiled for it."""
+        self._part |= {"ended": _now(), "outcome": outcome, "programs": compiled.described()}
         write_text(self._path, self._text())
 
     @property

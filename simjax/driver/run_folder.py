@@ -22,6 +22,7 @@ import numpy as np
 from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
 from simjax.driver.closing import units_of, write_reports
+from simjax.driver.compile_cache import cache_notes, compilations
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.frame_files import dataset_of, file_attributes, on_host, open_writer
@@ -97,7 +98,7 @@ class RunFolder:
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.group, self.goodput = processes(), goodput
-        self.notes = [*config.notes, *notes]
+        self.notes = [*config.notes, *notes, *cache_notes()]
         self.last_time = 0.0
         self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
         self._description = description(run, config, programs.parameters)
@@ -356,20 +357,20 @@ class RunFolder:
         self._close(complete=True)
         self._write_report(outcome, pace, elapsed)
         took = f"{',' if ended else ''} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)"
-        return self._say_goodbye(f"{outcome}{took}")
+        return self._say_goodbye(f"{outcome}{took}", pace)
 
     def stop(self, reason: str, pace: CallLength, elapsed: float) -> str:
         """Close a run that was asked to stop; it can go on later."""
         self._close(complete=False)
         outcome = f"stopped by {reason} at t = {self.last_time:g}, resumable"
         self._write_report(outcome, pace, elapsed)
-        return self._say_goodbye(outcome)
+        return self._say_goodbye(outcome, pace)
 
     def fail(self, message: str, pace: CallLength, elapsed: float) -> None:
         """Close a run whose fields are no longer numbers."""
         self._close(complete=False)
         self._write_report(f"failed: {message}", pace, elapsed)
-        self._say_goodbye(f"failed: {message}", shown="failed")
+        self._say_goodbye(f"failed: {message}", pace, shown="failed")
 
     def abandon(self) -> None:
         """Leave the files as they are after an error in the host loop; nothing is hidden by a second error."""
@@ -416,14 +417,16 @@ class RunFolder:
     def _resume_command(self) -> str:
         return f"python -m simjax.run resume={shlex.quote(str(self.folder))}"
 
-    def _say_goodbye(self, outcome: str, shown: str | None = None) -> str:
+    def _say_goodbye(self, outcome: str, pace: CallLength, shown: str | None = None) -> str:
         """Log the outcome and end the display with how to open, how to resume and where the report is."""
+        compiled = compilations(pace.compiled_since)
+        self._write_log(compiled.sentence())
         self._write_log(outcome)
         self.goodput.end(outcome)
         if self._log is not None:
             self._log.close()
         if self.group.first:
-            self._part.end(outcome)
+            self._part.end(outcome, compiled)
         if self.display is not None:
             lines = [shown or outcome]
             if self.config.output.report:

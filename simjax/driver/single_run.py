@@ -26,6 +26,7 @@ from simjax.driver.first_fault import advice_for, first_fault, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
 from simjax.driver.instrument_output import at_frame, of_call
+from simjax.driver.profile import profile_run
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
@@ -215,6 +216,9 @@ class SingleRun:
                 frame += 1
                 self._end_windows(frame)
                 self._observe(frame)
+                if self.config.profile and frame == first_frame + 1:
+                    given = self.plan.schedule, self.state, self.clock, frame + 1, self.record.folder
+                    self.record.note(profile_run(self.programs, *given))
                 if self.triggers.ended:
                     return None
                 if np.all(self.record.statuses != OK):

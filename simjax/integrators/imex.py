@@ -12,6 +12,7 @@ import jax
 
 from simjax.core.model import SemiImplicitModel
 from simjax.integrators.integrator import Integrator
+from simjax.jaxpr.parts import part
 from simjax.ops.scaling import scaled
 
 Row = tuple[float, ...]
@@ -50,7 +51,8 @@ class ImplicitExplicit(Integrator):
         prepared = model.prepare(params) if prepared is None else prepared
         fast, slow, stage, time = [], [], state, t
         for number, (e, a) in enumerate(zip(self.explicit, self.implicit, strict=True)):
-            slow.append(model.explicit_rhs(time, stage, params))
+            with part("tendency"):
+                slow.append(model.explicit_rhs(time, stage, params))
             right = _add(_add(state, dt, e, slow), dt, a[:-1], fast)
             time = t + sum(e) * dt
             stage = model.implicit_solve(time, a[-1] * dt, right, params, prepared)

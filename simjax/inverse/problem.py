@@ -227,7 +227,7 @@ class InverseProblem:
         return self._programs.physical(latent)
 
     def latent(self, physical: Physical) -> dict[str, Any]:
-        """The latent of unknowns: the inverse of `physical`; of a run in pieces, their fields have an axis of pieces."""
+        """The latent of unknowns, the inverse of `physical`; of a run in pieces fields have an axis of pieces."""
         domain = self.domain.unsplit()
         return {p: self._programs.transformed(p, physical[p], domain, back=True) for p in self.unknowns}
 

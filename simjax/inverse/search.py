@@ -21,6 +21,7 @@ from simjax.config.folders import (
     run_folders,
 )
 from simjax.driver.build import named_values
+from simjax.driver.compile_cache import cache_notes, compilations
 from simjax.driver.environment import StopSignals, join_processes
 from simjax.driver.mesh_choice import with_devices
 from simjax.driver.progress import IterationProgress
@@ -242,7 +243,7 @@ class _Search:
         self.group = processes()
         assert config.inverse is not None
         self.options = config.inverse.solver
-        self.notes: list[str] = [*config.notes, *stages.whole.notes]
+        self.notes: list[str] = [*config.notes, *stages.whole.notes, *cache_notes()]
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         total = self.options.iterations * len(stages)
         self.title = config.title or config.experiment_name
@@ -272,7 +273,7 @@ class _Search:
                 if stopped:
                     message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
                     if self.group.first:
-                        self._part.end(message)
+                        self._part.end(message, compilations(self._launched))
                     return SearchResult(self.folder, Stopped.exit_code, message, title=self.title)
         finally:
             self.checkpoints.close()
@@ -284,7 +285,7 @@ class _Search:
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
         self._leave(found, gradient_check, message)
         if self.group.first:
-            self._part.end(f"{COMPLETED}: {message}")
+            self._part.end(f"{COMPLETED}: {message}", compilations(self._launched))
         return SearchResult(self.folder, 0, message, found, self.title)
 
     # ------------------------------------------------------------------ iterations

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import steady_carry
 from simjax.particles.cells import EMPTY, Cells
 from simjax.particles.pairs import Pair
@@ -24,6 +25,7 @@ class AllPairs(eqx.Module):
     ids: Array
     tile: int = eqx.field(static=True, default=64)
 
+    @part("sums over pairs")
     def sum(self, pair: Pair, values: Any = (), params: Any = ()):
         """Sums of `pair` over the partners of each particle.
 

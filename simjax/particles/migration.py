@@ -10,11 +10,13 @@ from jax import Array, lax
 
 from simjax.core.boundary import Periodic, center_layout
 from simjax.grid import LOWER, UPPER
+from simjax.jaxpr.parts import part
 from simjax.particles.cells import EMPTY, Cells
 from simjax.status import CELL_FULL, ESCAPED, SKIN_PASSED
 from simjax.stencil.materialise import held
 
 
+@part("migration")
 def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any):
     """Every particle in the cell in which it is.
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from simjax.jaxpr.parts import part
 from simjax.particles.cells import GROUP, Cells
 from simjax.status import BLOCK_FULL, LIST_FULL, OK
 
@@ -82,6 +83,7 @@ def placed(cells: Cells, position: Array, ids: Array) -> tuple[Array, Array]:
     return jnp.stack([x + c for x, c in zip(position, centres, strict=True)]), ids > 0
 
 
+@part("neighbor list")
 def neighbours_within(
     cells: Cells, position: Array, ids: Array, distance: float, max_neighbors: int, max_particles: int = 0
 ) -> tuple[Neighbours, Array]:

@@ -17,6 +17,7 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from simjax.jaxpr.linear_map import linear_map
+from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import steady_carry
 from simjax.particles.cells import Cells
 from simjax.particles.neighbor_list import GROUP, Neighbours, added_nearby, interior, nearby, own_slot, placed, turns
@@ -55,6 +56,7 @@ class Pairs(eqx.Module):
     cutoff: float = eqx.field(static=True)
     neighbours: Neighbours | None = None
 
+    @part("sums over pairs")
     def sum(self, pair: Pair, values: Any = (), params: Any = (), signs: Any = None):
         """Sums of `pair` over the partners of each particle.
 

@@ -13,9 +13,11 @@ from simjax.io.formats import output_formats
 from simjax.io.readable import readable
 from simjax.report import html
 from simjax.report.balance_table import balance_tables
+from simjax.report.check import Check
 from simjax.report.config_difference import Difference, differences, marked_yaml
 from simjax.report.instrument_pictures import instrument_figures
 from simjax.report.labels import duration, metric
+from simjax.report.profile_table import profile_section
 from simjax.report.statistics_pictures import statistics_figures
 from simjax.report.summary import describe
 from simjax.report.svg_curves import curve_figures
@@ -24,16 +26,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _ANIMATIONS = ("animation.webp", "animation.mp4")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check of a run: what was found, what was expected, and whether that is good enough."""
-
-    name: str
-    value: str
-    expected: str
-    passed: bool
 
 
 @dataclass(frozen=True)
@@ -84,6 +76,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
         _statistics(folder),
         _again(folder, report),
         _configuration(report),
+        profile_section(folder),
         _goodput(report),
         _environment(report),
         html.files(folder),

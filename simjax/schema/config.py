@@ -303,6 +303,7 @@ class Config:
     notes: tuple[str, ...] = field(compare=False, default=())  # sentences about how it was composed
     inverse: InverseConfig | None = None
     objective: str | None = None
+    profile: bool = False
     outputs: Instruments = Instruments()
     statistics: TimeStatistics = TimeStatistics()
     stop: StopConfig | None = None
@@ -456,4 +457,7 @@ class Keys:
     )
     objective: str | None = key(
         Text(optional=True, described="the name of a diagnostic"), None, about="what a search by hydra/sweeper looks at"
+    )
+    profile: bool = key(
+        Flag(), False, about="whether steps after the first frame are traced, and the time of their parts is told"
     )

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.jaxpr.linear_map import fixed_linear_map
+from simjax.jaxpr.parts import part
 
 Sides = tuple[Array, Array]
 """Lines at the lower and at the upper end of an axis."""
@@ -100,6 +101,7 @@ class Padding:
         return disassembled(blocks, self.ndim, self.width)
 
 
+@part("halo exchange")
 def padded(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:
     """The blocks with their ghost lines around them."""
     if not _flows(fields):

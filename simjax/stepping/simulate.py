@@ -11,6 +11,7 @@ from jax import Array, lax
 from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
+from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import match_varying, steady_carry, taken_where, vary_like, varying_axes
 from simjax.status import (
     FRAME_UNFINISHED,
@@ -241,7 +242,8 @@ def _several_steps(model, integrator, params, prepared, state, schedule: Schedul
 def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, take: Callable):
     dtype = clock.elapsed.dtype
     remaining = time_left(clock, schedule)
-    limit = schedule.courant * model.domain.min(integrator.stable_dt(model, state, params)).astype(dtype)
+    with part("time step limit"):
+        limit = schedule.courant * model.domain.min(integrator.stable_dt(model, state, params)).astype(dtype)
     # A remainder just above one step is halved, not left as a sliver.
     dt = jnp.where(remaining <= limit, remaining, jnp.where(remaining < 2 * limit, remaining / 2, limit))
     unset = clock.first_limit == 0

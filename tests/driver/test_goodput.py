@@ -180,7 +180,9 @@ def test_a_killed_run_accounts_for_all_of_its_time(tmp_path):
         "experiment=fluid", "grid.shape=[32,32]", "time.end=3", "time.output_every=0.01", "checkpoint.every_frames=50",
         "output.animation=false", "output.report=true", f"output.root={tmp_path}", f"output.folder={folder}",
     ]  # fmt: skip
-    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {
+        **os.environ, "JAX_ENABLE_COMPILATION_CACHE": "true", "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+    }  # fmt: skip
     begun = time.time()
     process = subprocess.Popen([*command, *run], env=environment, stdout=subprocess.DEVNULL)
     while process.poll() is None and not list((folder / "checkpoints").glob("[0-9]*")):

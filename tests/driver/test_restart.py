@@ -24,6 +24,7 @@ def run_command(tmp_path, *overrides, devices=1):
     """The command line in a process of its own, with compiled programs kept between processes."""
     environment = dict(os.environ)
     environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    environment["JAX_ENABLE_COMPILATION_CACHE"] = "true"
     environment["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path / "cache")
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     return subprocess.Popen(

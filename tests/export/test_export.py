@@ -46,8 +46,9 @@ def test_a_program_needs_no_simjax(tmp_path):
     export_run(dye().config, tmp_path)
     (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")
     told = subprocess.run(
-        [sys.executable, "alone.py", "."], cwd=tmp_path, env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, check=True
-    )
+        [sys.executable, "alone.py", "."],
+        cwd=tmp_path, env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     run = dye().differentiable(variables=[])
 
     def last(number):

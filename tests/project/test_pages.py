@@ -52,6 +52,7 @@ def environment(tmp_path_factory):
     """That of a user who keeps compiled programs, but for machine code that is compiled faster and runs slower."""
     quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     kept = {
+        "JAX_ENABLE_COMPILATION_CACHE": "true",
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled")),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }

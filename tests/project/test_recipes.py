@@ -160,6 +160,7 @@ def test_the_slurm_script_stops_at_usr1_is_requeued_and_goes_on(tmp_path):
     environment = stand_in(tmp_path, srun=SRUN, python=python, scontrol='echo "$@" >> requeued\n') | {
         "SMALL": SMALL, "SCRATCH": str(tmp_path), "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu",
         "JAX_NUM_CPU_DEVICES": "4", "XLA_FLAGS": "", "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_ENABLE_COMPILATION_CACHE": "true",
     }  # fmt: skip
     runs = tmp_path / "simjax" / GIVEN["SLURM_JOB_ID"] / "fluid"
 

@@ -23,7 +23,7 @@ SERVER.set_forkserver_preload([*IMPORTED])
 # What jax reads of the environment when it is imported.
 READ = {
     "JAX_PLATFORMS": str, "JAX_NUM_CPU_DEVICES": int, "JAX_COMPILATION_CACHE_DIR": str,
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": float,
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": float, "JAX_ENABLE_COMPILATION_CACHE": lambda text: text == "true",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
+from simjax.jaxpr.parts import part
 from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
@@ -301,6 +302,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             return jnp.zeros((), like.dtype)
         return force(t, self.domain.coordinates(self.layouts[component].offset, like.dtype), params)
 
+    @part("projection")
     def constrain(self, t, dt, state, params):
         """Walls imposed, then the velocity projected on the divergence-free ones: u - grad(lap^-1 div(u)).
 

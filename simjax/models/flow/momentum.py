@@ -15,6 +15,7 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import vary_like
 from simjax.models.axisymmetric import tapers_of
 from simjax.models.conserved import at_side
@@ -97,6 +98,7 @@ class Momentum(eqx.Module):
         """Tell whether there is an eddy viscosity."""
         return self.turbulence != "none" or params.eddy_viscosity is not None
 
+    @part("advection and viscosity")
     def tendency(self, t, velocity: Sequence[Array], layouts: LayoutsFor, params) -> tuple[Array, ...]:
         """The tendency of every component."""
         check_params(self.domain, params)

@@ -9,6 +9,7 @@ from jax import Array
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import LOWER, UPPER
+from simjax.jaxpr.parts import part
 from simjax.models.axisymmetric import tapers_of
 from simjax.models.flow.openings import Opening, balanced, velocity_through, with_first_line
 from simjax.ops import staggered, staggered_wave
@@ -67,6 +68,7 @@ class Projection(eqx.Module):
         kinds = (tuple(layouts), (self.layout,) * len(rings))
         return self.domain.apply_spaced(divergence, (tuple(velocity), rings), kinds, staggered_wave.halo(self.order), t)
 
+    @part("pressure solve")
     def potential(self, source: Array) -> Array:
         """phi with lap(phi) = source, of zero mean unless pressure is given at a side."""
         return solve_poisson(self.domain, self.layout, source, self.method, self.modes, self.order)

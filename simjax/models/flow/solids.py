@@ -19,6 +19,7 @@ from jax import Array, lax
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
+from simjax.jaxpr.parts import part
 from simjax.models.axisymmetric import relative_volumes
 from simjax.models.flow.solid_geometry import (
     at_faces,
@@ -248,6 +249,7 @@ class Solid(eqx.Module):
         return moments(domain, layout, gains, centre)
 
 
+@part("pressure solve")
 def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: Array) -> Array:
     """phi with div(beta grad phi) = divergence, zero in bodies and of zero mean in the fluid.
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.grid import AXES, LOWER, UPPER
+from simjax.jaxpr.parts import part
 from simjax.models.conserved import Accounts, through
 from simjax.models.particle_balances import StepPart, end_of
 from simjax.particles.cells import Cells, counted
@@ -36,6 +37,7 @@ class System:
         """Sum over all particles of `values`, `cells.shape`."""
         return self.cells.domain.sum(jnp.where(state.ids >= 0, values, 0))
 
+    @part("forces")
     def forces(self, state) -> Array:
         """`(ndim, *cells.shape)`."""
         return self.interactions(state)["force"]

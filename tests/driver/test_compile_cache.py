@@ -1,0 +1,151 @@
+"""Compiled programs are kept between processes, privately, in a limited room, and never at the cost of a run."""
+
+import errno
+import json
+import os
+import sys
+import threading
+
+import pytest
+from prepared import PreparedProcess
+
+from simjax.driver import compile_cache
+from simjax.driver.compile_cache import Compilations, KeptPrograms, cache_root, host_kind, private_folder
+
+FLOW = [
+    "experiment=fluid", "grid.shape=[16,8]", "time.end=0.04", "mesh.x=2", "output.report=false",
+    "output.animation=false",
+]  # fmt: skip
+
+
+def run(tmp_path, name, **environment):
+    """A run in a process of its own: what it printed, its last part in the provenance, its log and its metrics."""
+    folder = tmp_path / name
+    given = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "true", "XLA_FLAGS": "", **environment}
+    command = [sys.executable, "-m", "simjax.run", *FLOW, f"output.root={tmp_path}", f"output.folder={folder}"]
+    process = PreparedProcess(command, given, tmp_path)
+    told, _ = process.communicate(300)
+    assert process.returncode == 0, told
+    part = json.loads((folder / "provenance.json").read_text())["parts"][-1]
+    return told, part, (folder / "run.log").read_text(), (folder / "metrics.jsonl").read_text()
+
+
+def test_a_second_process_takes_all_its_programs_from_the_cache(tmp_path):
+    """The run of two devices has collectives, and what was kept computes the same to the last bit."""
+    _, first, _, metrics = run(tmp_path, "first", XDG_CACHE_HOME=str(tmp_path / "caches"))
+    _, second, log, again = run(tmp_path, "second", XDG_CACHE_HOME=str(tmp_path / "caches"))
+    of_first, of_second = first["programs"], second["programs"]
+    assert of_first["compiled"] > 5 and of_second["compiled"] == 0
+    assert of_second["from_cache"] == of_first["compiled"] + of_first["from_cache"]
+    assert f"Took all {of_second['from_cache']} programs from the cache in" in log
+    assert again == metrics
+    (folder,) = (tmp_path / "caches" / "simjax").iterdir()
+    assert folder.name == host_kind() and folder.stat().st_mode & 0o777 == 0o700
+    assert len(list(folder.glob("*.program"))) == of_first["compiled"]
+
+
+def test_a_run_does_without_a_cache_that_cannot_be_written(tmp_path):
+    (tmp_path / "caches").write_text("a file in the place of a folder")
+    told, part, log, _ = run(tmp_path, "run", XDG_CACHE_HOME=str(tmp_path / "caches"))
+    sentence = f"Compiled programs are not kept in {tmp_path / 'caches' / 'simjax'}: Not a directory."
+    assert sentence in log and part["programs"]["from_cache"] == 0
+    assert "Traceback" not in told and "Warning" not in told
+
+
+def test_a_cache_of_the_user_stays_as_it_is(tmp_path):
+    own = tmp_path / "own"
+    _, part, _, _ = run(tmp_path, "run", XDG_CACHE_HOME=str(tmp_path / "caches"), JAX_COMPILATION_CACHE_DIR=str(own),
+                        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0")  # fmt: skip
+    assert part["programs"]["compiled"] == len(list(own.glob("*-cache"))) and not (tmp_path / "caches").exists()
+
+
+# ---------------------------------------------------------------------- the folder
+
+
+def test_caches_lie_where_the_system_has_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_root({"XDG_CACHE_HOME": "/scratch/me"}, "linux").as_posix() == "/scratch/me"
+    assert cache_root({"XDG_CACHE_HOME": "relative"}, "linux") == tmp_path / ".cache"
+    assert cache_root({}, "darwin") == tmp_path / "Library" / "Caches"
+
+
+def test_a_folder_of_someone_else_is_refused_and_an_open_one_is_closed(tmp_path, monkeypatch):
+    (tmp_path / "open").mkdir(mode=0o777)
+    assert private_folder(tmp_path / "open").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    with pytest.raises(PermissionError, match="it belongs to user"):
+        private_folder(tmp_path / "open")
+
+
+def test_hosts_of_other_instructions_have_programs_of_their_own(tmp_path):
+    """A program for another processor is never read: XLA would run it until an instruction is missing."""
+
+    def kind(flags, clock):
+        cpuinfo = tmp_path / "cpuinfo"
+        cpuinfo.write_text(f"processor : 0\ncpu MHz : {clock}\nflags : {flags}\n")
+        return host_kind(cpuinfo)
+
+    assert kind("sse avx2", 2400) == kind("avx2 sse", 3100) != kind("sse avx2 avx512f", 2400)
+    assert host_kind(tmp_path / "missing").startswith(kind("sse", 1).partition("-")[0])
+
+
+# ---------------------------------------------------------------------- the programs
+
+
+def test_what_is_damaged_is_compiled_again_and_replaced(tmp_path):
+    programs = KeptPrograms(tmp_path, 1000)
+    programs.put("key", b"program")
+    (file,) = tmp_path.iterdir()
+    for damaged in (b"", b"pro", b"programm" + file.read_bytes()[7:], file.read_bytes()[:-1]):
+        file.write_bytes(damaged)
+        assert programs.get("key") is None
+    programs.put("key", b"program")
+    assert programs.get("key") == b"program" and programs.get("other") is None
+
+
+def test_a_full_disk_ends_the_keeping_and_leaves_no_part(tmp_path, monkeypatch):
+    programs = KeptPrograms(tmp_path, 1000)
+    programs.put("before", b"program")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "replace", full)
+        programs.put("key", b"program")
+    programs.put("after", b"program")
+    assert programs.trouble is not None and "No space left on device" in programs.trouble
+    assert [file.name for file in tmp_path.iterdir()] == ["before.program"] and programs.get("before") == b"program"
+
+
+def test_the_programs_unused_for_longest_make_room(tmp_path):
+    """And what a process that was killed has left; what another one is writing stays."""
+    programs = KeptPrograms(tmp_path, 2 * (100 + 4) + 10)
+    for age, key in enumerate("abc"):
+        programs.put(key, bytes(100))
+        os.utime(tmp_path / f"{key}.program", (1000.0 + age, 1000.0 + age))
+    (tmp_path / "left").write_bytes(b"1")
+    os.utime(tmp_path / "left", (1000.0, 1000.0))
+    (tmp_path / "written").write_bytes(b"1")
+    assert programs.get("a") is not None  # used just now, so that b is the oldest
+    KeptPrograms(tmp_path, programs.largest).put("d", b"")
+    assert {file.name for file in tmp_path.iterdir()} == {"a.program", "c.program", "d.program", "written"}
+
+
+def test_a_reader_sees_whole_programs_while_others_write_them(tmp_path):
+    program, found = bytes(range(256)) * 400, set()
+    writers = [threading.Thread(target=lambda: [KeptPrograms(tmp_path, 2**30).put("key", program) for _ in range(20)])
+               for _ in range(2)]  # fmt: skip
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        found.add(KeptPrograms(tmp_path, 2**30).get("key"))
+    assert found <= {None, program} and KeptPrograms(tmp_path, 2**30).get("key") == program
+
+
+def test_a_program_that_was_loaded_is_not_counted_as_compiled(monkeypatch):
+    done = [(1.0, 9.0, False), (5.0, 2.0, False), (6.0, 0.5, True), (6.0, 0.6, False)]
+    monkeypatch.setattr(compile_cache._PROCESS, "done", done)
+    found = compile_cache.compilations(since=4.0)
+    assert found == Compilations(1, pytest.approx(2.1), 1, 0.5)
+    assert found.sentence() == "Compiled 1 program in 2.1 s, took 1 from the cache in 0.5 s."
