@@ -328,7 +328,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             return None
         if self.solid.fixed:
             return self.immersion_at(jnp.zeros((), jnp.result_type(params.viscosity))), None
-        return None, solid_stage.bulk_of(self, params)
+        return None, solid_stage.bulk_of(self, params) if self.bulk is None else self.bulk
 
     def with_parts(self, parts):
         both = lambda flow: (flow.immersion, flow.bulk)  # noqa: E731
@@ -435,9 +435,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         velocity, above = fields["velocity"], {one.axis for one in self.openings if one.side == UPPER}
         lines = (self.domain.last_line(u, axis) if axis in above else None for axis, u in enumerate(velocity))
         still = None if self.solid is None else solids.still(self.domain, velocity[0])
-        body = None
-        if self.solid is not None and self.solid.free is not None:
-            body = free_body.at_start(self.domain.grid.ndim, params.body)
+        free = self.solid is not None and self.solid.free is not None
+        body = free_body.at_start(self.domain.grid.ndim, params.body) if free else None
         return State(velocity, outlets=tuple(lines) if above else (), reaction=still, body=body)
 
     def partition_specs(self, state, params):
