@@ -138,8 +138,8 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
 def unphysical(flow: Any, state: Any, params: Any) -> dict[str, Array]:
     """Cells near sides into which a free body reaches; all, where its centroid is beyond a side.
 
-    A gap of less than `GAP` cells is not resolved: what the pressure takes of the body's momentum grows without bound in
-    it, and soon by more than the virtual mass allows.
+    Narrower gaps are not resolved: what the pressure in them takes of the body's momentum grows without bound, and soon
+    by more than the virtual mass allows.
     """
     domain, layout, centre = flow.domain, flow.projection.layout, displaced_of(flow, params).centre
     solid, dtype = _solid_at(flow, state, params), state.velocity[0].dtype
