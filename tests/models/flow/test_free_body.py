@@ -87,7 +87,7 @@ def test_a_body_as_heavy_as_the_fluid_drifts_with_a_stream():
 
 @pytest.mark.slow
 def test_a_spring_swings_a_light_body_with_its_virtual_mass():
-    """Frequency (k / (m + m_a))^(1/2), m_a the pressure's, but for the layer beside the body that no slip moves along."""
+    """Frequency (k / (m + m_a))^(1/2), m_a the pressure's, but for the layer that no slip moves along."""
     stiffness, density, excess = 4.0, 0.5, []
     params = parameters(1e-5, density, stiffness=[0.0, stiffness], initial_velocity=[0.0, 0.05])
     for cells in (24, 32):
