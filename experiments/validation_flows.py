@@ -51,18 +51,19 @@ def _middle_lines(cells: int, stretch: dict) -> tuple[np.ndarray, ...]:
 
 
 def cylinder() -> tuple[str, list[Panel]]:
-    """Drag and lift of a cylinder in a channel at Re 100, 20 cells across (Schaefer and Turek 1996, 2D-1 and 2D-2)."""
+    """Drag and lift of a cylinder in a channel at Re 100, 40 cells across (Schaefer and Turek 1996, 2D-1 and 2D-2)."""
     for cells in (10, 20):
         steady, _ = _forces(0.3, cells, end=6.0, every=6.0)
         print(f"cylinder, 2D-1, {cells} cells: drag, lift:", steady[:, -1], "published:", published.CYLINDER_20)
-    (drag, lift), time = _forces(1.5, 20, end=8.0, every=0.01)
-    late = time > 6.0
-    rises = [k for k in np.flatnonzero(late)[:-1] if lift[k] <= 0 < lift[k + 1]]
-    passed = [np.interp(0.0, lift[k : k + 2], time[k : k + 2]) for k in rises]
-    strouhal = 0.1 * (len(passed) - 1) / (passed[-1] - passed[0])
-    print("cylinder, 2D-2:", drag[late].max(), lift[late].max(), strouhal, "published:", published.CYLINDER_100)
+    for cells in (20, 40):
+        (drag, lift), time = _forces(1.5, cells, end=8.0, every=0.01)
+        late = time > 6.0
+        rises = [k for k in np.flatnonzero(late)[:-1] if lift[k] <= 0 < lift[k + 1]]
+        passed = [np.interp(0.0, lift[k : k + 2], time[k : k + 2]) for k in rises]
+        found = drag[late].max(), lift[late].max(), 0.1 * (len(passed) - 1) / (passed[-1] - passed[0])
+        print(f"cylinder, 2D-2, {cells} cells: drag, lift, Strouhal:", found, "published:", published.CYLINDER_100)
     ends, found = time[late][[0, -1]], {"drag": drag[late], "lift": lift[late]}
-    return "A cylinder in a channel at Re 100, 20 cells across", [
+    return "A cylinder in a channel at Re 100, 40 cells across", [
         Panel(("t", name), (time[late], values), (ends, [known] * 2), "largest, converged")
         for (name, values), known in zip(found.items(), published.CYLINDER_100, strict=False)
     ]
