@@ -202,7 +202,7 @@ def find_input(file: str, folders: Sequence[Path], *, or_folder: bool = False) -
 def read_forcing(value: Mapping[str, Any], context: Context) -> dict[str, tuple[Formula, ...]]:
     """The forcing of each field, one formula per component."""
     forced = context.schema.fields if context.schema.forced is None else context.schema.forced
-    known = {field.name: len(field.components(context.ndim)) for field in forced}
+    known = {field.name: len(field.components(context.ndim, context.counts.get(field.name, 0))) for field in forced}
     forcing = {}
     for key, given in value.items():
         if key not in known:

@@ -56,7 +56,7 @@ def _keys_of(section: Any) -> Hashable:
             keys.append((field.name, _keys_of(value)))
             continue
         number = isinstance(kind, Real) and not field.metadata["fixed"]
-        numbers = isinstance(kind, ListOf) and kind.per_axis
+        numbers = isinstance(kind, ListOf) and (kind.per_axis or kind.numbered)
         given = value is not None and (number or numbers)
         keys.append((field.name, "given" if given else frozen(value)))
     return tuple(keys)

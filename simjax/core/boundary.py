@@ -218,6 +218,10 @@ class Side(eqx.Module):
     def scalar_boundary(self) -> Boundary:
         """The condition on a transported scalar."""
 
+    def further_boundary(self, number: int) -> Boundary:
+        """The condition on one of further scalars, by its number: as `scalar_boundary`, unless they have their own."""
+        return self.scalar_boundary()
+
 
 class PeriodicSide(Side):
     """Both sides of the axis are the same place.
@@ -234,6 +238,7 @@ class PeriodicSide(Side):
 
 
 _VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
+_SCALARS = FieldSchema("scalars", free=True, optional=True)
 
 
 class ScalarSide(Side):
@@ -262,6 +267,11 @@ side(
 )(ScalarSide)  # fmt: skip
 
 
+def _given(values: tuple[Value, ...] | None, number: int) -> Boundary:
+    """The condition on one of further scalars at a wall: its value there; without any nothing passes."""
+    return Neumann(0.0) if values is None else Dirichlet(values[number])
+
+
 def _walled(wall: Callable[..., Side], value: Value | None, slope: Value | None, name: str) -> Side:
     """A wall with the condition on scalars that its keys say; `name` is that of the value's key."""
     if value is not None and slope is not None:
@@ -287,7 +297,7 @@ def _carried(units: str, name: str) -> tuple[FieldSchema, FieldSchema]:
 class NoSlipWall(Side):
     """A wall the fluid sticks to; `velocity` is the wall's own, one value per component (none: at rest).
 
-    scalar: the condition on scalars; without it none passes.
+    scalar: the condition on a scalar; scalars: values of further ones; without them none passes.
 
     Examples:
         >>> lid = sj.NoSlipWall(velocity=(1.0, 0.0))
@@ -296,6 +306,7 @@ class NoSlipWall(Side):
     solid = True
     velocity: tuple[Value, ...] | None = None
     scalar: Boundary | None = None
+    scalars: tuple[Value, ...] | None = None
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
@@ -303,12 +314,15 @@ class NoSlipWall(Side):
     def scalar_boundary(self):
         return Neumann(0.0) if self.scalar is None else self.scalar
 
+    def further_boundary(self, number):
+        return _given(self.scalars, number)
+
 
 @side("slip", groups=("scalar", "flow"), about="no friction; nothing passes")
 class SlipWall(Side):
     """A wall without friction: no flow through it, no shear on it.
 
-    scalar: the condition on scalars; without it none passes.
+    scalar: the condition on a scalar; scalars: values of further ones; without them none passes.
 
     Examples:
         >>> channel = [(sj.PeriodicSide(), sj.PeriodicSide()), (sj.SlipWall(), sj.SlipWall())]
@@ -316,12 +330,16 @@ class SlipWall(Side):
 
     solid = True
     scalar: Boundary | None = None
+    scalars: tuple[Value, ...] | None = None
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0) if component == axis else Neumann(0.0)
 
     def scalar_boundary(self):
         return Neumann(0.0) if self.scalar is None else self.scalar
+
+    def further_boundary(self, number):
+        return _given(self.scalars, number)
 
 
 _GIVEN_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)
@@ -331,7 +349,8 @@ _GIVEN_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=No
 class Inflow(Side):
     """Prescribed velocity, and scalars at a prescribed value.
 
-    velocity: one value per component, length / time (None: at rest). scalar: the value of scalars that come in.
+    velocity: one value per component, length / time (None: at rest). scalar: the value of a scalar that comes in.
+    scalars: those of further ones (None: zero).
 
     Examples:
         >>> jet = sj.Inflow(velocity=(lambda t, y: y * (1 - y), 0.0), scalar=1.0)
@@ -339,6 +358,7 @@ class Inflow(Side):
 
     velocity: tuple[Value, ...] | None = None
     scalar: Value = 0.0
+    scalars: tuple[Value, ...] | None = None
 
     def velocity_boundary(self, component, axis):
         return Dirichlet(0.0 if self.velocity is None else self.velocity[component])
@@ -346,28 +366,35 @@ class Inflow(Side):
     def scalar_boundary(self):
         return Dirichlet(self.scalar)
 
+    def further_boundary(self, number):
+        return Dirichlet(0.0 if self.scalars is None else self.scalars[number])
+
 
 side(
     "inflow", groups=("scalar",), keys=(FieldSchema("value", units="u", default=None),),
     about="what flows in has the value", make=lambda value: Inflow(scalar=value),
 )(Inflow)  # fmt: skip
-for _group, _units, _name in (("flow with scalar", "u", "value"), ("flow with heat", "K", "temperature")):
+for _group, _units, _name, _further in (
+    ("flow with scalar", "u", "value", ()), ("flow with heat", "K", "temperature", (_SCALARS,)),
+):  # fmt: skip
     side(
-        "no_slip", groups=(_group,), keys=(_VELOCITY, *_carried(_units, _name)), tight=True,
+        "no_slip", groups=(_group,), keys=(_VELOCITY, *_carried(_units, _name), *_further), tight=True,
         about="the fluid sticks to the wall, which moves with the velocity; the scalar passes where it is given there",
-        make=lambda velocity=None, slope=None, _name=_name, **own: _walled(
-            functools.partial(NoSlipWall, velocity), own.get(_name), slope, _name
+        make=lambda velocity=None, slope=None, scalars=None, _name=_name, **own: _walled(
+            functools.partial(NoSlipWall, velocity, scalars=scalars), own.get(_name), slope, _name
         ),
     )(NoSlipWall)  # fmt: skip
     side(
-        "slip", groups=(_group,), keys=_carried(_units, _name),
+        "slip", groups=(_group,), keys=(*_carried(_units, _name), *_further),
         about="no friction; the scalar passes where it is given there",
-        make=lambda slope=None, _name=_name, **own: _walled(SlipWall, own.get(_name), slope, _name),
+        make=lambda slope=None, scalars=None, _name=_name, **own: _walled(
+            functools.partial(SlipWall, scalars=scalars), own.get(_name), slope, _name
+        ),
     )(SlipWall)  # fmt: skip
     side(
-        "inflow", groups=(_group,), keys=(_GIVEN_VELOCITY, FieldSchema(_name, units=_units)),
+        "inflow", groups=(_group,), keys=(_GIVEN_VELOCITY, FieldSchema(_name, units=_units), *_further),
         about="a given velocity, in or out; what flows in has the value",
-        make=lambda velocity, _name=_name, **own: Inflow(velocity, own.get(_name, 0.0)),
+        make=lambda velocity, scalars=None, _name=_name, **own: Inflow(velocity, own.get(_name, 0.0), scalars),
     )(Inflow)  # fmt: skip
 
 

@@ -325,6 +325,8 @@ class Text(Plain):
 class ListOf:
     """A list of one kind of element, of `least` to `most` of them, as a tuple.
 
+    per_axis, numbered: whether each number is known by its axis, such as `gravity_x`, or its place, `expansion_0`.
+
     Examples:
         >>> sj.ListOf(sj.Real(low=0.0), least=1, most=3).allowed
         'a list of 1 to 3 values, each a finite number >= 0'
@@ -336,6 +338,7 @@ class ListOf:
     optional: bool = False
     noun: str = "values"
     per_axis: bool = False
+    numbered: bool = False
 
     @property
     def allowed(self) -> str:

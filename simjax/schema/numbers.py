@@ -16,9 +16,10 @@ from simjax.schema.parts import Chosen
 class Number:
     """A real number of a section.
 
-    path: where it stands below the section: "viscosity", "velocity_x" of a key with one number for each axis, or
-    "potential.yukawa.strength" of a part. value: None where it is not given, or where only the class of the section is
-    known. fixed: whether shapes depend on it. of_axis: whether it is one of several, for each axis.
+    path: where it stands below the section: "viscosity", "velocity_x" of a key with one number for each axis,
+    "scalar_expansion_0" of one with one for each scalar, or "potential.yukawa.strength" of a part. value: None where it
+    is not given, or where only the class of the section is known. fixed: whether shapes depend on it. of_axis: whether
+    it is one of several, for each axis.
     """
 
     path: str
@@ -63,6 +64,9 @@ def _numbers(section: Any, below: str, ndim: int) -> Iterator[Number]:
             entries = (value or (0.0,) * ndim) if known else (None,) * ndim
             for axis, entry in zip(AXES, entries, strict=False):
                 yield Number(f"{path}_{axis}", kind.element, entry, units, f"{meaning}, {axis}", fixed, of_axis=True)
+        elif isinstance(kind, ListOf) and kind.numbered and isinstance(kind.element, Real):
+            for place, entry in enumerate(value or () if known else ()):
+                yield Number(f"{path}_{place}", kind.element, entry, units, f"{meaning}, {place}", fixed)
         elif isinstance(value, Chosen):
             yield from _numbers(value.keys, f"{path}.{value.name}.", ndim)
         elif dataclasses.is_dataclass(value):

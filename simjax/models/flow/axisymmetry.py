@@ -103,7 +103,9 @@ def check_scalar(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: str
         ConfigurationError: see `scalar_refusals`.
     """
     if domain.grid.axisymmetric:
-        given = domain.grid.lower[RADIAL] == 0 and getattr(sides[RADIAL][LOWER], "scalar", None) is not None
+        wall = sides[RADIAL][LOWER]
+        held = any(getattr(wall, name, None) is not None for name in ("scalar", "scalars"))
+        given = domain.grid.lower[RADIAL] == 0 and held
         _refuse(scalar_refusals(scheme, given))
 
 

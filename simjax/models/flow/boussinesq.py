@@ -1,5 +1,6 @@
 """Incompressible flow that heat drives, by Boussinesq's approximation."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +9,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.arguments import require_at_least
-from simjax.core.boundary import Side
+from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
-from simjax.models.flow import carrying, incompressible
+from simjax.models.flow import carrying, incompressible, several_scalars
 from simjax.models.flow.axisymmetry import ALONG_AXIS
 from simjax.models.flow.body_surface import names_along
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
-from simjax.models.flow.carrying import CarryingFlow, check_carrying
+from simjax.models.flow.carrying import check_carrying
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
+from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.scalar.transport import Source
@@ -28,12 +30,13 @@ from simjax.schema.model_schema import FieldSchema
 
 
 class State(incompressible.State):
-    """temperature: `(*grid.shape)`, cell centres."""
+    """temperature, and any number of scalars: `(*grid.shape)` each, cell centres."""
 
     temperature: Array
+    scalars: tuple[Array, ...] = ()
 
 
-class Params(carrying.Params):
+class Params(several_scalars.Params):
     """diffusivity kappa: of heat, length^2 / time. expansion beta: 1 / temperature. reference T0: a temperature.
 
     gravity g: `(ndim,)`, length / time^2.
@@ -50,6 +53,7 @@ class Params(carrying.Params):
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from check_carrying(config, "temperature")
+    yield from check_scalars(config)
     sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
     if config.grid.axisymmetric and (config.physics.gravity[RADIAL] != 0 or "physics.gravity_x" in sought):
         yield "physics.gravity", ALONG_AXIS
@@ -57,7 +61,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 
 @model(
     "boussinesq",
-    fields=(FieldSchema("temperature", units="K"), incompressible.VELOCITY),
+    fields=(FieldSchema("temperature", units="K"), incompressible.VELOCITY, SCALARS),
     sides=("flow with heat", "flow.outflow", "flow.open", "flow.wall_model"),
     diagnosed=incompressible.flow_variables,
     along_bodies=names_along("temperature"),
@@ -66,9 +70,13 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     axisymmetric=True,
     coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("temperature", "K"), EDDY_VISCOSITY),
     check=_check,
-    balanced=lambda ndim, counts: ("temperature", *budget_names(ndim)),
+    balanced=lambda ndim, counts: (
+        "temperature",
+        *budget_names(ndim),
+        *(f"scalar_{number}" for number in range(counts.get("scalars", 0))),
+    ),
 )
-class Boussinesq(CarryingFlow):
+class Boussinesq(SeveralScalars):
     """du/dt = -div(u u) - grad(p) + nu lap(u) - alpha u - beta (T - T0) g + f, dT/dt = -div(u T) + kappa lap(T) + s.
 
     u velocity with div(u) = 0, T temperature, p kinematic pressure less the hydrostatic one at T0, g gravity, beta
@@ -98,7 +106,14 @@ class Boussinesq(CarryingFlow):
             ListOf(Real(), 1, 3, noun="numbers, one per axis", per_axis=True), units="m s-2",
             about="acceleration of gravity",
         )  # fmt: skip
-        scheme: str = key(Choice(tuple(transport.SCHEMES)), "central", about="advective flux of heat")
+        scheme: str = key(Choice(tuple(transport.SCHEMES)), "central", about="advective flux of heat and scalars")
+        scalar_diffusivity: tuple[float, ...] = key(
+            one_per_scalar(Real(low=0.0)), (), units="m2 s-1", about="diffusivity of each of initial.scalars"
+        )
+        scalar_expansion: tuple[float, ...] = key(
+            one_per_scalar(Real()), (),
+            about="beta_k of each: 0 does not act on the flow, below 0 it makes the fluid denser",
+        )  # fmt: skip
 
     carried = "temperature"
     units = "K"
@@ -115,32 +130,48 @@ class Boussinesq(CarryingFlow):
         turbulence: str = "none",
         advection: str = "central2",
         surface: SolidSurface | None = None,
+        scalars: int = 0,
+        scalar_sources: Sequence[Source | None] | None = None,
     ):
         super().__init__(
             domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
-            turbulence=turbulence, advection=advection, surface=surface,
+            turbulence=turbulence, advection=advection, surface=surface, scalars=scalars, scalar_sources=scalar_sources,
         )  # fmt: skip
 
     @classmethod
     def configured(cls, setup):
         values, axes = setup.values, AXES[: setup.domain.grid.ndim]
-        return cls.of(setup), Params(
+        scalars = {"scalars": setup.config.counts.get("scalars", 0), "scalar_sources": setup.forces("scalars") or None}
+        return cls.of(setup, **scalars), Params(
             values["viscosity"], values["drag"], values["diffusivity"], values["expansion"],
             values["reference_temperature"], jnp.stack([values[f"gravity_{axis}"] for axis in axes]),
-            turbulent_prandtl=values["turbulent_prandtl"], **momentum_params(setup),
+            turbulent_prandtl=values["turbulent_prandtl"], **momentum_params(setup), **scalar_params(setup),
         )  # fmt: skip
 
     def with_flow(self, flow, scalar):
         return State(flow.velocity, scalar, outlets=flow.outlets, reaction=flow.reaction)
 
     def acceleration(self, t, state, params) -> tuple[Array, ...]:
-        """-beta (T - T0) g, for each component on its faces."""
+        """-beta (T - T0) g, less the sum of beta_k s_k g, for each component on its faces."""
+        found = self._of_heat(t, state, params)
+        for number, (s, layout) in enumerate(zip(state.scalars, self.scalar_layouts, strict=True)):
+            strength = -params.scalar_expansion[number] * params.gravity
+            means = enumerate(self._on_faces(t, s, layout))
+            found = tuple(total + strength[axis] * mean for total, (axis, mean) in zip(found, means, strict=True))
+        return found
 
-        def on_faces(temperature):
-            ndim = self.domain.grid.ndim
-            return tuple(staggered.mean_to_face(temperature, axis, ndim) for axis in range(ndim))
+    def _on_faces(self, t, c: Array, layout: FieldLayout) -> tuple[Array, ...]:
+        """Means of the two cells beside the faces of each component."""
+        ndim = self.domain.grid.ndim
 
-        means = self.domain.apply(on_faces, state.temperature, self.layout, 1, t)
+        def on_faces(c):
+            return tuple(staggered.mean_to_face(c, axis, ndim) for axis in range(ndim))
+
+        return self.domain.apply(on_faces, c, layout, 1, t)
+
+    def _of_heat(self, t, state, params) -> tuple[Array, ...]:
+        """-beta (T - T0) g."""
+        means = self._on_faces(t, state.temperature, self.layout)
         strength = -params.expansion * params.gravity
         if self.surface is not None:
             # Bodies are not fluid that rises: what acts in their place would count as a force on them.
@@ -154,7 +185,8 @@ class Boussinesq(CarryingFlow):
 
     def rhs(self, t, state, params):
         flow = self.flow.accelerated(t, state, params, self.acceleration(t, state, params))
-        return self.with_flow(flow, self.scalar_tendency(t, state, params))
+        slope = self.with_flow(flow, self.scalar_tendency(t, state, params))
+        return dataclasses.replace(slope, scalars=self.scalar_tendencies(t, state, params))
 
     def unphysical(self, state, params):
         if not self.domain.grid.axisymmetric:
@@ -171,7 +203,8 @@ class Boussinesq(CarryingFlow):
 
     def observe(self, t, state, params) -> dict[str, Array]:
         pressure = self.flow.pressure(t, state, params, self.acceleration(t, state, params))
-        return {"temperature": self.written(t, state)} | self.flow.observed(t, state, pressure)
+        scalars = {f"scalars_{number}": s for number, s in enumerate(state.scalars)}
+        return {"temperature": self.written(t, state)} | scalars | self.flow.observed(t, state, pressure)
 
 
 Boussinesq.Params, Boussinesq.State = Params, State

@@ -104,8 +104,8 @@ class CarryingFlow(ExplicitModel, Balanced):
         self.scheme = scheme
 
     @classmethod
-    def of(cls, setup):
-        """The model of a `models.declaration.Setup`."""
+    def of(cls, setup, **others):
+        """The model of a `models.declaration.Setup`, with other arguments of its constructor."""
         return cls(
             setup.domain, setup.sides, setup.keys.scheme,
             forces=setup.forces("velocity") or None,
@@ -114,6 +114,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             turbulence=setup.keys.turbulence,
             advection=setup.keys.advection,
             surface=solid_setup.surface_of(setup, cls.carried),
+            **others,
         )  # fmt: skip
 
     @abc.abstractmethod
@@ -153,27 +154,31 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def scalar_tendency(self, t, state, params) -> Array:
         """-div(u c) + D lap(c) + s."""
-        scheme, c = transport.SCHEMES[self.scheme], self.scalar(state)
+        c = self.scalar(state)
         if self.surface is not None:
             source = 0.0 if self.source is None else self.made_by_source(t, params, c.dtype)
             cells = self.around_bodies(jnp.asarray(t, c.dtype))
             fluxes = self.through_faces(t, state, params, cells)
             return cells.gained(self.domain, self.layout, fluxes, source, t, self.surface)
+        slope = self.transported(t, state, params, c, self.layout, params.diffusivity)
+        return slope if self.source is None else slope + self.made_by_source(t, params, slope.dtype)
+
+    def transported(self, t, state, params, c: Array, layout: FieldLayout, diffusivity: Array) -> Array:
+        """-div(u c) + div((D + nu_t / Pr_t) grad c) of a scalar with this layout and diffusivity, without bodies."""
+        scheme = transport.SCHEMES[self.scheme]
 
         def tendency(c, velocity, rings, h):
             advection = transport.advection_tendency(c, velocity, scheme, h, *rings)
-            return advection + params.diffusivity * transport.laplacian(c, h, scheme, *rings)
+            return advection + diffusivity * transport.laplacian(c, h, scheme, *rings)
 
-        rings = tapers_of(self.domain, self.layout, c)
-        layouts = (self.layout, self.flow.layouts_at(t, state, scheme.width), (self.layout,) * len(rings))
+        rings = tapers_of(self.domain, layout, c)
+        layouts = (layout, self.flow.layouts_at(t, state, scheme.width), (layout,) * len(rings))
         slope = self.domain.apply_spaced(tendency, (c, state.velocity, rings), layouts, scheme.width, t)
         if self.flow.momentum.has_eddies(params):
             layouts = self.flow.layouts_for(t, state)
-            eddies = self.flow.momentum.eddy_diffusion(
-                t, self.scalar(state), self.layout, state.velocity, layouts, params, scheme.reach
-            )
+            eddies = self.flow.momentum.eddy_diffusion(t, c, layout, state.velocity, layouts, params, scheme.reach)
             slope = slope + params.eddy_share * eddies
-        return slope if self.source is None else slope + self.made_by_source(t, params, slope.dtype)
+        return slope
 
     def through_faces(self, t, state, params, cells: Cells) -> Array:
         """-div(u c) + div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""
@@ -237,6 +242,11 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.flow.unbalanced(names)
 
     def passing(self, t, state, params, axis, side):
+        own = self.passed(t, state, params, self.scalar(state), self.layout, params.diffusivity, axis, side)
+        return {**self.flow.passing(t, state, params, axis, side), self.carried: own}
+
+    def passed(self, t, state, params, c: Array, layout: FieldLayout, diffusivity: Array, axis: int, side: int):
+        """The rate at which a scalar with this layout and diffusivity passes a side, towards larger coordinates."""
         scheme, domain, ndim = transport.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
 
         def carried(c, *others):
@@ -244,18 +254,16 @@ class CarryingFlow(ExplicitModel, Balanced):
             return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
 
         def conducted(c, h):
-            return transport.conducted(c, params.diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
+            return transport.conducted(c, diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
 
-        c = self.scalar(state)
-        fields, layouts = (c, *state.velocity), (self.layout, *self.flow.layouts_at(t, state, scheme.width))
+        fields, layouts = (c, *state.velocity), (layout, *self.flow.layouts_at(t, state, scheme.width))
         flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
-        flux = flux - at_side(domain, conducted, (c,), (self.layout,), 1, axis, side, t)
+        flux = flux - at_side(domain, conducted, (c,), (layout,), 1, axis, side, t)
         if self.flow.momentum.has_eddies(params):
             kinds, reach = self.flow.layouts_for(t, state), scheme.reach
-            eddies = self.flow.momentum.eddy_flux(t, c, self.layout, state.velocity, kinds, params, reach, axis, side)
+            eddies = self.flow.momentum.eddy_flux(t, c, layout, state.velocity, kinds, params, reach, axis, side)
             flux = flux - params.eddy_share * eddies
-        own = through_side(domain, flux, self.widths(flux.dtype), axis, side)
-        return {**self.flow.passing(t, state, params, axis, side), self.carried: own}
+        return through_side(domain, flux, self.widths(flux.dtype), axis, side)
 
     def balanced(self):
         own = total_measure(self.carried, self.layout.units, dimensions(self.domain.grid))
@@ -284,9 +292,13 @@ class CarryingFlow(ExplicitModel, Balanced):
     def explain(self, t, params):
         return self.flow.explain(t, params)
 
+    def largest_diffusivity(self, params) -> Array:
+        """The largest of viscosity and diffusivities."""
+        return jnp.maximum(params.viscosity, params.diffusivity)
+
     def stable_dt(self, state, params):
-        """The step of the flow with the larger of viscosity and diffusivity."""
-        larger = jnp.maximum(params.viscosity, params.diffusivity)
+        """The step of the flow with the largest of viscosity and diffusivities."""
+        larger = self.largest_diffusivity(params)
         spread = jnp.maximum(params.eddy_share, 1) if self.flow.momentum.has_eddies(params) else 1.0
         return self.flow.longest_step(state, dataclasses.replace(params, viscosity=larger), spread)
 
