@@ -26,7 +26,7 @@ WRITTEN = {
         "flow-3d-outflow",
     ),
     "passive_scalar": ("passive-scalar-2d-walls", "passive-scalar-2d-eddies", "passive-scalar-2d-solid"),
-    "boussinesq": ("boussinesq-2d-walls", "boussinesq-2d-moving-solid"),
+    "boussinesq": ("boussinesq-2d-walls", "boussinesq-2d-scalars", "boussinesq-2d-moving-solid"),
     "compressible": (
         "gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-2d-axisymmetric",
         "gas-3d-periodic",

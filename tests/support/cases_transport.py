@@ -67,10 +67,11 @@ def mixed(model, params):
 
 
 def warmed(model, params):
-    """A smooth velocity that obeys walls and divergence, and a smooth temperature."""
+    """A smooth velocity that obeys walls and divergence, a smooth temperature, and further scalars if there are any."""
     grid = model.domain.grid
     velocity = tuple(smooth_field(grid, kind.offset, i) for i, kind in enumerate(model.flow.layouts))
-    fields = {"velocity": velocity, "temperature": (smooth_field(grid, model.layout.offset, 5),)}
+    scalars = tuple(smooth_field(grid, kind.offset, 6 + i) for i, kind in enumerate(model.scalar_layouts))
+    fields = {"velocity": velocity, "temperature": (smooth_field(grid, model.layout.offset, 5),), "scalars": scalars}
     return jax.jit(model.constrain)(0.0, 0.0, model.state_from(fields, params), params)
 
 
@@ -211,6 +212,22 @@ CASES = (
         ),
         lambda: boussinesq.Params(*map(jnp.asarray, (0.05, 0.1, 0.03, 0.4, 0.2)), jnp.asarray([0.3, -1.0])),
         warmed, "heun", Schedule(0.05, dt=0.03), frames=1, checkpoint="none",
+    ),
+    Case(
+        "boussinesq-2d-scalars", Grid((24, 16), (0.0, -1.0), (2 * np.pi, 3.0)),
+        lambda domain: boussinesq.Boussinesq(
+            domain,
+            [
+                (Inflow((_lid, 0.1), 0.7, (0.2, _warmed)), Outflow()),
+                (NoSlipWall(scalar=Dirichlet(_lid), scalars=(_lid, 0.3)), SlipWall()),
+            ],
+            "van_leer", turbulence="smagorinsky", scalars=2, scalar_sources=(None, _emitted),
+        ),
+        lambda: boussinesq.Params(
+            *map(jnp.asarray, (0.05, 0.1, 0.03, 0.4, 0.2)), jnp.asarray([0.3, -1.0]),
+            scalar_diffusivity=jnp.asarray([0.01, 0.06]), scalar_expansion=jnp.asarray([-0.7, 0.3]),
+        ),
+        warmed, "euler", Schedule(0.05, courant=0.4, max_steps=4), frames=1, checkpoint="none",
     ),
     Case(
         "passive-scalar-2d-solid", _eddying,
