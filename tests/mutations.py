@@ -408,6 +408,16 @@ MUTATIONS = [
         "tests/models/flow/test_dynamic_smagorinsky.py::test_round_strain_has_the_length_that_algebra_says",
     ),
     Mutation(
+        "salt rises", "models/flow/boussinesq.py",
+        "-params.scalar_expansion[number]", "params.scalar_expansion[number]",
+        "tests/models/flow/test_several_scalars.py::test_salt_fingers_grow_as_linear_theory_says",
+    ),
+    Mutation(
+        "the step forgets that scalars diffuse", "models/flow/several_scalars.py",
+        "if self.scalar_layouts else largest", "if not self.scalar_layouts else largest",
+        "tests/models/flow/test_several_scalars.py::test_the_step_knows_the_largest_diffusivity",
+    ),
+    Mutation(
         "a dynamic coefficient is averaged over a block only", "models/flow/momentum.py",
         "(domain.total(jnp.sum(part, axis=along, keepdims=True), axes) for part in parts)",
         "(jnp.sum(part, axis=along, keepdims=True) for part in parts)",

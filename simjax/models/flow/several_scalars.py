@@ -142,7 +142,7 @@ class SeveralScalars(CarryingFlow):
     # ------------------------------------------------------------------ what is seen of it
 
     def diagnostics(self, t, state, params):
-        """Those of the flow and of its own scalar, and total_scalar_0, mean_scalar_0, ... of the others."""
+        """Diagnostics of the flow and its own scalar, and total_scalar_0, mean_scalar_0, ... of the others."""
         found = dict(super().diagnostics(t, state, params))
         for name, s, layout in zip(self.scalar_names, state.scalars, self.scalar_layouts, strict=True):
             volumes = relative_volumes(self.domain, layout, self.widths(s.dtype), s.dtype)

@@ -172,6 +172,15 @@ def test_totals_and_bounds_stay_and_what_passes_is_accounted_for(tmp_path):
     assert float(last.scalar_0_made) > 0.1 and abs(float(last.scalar_1_in_y_lower)) > 0.01
 
 
+def test_the_step_knows_the_largest_diffusivity():
+    model = Boussinesq(Domain(Grid((12, 12))), WALLS, scalars=2)
+    fields = {"velocity": (jnp.zeros((12, 12)),) * 2, "temperature": (warm(),), "scalars": (warm(), warm())}
+    state = model.state_from(fields, None)
+    by_scalar = model.stable_dt(state, numbers([0.1, 3.0], [1.0, 0.0], viscosity=0.1, heat=0.1))
+    by_heat = model.stable_dt(state, numbers([0.1, 0.1], [1.0, 0.0], viscosity=0.1, heat=3.0))
+    assert float(by_scalar) == float(by_heat) < 1 / 12**2 / 3
+
+
 @pytest.mark.slow
 def test_members_have_expansions_of_their_own():
     vary = {"ensemble.size": 2, "ensemble.vary": {"physics.scalar_expansion_0": {"values": [-1.0, -2.0]}}}
