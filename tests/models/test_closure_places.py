@@ -40,12 +40,17 @@ SECTIONS = {
     "burgers": {"physics": {"viscosity": 0.01}, "initial": SCALAR},
     "incompressible": {"physics": {"viscosity": 0.01}, "initial": FLOW},
     "passive_scalar": {"physics": {"viscosity": 0.01}, "initial": {**FLOW, **SCALAR}},
-    "boussinesq": {"physics": {"viscosity": 0.01, "gravity": [0, -1]}, "initial": {**FLOW, "temperature": WAVE}},
+    "boussinesq": {
+        "physics": {
+            "viscosity": 0.01, "gravity": [0, -1], "scalar_diffusivity": [0.01, 0], "scalar_expansion": [-1, 0],
+        },
+        "initial": {**FLOW, "temperature": WAVE, "scalars": [OTHER, WAVE]},
+    },
     "compressible": {"initial": GAS},
     "vorticity": {"physics": {"viscosity": 0.01}, "initial": {"vorticity": "sin(2*pi*x)*sin(2*pi*y)", **FLOW}},
     "gray_scott": {"initial": {"u": WAVE, "v": OTHER}},
     "schroedinger": {"initial": {"real_part": WAVE, "imaginary_part": OTHER}},
-}
+}  # fmt: skip
 INFLOWS = {
     "incompressible": {"velocity": [0.3, 0]},
     "passive_scalar": {"velocity": [0.3, 0], "value": 0.5},

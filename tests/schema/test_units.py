@@ -35,6 +35,8 @@ def smallest(name):
 
     needed = [f for f in dataclasses.fields(schema.physics) if f.default is dataclasses.MISSING]
     physics = {f.name: [0.1] * ndim if isinstance(f.metadata["kind"], ListOf) else 0.1 for f in needed}
+    kinds = {f.name: f.metadata["kind"] for f in dataclasses.fields(schema.physics)}
+    physics |= {key: [0.1] for key, kind in kinds.items() if isinstance(kind, ListOf) and kind.numbered}
     if name == "kuramoto_sivashinsky":
         physics["form"] = "height"
     time = {"end": 0.1, "output_every": 0.1} | ({} if schema.limited else {"dt": 0.05})
