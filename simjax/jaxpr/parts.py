@@ -1,7 +1,7 @@
 """Names of the parts of a step, which compiled programs carry in the metadata of their operations."""
 
 import re
-from contextlib import AbstractContextManager
+from typing import Any
 
 import jax
 
@@ -17,7 +17,7 @@ PROFILE_NAME = "profile.json"
 _WRAPPED = re.compile(r"\w+\((.*)\)")
 
 
-def part(name: str) -> AbstractContextManager:
+def part(name: str) -> Any:
     """A context, or a decorator, within which what is traced belongs to a part of a step; it changes no program."""
     assert name in PARTS, name
     return jax.named_scope(name)
