@@ -84,7 +84,7 @@ def _ready(function: Callable) -> None:
 def cycle_in_tendencies(shape: tuple[int, ...], dtype) -> tuple[Callable, Callable]:
     """A multigrid cycle around the ball, and the tendency of the flow without it, each a call."""
     model, params, state, _ = flow(shape, dtype, "multigrid")
-    immersion = jax.jit(lambda: model.constant_parts(params))()
+    immersion, _ = jax.jit(lambda: model.constant_parts(params))()
     hierarchy = jax.jit(lambda: multigrid(immersion.operator))()
     right = jnp.where(immersion.active, state.velocity[0], 0.0)
     cycle = jax.jit(lambda u: hierarchy.cycle(u, 0.0, hierarchy.inverses(0.0)))

@@ -15,7 +15,7 @@ import numpy as np
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.export.functions import FUNCTIONS, Exportable
-from simjax.io.files import replaced_together
+from simjax.io.files import replaced
 from simjax.schema.config import Config
 
 PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = "program.jax", "arguments.npz", "meta.json"
@@ -71,11 +71,14 @@ def export_run(
     given: dict[str, Any] = {name: np.asarray(value) for name, value in made.arguments.items()}
     np.savez(arguments, **given)
     folder.mkdir(parents=True, exist_ok=True)
-    told = json.dumps(meta, indent=1) + "\n"
-    files = {PROGRAM_NAME: content, ARGUMENTS_NAME: arguments.getvalue(), META_NAME: told.encode()}
-    with replaced_together([folder / name for name in files]) as temporaries:
-        for temporary, data in zip(temporaries, files.values(), strict=True):
-            temporary.write_bytes(data)
+    with (
+        replaced(folder / PROGRAM_NAME) as program_file,
+        replaced(folder / ARGUMENTS_NAME) as arguments_file,
+        replaced(folder / META_NAME) as meta_file,
+    ):
+        program_file.write_bytes(content)
+        arguments_file.write_bytes(arguments.getvalue())
+        meta_file.write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
     return meta
 
 

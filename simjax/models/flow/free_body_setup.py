@@ -34,8 +34,12 @@ class BodyKeys:
         ListOf(Real(), 1, 3, optional=True, noun="numbers"), None, units="s-1",
         about="angular velocity at the start, one number in a plane, three in space; null: none",
     )  # fmt: skip
-    stiffness: tuple[float, ...] = _per_axis("stiffness of springs (in space m3 s-2); left out: none", "m2 s-2", POSITIVE)
-    damping: tuple[float, ...] = _per_axis("damping of the motion (in space m3 s-1); left out: none", "m2 s-1", POSITIVE)
+    stiffness: tuple[float, ...] = _per_axis(
+        "stiffness of springs (in space m3 s-2); left out: none", "m2 s-2", POSITIVE
+    )
+    damping: tuple[float, ...] = _per_axis(
+        "damping of the motion (in space m3 s-1); left out: none", "m2 s-1", POSITIVE
+    )
 
 
 def motions_of(config: Any) -> tuple[str, ...] | None:

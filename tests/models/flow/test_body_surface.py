@@ -53,7 +53,7 @@ def grid_of(cells, stretched):
 
 def at_rest(pressure):
     zero = jnp.zeros(())
-    return Reaction(pressure, (zero, zero), jnp.zeros_like(pressure), zero)
+    return Reaction(pressure, (zero, zero), (zero,), jnp.zeros_like(pressure), zero)
 
 
 def exact_errors(cells, stretched):
