@@ -154,7 +154,7 @@ def unphysical(flow: Any, state: Any, params: Any) -> dict[str, Array]:
         place = centre[axis] + state.body.displacement[axis]
         beyond = beyond | (place < domain.grid.lower[axis]) | (place > domain.grid.upper[axis])
     distance = on_block(solid.distance, domain, (CENTER,) * domain.grid.ndim, jnp.zeros((), dtype), dtype)
-    return {f"the body is within {GAP} cells of a side of the box": (beside & (distance <= 0)) | beyond}
+    return {f"body within {GAP} cells of a side of the box": (beside & (distance <= 0)) | beyond}
 
 
 def distance_by_numbers(flow: Any, params: Any, numbers: Mapping[str, Array]) -> Array:

@@ -219,7 +219,7 @@ def test_torque_about_another_point_is_that_of_the_force():
 def test_a_run_stops_before_a_body_meets_a_wall():
     """The plate is 1.9 above the lower wall, and falls at about one half."""
     coarse = ["grid.shape=[36,60]", "time.end=8", "output.report=false", "output.animation=false"]
-    with pytest.raises(NumericalError, match="the body is within 2 cells of a side of the box"):
+    with pytest.raises(NumericalError, match="body within 2 cells of a side of the box"):
         sj.load("falling_plate", coarse).run()
 
 
