@@ -30,8 +30,8 @@ FEW_PARTICLES = {
 }
 
 
-FINER = {"airfoil": [32, 64]}
-"""Cells that a body of a file needs: two along every axis at least."""
+FINER = {"falling_plate": [24, 40], "airfoil": [32, 64]}
+"""Cells that a body needs: two along every axis at least."""
 
 
 def small(name):

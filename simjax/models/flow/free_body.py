@@ -294,10 +294,13 @@ def after_stage(
 def placed(body: Body, numbers: Mapping[str, Array], centre: Array) -> Body:
     """A body where its `diagnosed` numbers have it."""
     ndim = centre.size
-    displacement = jnp.stack([numbers[f"body_{axis}"] for axis in AXES[:ndim]]) - centre
-    return dataclasses.replace(
-        body, displacement=displacement, turned=jnp.stack([numbers[name] for name in _turned(ndim)])
-    )
+
+    def read(names) -> Array:
+        """Numbers of a file, in the precision of the body."""
+        return jnp.stack([jnp.asarray(numbers[name], centre.dtype) for name in names])
+
+    displacement = read([f"body_{axis}" for axis in AXES[:ndim]]) - centre
+    return dataclasses.replace(body, displacement=displacement, turned=read(_turned(ndim)))
 
 
 def _turned(ndim: int) -> tuple[str, ...]:
