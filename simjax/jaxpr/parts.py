@@ -10,7 +10,7 @@ PARTS = (
     "sums over pairs", "neighbor list", "migration",
 )  # fmt: skip
 OTHER, BETWEEN = "other", "between operations"
-"""What is outside of all parts: operations, and time in which none runs."""
+"""Names of what is outside of all parts: operations, and time in which none runs."""
 PROFILE_NAME = "profile.json"
 """The file in a run's folder that tells the time of its parts."""
 # What transformations make of a name: `transpose(jvp(forces))`, `vmap(forces)`.

@@ -49,6 +49,7 @@ def test_readings_of_members_on_devices_are_those_of_one_run(tmp_path):
     assert near.temperature_flux.dims == ("station", "time") and near.temperature_flux.units == "K m s-1"
     # Distances linear between centres are off by h^2 / (8 r) = 0.002.
     np.testing.assert_allclose(np.hypot(around.position_x - 0.5, around.position_y - 0.47), 0.23, atol=4e-3)
+    # At the surface it is that given, not that of the fluid beside: rounding.
     np.testing.assert_allclose(near.temperature, 1, rtol=1e-12)
 
 

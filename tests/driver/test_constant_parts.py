@@ -54,4 +54,5 @@ def test_members_share_the_parts_unless_their_bodies_differ():
         assert ("parts" in compiled_run(members.config).files) == (name == "viscosity")
         together = members.run().ds.isel(time=-1, member=1).force_x.values
         alone = past_a_cylinder(**{section: {name: numbers[1]}}).run().ds.isel(time=-1).force_x.values
+        assert np.all(alone > 0)
         np.testing.assert_allclose(together, alone, rtol=1e-10)  # the tolerance of the pressure, over the step

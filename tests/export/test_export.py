@@ -56,6 +56,7 @@ def test_a_program_needs_no_simjax(tmp_path):
 
     wanted = jax.value_and_grad(last)(jax.numpy.asarray(run.values["diffusivity"]))
     # The same program, compiled by itself: its rounding.
+    assert wanted[0] > 0 > wanted[1]  # the dye spreads, the sooner the larger its diffusivity
     np.testing.assert_allclose(json.loads(told.stdout), np.asarray(wanted), rtol=1e-12)
 
 
@@ -69,6 +70,8 @@ def test_a_rollout_is_the_run_for_any_batch_and_platform(tmp_path):
     for member, number in enumerate(both["diffusivity"]):
         alone = run({"diffusivity": number}).observed
         assert sorted(alone) == sorted(found) == sorted(meta["results"])
+        variance = alone["variance_concentration"]
+        assert 0 < variance[-1] < variance[0]  # a run that failed is NaN
         for name, u in alone.items():
             np.testing.assert_allclose(found[name][member], u, rtol=1e-12, atol=1e-13)  # rounding
     assert meta["results"]["concentration"]["shape"] == ["b", 3, 12, 10] and meta["platforms"] == options["platforms"]
@@ -77,11 +80,12 @@ def test_a_rollout_is_the_run_for_any_batch_and_platform(tmp_path):
 
 def test_steps_one_after_the_other_are_the_run(tmp_path):
     _, program, state = exported(tmp_path, dye(), what="step")
-    names = [name for name in state if name == "concentration"]
+    start = state["concentration"]
     for number in range(4):
         state |= program.call({**state, "time": np.asarray(0.05 * number)})
     last = dye().differentiable()().observed["concentration"][-1]
-    np.testing.assert_allclose(state[names[0]], last, rtol=1e-12)  # rounding of four steps
+    assert np.abs(last - start).max() > 0.01
+    np.testing.assert_allclose(state["concentration"], last, rtol=1e-12)  # rounding of four steps
 
 
 def test_a_decomposed_program_is_that_of_one_device(tmp_path):
@@ -90,7 +94,9 @@ def test_a_decomposed_program_is_that_of_one_device(tmp_path):
     mesh = sj.make_mesh({"x": 2})
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     found = jax.jit(program.call, in_shardings=whole)(arguments)["concentration"]
-    np.testing.assert_allclose(found, dye().differentiable()().observed["concentration"], rtol=1e-12)  # rounding
+    wanted = dye().differentiable()().observed["concentration"]
+    assert np.all(np.isfinite(wanted))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)  # rounding
 
 
 def test_a_loss_is_that_of_the_search(tmp_path):

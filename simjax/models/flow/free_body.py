@@ -132,7 +132,7 @@ class Moved(eqx.Module):
     centre: Array
     body: Body
     lengths: tuple[float | None, ...] = eqx.field(static=True)
-    """Of the box along periodic axes."""
+    """Lengths of the box along periodic axes, None along others."""
 
     def __call__(self, t, *coordinates: Array) -> Array:
         ways = []

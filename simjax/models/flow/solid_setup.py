@@ -40,7 +40,7 @@ def solid_of(setup: Setup) -> Solid | None:
         _require_body(setup.domain, np.asarray(distance), isinstance(source, tuple) and "t" in source[0].names)
         _require_open_sides(setup, np.asarray(distance))
         if motions_of(setup.config) is not None:
-            _require_inside(np.asarray(distance))
+            _require_free(np.asarray(distance))
     free, about = motions_of(setup.config), setup.keys.torque_about
     if free is not None and not isinstance(source, tuple):
         raise ConfigurationError(f"{NO_FUNCTION}.")
@@ -195,8 +195,8 @@ def _require_body(domain: Domain, distance: np.ndarray, moves: bool) -> None:
         )
 
 
-def _require_inside(distance: np.ndarray) -> None:
-    """Refuse a body that the fluid moves where it reaches a side at the start."""
+def _require_free(distance: np.ndarray) -> None:
+    """Refuse a body that the fluid moves where it reaches a side at the start, or has no volume on the grid."""
     for axis in range(distance.ndim):
         for end, index in (("lower", 0), ("upper", -1)):
             if np.take(distance, index, axis=axis).min() <= 0:
@@ -204,6 +204,15 @@ def _require_inside(distance: np.ndarray) -> None:
                     f"coefficients.solid: the body that physics.body moves reaches the {end} side along {AXES[axis]} "
                     "at the start; expected all of it inside of the box: move it, or make the box larger."
                 )
+    corners = distance
+    for axis in range(distance.ndim):
+        n = distance.shape[axis]
+        corners = 0.5 * (corners.take(range(n - 1), axis) + corners.take(range(1, n), axis))
+    if corners.min() >= 0:
+        raise ConfigurationError(
+            "coefficients.solid: the body that physics.body moves covers no corner of a cell, so that it has no mass "
+            "on the grid; expected one at least two cells thick: enlarge it, or make the grid finer."
+        )
 
 
 def _require_open_sides(setup: Setup, distance: np.ndarray) -> None:

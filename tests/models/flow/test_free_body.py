@@ -258,6 +258,8 @@ def test_bodies_that_cannot_move_freely_are_refused():
     )
     near = {"solid": {"ball": {"center": [0.5, 0.1], "radius": 0.2}}}
     assert "reaches the lower side along y at the start" in refused(coefficients=near)
+    thin = {"solid": {"ball": {"center": [0.53, 0.53], "radius": 0.04}}}  # the centre of one cell, and no corner
+    assert "has no mass on the grid; expected one at least two cells thick" in refused(coefficients=thin)
     assert "physics.torque_about = [1.0, 2.0, 3.0]: expected the 2 coordinates" in refused(
         physics={"viscosity": 0.05, "torque_about": [1.0, 2.0, 3.0]}
     )
