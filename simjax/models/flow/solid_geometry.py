@@ -179,11 +179,13 @@ def interpolation(distance: Array) -> tuple[Array, Array, Array]:
     beside = [tuple(shift(distance, ndim, axis, by) for by in (-1, 1)) for axis in range(ndim)]
     every = jnp.stack([one for pair in beside for one in pair])
     low, high = every.min(0), every.max(0)
-    free = (here > 0) & (here + low >= 0)
-    ghost, forced = (here <= 0) & (here + high > 0), (here > 0) & ~free
+    # Of what is equal but for rounding, as along diagonals and midway between faces, rounding decides nothing.
+    equal = jnp.sqrt(jnp.finfo(distance.dtype).eps) * (high - low)
+    free = (here > 0) & (here + low >= -equal)
+    ghost, forced = (here <= 0) & (high > 0) & (here + high >= -equal), (here > 0) & ~free
 
     def follows(out: Array, behind: Array) -> Array:
-        return (ghost & (out == high)) | (forced & (behind == low) & (out > 0))
+        return (ghost & (out >= high - equal)) | (forced & (behind <= low + equal) & (out > 0))
 
     marks, total = jnp.zeros(here.shape, jnp.uint8), jnp.zeros_like(here)
     for axis, (below, above) in enumerate(beside):
