@@ -39,6 +39,7 @@ _NAMES = {
     "stepping.faults": "status_of raise_on_fault",
     "integrators.table": "INTEGRATORS",
     "integrators.integrator": "Integrator",
+    "integrators.storage": "Stored",
     # a model of one's own
     "core.model": "ExplicitModel Measure Model Output",
     "models.cell_centred": "CenteredModel",
@@ -139,6 +140,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.instruments.body_surface import nearest_points as nearest_points
     from simjax.instruments.body_surface import rays_around as rays_around
     from simjax.integrators.integrator import Integrator as Integrator
+    from simjax.integrators.storage import Stored as Stored
     from simjax.integrators.table import INTEGRATORS as INTEGRATORS
     from simjax.inverse.problem import InverseProblem as InverseProblem
     from simjax.inverse.search import Search as Search

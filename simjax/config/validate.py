@@ -21,6 +21,7 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
+from simjax.config.storage import read_storage
 from simjax.config.stretching import check_named, read_stretching
 from simjax.config.time_statistics import read_statistics
 from simjax.config.triggers import read_triggers
@@ -100,6 +101,7 @@ def validate(
             found["particles"] = _locate_particles(keys["particles"], context)
         found["outputs"] = read_instruments(keys, found, context)
         found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
+        found["storage"] = read_storage(found, context)
         found["inverse"] = read_inverse(keys, found, context)
         several = bool(keys["inverse"] and keys["inverse"].get("experiments"))
         check_named(found, several, problems)

@@ -31,6 +31,7 @@ from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.operators import View
+from simjax.integrators.storage import Stored
 from simjax.integrators.table import INTEGRATORS
 from simjax.io.segments import Ranges
 from simjax.jaxpr.varying import vary_like
@@ -81,6 +82,8 @@ class CompiledRun(abc.ABC):
         self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
         if config.outputs.balanced and self.integrator is not None:
             self.integrator = BalancedScheme(self.integrator)
+        if config.storage is not None and self.integrator is not None:
+            self.integrator = Stored(self.integrator, config.storage.dtype, config.storage.rest)
         self.parameters = named_values(config)
         self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None

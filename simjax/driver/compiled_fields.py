@@ -31,8 +31,10 @@ from simjax.driver.build import (
 from simjax.driver.compiled import SECTIONS, CompiledRun
 from simjax.driver.constant_parts import ConstantParts, form_parts, parts_on_devices
 from simjax.driver.shared_programs import share
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.instruments.operators import View
+from simjax.integrators.storage import Stored, is_kept
 from simjax.io.body_files import BodyField
 from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
@@ -66,6 +68,7 @@ class CompiledFieldRun(CompiledRun):
         self.choose_variables()
         self._member = jax.eval_shape(self._member_state)
         self.require_least_memory()
+        self._require_kept_fields()
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
         self._faults: Callable | None = None
         self._starter: Callable | None = None
@@ -73,6 +76,15 @@ class CompiledFieldRun(CompiledRun):
         self.values = self._place_values()
         self.fields, found = self._read_files()
         self.notes = [*self.model.notes(), *found]
+
+    def _require_kept_fields(self):
+        """Refuse `storage` where the state has no real fields."""
+        leaves = jax.tree.leaves(self._member)
+        if self.config.storage is not None and not any(is_kept(self.domain, leaf) for leaf in leaves):
+            raise ConfigurationError(
+                f"storage: expected a model of real fields, model={self.config.model} keeps complex amplitudes; leave "
+                "storage out."
+            )
 
     def choose_variables(self):
         self._layouts = faces.output_layouts(self.model)
@@ -210,8 +222,14 @@ class CompiledFieldRun(CompiledRun):
 
     def begin(self, values, fields, steps_per_exchange=0):
         model, params = self.build(values, fields, steps_per_exchange)
-        state = initial_state(self._taken, model, params, values, 0, fields["initial"], self.dtype)
-        return state, jnp.asarray(OK, jnp.int32)
+        return self._begun(self._taken, model, params, values, 0, fields), jnp.asarray(OK, jnp.int32)
+
+    def _begun(self, config: Config, model, params, values, member, files):
+        """This block's initial state, as it is kept between steps."""
+        state = initial_state(config, model, params, values, member, files["initial"], self.dtype)
+        if isinstance(self.integrator, Stored):
+            return self.integrator.rounded(model, jnp.zeros((), self.dtype), state, params)
+        return state
 
     def variables(self, model, t, state, params):
         return model.observe(t, state, params)
@@ -262,7 +280,7 @@ class CompiledFieldRun(CompiledRun):
 
             def begin(values, files, member):
                 model, params = self.build(values, files)
-                return initial_state(self.config, model, params, values, member, files["initial"], self.dtype)
+                return self._begun(self.config, model, params, values, member, files)
 
             specs = (self._one, self._file_specs, self._one)
             self._starter = self._compile(begin, (0, None, 0), specs, self.state_specs)

@@ -30,6 +30,7 @@ from simjax.driver.profile import profile_run
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
+from simjax.driver.storage_error import storage_error
 from simjax.driver.triggers import At, Triggers
 from simjax.errors import ConfigurationError, NumericalError, Stopped
 from simjax.parallel import whole
@@ -160,6 +161,9 @@ class SingleRun:
                 self._choose_exchanges(first_frame)
                 if not resumed:
                     self._observe(0)
+                    if self.config.storage is not None and self.plan.total:
+                        given = self.programs, self.plan.schedule_of(0), self.state, self.clock
+                        self.record.tell(storage_error(*given))
                 reason = self._loop(first_frame)
             self.record.settle_all(self.pace)
             self._checkpoint()

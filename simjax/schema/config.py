@@ -31,6 +31,7 @@ from simjax.schema.kinds import (
 from simjax.schema.members import EnsembleConfig, EnsembleKeys
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
+from simjax.schema.storage import StorageConfig
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
 from simjax.schema.triggers import EVENTS, EventConfig, StopConfig
@@ -274,6 +275,7 @@ class Config:
     experiment_name: str
     title: str
     precision: str
+    storage: StorageConfig | None
     implementation: str
     steps_per_exchange: int | str
     seed: int
@@ -371,6 +373,9 @@ class Keys:
     )
     title: str = key(Text(), "", about="title of pictures and report")
     precision: str = key(Choice(PRECISIONS), "float32", about="precision of all fields")
+    storage: StorageConfig | None = key(
+        Nested(StorageConfig, optional=True), None, about="16-bit fields between steps; null: those of precision"
+    )
     implementation: str = key(
         Choice(IMPLEMENTATIONS), "xla", about="stencils by XLA or as Pallas kernels; auto: the faster one, measured"
     )

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.model import Model, SelfSteppingModel
+from simjax.core.model import GridModel, Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
+from simjax.integrators.storage import Stored
 from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import match_varying, steady_carry, taken_where, vary_like, varying_axes
 from simjax.status import (
@@ -65,9 +66,12 @@ def real_dtype(state) -> jnp.dtype:
 
 def advance(
     model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
-    *, steps: int, until, checkpoint: Policy | Binomial = "none",
+    *, steps: int, until, checkpoint: Policy | Binomial | None = None,
 ):  # fmt: skip
     """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
+
+    checkpoint: what reverse mode keeps; None: nothing is differentiated, and what a `Stored` scheme keeps in 16 bits
+    takes 16 bits of memory between steps.
 
     Transactional: if the result is not finite or not physical, the state and clock it was given are returned with
     a status bit set, and every later call returns them unchanged. So the last good state is never lost, and an
@@ -86,7 +90,7 @@ def advance(
     params = vary_like(params, state)
     begin = state, clock
     if isinstance(model, SelfSteppingModel):
-        after = arranged_steps(model, params, begin, schedule, steps, checkpoint)
+        after = arranged_steps(model, params, begin, schedule, steps, checkpoint or "none")
     else:
         after = _integrated_steps(model, required(model, integrator), params, begin, schedule, steps, until, checkpoint)
     return if_good(model, params, begin, after)
@@ -101,7 +105,7 @@ def required(model: Model, integrator: Integrator | None) -> Integrator:
 
 def _integrated_steps(
     model: Model, integrator: Integrator, params, begin, schedule: Schedule, steps: int, until,
-    checkpoint: Policy | Binomial,
+    checkpoint: Policy | Binomial | None,
 ):  # fmt: skip
     """(state, clock) after steps that a scheme takes."""
     state, clock = begin
@@ -111,6 +115,9 @@ def _integrated_steps(
         state, clock = carry
         return take_step(model, integrator, params, state, clock, schedule, until, prepared)
 
+    if isinstance(integrator, Stored) and checkpoint is None:
+        return _packed_steps(model, integrator, params, begin, step, steps)
+    checkpoint = checkpoint or "none"
     # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
     several = model.domain.steps_per_exchange
@@ -121,6 +128,21 @@ def _integrated_steps(
     if steps:
         state, clock = repeat(step, (state, clock), steps, checkpoint, in_pairs=in_pairs)
     return state, clock
+
+
+def _packed_steps(model: Model, integrator: Stored, params, begin, step: Callable, steps: int):
+    """(state, clock) after steps between which fields take 16 bits of memory."""
+    assert isinstance(model, GridModel)
+
+    def packed_step(carry):
+        kept, clock = carry
+        state, clock = step((integrator.unpacked(model, kept, begin[0], params), clock))
+        return integrator.packed(model, state, params), clock
+
+    state, clock = begin
+    packed = integrator.packed(model, state, params), clock
+    kept, clock = repeat(packed_step, packed, steps, "none", in_pairs=integrator.stages == 1)
+    return integrator.unpacked(model, kept, state, params), clock
 
 
 def if_good(model: Model, params, begin, after):
