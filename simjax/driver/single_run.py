@@ -19,6 +19,7 @@ from simjax.config.folders import clear_run_folder
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
+from simjax.driver.compiled_fields import CompiledFieldRun
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import StopSignals
@@ -161,8 +162,8 @@ class SingleRun:
                 self._choose_exchanges(first_frame)
                 if not resumed:
                     self._observe(0)
-                    if self.config.storage is not None and self.plan.total:
-                        given = self.programs, self.plan.schedule_of(0), self.state, self.clock
+                    if isinstance(self.programs, CompiledFieldRun) and self.config.storage is not None:
+                        given = self.programs, self.plan.schedule, self.state, self.clock
                         self.record.tell(storage_error(*given))
                 reason = self._loop(first_frame)
             self.record.settle_all(self.pace)

@@ -27,9 +27,10 @@ def storage_error(programs: CompiledFieldRun, schedule: Schedule, state, clock) 
         both.append(program(run.values, run.files, *run.copy(*start), until)[0])
     errors = jax.device_get(jax.jit(lambda found, exact: _errors(programs, found, exact))(*both))
     name, error = max(errors.items(), key=lambda one: one[1])
+    assert programs.config.storage is not None
     return (
-        f"Fields are kept in {programs.config.storage.dtype} between steps: after {steps} steps {name} differs from "  # pyright: ignore[reportOptionalMemberAccess]
-        f"single precision by {error:.1e} of its variation, the others by less."
+        f"Fields are kept in {programs.config.storage.dtype} between steps: after {steps} steps {name} differs from "
+        f"single precision by {error:.1e} of its variation{', the others by less' if len(errors) > 1 else ''}."
     )
 
 

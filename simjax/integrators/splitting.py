@@ -1,5 +1,7 @@
 """Leapfrog for models in two halves that act on each other in turns."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
@@ -23,11 +25,14 @@ class Leapfrog(ReversibleIntegrator):
     def prepare(self, model, params, dt):
         return model.prepare(params)
 
-    def step(self, model, t, dt, state, params, prepared=None):
+    def step(self, model, t, dt, state, params, prepared=None, between: Callable | None = None):
+        """`between(kicked, before)` gives the state from which the drift starts."""
         if prepared is None:
             prepared = model.prepare(params)
-        half = 0.5 * dt
+        half, before = 0.5 * dt, state
         state = model.kick(t, state.lag + half, state, params, prepared)
+        if between is not None:
+            state = between(state, before)
         state = model.drift(t + half, dt, state, params, prepared)
         return eqx.tree_at(lambda s: s.lag, state, half)
 

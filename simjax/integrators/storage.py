@@ -7,7 +7,8 @@ Mikaitis 2022, R. Soc. Open Sci. 9, 211631). The random bits are a function of t
 a run is the same however it is decomposed and wherever it is resumed.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +21,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import GridModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
+from simjax.integrators.splitting import Leapfrog
 from simjax.schema.storage import STORAGE
 
 
@@ -44,11 +46,15 @@ class Stored(Integrator):
     scheme: Integrator
     dtype: str = eqx.field(static=True)
     rest: tuple[tuple[str, tuple[float, ...]], ...] = eqx.field(static=True)
+    packs: bool = eqx.field(static=True)
+    """Whether fields take 16 bits of memory after a step, which has no useful derivative."""
 
-    def __init__(self, scheme: Integrator, dtype: str, rest: Mapping[str, tuple[float, ...]] | None = None):
+    def __init__(
+        self, scheme: Integrator, dtype: str, rest: Mapping[str, tuple[float, ...]] | None = None, packs: bool = False
+    ):
         if dtype not in STORAGE:
             raise ConfigurationError(f"Stored: dtype={dtype!r}: expected {' or '.join(STORAGE)}.")
-        self.scheme, self.dtype, self.rest = scheme, dtype, tuple(sorted((rest or {}).items()))
+        self.scheme, self.dtype, self.rest, self.packs = scheme, dtype, tuple(sorted((rest or {}).items())), packs
 
     @property
     def order(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -69,52 +75,76 @@ class Stored(Integrator):
         return self.scheme.stable_dt(model, state, params)
 
     def step(self, model, t, dt, state, params, prepared=None):
-        return self.rounded(model, t, self.scheme.step(model, t, dt, state, params, prepared), params)
+        def kept(state, before=None):
+            return self.rounded(model, t, state, params, before)
 
-    def rounded(self, model: GridModel, t: Array, state, params) -> Any:
-        """The state after a step that began at `t`, with values that 16 bits hold."""
-        domain, number = model.domain, iter(range(len(jax.tree.leaves(state))))
+        if isinstance(self.scheme, Leapfrog):  # the first half is final before the second one reads it
+            return kept(self.scheme.step(model, t, dt, state, params, prepared, kept))
+        return kept(self.scheme.step(model, t, dt, state, params, prepared))
 
-        def field(u: Array, rest) -> Array:
-            kept = rest + _sixteen_bits(u - rest, _random_bits(domain, u.shape, t, next(number)), self.dtype)
+    def packing(self) -> "Stored":
+        """The scheme whose fields take 16 bits of memory after a step."""
+        return Stored(self.scheme, self.dtype, dict(self.rest), True)
+
+    def rounded(self, model: GridModel, t: Array, state, params, before=None) -> Any:
+        """The state after a step that began at `t`, with values that 16 bits hold.
+
+        before: a state, of which fields that are the same array are left as they are.
+        """
+        domain, count = model.domain, itertools.count()
+
+        def field(u: Array, rest, old=None) -> Array:
+            number = next(count)
+            if u is old:
+                return u
+            kept = _plus(_sixteen_bits(_less(u, rest), _random_bits(domain, u.shape, t, number), self.dtype), rest)
             # What is rounded twice, as rest + deviation is, is so once and for all.
-            kept = rest + (kept - rest).astype(self.dtype).astype(u.dtype)
-            return u + lax.stop_gradient(kept - u)
+            packed = _less(kept, rest).astype(self.dtype)
+            if self.packs:
+                return _plus(lax.optimization_barrier(packed).astype(u.dtype), rest)
+            return u + lax.stop_gradient(_plus(packed.astype(u.dtype), rest) - u)
 
-        return self._of_fields(field, model, state, params)
+        return self._of_fields(field, model, state, params, *([] if before is None else [before]))
 
     def packed(self, model: GridModel, state, params) -> Any:
         """A state with values that 16 bits hold, in 16 bits."""
-        return self._of_fields(lambda u, rest: (u - rest).astype(self.dtype), model, state, params)
+        return self._of_fields(lambda u, rest: _less(u, rest).astype(self.dtype), model, state, params)
 
-    def unpacked(self, model: GridModel, kept, like, params) -> Any:
-        """The state of which `kept` is packed; like: a state, for its types."""
-        return self._of_fields(lambda u, rest, own: rest + own.astype(u.dtype), model, like, params, kept)
+    def unpacked(self, model: GridModel, kept, params) -> Any:
+        """The state in single precision of which `kept` is packed."""
+        return self._of_fields(lambda u, rest: _plus(u.astype(jnp.float32), rest), model, kept, params)
 
-    def _of_fields(self, change, model: GridModel, state, params, *others) -> Any:
-        """A state of which the fields are changed, given their values at rest."""
-        domain, rest = model.domain, self._at_rest(model, state, params)
-        return jax.tree.map(
-            lambda u, rest, *others: change(u, rest, *others) if is_kept(domain, u) else (others[0] if others else u),
-            state, rest, *others,
-        )  # fmt: skip
+    def _of_fields(self, change: Callable, model: GridModel, state, params, *others) -> Any:
+        """A state of which the fields are changed, given their values at rest; others: trees like it."""
+        leaves, tree = jax.tree.flatten(state)
+        rest = jax.tree.leaves(self._at_rest(model, params)) or [None] * len(leaves)
+        along = zip(leaves, rest, *map(jax.tree.leaves, others), strict=True)
+        return tree.unflatten([change(u, *more) if is_kept(model.domain, u) else u for u, *more in along])
 
-    def _at_rest(self, model: GridModel, state, params) -> Any:
+    def _at_rest(self, model: GridModel, params) -> Any:
+        """The uniform state that is taken off; None: zero."""
         if not self.rest:
-            return jax.tree.map(lambda u: jnp.zeros((), u.dtype), state)
+            return None
         domain, given = model.domain, dict(self.rest)
-        dtype = next(u.dtype for u in jax.tree.leaves(state) if is_kept(domain, u))
         counts = {name: len(layouts) for name, layouts in model.component_layouts().items()}
         fields = {
-            name: tuple(jnp.full(domain.block_shape, number, dtype) for number in given.get(name, (0.0,) * count))
+            name: tuple(jnp.full(domain.block_shape, number, jnp.float32) for number in given.get(name, (0.0,) * count))
             for name, count in counts.items()
         }
         return model.state_from(fields, params)
 
 
+def _plus(u: Array, rest: Array | None) -> Array:
+    return u if rest is None else u + rest
+
+
+def _less(u: Array, rest: Array | None) -> Array:
+    return u if rest is None else u - rest
+
+
 def is_kept(domain: Domain, u: Array) -> bool:
-    """Tell whether a leaf of a state is one of the fields that 16 bits are kept of."""
-    return u.ndim >= domain.grid.ndim and u.dtype == jnp.float32
+    """Tell whether a leaf of a state, packed or not, is one of the fields of which 16 bits are kept."""
+    return u.ndim >= domain.grid.ndim and u.dtype in (jnp.float32, *STORAGE)
 
 
 def _random_bits(domain: Domain, shape: tuple[int, ...], t: Array, number: int) -> Array:

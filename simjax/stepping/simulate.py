@@ -109,14 +109,16 @@ def _integrated_steps(
 ):  # fmt: skip
     """(state, clock) after steps that a scheme takes."""
     state, clock = begin
+    packing = integrator.packing() if isinstance(integrator, Stored) and checkpoint is None else None
+    integrator = packing or integrator
     prepared = prepared_scheme(model, integrator, params, state, schedule)
 
     def step(carry):
         state, clock = carry
         return take_step(model, integrator, params, state, clock, schedule, until, prepared)
 
-    if isinstance(integrator, Stored) and checkpoint is None:
-        return _packed_steps(model, integrator, params, begin, step, steps)
+    if packing is not None:
+        return _packed_steps(model, packing, params, begin, step, steps)
     checkpoint = checkpoint or "none"
     # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
@@ -136,13 +138,13 @@ def _packed_steps(model: Model, integrator: Stored, params, begin, step: Callabl
 
     def packed_step(carry):
         kept, clock = carry
-        state, clock = step((integrator.unpacked(model, kept, begin[0], params), clock))
+        state, clock = step((integrator.unpacked(model, kept, params), clock))
         return integrator.packed(model, state, params), clock
 
     state, clock = begin
     packed = integrator.packed(model, state, params), clock
     kept, clock = repeat(packed_step, packed, steps, "none", in_pairs=integrator.stages == 1)
-    return integrator.unpacked(model, kept, state, params), clock
+    return integrator.unpacked(model, kept, params), clock
 
 
 def if_good(model: Model, params, begin, after):

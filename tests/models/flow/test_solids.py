@@ -135,7 +135,7 @@ def between_walls(cells, step, offset):
 
 
 def test_rounding_does_not_decide_which_neighbours_count():
-    """Along a diagonal two neighbours are equally far out; between faces midway to a wall the distance only changes sign."""
+    """Along a diagonal two neighbours are equally far out; from a wall midway between faces both are."""
     i, j = jnp.meshgrid(jnp.arange(8.0), jnp.arange(8.0), indexing="ij")
     random = np.random.default_rng(0)
     for plane in ((i - j) / 7, (i - 3.5) / 7):
