@@ -52,16 +52,18 @@ def batches(
     try:
         import grain
     except ImportError:
-        raise ResourceError("batches are made by grain, which is not installed; write pip install 'simjax[data]'.") from None
+        raise ResourceError(
+            "batches are made by grain, which is not installed; write pip install 'simjax[data]'."
+        ) from None
     number, parts = _this_process() if part is None else part
     if not 0 <= number < parts:
         raise ConfigurationError(f"part=({number}, {parts}): expected the number of a part, from 0 on, and how many.")
     shared = len(windows) // parts * parts if drop_remainder else len(windows)
-    own = len(range(number, shared, parts))
-    if own * (epochs or 1) < (size if drop_remainder else 1):
+    own = len(range(number, shared, parts)) * (epochs or 1)
+    if own < (size if drop_remainder and epochs else 1):
         raise ConfigurationError(
-            f"size={size}: expected at most {own * (epochs or 1)}, the windows of part {number} of {parts}; take smaller "
-            "batches, shorter windows or more runs, or drop_remainder=False."
+            f"size={size}: part {number} of {parts} has {own} windows, too few for a batch; take smaller batches, shorter "
+            "windows or more runs."
         )
     dataset = grain.MapDataset.source(windows)
     if seed is not None:
@@ -69,6 +71,7 @@ def batches(
     dataset = dataset[number:shared:parts].repeat(epochs).batch(size, drop_remainder=drop_remainder)
     read = dataset.to_iter_dataset(grain.ReadOptions(num_threads=THREADS, prefetch_buffer_size=BATCHES_AHEAD))
     if workers:
+        _read_flags()
         read = read.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
     return iter(read)
 
@@ -77,3 +80,11 @@ def _this_process() -> tuple[int, int]:
     import jax
 
     return jax.process_index(), jax.process_count()
+
+
+def _read_flags() -> None:
+    """Settle the options of the command line that Grain's workers have, which only programs of Abseil read."""
+    from absl import flags
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()

@@ -110,7 +110,7 @@ def saved_run(folder: Path) -> SavedRun:
 def _datasets(file: h5py.File) -> Iterable[tuple[str, h5py.Dataset]]:
     """Name and dataset of everything in a file that may have a value at every saved time."""
     for name, item in file.items():
-        if isinstance(item, h5py.Dataset) and name not in PLAIN:
+        if isinstance(item, h5py.Dataset) and name not in (*PLAIN, "step"):
             yield name, item
     for parent in (TRAJECTORY, "observables"):
         group = file.get(parent)
