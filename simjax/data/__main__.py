@@ -21,8 +21,8 @@ options:
   format=well          The Well, which the package the_well reads; or pdebench
   fields=[a,b]         which fields; by default all
   name=NAME            of the data, in a file of The Well; by default the experiment's
-  copy=true            copy the values; false: show those at cell centres where they are, for programs that open the file
-                       by its name, which the_well does not
+  copy=true            copy the values; false: show those at cell centres where they are, for programs that open the
+                       file by its name, which the_well does not
   --file FILE          what is written; by default data.hdf5
   -h, --help           this text
 
@@ -51,12 +51,13 @@ def _main(options: argparse.Namespace) -> int:
     unknown = [name for name in given if name not in OPTIONS]
     if unknown or not runs:
         found = f"{unknown[0]}=..." if unknown else "no folder of a run"
-        raise ConfigurationError(f"expected folders of runs and some of {', '.join(OPTIONS)}, got {found}; usage: {USAGE}")
+        names = ", ".join(OPTIONS)
+        raise ConfigurationError(f"expected folders of runs and some of {names}, got {found}; usage: {USAGE}")
     chosen, copy = given.get("format", "well"), given.get("copy", "true")
     if chosen not in FORMATS or copy not in ("true", "false"):
         raise ConfigurationError(f"format={chosen}, copy={copy}: expected well or pdebench, and true or false.")
     if chosen == "pdebench" and (copy == "false" or "name" in given):
-        raise ConfigurationError("format=pdebench: expected neither name nor copy=false, as all is copied; leave them out.")
+        raise ConfigurationError("format=pdebench: expected neither name nor copy=false, as all is copied.")
     names = [name for name in given.get("fields", "").strip("[]").replace(" ", "").split(",") if name] or None
 
     from simjax.data.pdebench import write_pdebench

@@ -62,8 +62,8 @@ def batches(
     own = len(range(number, shared, parts)) * (epochs or 1)
     if own < (size if drop_remainder and epochs else 1):
         raise ConfigurationError(
-            f"size={size}: part {number} of {parts} has {own} windows, too few for a batch; take smaller batches, shorter "
-            "windows or more runs."
+            f"size={size}: part {number} of {parts} has {own} windows, too few for a batch; take smaller batches, "
+            "shorter windows or more runs."
         )
     dataset = grain.MapDataset.source(windows)
     if seed is not None:

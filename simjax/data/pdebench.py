@@ -26,8 +26,8 @@ def write_pdebench(runs: Folders, file: Path, fields: Sequence[str] | None = Non
     Density, pressure and all velocities become the datasets `density`, `pressure`, `Vx`, ... `(b, t, x, y, z)`, as of
     its compressible flows. Other fields become `tensor`: one field in one dimension `(b, t, x)`, else
     `(b, t, x, y, z, v)` with the names of the variables as the attribute `variables`. Coordinates of cell centres and
-    times are `x-coordinate`, ..., `t-coordinate`. Parameters that are the same in all trajectories are attributes of the
-    file, others datasets `(b,)`. All is copied, in single precision, as axes stand in another order than in a run.
+    times are `x-coordinate`, ..., `t-coordinate`. Parameters that are the same in all trajectories are attributes of
+    the file, others datasets `(b,)`. All is copied, in single precision, as axes stand in another order than in a run.
 
     Args:
         runs: folders of runs of fields on the same uniform grid with the same output times, or one of them.

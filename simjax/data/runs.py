@@ -61,6 +61,10 @@ class SavedRun:
         """The numbers of the member in row `row`, by name."""
         return {name: np.float64(value[row] if value.ndim else value) for name, value in self.parameters.items()}
 
+    def selected(self, row: int, states: slice) -> tuple[int | slice, ...]:
+        """The index of some states of the member in row `row`, in any variable."""
+        return (states,) if self.members is None else (row, states)
+
     def chosen(self, fields: Sequence[str] | None) -> list[Variable]:
         """The variables of these names; None: all that extend in space or over particles.
 

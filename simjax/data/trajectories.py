@@ -1,4 +1,4 @@
-"""Whole trajectories of runs of fields on one uniform grid, at cell centres: what files in other layouts are made of."""
+"""Whole trajectories of runs of fields on one uniform grid: what files in other layouts are made of."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import yaml
 
 from simjax.data.runs import Folders, SavedRun, Variable, saved_runs
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.io.staggering import FACE, between_faces
-from simjax.schema.config import Config
 
 PIECE_BYTES = 64 << 20
 # Variables that files have beside fields on grids which are not uniform and Cartesian.
@@ -23,25 +23,37 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
+class Box:
+    """The grid of a run. name: of its experiment, or of its model. lines: cell centres along each axis, the slowest
+    axis of the files first. sides: kinds of the lower and the upper side of each axis."""
+
+    name: str
+    lines: dict[str, np.ndarray]
+    sides: dict[str, tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Trajectories:
     """Trajectories that share a grid and times.
 
-    name: of the first run's experiment, or of its model. rows: (run, row of the member in its files) of each. left_out: members that ended before the run. variables: those
-    chosen, of the first run. times: of all. lines: cell centres along each axis, the slowest axis of the files first.
-    sides: kinds of the sides of each axis, lower and upper. constants, varied: parameters that are the same for all, and
-    those that are not, a number for each trajectory.
+    rows: (run, row of the member in its files) of each. left_out: members that ended before their run. variables: those
+    that were chosen, of the first run. constants, varied: parameters that are the same for all, and those that are not,
+    a number for each trajectory.
     """
 
-    name: str
+    box: Box
     runs: tuple[SavedRun, ...]
     rows: tuple[tuple[int, int], ...]
     left_out: tuple[str, ...]
     variables: tuple[Variable, ...]
     times: np.ndarray
-    lines: dict[str, np.ndarray]
-    sides: dict[str, tuple[str, str]]
     constants: dict[str, float]
     varied: dict[str, np.ndarray]
+
+    @property
+    def lines(self) -> dict[str, np.ndarray]:
+        """Cell centres along each axis, the slowest axis of the files first."""
+        return self.box.lines
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,20 +63,20 @@ class Trajectories:
     def pieces(self, variable: Variable) -> Iterator[tuple[int, slice, np.ndarray]]:
         """(trajectory, states, values at cell centres) of a variable, piece by piece."""
         states = max(1, PIECE_BYTES // (int(np.prod(variable.shape)) * variable.dtype.itemsize))
-        for number, (run, row) in enumerate(self.rows):
-            with h5py.File(self.runs[run].master, "r") as file:
-                stored = file[variable.path]
+        for number, (n, row) in enumerate(self.rows):
+            run = self.runs[n]
+            with h5py.File(run.master, "r") as file:
+                stored = file[run.variables[variable.name].path]
                 assert isinstance(stored, h5py.Dataset)
                 for start in range(0, len(self.times), states):
                     chosen = slice(start, start + states)
-                    own = (row, chosen) if "member" in variable.dims else (chosen,)
-                    yield number, chosen, self._centred(stored[own], variable)
+                    yield number, chosen, self._centred(stored[run.selected(row, chosen)], variable)
 
     def _centred(self, values: np.ndarray, variable: Variable) -> np.ndarray:
         for position, dim in enumerate(variable.space, start=1):
             axis = dim.removesuffix(FACE)
             if axis != dim:
-                values = between_faces(values, position, len(self.lines[axis]), self.sides[axis][0] == "periodic")
+                values = between_faces(values, position, len(self.lines[axis]), self.box.sides[axis][0] == "periodic")
         return values
 
 
@@ -77,68 +89,59 @@ def gathered(folders: Folders, fields: Sequence[str] | None) -> Trajectories:
         InputOutputError: a folder holds no run, or a file of it is missing or damaged.
     """
     runs = saved_runs(folders)
+    boxes = [_box(run) for run in runs]
     variables = tuple(runs[0].chosen(fields))
-    lines = [_lines(run) for run in runs]
-    configs = [_config(run) for run in runs]
-    sides = [_sides(config) for config in configs]
-    for run, own_lines, own_sides in zip(runs, lines, sides, strict=True):
-        _require_alike(runs[0], run, lines[0], own_lines)
+    for run, box in zip(runs, boxes, strict=True):
+        _require_alike(runs[0], run, boxes[0], box)
         run.chosen([variable.name for variable in variables])
-        if own_sides != sides[0]:
-            raise ConfigurationError(f"runs: {run.folder} has the sides {own_sides}, {runs[0].folder} {sides[0]}.")
     for variable in variables:
-        if {dim.removesuffix(FACE) for dim in variable.space} != {*lines[0]}:
+        if {dim.removesuffix(FACE) for dim in variable.space} != {*boxes[0].lines}:
             raise ConfigurationError(f"fields: {variable.name!r} is no field on the grid; name fields alone.")
     places = [(n, row) for n, run in enumerate(runs) for row in range(len(run.frames))]
     whole = [(n, row) for n, row in places if runs[n].frames[row] == len(runs[n].times)]
-    left_out = [_named(runs[n], row) for n, row in places if (n, row) not in whole]
     if not whole:
         raise ConfigurationError(f"runs: no trajectory went to its end, of {len(places)}; expected one or more.")
     names = [name for name in runs[0].parameters if all(name in run.parameters for run in runs)]
     numbers = {name: np.asarray([runs[n].parameters_of(row)[name] for n, row in whole]) for name in names}
     same = {name for name, values in numbers.items() if np.all(values == values[0])}
     return Trajectories(
-        configs[0].experiment_name or configs[0].model, runs, tuple(whole), tuple(left_out), variables, runs[0].times, lines[0], sides[0],
-        {name: float(numbers[name][0]) for name in names if name in same},
+        boxes[0], runs, tuple(whole), tuple(_named(runs[n], row) for n, row in places if (n, row) not in whole),
+        variables, runs[0].times, {name: float(numbers[name][0]) for name in names if name in same},
         {name: numbers[name] for name in names if name not in same},
     )  # fmt: skip
-
-
-def _lines(run: SavedRun) -> dict[str, np.ndarray]:
-    if run.ndim is not None:
-        raise ConfigurationError(f"runs: {run.folder} holds particles; expected fields on a grid.")
-    with h5py.File(run.master, "r") as file:
-        if any(name in file for name in UNEVEN):
-            raise ConfigurationError(
-                f"runs: the grid of {run.folder} is stretched or around an axis; expected a uniform Cartesian one, which "
-                "these layouts are made for."
-            )
-        return {axis: np.asarray(file[axis]) for axis in reversed(AXES) if axis in file}
 
 
 def _named(run: SavedRun, row: int) -> str:
     return str(run.folder) if run.members is None else f"{run.folder}, member {run.members[row]}"
 
 
-def _config(run: SavedRun) -> Config:
-    from simjax.config.composition import compose_from_run
+def _box(run: SavedRun) -> Box:
+    if run.ndim is not None:
+        raise ConfigurationError(f"runs: {run.folder} holds particles; expected fields on a grid.")
+    with h5py.File(run.master, "r") as file:
+        if any(name in file for name in UNEVEN):
+            raise ConfigurationError(
+                f"runs: the grid of {run.folder} is stretched or around an axis; expected a uniform Cartesian one, as "
+                "in the data of others."
+            )
+        lines = {axis: np.asarray(file[axis]) for axis in reversed(AXES) if axis in file}
+        config = yaml.safe_load(str(file.attrs["simjax_config_yaml"]))
+    sides = {axis: config["boundaries"][axis] for axis in lines}
+    kinds = {a: (s, s) if isinstance(s, str) else (s["lower"]["kind"], s["upper"]["kind"]) for a, s in sides.items()}
+    return Box(config["experiment_name"] or config["model"], lines, kinds)
 
-    file = run.folder / ".hydra" / "config.yaml"
-    if not file.is_file():
-        raise ConfigurationError(f"{file} is missing, which says what the sides are; bring it back from a copy.")
-    return compose_from_run(file).config()
 
-
-def _sides(config: Config) -> dict[str, tuple[str, str]]:
-    return {axis: (pair.lower.kind, pair.upper.kind) for axis, pair in zip(AXES, config.boundaries, strict=False)}
-
-
-def _require_alike(first: SavedRun, run: SavedRun, expected: dict, lines: dict) -> None:
-    same = expected.keys() == lines.keys() and all(np.array_equal(expected[axis], lines[axis]) for axis in lines)
-    if not same:
-        cells = [" x ".join(str(len(line)) for line in reversed(own.values())) for own in (lines, expected)]
+def _require_alike(first: SavedRun, run: SavedRun, expected: Box, box: Box) -> None:
+    same = expected.lines.keys() == box.lines.keys()
+    if not same or not all(np.array_equal(expected.lines[axis], box.lines[axis]) for axis in box.lines):
         raise ConfigurationError(
-            f"runs: {run.folder} has {cells[0]} cells and {first.folder} {cells[1]}; expected runs on one grid."
+            f"runs: {run.folder} has {_cells(box)} cells and {first.folder} {_cells(expected)}; expected runs on one "
+            "grid."
+        )
+    if box.sides != expected.sides:
+        raise ConfigurationError(
+            f"runs: the sides of {run.folder} are {_sides(box)}, those of {first.folder} {_sides(expected)}; expected "
+            "the same."
         )
     if len(run.times) < 2:
         raise ConfigurationError(f"runs: {run.folder} has {len(run.times)} saved states; expected two or more.")
@@ -155,11 +158,19 @@ def _require_alike(first: SavedRun, run: SavedRun, expected: dict, lines: dict) 
         )
 
 
+def _sides(box: Box) -> str:
+    return "; ".join(f"{axis}: {lower}, {upper}" for axis, (lower, upper) in sorted(box.sides.items()))
+
+
+def _cells(box: Box) -> str:
+    return " x ".join(str(len(line)) for line in reversed(box.lines.values()))
+
+
 def described(trajectories: Trajectories, file: Path) -> str:
     """What a file holds, in a sentence for whoever wrote it."""
     names = ", ".join(variable.name for variable in trajectories.variables)
-    cells = " x ".join(str(len(line)) for line in reversed(trajectories.lines.values()))
-    said = f"{file}: {len(trajectories.rows)} trajectories of {len(trajectories.times)} states on {cells} cells: {names}"
+    count, states = trajectories.shape[:2]
+    said = f"{file}: {count} trajectories of {states} states on {_cells(trajectories.box)} cells: {names}"
     if trajectories.left_out:
         said += f"; left out, as they ended early: {'; '.join(trajectories.left_out)}"
     return said

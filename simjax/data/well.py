@@ -56,7 +56,7 @@ def write_well(
         raise ConfigurationError(f"file={file}: expected a name that ends in .hdf5 or .h5, which readers look for.")
     file.parent.mkdir(parents=True, exist_ok=True)
     with replaced(file) as path, new_hdf5(path) as made:
-        _write_head(made, trajectories, name or trajectories.name)
+        _write_head(made, trajectories, name or trajectories.box.name)
         _write_dimensions(made.create_group("dimensions"), trajectories)
         _write_sides(made.create_group("boundary_conditions"), trajectories)
         _write_scalars(made.create_group("scalars"), trajectories)
@@ -94,7 +94,7 @@ def _write_dimensions(group: h5py.Group, trajectories: Trajectories) -> None:
 def _write_sides(group: h5py.Group, trajectories: Trajectories) -> None:
     """A group for each kind that an axis has, with a mask of the cells next to its sides."""
     for axis, line in trajectories.lines.items():
-        kinds = [_kind(kind) for kind in trajectories.sides[axis]]
+        kinds = [_kind(kind) for kind in trajectories.box.sides[axis]]
         for kind in dict.fromkeys(kinds):
             side = group.create_group(f"{axis}_{kind.lower()}")
             side.attrs["associated_dims"], side.attrs["associated_fields"] = _texts([axis]), _texts([])

@@ -36,8 +36,8 @@ class TrajectoryWindows:
     has `(length,)`, and every parameter that all runs have is a number, such as the member's viscosity. Units are
     those of the files.
 
-    It is a `grain.sources.RandomAccessDataSource`. Nothing of the fields is read before a window is asked for; files are
-    opened then, by each process for itself. States after a member failed, or was stopped, are in no window.
+    It is a `grain.sources.RandomAccessDataSource`. Nothing of the fields is read before a window is asked for; files
+    are opened then, by each process for itself. States after a member failed, or was stopped, are in no window.
 
     Args:
         runs: folders of runs with the same variables on the same grid, or one of them.
@@ -145,7 +145,7 @@ class TrajectoryWindows:
     def _read(self, number: int, variable: Variable, row: int, states: range) -> np.ndarray:
         """Values as they lie in the file; InputOutputError where there are none."""
         master = self._runs[number].master
-        chosen = (row, _slice(states)) if "member" in variable.dims else (_slice(states),)
+        chosen = self._runs[number].selected(row, _slice(states))
         try:
             with self._lock:
                 values = self._opened(number)[variable.name][chosen]
