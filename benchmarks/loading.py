@@ -50,6 +50,7 @@ def rates(windows, workers):
         for _ in range(BATCHES):
             batch = next(iterator)
         best = min(best, (time.perf_counter() - begin) / (BATCHES * SIZE))
+    iterator.close()
     window = sum(batch[name][0].nbytes for name in FIELDS)
     return {"windows_per_s": rounded(1 / best), "MB_per_s": rounded(window / best / 1e6), "window_MB": window / 1e6}
 

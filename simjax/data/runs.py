@@ -1,4 +1,4 @@
-"""What the files of a run hold, without its fields: variables and their shapes, times, members and what varied."""
+"""Runs as they are on the disk, without their fields: variables and shapes, times, members and what varied."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SavedRun:
     """A run as it is on the disk.
 
     master: the file that shows all saved states. times: of these. members: numbers of the ensemble's members, None
-    where it is none. frames: of each member, the states before it failed or was stopped. parameters: numbers, or one
+    where it is none. frames: of each member, the states before it failed. parameters: numbers, or one
     for each member. ndim: axes of the box of particles, which files fill up to three; None for fields.
     """
 
@@ -136,7 +136,7 @@ def _variable(name: str, dataset: h5py.Dataset) -> Variable:
 
 
 def _frames(file: h5py.File, variables: Iterable[Variable], total: int, members: np.ndarray | None) -> np.ndarray:
-    """Saved states of each member before the first one at which no diagnostic is known, as it had ended."""
+    """Saved states of each member before the first one at which no diagnostic is known, as it had failed."""
     diagnostics = [np.atleast_2d(np.asarray(file[v.path])) for v in variables if not v.space]
     rows = 1 if members is None else len(members)
     known = np.any([~np.isnan(u) for u in diagnostics], axis=0) if diagnostics else np.ones((rows, total), bool)

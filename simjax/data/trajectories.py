@@ -167,7 +167,7 @@ def _cells(box: Box) -> str:
 
 
 def described(trajectories: Trajectories, file: Path) -> str:
-    """What a file holds, in a sentence for whoever wrote it."""
+    """A sentence about a file that was written."""
     names = ", ".join(variable.name for variable in trajectories.variables)
     count, states = trajectories.shape[:2]
     said = f"{file}: {count} trajectories of {states} states on {_cells(trajectories.box)} cells: {names}"

@@ -15,13 +15,13 @@ import numpy as np
 from simjax.data.runs import Folders, SavedRun, Variable, saved_runs
 from simjax.errors import ConfigurationError, InputOutputError
 
-# Files that are open at once, segments included: a quarter of what a process may have by most systems' defaults.
+# Files that are open at once, segments included: a quarter of what Linux lets a process have by default.
 MOST_OPEN = 256
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a window is: the run's folder, the member's number (None: no ensemble) and the numbers of its states."""
+    """The place of a window: the run's folder, the member's number (None: no ensemble), the numbers of its states."""
 
     folder: Path
     member: int | None
@@ -37,7 +37,7 @@ class TrajectoryWindows:
     those of the files.
 
     It is a `grain.sources.RandomAccessDataSource`. Nothing of the fields is read before a window is asked for; files
-    are opened then, by each process for itself. States after a member failed, or was stopped, are in no window.
+    are opened then, by each process for itself. States after a member failed are in no window.
 
     Args:
         runs: folders of runs with the same variables on the same grid, or one of them.
@@ -104,7 +104,7 @@ class TrajectoryWindows:
         )
 
     def place(self, index: int) -> Place:
-        """Where window `index` is taken from."""
+        """The place that window `index` is taken from."""
         run, row, states = self._find(index)
         members = self._runs[run].members
         return Place(self._runs[run].folder, None if members is None else int(members[row]), states)

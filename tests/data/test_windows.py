@@ -158,6 +158,7 @@ def test_a_state_restored_in_the_midst_of_an_epoch_gives_exactly_the_rest(runs, 
 
 def test_windows_are_read_by_other_processes(runs):
     windows = sj.TrajectoryWindows(runs, length=2)
+    assert isinstance(windows, grain.sources.RandomAccessDataSource)
     windows[0]  # files are open
     copy = pickle.loads(pickle.dumps(windows))
     np.testing.assert_array_equal(copy[5]["velocity_x"], windows[5]["velocity_x"])
@@ -221,6 +222,7 @@ def test_what_does_not_fit_is_told(runs, tmp_path):
     windows = sj.TrajectoryWindows(runs, length=2)
     for options, message in [
         (dict(size=0), "size=0: expected a whole number, 1 or more"),
+        (dict(size=1, epochs=0), "epochs=0: expected a whole number, 1 or more"),
         (dict(size=99, epochs=1), "size=99: part 0 of 1 has 25 windows, too few for a batch"),
         (dict(size=1, part=(2, 2)), r"part=\(2, 2\)"),
     ]:
