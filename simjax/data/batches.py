@@ -46,8 +46,8 @@ def batches(
         >>> batch["density"].shape, batch["time"].shape
         ((4, 2, 32), (4, 2))
     """
-    numbers = ("size", size, 1), ("epochs", 1 if epochs is None else epochs, 1), ("seed", seed or 0, 0), ("workers", workers, 0)
-    for name, value, least in numbers:
+    optional = ("epochs", 1 if epochs is None else epochs, 1), ("seed", seed or 0, 0)
+    for name, value, least in (("size", size, 1), ("workers", workers, 0), *optional):
         if not isinstance(value, int) or value < least:
             raise ConfigurationError(f"{name}={value!r}: expected a whole number, {least} or more.")
     try:

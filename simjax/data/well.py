@@ -15,7 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from simjax.data.runs import Folders, Variable
+from simjax.data.runs import Folders, SavedRun, Variable
 from simjax.data.trajectories import Trajectories, gathered
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -25,6 +25,9 @@ from simjax.io.frame_layout import FILLED_BYTES
 # Sides through which something comes in or leaves; all others but the periodic one are walls.
 OPEN_SIDES = frozenset({"inflow", "outflow", "open", "turbulent_inflow", "absorbing"})
 SINGLE = np.dtype("f4")
+
+Placed = Sequence[tuple[tuple[Any, ...], Variable]]
+"""Components of a field, with the end of the index at which each stands in it."""
 
 
 def write_well(
@@ -42,7 +45,7 @@ def write_well(
         fields: names of fields; None: all.
         name: of the data; None: that of the experiment of the first run.
         copy: False: fields at cell centres stay where they are, and the file shows them by their paths. The reader of
-            The Well cannot open such a file (HDF5 ends with a segmentation fault); those that open it by its name can.
+            The Well reads NaN from such a file, or crashes; those that open it by its name read it.
 
     Returns:
         What was written.
@@ -65,7 +68,13 @@ def write_well(
             group = made.create_group(f"t{order}_fields")
             group.attrs["field_names"] = _texts(named)
             for field_name, parts in named.items():
-                dataset = _write_field(group, field_name, trajectories, parts, None if copy else file.parent)
+                places = [()] if order == 0 else [(..., number) for number in range(len(parts))]
+                placed = [*zip(places, parts, strict=True)]
+                shape = (*trajectories.shape, *(len(parts),) * order)
+                if copy or any(part.space != tuple(trajectories.lines) for part in parts):
+                    dataset = _copied(group, field_name, shape, trajectories, placed)
+                else:
+                    dataset = _shown(group, field_name, shape, trajectories, placed, file.parent)
                 dataset.attrs["dim_varying"] = np.ones(len(trajectories.lines), bool)
                 dataset.attrs["units"] = parts[0].units
                 _vary(dataset, sample=True, time=True)
@@ -131,38 +140,36 @@ def _by_order(trajectories: Trajectories) -> tuple[dict[str, list[Variable]], di
     return vectors, scalars
 
 
-def _write_field(
-    group: h5py.Group, name: str, trajectories: Trajectories, parts: Sequence[Variable], beside: Path | None
+def _copied(
+    group: h5py.Group, name: str, shape: tuple[int, ...], trajectories: Trajectories, placed: Placed
 ) -> h5py.Dataset:
-    """A scalar, or a vector with its components along a last axis. beside: the folder from which the run's files are
-    named where the values stay in them; None: they are copied."""
-    cells = trajectories.shape
-    shape = cells if len(parts) == 1 else (*cells, len(parts))
-    places = [() if len(parts) == 1 else (..., number) for number in range(len(parts))]
-    centred = all(part.space == tuple(trajectories.lines) for part in parts)
-    if beside is not None and centred:
-        layout = h5py.VirtualLayout(shape, SINGLE)
-        for place, part in zip(places, parts, strict=True):
-            for number, (run, row) in enumerate(trajectories.rows):
-                layout[(number, *place)] = _source(trajectories, run, row, part, beside)
-        return group.create_virtual_dataset(name, layout, fillvalue=np.nan)
+    """A field with values of its own, in chunks that belong to one trajectory."""
     state = int(np.prod(shape[2:])) * SINGLE.itemsize
-    chunks = (1, max(1, min(shape[1], FILLED_BYTES // state)), *shape[2:])  # what a window of one trajectory reads
+    chunks = (1, max(1, min(shape[1], FILLED_BYTES // state)), *shape[2:])
     dataset = group.create_dataset(name, shape, SINGLE, chunks=chunks, fletcher32=True)
-    for place, part in zip(places, parts, strict=True):
+    for place, part in placed:
         for number, states, values in trajectories.pieces(part):
             dataset[(number, states, *place)] = values
     return dataset
 
 
-def _source(trajectories: Trajectories, run: int, row: int, part: Variable, beside: Path) -> Any:
+def _shown(
+    group: h5py.Group, name: str, shape: tuple[int, ...], trajectories: Trajectories, placed: Placed, beside: Path
+) -> h5py.Dataset:
+    """A field whose values stay in the runs' files, which are named from the folder `beside`."""
+    layout = h5py.VirtualLayout(shape, SINGLE)
+    for place, part in placed:
+        for number, (run, row) in enumerate(trajectories.rows):
+            layout[(number, *place)] = _source(trajectories.runs[run], row, part, beside)
+    return group.create_virtual_dataset(name, layout, fillvalue=np.nan)
+
+
+def _source(run: SavedRun, row: int, part: Variable, beside: Path) -> Any:
     """The values of a trajectory where they are."""
-    saved = trajectories.runs[run]
-    own, states = saved.variables[part.name], len(saved.times)
-    shape = (states, *own.shape) if saved.members is None else (len(saved.members), states, *own.shape)
-    name = os.path.relpath(saved.master.resolve(), beside.resolve())
-    source = h5py.VirtualSource(name, own.path, shape, own.dtype)
-    return source if saved.members is None else source[row]
+    own, states = run.variables[part.name], len(run.times)
+    shape = (states, *own.shape) if run.members is None else (len(run.members), states, *own.shape)
+    source = h5py.VirtualSource(os.path.relpath(run.master.resolve(), beside.resolve()), own.path, shape, own.dtype)
+    return source if run.members is None else source[row]
 
 
 def _vary(item: h5py.Group | h5py.Dataset, *, sample: bool, time: bool) -> None:

@@ -27,7 +27,7 @@ GAS_OUTPUTS = tuple(Output(name, (0.5, 0.5), "1") for name in ("density", "veloc
 
 def written(
     folder, outputs=FLOW_OUTPUTS, *, base=FLOW, members=MEMBERS, cells=CELLS, spacing=0.1, states=STATES, ended=(),
-    **changes,
+    dtype=np.float32, **changes,
 ):  # fmt: skip
     """A run of random fields in a channel, in segments of two states. ended: members without the last state."""
     grid, rng = sj.Grid(cells, (0.0,) * len(cells), tuple(map(float, cells))), np.random.default_rng(len(folder.name))
@@ -35,7 +35,7 @@ def written(
     periodic = [pair.periodic for pair in config.boundaries]
     lead = () if members is None else (members,)
     writer = GridWriter(
-        folder, grid, outputs, members=members, diagnostics=["energy"], title="a test", periodic=periodic,
+        folder, grid, outputs, members=members, diagnostics=["energy"], title="a test", periodic=periodic, dtype=dtype,
         parameters={"drag": np.float64(0.5), "viscosity": VISCOSITY if members else np.float64(1e-3)},
         attributes={"simjax_run_id": "a", "simjax_config_yaml": yaml.safe_dump(config.write())},
         segment_bytes=2 * 4 * 4 * max(1, members or 1) * int(np.prod(cells)),
@@ -139,6 +139,16 @@ def test_sides_and_numbers_of_a_file_of_the_well(wells):
         assert sorted(file["scalars"]) == ["drag", "viscosity"]
         np.testing.assert_array_equal(file["scalars/viscosity"], np.float32([*VISCOSITY, 1e-3]))
         assert file["t1_fields/velocity"].attrs["units"] == "m s-1"
+
+
+def test_a_vector_on_a_line_has_one_component(tmp_path):
+    flow = (Output("velocity_x", (0.5,), "m s-1", "", "", "velocity", 0), Output("pressure", (0.5,), "1"))
+    run = written(tmp_path / "run", flow, base=DYE, cells=(6,), dtype=np.float64, **{"physics.velocity": [1.0]})
+    for copy in (True, False):
+        write_well(run, tmp_path / f"{copy}.hdf5", copy=copy)
+        with h5py.File(tmp_path / f"{copy}.hdf5") as file, sj.open_run(run) as ds:
+            require_the_layout(file)
+            np.testing.assert_array_equal(file["t1_fields/velocity"][..., 0], ds.velocity_x.values.astype("f4"))
 
 
 @pytest.mark.slow

@@ -96,8 +96,7 @@ def test_particles_are_in_the_order_of_their_numbers(tmp_path, members):
     assert len(windows) == 2 * (members or 1) and len(list((tmp_path / "run" / "data").iterdir())) > 1
     for number in range(len(windows)):
         place, window = windows.place(number), windows[number]
-        own = (slice(None) if place.member is None else place.member,)
-        chosen = (slice(place.states[0], place.states[0] + 3), *(() if place.member is None else own))
+        chosen = (slice(place.states[0], place.states[0] + 3), *(() if members is None else (place.member,)))
         np.testing.assert_array_equal(window["position"], position[chosen].astype("f4"))
         np.testing.assert_array_equal(window["density"], density[chosen].astype("f4"))
         assert window["epsilon"] == 2.0 and window["time"][0] == 0.5 * place.states[0]
