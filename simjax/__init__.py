@@ -13,6 +13,8 @@ _NAMES = {
     "driver.differentiable": "RunFunction",
     "io.read": "open_run open_output check_files",
     "io.universe": "open_universe",
+    "data.windows": "TrajectoryWindows",
+    "data.batches": "batches",
     # inverse problems, certificates, programs
     "inverse.problem": "InverseProblem",
     "inverse.search": "Search",
@@ -118,6 +120,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.core.model import Measure as Measure
     from simjax.core.model import Model as Model
     from simjax.core.model import Output as Output
+    from simjax.data.batches import batches as batches
+    from simjax.data.windows import TrajectoryWindows as TrajectoryWindows
     from simjax.driver.build import register as register
     from simjax.driver.configured import configure as configure
     from simjax.driver.configured import load as load

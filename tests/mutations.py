@@ -494,6 +494,26 @@ MUTATIONS = [
         "tests/driver/test_compilations.py",
     ),
     Mutation(
+        "the last window of a member is the next one's first", "data/windows.py",
+        'side="right"', 'side="left"',
+        "tests/data/test_windows.py::test_every_window_is_what_the_run_wrote",
+    ),
+    Mutation(
+        "windows go on after a member has failed", "data/runs.py",
+        "np.where(known.all(axis=1), total, ", "np.where(known.any(axis=1), total, ",
+        "tests/data/test_windows.py::test_states_after_the_end_of_a_member_are_in_no_window",
+    ),
+    Mutation(
+        "processes share windows", "data/batches.py",
+        "dataset[number:shared:parts]", "dataset[0:shared:parts]",
+        "tests/data/test_windows.py::test_parts_of_processes_are_disjoint_and_cover",
+    ),
+    Mutation(
+        "components of a vector stand in the wrong order", "data/well.py",
+        "[parts[k] for k in axes]", "[parts[k] for k in sorted(axes)]",
+        "tests/data/test_layouts.py::test_a_file_of_the_well_obeys_its_layout_and_has_the_runs_values",
+    ),
+    Mutation(
         "a stage weighs less for the accounts than for the fields", "integrators/runge_kutta.py",
         "advanced = v + dt * beta * k", "advanced = v + dt * (beta if v.shape[1:] != (5,) else 0.99 * beta) * k",
         "tests/driver/test_balances.py::test_an_open_box_with_sources_closes_at_every_step",

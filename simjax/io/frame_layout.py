@@ -26,6 +26,8 @@ PIECE_BYTES = 4 << 20
 CHUNK_BYTES = 16 << 20
 # HDF5 holds a chunk that is being filled frame by frame in its cache, of 1 MiB.
 FILLED_BYTES = 1 << 19
+# Who reads a window of one member reads whole chunks, with the other members in them.
+MEMBERS_BYTES = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -310,16 +312,18 @@ def checked_storage(
 ) -> dict:
     """Options of h5py with which HDF5 checks every value that it reads, and gzips fields that were rounded.
 
-    A chunk is one frame, thinner where that is large, and several frames where they are small: axis `time` counts them.
-    Checksums need chunks, so numbers alone and empty arrays have none.
+    A chunk is one frame of few members, thinner where that is large, and several frames where those of all members are
+    small: axis `time` counts them, and members are on an axis before it. Checksums need chunks, so numbers alone and
+    empty arrays have none.
     """
     if not shape or 0 in shape:
         return {}
     chunk, size = [1] * len(shape), dtype.itemsize
     for axis in (a for a in reversed(range(len(shape))) if a != time):
-        chunk[axis] = min(shape[axis], max(1, CHUNK_BYTES // size))
+        most = MEMBERS_BYTES if time is not None and axis < time else CHUNK_BYTES
+        chunk[axis] = min(shape[axis], max(1, most // size))
         size *= chunk[axis]
-    if time is not None:
+    if time is not None and chunk[:time] == [*shape[:time]]:
         chunk[time] = min(shape[time], max(1, FILLED_BYTES // size))
     storage: dict = {"chunks": tuple(chunk), "fletcher32": True}
     if rounding_bits is not None and time is not None and time + 1 < len(shape):

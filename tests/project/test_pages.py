@@ -79,7 +79,8 @@ def small(line):
         return None
     words = [re.sub(r"^(seed=)(\S+,\S+|range.*)", r"\g<1>1,2", word) for word in shlex.split(line, comments=True)]
     words = [re.sub(r"(n_trials=)\d+", r"\g<1>2", word) for word in words]
-    told = {"--help", "--info"} & set(words) or {"simjax.certificate", "simjax.inspect", "simjax.export"} & set(words)
+    apart = {"simjax.certificate", "simjax.inspect", "simjax.export", "simjax.data"}
+    told = {"--help", "--info"} & set(words) or apart & set(words)
     if told:
         return words
     known = " ".join(words)
