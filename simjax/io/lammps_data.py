@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError
-from simjax.io.particle_contents import FileBox, FileParticles, numbered, one_type, refuse
 from simjax.io.initial_files import check_size
+from simjax.io.particle_contents import FileBox, FileParticles, numbered, one_type, refuse
 
 # Atom style -> the columns between the number of an atom and its place; three of images may follow.
 STYLES = {
@@ -62,13 +62,14 @@ def read_lammps_data(path: Path) -> FileParticles:
     _check_sections(text)
     check_size((int(text.header.get("atoms", [0])[0]), len("xyz")), 8, path, "Atoms")
     atoms, style = _atoms(text)
+    atoms = atoms[np.argsort(atoms[:, 0])]
     columns = {name: atoms[:, 1 + k] for k, name in enumerate(STYLES[style])}
     first = 1 + len(columns)
     ids, kind = _whole(text, "Atoms", atoms[:, 0]), _whole(text, "Atoms", columns["type"])
     if len(np.unique(ids)) < len(ids) or kind.min() < 1:
         raise ConfigurationError(f"particles.file={path}: Atoms: expected each number once, and types from 1 on.")
     arrays = {"position": atoms[:, first : first + 3], "species": kind - 1}
-    if np.any(columns.get("charge", 0)):
+    if "charge" in columns:
         arrays["charge"] = columns["charge"]
     if "Velocities" in text.sections:
         velocities = text.table("Velocities", "atoms")

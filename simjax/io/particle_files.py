@@ -11,6 +11,8 @@ import h5py
 import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError, SimjaxError
+from simjax.io.initial_files import DAMAGED, check_size, read_npy, reason_of
+from simjax.io.lammps_data import read_lammps_data
 from simjax.io.particle_contents import (
     GROUPS,
     NAMES,
@@ -22,8 +24,6 @@ from simjax.io.particle_contents import (
     orthogonal,
     refuse,
 )
-from simjax.io.initial_files import DAMAGED, check_size, read_npy, reason_of
-from simjax.io.lammps_data import read_lammps_data
 from simjax.io.particle_libraries import read_extended_xyz, read_gsd
 
 ROOT = "particles"
@@ -36,8 +36,8 @@ def read_particles(file: str | Path, ndim: int) -> FileParticles:
     Files of other programs have three axes, of which a plane takes the first two.
 
     Raises:
-        ConfigurationError: a name is missing, a shape does not fit, a value is not finite, or the file holds what simjax
-            does not have.
+        ConfigurationError: a name is missing, a shape does not fit, a value is not finite, or the file holds what
+            simjax does not have.
         InputOutputError: the file cannot be read, or takes values from outside its folder.
         ResourceError: it claims more particles than this machine has memory for.
     """
@@ -87,8 +87,6 @@ def _from_h5md(path: Path, ndim: int) -> FileParticles:
         for name in PER_PARTICLE:
             if name in particles:
                 arrays[name] = _last(particles, name, path, axes=1)
-        if "charge" in arrays and not np.any(arrays["charge"]):
-            del arrays["charge"]
         arrays |= _connected(file, particles, path)
         return FileParticles(arrays, _box(particles, path))
 
@@ -126,8 +124,9 @@ def _connected(file: h5py.File, particles: h5py.Group, path: Path) -> dict[str, 
     root = file.get("connectivity")
     if not isinstance(root, h5py.Group):
         return {}
-    refuse(path, {name: len(_values(root, name, path)) for name in root if name not in GROUPS})
-    found = {name: _last(root, name, path, axes=2) for name in root}
+    names = [str(name) for name in root]
+    refuse(path, {name: len(_values(root, name, path)) for name in names if name not in GROUPS})
+    found = {name: _last(root, name, path, axes=2) for name in names}
     if "id" not in particles:
         return found
     ids = _last(particles, "id", path, axes=1)

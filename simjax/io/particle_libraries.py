@@ -54,7 +54,7 @@ def read_extended_xyz(path: Path) -> FileParticles:
         arrays["mass"] = known["masses"]
     results = {} if atoms.calc is None else atoms.calc.results
     charge = known.get("initial_charges", results.get("charges"))
-    if charge is not None and np.any(charge):
+    if charge is not None:
         arrays["charge"] = charge
     names = [atoms.symbols[k] for k in first[order]]
     notes = [f"Species of {path.name}: {', '.join(f'{k} is {name}' for k, name in enumerate(names))}."]
@@ -84,9 +84,9 @@ def read_gsd(path: Path) -> FileParticles:
             f"particles.file={path} has a triclinic box; expected one with edges along x, y and z: write the particles "
             "in an orthogonal cell."
         )
-    arrays = {"position": of.position, "velocity": of.velocity, "species": of.typeid, "mass": of.mass}
-    if np.any(of.charge):
-        arrays["charge"] = of.charge
+    arrays = {
+        "position": of.position, "velocity": of.velocity, "species": of.typeid, "mass": of.mass, "charge": of.charge,
+    }  # fmt: skip
     for name in ("bonds", "angles"):
         groups = getattr(frame, name)
         if groups.N:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,12 @@ class Difference:
     write: str
 
     @classmethod
-    def of(cls, path: str, here: Sequence | None, there: Sequence) -> Difference:
+    def of(cls, path: str, here: Iterable | None, there: Iterable) -> Difference:
         """Lists that differ; those of the file are to be written."""
-        return cls(path, _listed(here), _listed(there), f"{path}={_listed(there)}")
+        return cls(path, listed_numbers(here), listed_numbers(there), f"{path}={listed_numbers(there)}")
 
 
-def _listed(values: Sequence | None) -> str:
+def listed_numbers(values: Iterable | None) -> str:
     """A list as the command line takes it, without spaces."""
     if values is None:
         return "null"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
 from simjax.io.memory import host_memory, require_memory
 from simjax.particles.random_walks import walks
 from simjax.schema.config import Config
@@ -98,7 +97,7 @@ def chosen_particles(config: Config, start: Start) -> np.ndarray | None:
 
 
 def place(config: Config, bond: float = 1.0) -> Start:
-    """The particles of the section `particles` without a file, float64. bond: about the length of a chain's bonds at rest.
+    """The particles of a section `particles` without a file, float64. bond: about the length of chains' bonds at rest.
 
     Raises:
         ConfigurationError: they do not fit.

@@ -10,7 +10,14 @@ from simjax.errors import ConfigurationError
 from simjax.io.particle_contents import FileParticles
 from simjax.io.particle_files import read_particles
 from simjax.models.capacities import bounds_of
-from simjax.models.particles_of_file import Difference, box_differences, require_inside, require_same, same
+from simjax.models.particles_of_file import (
+    Difference,
+    box_differences,
+    listed_numbers,
+    require_inside,
+    require_same,
+    same,
+)
 from simjax.models.placement import Start, species_of
 from simjax.particles.id_lookup import ends_of, partners_of
 from simjax.schema.config import Config
@@ -41,8 +48,8 @@ def start_from_file(config: Config) -> Start:
         species = species_of(count // length, particles.fractions, config.seed).repeat(length)
     if species.max() >= MOST_SPECIES:
         raise ConfigurationError(
-            f"particles.file={file}: a species {species.max()}; expected numbers from 0 to {MOST_SPECIES - 1}, each one "
-            "entry of particles.fractions."
+            f"particles.file={file}: a species {species.max()}; expected numbers from 0 to {MOST_SPECIES - 1}, each "
+            "with an entry of particles.fractions."
         )
     require_same(file, [*box_differences(config, found), *_differences(config, found, species)])
     require_inside(file, bounds_of(config), position)
@@ -68,13 +75,16 @@ def _differences(config: Config, found: FileParticles, species: np.ndarray) -> I
         there = _of_species(particles.file, "mass", said["mass"], species, here)
         if here is None or not same(here, there):
             yield Difference.of("physics.mass", physics.mass, there)
-    if "charge" in said:
+    if "charge" in said and (physics.charges is not None or np.any(said["charge"])):
         here = None if physics.charges is None else np.asarray(physics.charges.species)
         here = here if here is not None and len(here) >= kinds else None
         there = _of_species(particles.file, "charge", said["charge"], species, here)
         if here is None or not same(here, there):
-            given = None if physics.charges is None else physics.charges.species
-            yield Difference.of("physics.charges.species", given, there)
+            if physics.charges is None:
+                listed = listed_numbers(there)
+                yield Difference("physics.charges", "null", listed, f"physics.charges={{species: {listed}}}")
+            else:
+                yield Difference.of("physics.charges.species", physics.charges.species, there)
     yield from _bond_differences(config, found)
 
 
