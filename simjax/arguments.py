@@ -68,6 +68,12 @@ def taken_over(value: Any) -> Any:
         ) from None
 
 
+def as_of_jax(value: Any) -> Any:
+    """An array of another library or of NumPy as one of jax; all else as it is."""
+    value = taken_over(value)
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
 def _known(value: Any) -> np.ndarray | None:
     if isinstance(value, Tracer) or not isinstance(value, (int, float, np.ndarray, np.generic, jax.Array)):
         return None

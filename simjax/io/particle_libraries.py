@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from simjax.errors import ConfigurationError, InputOutputError
+from simjax.errors import ConfigurationError
 from simjax.io.particle_contents import FileBox, FileParticles, one_type, orthogonal, refuse
 
 # Columns of extended XYZ that are read, and those that are results.
@@ -17,14 +15,10 @@ READ = ("numbers", "positions", "masses", "momenta", "initial_charges", "velo")
 UNREAD = {"diameter": 1, "orientation": (1, 0, 0, 0), "angmom": 0, "moment_inertia": 0}
 
 
-def _library(name: str, file: Path) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.split(".")[0]
-        raise InputOutputError(
-            f"particles.file={file} is read by the package {package}; write `pip install 'simjax[particles]'`."
-        ) from None
+def _missing(path: Path, package: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"particles.file={path}: reading it takes {package}, which is not installed; pip install 'simjax[particles]'."
+    )
 
 
 def read_extended_xyz(path: Path) -> FileParticles:
@@ -34,13 +28,16 @@ def read_extended_xyz(path: Path) -> FileParticles:
 
     Raises ConfigurationError for a symbol of no element, and for a box that is triclinic.
     """
-    extxyz = _library("ase.io.extxyz", path)
+    try:
+        from ase.io.extxyz import read_xyz
+    except ImportError:
+        raise _missing(path, "ase") from None
     with path.open(encoding="utf-8") as file:
         try:
-            (atoms,) = extxyz.read_xyz(file, -1)
+            (atoms,) = read_xyz(file, -1)
         except KeyError as error:
             raise ConfigurationError(
-                f"particles.file={path}: {error} is no chemical symbol; write X for particles of no element."
+                f"particles.file={path}: {error} is not known; expected chemical symbols, with X for no element."
             ) from None
     known = atoms.arrays
     symbols, first, inverse = np.unique(known["numbers"], return_index=True, return_inverse=True)
@@ -71,7 +68,10 @@ def read_extended_xyz(path: Path) -> FileParticles:
 
 def read_gsd(path: Path) -> FileParticles:
     """Particles of the last frame of a GSD file of HOOMD-blue, whose box has its middle at zero."""
-    hoomd = _library("gsd.hoomd", path)
+    try:
+        from gsd import hoomd
+    except ImportError:
+        raise _missing(path, "gsd") from None
     with hoomd.open(str(path)) as file:
         if not len(file):
             raise ConfigurationError(f"particles.file={path} has no frames; expected one at least.")

@@ -87,7 +87,7 @@ class ParticlesConfig(ParticlesSection):
         Real(low=0.0, optional=True), None, about="least distance of random places; null: 0.8 of the mean", fixed=True
     )
     file: str | None = key(
-        Text(optional=True, described="an .npz or .h5md file"), None, about="file of positions to start from"
+        Text(optional=True, described="a file of particles"), None, about="file of positions to start from"
     )
     fractions: tuple[float, ...] = key(
         ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),

@@ -216,7 +216,7 @@ REFUSED = {
     "words.data": (lines(("30 1 1 1.0 1.0", "30 1 1 1.0 abc")), "cannot be read"),
     "other.txt": (lambda path: path.write_text("hello"), "none of NPZ, H5MD, extended XYZ"),
     "tilted.xyz": (lambda path: atoms(cell=[[8, 0, 0], [1, 8, 0], [0, 0, 8]]).write(path), "triclinic box"),
-    "symbols.xyz": (lambda path: path.write_text("1\n\nQq 0 0 0\n"), "'Qq' is no chemical symbol"),
+    "symbols.xyz": (lambda path: path.write_text("1\n\nQq 0 0 0\n"), "'Qq' is not known; expected chemical symbols"),
     "tilted.gsd": (lambda path: by_gsd(path, box=(8, 8, 8, 0.1, 0, 0)), "triclinic box"),
     "dihedrals.gsd": (lambda path: by_gsd(path, dihedrals=[[0, 1, 2, 3]]), "holds 1 dihedrals"),
     "tilted.h5md": (lambda path: by_hand(path, edges=[[8, 0, 0], [1, 8, 0], [0, 0, 8]]), "triclinic box"),
@@ -243,7 +243,7 @@ def test_particles_out_of_the_plane_are_refused(tmp_path):
 def test_a_missing_library_is_named(name, module, package, tmp_path, monkeypatch):
     (tmp_path / name).write_text("1\n\nO 0 0 0\n")
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InputOutputError, match=rf"package {package}; write `pip install 'simjax\[particles\]'`"):
+    with pytest.raises(ConfigurationError, match=rf"takes {package}, which .*; pip install 'simjax\[particles\]'"):
         read_particles(tmp_path / name, 3)
 
 

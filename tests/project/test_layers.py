@@ -70,6 +70,8 @@ PACKAGES = {
     "xarray": ("io", "report"),
     "orbax": ("io",),
     "matplotlib": ("report",),
+    "ase": ("io",),
+    "gsd": ("io",),
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
     "rich": ("driver.progress", "inspect.table"),
