@@ -57,11 +57,19 @@ def checked(path: Path, found: FileParticles, ndim: int) -> FileParticles:
         own = (len(values), GROUPS[name]) if name in GROUPS and values.ndim else (count, ndim)
         _check_values(said, name, values, (count,) if name in PER_PARTICLE else own)
     arrays = {name: u.astype(np.int32 if name in WHOLE else np.float64) for name, u in arrays.items()}
-    box = found.box
-    if box is not None:
-        kept = (None if u is None else np.asarray(u)[:ndim] for u in (box.lengths, box.lower, box.periodic))
-        box = FileBox(*kept)  # pyright: ignore[reportArgumentType]
-    return FileParticles(arrays, box, found.notes)
+    return FileParticles(arrays, None if found.box is None else _checked_box(said, found.box, ndim), found.notes)
+
+
+def _checked_box(said: str, box: FileBox, ndim: int) -> FileBox:
+    """The first axes of a box."""
+    lengths, lower, periodic = (None if u is None else np.asarray(u)[:ndim] for u in vars(box).values())
+    for name, values in (("lengths", lengths), ("lower corner", lower), ("boundary", periodic)):
+        if values is not None and not (values.shape == (ndim,) and np.all(np.isfinite(values))):
+            raise ConfigurationError(
+                f"{said}: the {name} of its box: {values.tolist()}; expected {ndim} numbers, one per axis."
+            )
+    assert lengths is not None
+    return FileBox(lengths, lower, periodic)
 
 
 def _check_flat(said: str, name: str, across: np.ndarray, ndim: int) -> None:

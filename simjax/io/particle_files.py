@@ -125,8 +125,9 @@ def _connected(file: h5py.File, particles: h5py.Group, path: Path) -> dict[str, 
     if not isinstance(root, h5py.Group):
         return {}
     names = [str(name) for name in root]
-    refuse(path, {name: len(_values(root, name, path)) for name in names if name not in GROUPS})
-    found = {name: _last(root, name, path, axes=2) for name in names}
+    counts = {name: len(_values(root, name, path)) for name in names}
+    refuse(path, {name: count for name, count in counts.items() if name not in GROUPS})
+    found = {name: _last(root, name, path, axes=2) for name, count in counts.items() if count}
     if "id" not in particles:
         return found
     ids = _last(particles, "id", path, axes=1)

@@ -40,7 +40,7 @@ def read_extended_xyz(path: Path) -> FileParticles:
                 f"particles.file={path}: {error} is not known; expected chemical symbols, with X for no element."
             ) from None
     known = atoms.arrays
-    symbols, first, inverse = np.unique(known["numbers"], return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(known["numbers"], return_index=True, return_inverse=True)
     order = np.argsort(first)
     arrays = {"position": atoms.get_positions(), "species": np.argsort(order)[inverse]}
     if "momenta" in known:
@@ -84,9 +84,9 @@ def read_gsd(path: Path) -> FileParticles:
             f"particles.file={path} has a triclinic box; expected one with edges along x, y and z: write the particles "
             "in an orthogonal cell."
         )
-    arrays = {
-        "position": of.position, "velocity": of.velocity, "species": of.typeid, "mass": of.mass, "charge": of.charge,
-    }  # fmt: skip
+    arrays = {"position": of.position, "species": of.typeid, "mass": of.mass, "charge": of.charge}
+    if np.any(of.velocity):  # zero where the file says none
+        arrays["velocity"] = of.velocity
     for name in ("bonds", "angles"):
         groups = getattr(frame, name)
         if groups.N:

@@ -220,6 +220,7 @@ REFUSED = {
     "tilted.gsd": (lambda path: by_gsd(path, box=(8, 8, 8, 0.1, 0, 0)), "triclinic box"),
     "dihedrals.gsd": (lambda path: by_gsd(path, dihedrals=[[0, 1, 2, 3]]), "holds 1 dihedrals"),
     "tilted.h5md": (lambda path: by_hand(path, edges=[[8, 0, 0], [1, 8, 0], [0, 0, 8]]), "triclinic box"),
+    "edges.h5md": (lambda path: by_hand(path, edges=(8.0, 8.0)), "the lengths of its box: [8.0, 8.0]; expected 3"),
     "more.h5md": (lambda path: by_hand(path, impropers=np.array([[0, 1, 2, 3]])), "holds 1 impropers"),
 }
 
@@ -262,6 +263,10 @@ DIFFERENT = {
     "species": (
         ["particles.fractions=[1]", "physics.charges=null", "physics.mass=[1]"],
         "Write particles.fractions=[0.333333,0.666667] physics.mass=[16,1] physics.charges={species: [-0.75,0.375]}.",
+    ),
+    "more species": (
+        ["particles.fractions=[0.3,0.3,0.4]", "physics.mass=[16,2,4]", "physics.charges={species: [-0.75,0.375,7]}"],
+        "Write physics.mass=[16,1,4].",
     ),
     "bonds": (["physics.bond=null", "physics.angle=null"], "physics.bond is null here, 16 bonds there"),
     "angles": (["physics.angle=null"], "physics.angle is null here, 8 angles there"),

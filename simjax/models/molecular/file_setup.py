@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -64,36 +64,39 @@ def start_from_file(config: Config) -> Start:
 def _differences(config: Config, found: FileParticles, species: np.ndarray) -> Iterator[Difference]:
     physics, particles, said = config.physics, config.particles, found.arrays
     assert isinstance(particles, ParticlesConfig) and particles.file is not None
-    known = len(particles.fractions)
-    if (kinds := int(species.max(initial=0)) + 1) > known:
-        # Shares are those of the file, of which only the number counts.
-        shares = np.maximum(np.bincount(species), 1) / np.maximum(np.bincount(species), 1).sum()
-        shares = [*np.round(shares[:-1], 6), 1 - np.round(shares[:-1], 6).sum()]
+    counts = np.bincount(species, minlength=len(particles.fractions))
+    if len(counts) > len(particles.fractions):
+        # Shares are about those of the file; only their number counts.
+        shares = np.round(np.maximum(counts, 1) / np.maximum(counts, 1).sum(), 6)
+        shares[-1] = 1 - shares[:-1].sum()
         yield Difference.of("particles.fractions", particles.fractions, shares)
     if "mass" in said:
-        here = np.broadcast_to(np.asarray(physics.mass), max(known, kinds)) if len(physics.mass) in (1, kinds) else None
-        there = _of_species(particles.file, "mass", said["mass"], species, here)
-        if here is None or not same(here, there):
+        there = _of_species(particles.file, "mass", said["mass"], species, physics.mass, len(counts))
+        if not _same_numbers(physics.mass, there):
             yield Difference.of("physics.mass", physics.mass, there)
-    if "charge" in said and (physics.charges is not None or np.any(said["charge"])):
-        here = None if physics.charges is None else np.asarray(physics.charges.species)
-        here = here if here is not None and len(here) >= kinds else None
-        there = _of_species(particles.file, "charge", said["charge"], species, here)
-        if here is None or not same(here, there):
-            if physics.charges is None:
-                listed = listed_numbers(there)
-                yield Difference("physics.charges", "null", listed, f"physics.charges={{species: {listed}}}")
-            else:
-                yield Difference.of("physics.charges.species", physics.charges.species, there)
+    charges = physics.charges
+    if "charge" in said and (charges is not None or np.any(said["charge"])):
+        given = (0.0,) if charges is None else charges.species
+        there = _of_species(particles.file, "charge", said["charge"], species, given, len(counts))
+        if charges is None:
+            listed = listed_numbers(there)
+            yield Difference("physics.charges", "null", listed, f"physics.charges={{species: {listed}}}")
+        elif not _same_numbers(given, there):
+            yield Difference.of("physics.charges.species", given, there)
     yield from _bond_differences(config, found)
 
 
+def _same_numbers(here: Sequence[float], there: np.ndarray) -> bool:
+    """Tell whether numbers, one for all species or one for each, are those of a file."""
+    return len(here) in (1, len(there)) and same(np.asarray(here), there)
+
+
 def _of_species(
-    file: str, name: str, values: np.ndarray, species: np.ndarray, here: np.ndarray | None
+    file: str, name: str, values: np.ndarray, species: np.ndarray, given: Sequence[float], count: int
 ) -> np.ndarray:
-    """What all particles of a species have in common; of a species without particles what is configured, or 1."""
-    found = np.ones(int(species.max(initial=0)) + 1) if here is None else np.array(here, np.float64)
-    for kind in range(len(found)):
+    """What all particles of a species have in common, `(count,)`; of one without particles what is configured."""
+    found = np.resize(np.asarray(given, np.float64), count)
+    for kind in range(count):
         own = values[species == kind]
         if own.size and not same(own, own[:1]):
             raise ConfigurationError(
