@@ -1,4 +1,4 @@
-"""What functions and models are given: checks, where values are known, and arrays of other libraries."""
+"""Arguments of functions and models: checks, where values are known, and arrays of other libraries."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -28,7 +28,7 @@ class FileBox:
 
 @dataclass(frozen=True)
 class FileParticles:
-    """What a file says of particles, `NAMES` as far as they are there.
+    """Arrays that a file has of particles, `NAMES` as far as they are there.
 
     position, velocity: `(particles, axes)`. species, mass, charge: `(particles,)`. bonds `(bonds, 2)`, angles
     `(angles, 3)`: numbers of particles, the vertex in the middle. notes: sentences about what is left out.
@@ -106,12 +106,12 @@ def one_type(path: Path, name: str, types: np.ndarray) -> None:
 
 
 def refuse(path: Path, counts: Mapping[str, int]) -> None:
-    """Refuse what moves the particles of a file and no model of simjax has."""
+    """Refuse what moves the particles of a file and has no place in a model."""
     for name, count in counts.items():
         if count:
             raise ConfigurationError(
-                f"particles.file={path} holds {count} {name}, which simjax does not have; expected particles with "
-                "bonds and angles at most: write a file without them."
+                f"particles.file={path} holds {count} {name}, for which the model has no place; write a file without "
+                "them."
             )
 
 

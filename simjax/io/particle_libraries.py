@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -69,13 +70,13 @@ def read_extended_xyz(path: Path) -> FileParticles:
 def read_gsd(path: Path) -> FileParticles:
     """Particles of the last frame of a GSD file of HOOMD-blue, whose box has its middle at zero."""
     try:
-        from gsd import hoomd
+        import gsd.hoomd
     except ImportError:
         raise _missing(path, "gsd") from None
-    with hoomd.open(str(path)) as file:
+    with gsd.hoomd.open(str(path)) as file:
         if not len(file):
             raise ConfigurationError(f"particles.file={path} has no frames; expected one at least.")
-        frame = file[-1]
+        frame: Any = file[-1]
     of, box = frame.particles, np.asarray(frame.configuration.box, np.float64)
     counts = {name: getattr(frame, name).N for name in ("dihedrals", "impropers", "constraints", "pairs")}
     refuse(path, {**counts, "particles in rigid bodies": int(np.sum(of.body >= 0))})

@@ -340,3 +340,53 @@ def test_molecules_of_a_file_have_the_energy_of_plain_sums(tmp_path):
     # Rounding of sums of some hundred terms.
     np.testing.assert_allclose(found["potential_energy"], energy_of_molecules(), rtol=1e-11)
     np.testing.assert_allclose(found["kinetic_energy"], kinetic, rtol=1e-12)
+
+
+# ---- masses
+
+STARS = {"position": [[2.0, 5.0], [8.0, 5.0], [5.0, 3.0]], "velocity": [[0.0, 0.3], [0.1, 0.0], [0.0, -0.2]]}
+WEIGHT = np.array([0.5, 1.0, 1.5])
+
+
+def stars(path, total=3.0, **more):
+    np.savez(path, **{name: np.asarray(values) for name, values in {**STARS, "mass": WEIGHT, **more}.items()})
+    return sj.configure(
+        "gravity", physics={"forces": "direct", "total_mass": total}, precision="float64",
+        box={"upper": [10.0, 10.0], "periodic": [False, False]}, particles={"placement": "file", "file": str(path)},
+        time={"end": 0.1, "output_every": 0.1, "dt": 0.01},
+    )  # fmt: skip
+
+
+def test_masses_of_a_file_attract_each_other_by_what_they_weigh(tmp_path):
+    run = compiled_run(stars(tmp_path / "a.npz").config)
+
+    def begun(values, files):
+        state = run.initial_state(values, files, 0)[0]
+        model, params = run.build(values, files)
+        return model.diagnostics(0.0, state, params)
+
+    found = jax.jit(begun, compiler_options=QUICK)(run.values, run.files)
+    place, velocity = (np.asarray(STARS[name]) for name in ("position", "velocity"))
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    energy = sum(-WEIGHT[i] * WEIGHT[j] / np.linalg.norm(place[i] - place[j]) for i, j in pairs)
+    # Rounding of a few terms.
+    np.testing.assert_allclose(found["kinetic_energy"], np.sum(WEIGHT[:, None] * velocity**2) / 2, rtol=1e-13)
+    np.testing.assert_allclose(found["potential_energy"], energy, rtol=1e-13)
+    np.testing.assert_allclose(run.family.mass(run.start_of), WEIGHT, rtol=1e-15)
+
+
+HEAVY = {
+    "sum": ({"total": 1.0}, "Write physics.total_mass=3."),
+    "bonds": ({"bonds": [[0, 1]]}, "holds 1 bonds"),
+    "charges": ({"charge": [1.0, 0.0, -1.0]}, "holds 2 charges"),
+    "no mass": ({"mass": [0.0, 1.0, 2.0]}, "expected masses above zero, got 0"),
+    "outside": ({"position": [[2.0, 5.0], [8.0, 5.0], [5.0, 13.0]]}, "particle 2 at y=13 (1 such) is outside the box"),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_masses_that_a_configuration_does_not_have_are_refused(name, tmp_path):
+    changes, words = HEAVY[name]
+    with pytest.raises(ConfigurationError) as refused:
+        family_of(stars(tmp_path / "a.npz", **changes).config).start()
+    assert words in str(refused.value)

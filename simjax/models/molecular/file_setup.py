@@ -94,7 +94,7 @@ def _same_numbers(here: Sequence[float], there: np.ndarray) -> bool:
 def _of_species(
     file: str, name: str, values: np.ndarray, species: np.ndarray, given: Sequence[float], count: int
 ) -> np.ndarray:
-    """What all particles of a species have in common, `(count,)`; of one without particles what is configured."""
+    """The number that all particles of a species have, `(count,)`; of one without particles the configured number."""
     found = np.resize(np.asarray(given, np.float64), count)
     for kind in range(count):
         own = values[species == kind]
