@@ -1,9 +1,10 @@
-"""Checks of what a model is given, made where values are known: not inside a traced function."""
+"""Arguments of functions and models: checks, where values are known, and arrays of other libraries."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -11,6 +12,7 @@ from simjax.errors import ConfigurationError
 
 # A field of numbers is not fetched from the devices to be looked at.
 MOST_CHECKED = 64
+HOST = 1  # the CPU among the devices of DLPack
 
 
 def require_at_least(owner: str, numbers: Mapping[str, Any], least: float = 0.0, *, strictly: bool = False) -> None:
@@ -44,6 +46,32 @@ def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
     allowed = tuple(allowed)
     if value not in allowed:
         raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}.")
+
+
+def taken_over(value: Any) -> Any:
+    """An array of another library as one of NumPy or, from an accelerator, of jax, by DLPack; all else as it is.
+
+    Both share the memory of the array: nothing is copied, and nothing is written to it.
+
+    Raises ConfigurationError where the other library does not give it away.
+    """
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)) or not hasattr(value, "__dlpack__"):
+        return value
+    try:
+        on_host = int(value.__dlpack_device__()[0]) == HOST
+        return np.from_dlpack(value) if on_host else jnp.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise ConfigurationError(
+            f"an array of {name} cannot be taken over by DLPack ({' '.join(str(error).split())}); write it as an array "
+            "of NumPy."
+        ) from None
+
+
+def as_of_jax(value: Any) -> Any:
+    """An array of another library or of NumPy as one of jax; all else as it is."""
+    value = taken_over(value)
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def _known(value: Any) -> np.ndarray | None:

@@ -249,10 +249,10 @@ def _read_particles(
 
 def _locate_particles(particles: ParticlesSection | None, context: Context) -> ParticlesSection | None:
     """The section with the whole path of its file."""
-    if particles is None or particles.source is None:
+    if particles is None or particles.file is None:
         return particles
-    found = find_told("particles.file", particles.source, context)
-    return None if found is None else particles.located(str(found))
+    found = find_told("particles.file", particles.file, context)
+    return None if found is None else dataclasses.replace(particles, file=str(found))  # pyright: ignore[reportArgumentType]
 
 
 def _check_grid(

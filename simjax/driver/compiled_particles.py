@@ -63,12 +63,11 @@ class CompiledParticleRun(CompiledRun):
         self.choose_variables()
         self.written = chosen_particles(config, self.start_of)
         self._growths = 0
-        self.notes = []
+        self.notes = [*self.start_of.notes]
         if self.written is not None:
             self.notes.append(f"Frames hold {len(self.written)} of {self.size} particles.")
-        known = {"position": self.start_of.position, **self.start_of.others}
-        files = {name: np.asarray(u, self.dtype) for name, u in known.items()}
-        files["species"] = self.start_of.species
+        known = {"position": self.start_of.position, "species": self.start_of.species, **self.start_of.others}
+        files = {name: np.asarray(u, self.dtype if u.dtype.kind == "f" else np.int32) for name, u in known.items()}
         self._file_specs = jax.tree.map(lambda _: PartitionSpec(), files)
         self._file_shapes = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, u.dtype), files)
         blocks = [getattr(config.mesh, name) for name in AXES[: config.ndim]]
@@ -119,7 +118,8 @@ class CompiledParticleRun(CompiledRun):
 
     def structure(self):
         capacities = frozen(dataclasses.asdict(self._capacities))
-        return self.config.schema.configured, structure_of(self.config), self.mesh, self._given, capacities, self.size
+        given = self._given, tuple((name, u.shape) for name, u in sorted(self._file_shapes.items()))
+        return self.config.schema.configured, structure_of(self.config), self.mesh, given, capacities, self.size
 
     def variables(self, model, t, state, params):
         return self._arrays(model, state, params)

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.arguments import taken_over
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.driver.mesh_choice import with_devices
 from simjax.driver.shared_programs import share
@@ -87,11 +88,12 @@ class RunFunction:
         Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
         """
         chosen = {**self.values, **_known_among("values", values or {}, self.values)}
-        numbers = {name: jnp.asarray(value, self._dtype) for name, value in chosen.items()}
+        numbers = {name: jnp.asarray(taken_over(value), self._dtype) for name, value in chosen.items()}
         given = {section: dict(arrays) for section, arrays in self._known.items()}
         for path, components in _known_among("fields", fields or {}, self.fields).items():
             section, name = path.split(".", 1)
-            parts = tuple(components) if isinstance(components, (tuple, list)) else (components,)
+            given_parts = components if isinstance(components, (tuple, list)) else (components,)
+            parts = tuple(taken_over(part) for part in given_parts)
             shapes, expected = ([np.shape(part) for part in each] for each in (parts, self.fields[path]))
             if shapes != expected:
                 raise ConfigurationError(

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from simjax.arguments import taken_over
 from simjax.core.boundary import PeriodicSide
 from simjax.errors import InputOutputError
 from simjax.io.files import replaced
@@ -31,7 +32,7 @@ class PythonSections:
 
     A field of `initial` or `coefficients` may be an array of the shape of the grid; a vector an array or a list with
     one for each axis. An axis of `boundaries` may be a `Side`, or a pair of them; a part in `physics` may be a class.
-    Other numbers and arrays of numpy and jax become plain ones.
+    Other numbers and arrays, of numpy, jax and whatever gives its arrays away by DLPack, become plain ones.
 
     Raises:
         ConfigurationError: an array of another shape, or with values that are not finite real numbers; a side that the
@@ -75,7 +76,8 @@ class PythonSections:
         self.sections[section] = dict(given)
         for field in fields:
             value = given.get(field.name)
-            several = value if isinstance(value, (list, tuple)) else [value]
+            value = [taken_over(item) for item in value] if isinstance(value, (list, tuple)) else taken_over(value)
+            several = value if isinstance(value, list) else [value]
             if self.shape is None or not any(_is_array(item) for item in several):
                 continue
             arrays = _components(f"{section}.{field.name}", value, field, self.shape, problems)
@@ -130,7 +132,7 @@ def _components(
     if shapes != [shape] * len(names):
         got = (
             "arrays of the shapes " + ", ".join(map(str, shapes))
-            if isinstance(value, (list, tuple))
+            if isinstance(value, list)
             else np.shape(value)
         )
         meant = (
@@ -213,7 +215,8 @@ def _attributes(module: eqx.Module) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy and jax as those of Python, also inside mappings and lists."""
+    """Numbers and arrays as those of Python, also inside mappings and lists."""
+    value = taken_over(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.arguments import taken_over
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
 from simjax.driver.compiled_instruments import reading_of
@@ -78,7 +79,7 @@ class Instrument:
     def remeasured(self, measured: Any, deviation: Any) -> Instrument:
         """The same with other values or another noise; None keeps what there is."""
         assert self.measured is not None
-        changed = self
+        changed, measured, deviation = self, taken_over(measured), taken_over(deviation)
         for name, values in (("measured", measured), ("deviation", deviation)):
             shape = np.shape(values)
             if values is not None and shape != self.measured.shape and (name == "measured" or shape):

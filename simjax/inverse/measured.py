@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simjax.arguments import taken_over
 from simjax.driver.compiled_instruments import reading_of
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError
@@ -244,7 +245,7 @@ def with_files(section: Mapping[str, Any], config: Config) -> dict[str, Any]:
 def _with_file(observation: Any, config: Config) -> Any:
     if not isinstance(observation, Mapping) or "data" not in observation:
         return observation
-    others = {key: value for key, value in observation.items() if key != "data"}
+    others = {key: taken_over(value) for key, value in observation.items() if key != "data"}
     if "file" in others:
         raise ConfigurationError(f"an observation has data and file={others['file']!r}: expected one of them.")
     kind = next((kind for kind in PLACES if kind in others), "snapshot")

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.arguments import taken_over
 from simjax.config import validate
 from simjax.config.experiments import combined
 from simjax.driver.mesh_choice import with_devices
@@ -213,7 +214,7 @@ class InverseProblem:
             section, name = path.split(".", 1)
             shape = np.shape(self._base[section][name][0]) if path in self.fields else ()
             parts = value if isinstance(value, tuple) else (value,)
-            arrays = tuple(np.asarray(part, self.dtype) for part in parts)
+            arrays = tuple(np.asarray(taken_over(part), self.dtype) for part in parts)
             if any(array.shape != shape for array in arrays):
                 raise ConfigurationError(
                     f"start[{path!r}]: expected {'arrays' if shape else 'a number'} of shape {shape}, got "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from simjax.arguments import taken_over
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.files import replaced
 from simjax.io.initial import AXIS_NAMES, check_units, packing, unpack
@@ -154,7 +155,7 @@ def write_measurements(
 
 def _array(values: Any, name: str, dims: Sequence[str], *, trailing: bool = False) -> xr.DataArray:
     """An array with its dimensions, of which the first, or with `trailing` any number of them, may be missing."""
-    array = np.asarray(values)
+    array = np.asarray(taken_over(values))
     if array.dtype.kind not in "biuf":
         raise ConfigurationError(f"{name}: expected real numbers, got {array.dtype}.")
     least = 0 if trailing else len(dims) - 1

@@ -1,97 +1,146 @@
-"""Particles to start from: an .npz without pickled objects, or the last frame of an H5MD file."""
+"""Particles to start from: of an .npz without pickled objects, of files of other programs, the last frame of each."""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError, SimjaxError
-from simjax.io.h5md import TRAJECTORY
 from simjax.io.initial_files import DAMAGED, check_size, read_npy, reason_of
+from simjax.io.lammps_data import read_lammps_data
+from simjax.io.particle_contents import (
+    GROUPS,
+    NAMES,
+    PER_PARTICLE,
+    FileBox,
+    FileParticles,
+    checked,
+    numbered,
+    orthogonal,
+    refuse,
+)
+from simjax.io.particle_libraries import read_extended_xyz, read_gsd
 
-NAMES = ("position", "velocity", "species")
+ROOT = "particles"
+HDF5 = (".h5md", ".h5", ".hdf5")
 
 
-def read_particles(file: str | Path, ndim: int) -> dict[str, np.ndarray]:
-    """`position` `(ndim, particles)`, and where they are there `velocity` like it and `species` `(particles,)`.
+def read_particles(file: str | Path, ndim: int) -> FileParticles:
+    """The particles of a file, of whose format its ending tells; any other ending is that of LAMMPS data.
 
-    In the file they are `(particles, ndim)`; H5MD files have three axes, of which a plane takes the first two.
+    Files of other programs have three axes, of which a plane takes the first two.
 
     Raises:
-        ConfigurationError: a name is missing, a shape does not fit, a value is not finite.
+        ConfigurationError: a name is missing, a shape does not fit, a value is not finite, or the file holds what
+            simjax does not have.
         InputOutputError: the file cannot be read, or takes values from outside its folder.
         ResourceError: it claims more particles than this machine has memory for.
     """
     path = Path(file)
     try:
         if path.stat().st_size == 0:
-            raise InputOutputError(f"particles.file={path} is empty; expected an .npz or an H5MD file.")
-        found = _from_npz(path) if path.suffix == ".npz" else _from_h5md(path.resolve(), ndim)
+            raise InputOutputError(f"particles.file={path} is empty; expected particles.")
+        found = _reader(path)(path.resolve(), ndim)
     except SimjaxError:
         raise
     except DAMAGED as error:
         raise InputOutputError(f"particles.file={path} cannot be read ({reason_of(error)}).") from None
-    if "position" not in found:
-        raise ConfigurationError(f"particles.file={path}: expected an array position, of (particles, {ndim}).")
-    count = found["position"].shape[0] if found["position"].ndim else 1
-    for name, values in found.items():
-        shape = (count,) if name == "species" else (count, ndim)
-        if values.shape != shape:
-            raise ConfigurationError(f"particles.file={path}: {name} is {values.shape}; expected {shape}.")
-        if values.dtype.kind not in ("iu" if name == "species" else "fiu"):
-            numbers = "whole numbers" if name == "species" else "real numbers"
-            raise ConfigurationError(f"particles.file={path}: {name} holds {values.dtype}; expected {numbers}.")
-        if name == "species" and not 0 <= values.min() <= values.max() < 2**31:
-            raise ConfigurationError(
-                f"particles.file={path}: species from {values.min()} to {values.max()}; expected numbers from 0 on."
-            )
-        wrong = np.argwhere(~np.isfinite(values))
-        if len(wrong):
-            raise ConfigurationError(f"particles.file={path}: {name} of particle {wrong[0][0]} is not finite.")
-    return {
-        name: values.astype(np.int32) if name == "species" else values.T.astype(np.float64)
-        for name, values in found.items()
-    }
+    return checked(path, found, ndim)
 
 
-def _from_npz(path: Path) -> dict[str, np.ndarray]:
+def _reader(path: Path) -> Callable[[Path, int], FileParticles]:
+    ending = path.suffix.lower()
+    if ending in HDF5:
+        return _from_h5md
+    others = {".npz": _from_npz, ".xyz": read_extended_xyz, ".extxyz": read_extended_xyz, ".gsd": read_gsd}
+    read = others.get(ending, read_lammps_data)
+    return lambda path, ndim: read(path)
+
+
+def _from_npz(path: Path) -> FileParticles:
     with zipfile.ZipFile(path) as archive:
         there = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        return {name: read_npy(archive, there[name], path, name) for name in NAMES if name in there}
+        return FileParticles({name: read_npy(archive, there[name], path, name) for name in NAMES if name in there})
 
 
-def _from_h5md(path: Path, ndim: int) -> dict[str, np.ndarray]:
+def _from_h5md(path: Path, ndim: int) -> FileParticles:
     from simjax.io.read import open_hdf5
 
     with open_hdf5(path) as file:
-        trajectory = file.get(TRAJECTORY)
-        if not isinstance(trajectory, h5py.Group):
-            raise ConfigurationError(f"particles.file={path} has no group {TRAJECTORY}; expected an H5MD file.")
-        found = {}
-        for name in NAMES[:2]:
-            if name in trajectory:
-                frames = _frames(trajectory, name, path)
+        particles = _trajectory(file, path)
+        arrays = {}
+        for name in ("position", "velocity"):
+            if name in particles:
+                frames = _values(particles, name, path)
                 if frames.ndim != 3 or frames.shape[2] < ndim or not frames.shape[0]:
                     raise ConfigurationError(
                         f"particles.file={path}: {name} has shape {frames.shape}; expected (frames, particles, {ndim} "
                         "or more), with at least one frame."
                     )
                 check_size(frames.shape[1:], frames.dtype.itemsize, path, name)
-                found[name] = np.asarray(frames[-1])[:, :ndim]
-        if "species" in trajectory:
-            species = _frames(trajectory, "species", path)
-            check_size(species.shape, species.dtype.itemsize, path, "species")
-            found["species"] = np.asarray(species[-1] if species.ndim == 2 and species.shape[0] else species)
-        return found
+                arrays[name] = np.asarray(frames[-1])
+        for name in PER_PARTICLE:
+            if name in particles:
+                arrays[name] = _last(particles, name, path, axes=1)
+        arrays |= _connected(file, particles, path)
+        return FileParticles(arrays, _box(particles, path))
 
 
-def _frames(trajectory: h5py.Group, name: str, path: Path) -> h5py.Dataset:
+def _trajectory(file: h5py.File, path: Path) -> h5py.Group:
+    """The only group of particles."""
+    root = file.get(ROOT)
+    groups = [group for group in root.values() if isinstance(group, h5py.Group)] if isinstance(root, h5py.Group) else []
+    if not groups:
+        raise ConfigurationError(f"particles.file={path} has no group in {ROOT}; expected an H5MD file.")
+    if len(groups) > 1:
+        names = ", ".join(str(group.name).rsplit("/", 1)[-1] for group in groups)
+        raise ConfigurationError(f"particles.file={path} has the groups {names} in {ROOT}; expected one of particles.")
+    return groups[0]
+
+
+def _values(particles: h5py.Group, name: str, path: Path) -> h5py.Dataset:
     """An element of H5MD: a dataset, or a group with one in it for every frame."""
-    found = trajectory[name]
+    found: Any = particles[name]
     found = found.get("value") if isinstance(found, h5py.Group) else found
     if not isinstance(found, h5py.Dataset):
         raise ConfigurationError(f"particles.file={path}: {name} has no values; expected {name}/value.")
     return found
+
+
+def _last(particles: h5py.Group, name: str, path: Path, axes: int) -> np.ndarray:
+    """An element with so many axes, of several frames the last."""
+    values = _values(particles, name, path)
+    check_size(values.shape, values.dtype.itemsize, path, name)
+    return np.asarray(values[-1] if values.ndim == axes + 1 and values.shape[0] else values)
+
+
+def _connected(file: h5py.File, particles: h5py.Group, path: Path) -> dict[str, np.ndarray]:
+    """Bonds and angles by the places of particles in the file."""
+    root = file.get("connectivity")
+    if not isinstance(root, h5py.Group):
+        return {}
+    names = [str(name) for name in root]
+    counts = {name: len(_values(root, name, path)) for name in names}
+    refuse(path, {name: count for name, count in counts.items() if name not in GROUPS})
+    found = {name: _last(root, name, path, axes=2) for name, count in counts.items() if count}
+    if "id" not in particles:
+        return found
+    ids = _last(particles, "id", path, axes=1)
+    return {name: numbered(path, ids, groups) for name, groups in found.items()}
+
+
+def _box(particles: h5py.Group, path: Path) -> FileBox | None:
+    box: Any = particles.get("box")
+    if not isinstance(box, h5py.Group) or "edges" not in box:
+        return None
+    edges = box["edges"]
+    values = np.asarray(_values(box, "edges", path)[()])
+    values = values[-1] if isinstance(edges, h5py.Group) else values
+    ends = box.attrs.get("boundary")
+    periodic = None if ends is None else np.asarray([end in (b"periodic", "periodic") for end in np.atleast_1d(ends)])
+    return FileBox(orthogonal(path, values), box.attrs.get("simjax_lower"), periodic)

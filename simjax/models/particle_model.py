@@ -121,7 +121,7 @@ class ParticleFamily(abc.ABC):
     def fewer(self, most: int) -> Config:
         """The configuration with about `most` particles, which show the same sooner; as it is if there are no more."""
         particles: Any = self.config.particles
-        if particles.count <= most:
+        if particles.file is not None or particles.count <= most:
             return self.config
         return dataclasses.replace(self.config, particles=dataclasses.replace(particles, count=most))
 

@@ -1,4 +1,4 @@
-"""Places of particles at the start: lattices, random places, files."""
+"""Places of particles at the start: lattices, random places, chains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
 from simjax.io.memory import host_memory, require_memory
 from simjax.particles.random_walks import walks
 from simjax.schema.config import Config
@@ -33,7 +32,6 @@ SPECIES = {"rocksalt": np.repeat([0, 1], 4)}
 """Lattice -> species of the places in its cell, where it has several."""
 DISTANCE = 0.8  # of random places, in mean distances: a quarter of the volume in spheres, where places are found fast
 ROUNDS = 100
-FURTHEST_IMAGE = 1e6  # of a position in a file, in lengths of the box: float32 has seven digits
 FURTHEST = 1.2  # of places on which a chain starts, in lengths of a bond at rest
 
 
@@ -58,11 +56,12 @@ def require_room(count: float) -> None:
 @dataclass(frozen=True)
 class Start:
     """Particles before anything moves: position `(ndim, particles)`, species int32, and whatever else is known of each,
-    such as a velocity `(ndim, particles)`."""
+    such as a velocity `(ndim, particles)`. notes: sentences about where they are from."""
 
     position: np.ndarray
     species: np.ndarray
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -98,36 +97,14 @@ def chosen_particles(config: Config, start: Start) -> np.ndarray | None:
 
 
 def place(config: Config, bond: float = 1.0) -> Start:
-    """The particles of the section `particles`, float64. bond: about the length of a chain's bonds at rest.
+    """The particles of a section `particles` without a file, float64. bond: about the length of chains' bonds at rest.
 
     Raises:
-        ConfigurationError: they do not fit, or the file holds what cannot be used.
+        ConfigurationError: they do not fit.
     """
     particles, box = config.particles, config.box
     assert isinstance(particles, ParticlesConfig) and box is not None and box.lower is not None
     lower, upper = np.asarray(box.lower), np.asarray(box.upper)
-    if particles.file is not None:
-        from simjax.io.particle_files import read_particles
-
-        found = read_particles(particles.file, config.ndim)
-        position = found["position"]
-        _check_inside(config, position)
-        species = found.get("species")
-        length = particles.chain_length or 1
-        if position.shape[1] % length:
-            raise ConfigurationError(
-                f"particles.file={particles.file}: {position.shape[1]} particles, expected a multiple of "
-                f"particles.chain_length={length}; a chain's stand one after the other."
-            )
-        if species is None:
-            species = species_of(position.shape[1] // length, particles.fractions, config.seed).repeat(length)
-        elif species.size and not 0 <= species.min() <= species.max() < len(particles.fractions):
-            raise ConfigurationError(
-                f"particles.file={particles.file}: species from {species.min()} to {species.max()}; expected 0 to "
-                f"{len(particles.fractions) - 1}, one less than the entries of particles.fractions."
-            )
-        others = {name: found[name] for name in ("velocity",) if name in found}
-        return Start(position, species.astype(np.int32), others)
     volume = float(np.prod(upper - lower))
     require_room(particles.count or (particles.density or 0.0) * volume)
     if particles.chain_length is not None:
@@ -140,25 +117,6 @@ def place(config: Config, bond: float = 1.0) -> Start:
         if particles.placement in SPECIES:
             return Start(position, SPECIES[particles.placement][within].astype(np.int32))
     return Start(position, species_of(position.shape[1], particles.fractions, config.seed))
-
-
-def _check_inside(config: Config, position: np.ndarray) -> None:
-    box = config.box
-    assert box is not None and box.lower is not None and box.periodic is not None
-    for axis, periodic in enumerate(box.periodic):
-        x = position[axis]
-        far = np.flatnonzero(np.abs(x - box.lower[axis]) > FURTHEST_IMAGE * (box.upper[axis] - box.lower[axis]))
-        if far.size:
-            raise ConfigurationError(
-                f"particles.file: particle {far[0]} at {AXES[axis]}={x[far[0]]:g} is more than {FURTHEST_IMAGE:g} "
-                "lengths of the box away, where rounding leaves no place in it; write positions in the box."
-            )
-        outside = np.flatnonzero((x < box.lower[axis]) | (x >= box.upper[axis]))
-        if not periodic and outside.size:
-            raise ConfigurationError(
-                f"particles.file: particle {outside[0]} at {AXES[axis]}={x[outside[0]]:g} ({outside.size} such) is "
-                f"outside the box from {box.lower[axis]:g} to {box.upper[axis]:g}; use a larger box."
-            )
 
 
 def species_of(count: int, fractions: Sequence[float], seed: int) -> np.ndarray:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from simjax.schema.errors import ConfigErrors
 from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Nested, OneOf, Real, Text, key
@@ -55,16 +54,12 @@ CHOSEN = OneOf(
 
 
 class ParticlesSection:
-    """The section `particles` of a model: a dataclass that says where its particles start."""
+    """The section `particles` of a model: a dataclass that says where its particles start.
 
-    @property
-    def source(self) -> str | None:
-        """The file from which they come, if they do."""
-        return None
+    file: from which they come, where a model takes one.
+    """
 
-    def located(self, file: str) -> Self:
-        """The section with the whole path of its file."""
-        raise AssertionError(f"{type(self).__name__} comes from no file.")
+    file: str | None = None
 
     def check(self, box: BoxConfig) -> Iterator[tuple[str, str]]:
         """Sentences about keys that do not go together, each with its key path."""
@@ -87,7 +82,7 @@ class ParticlesConfig(ParticlesSection):
         Real(low=0.0, optional=True), None, about="least distance of random places; null: 0.8 of the mean", fixed=True
     )
     file: str | None = key(
-        Text(optional=True, described="an .npz or .h5md file"), None, about="file of positions to start from"
+        Text(optional=True, described="a file of particles"), None, about="file of positions to start from"
     )
     fractions: tuple[float, ...] = key(
         ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
@@ -98,24 +93,9 @@ class ParticlesConfig(ParticlesSection):
         Integer(2, 2**20, optional=True), None, about="particles in a chain, each bonded to the next; null: no chains"
     )
 
-    @property
-    def source(self):
-        return self.file
-
-    def located(self, file):
-        return dataclasses.replace(self, file=file)
-
     def check(self, box):
         ndim = len(box.upper)
-        given = [name for name in ("count", "density", "file") if getattr(self, name) is not None]
-        if len(given) != 1:
-            listed = " and ".join(f"particles.{name}" for name in given) or "none of them"
-            yield "particles.count", f"particles: expected one of count, density and file, got {listed}"
-        if (self.file is not None) != (self.placement == "file"):
-            yield (
-                "particles.placement",
-                "particles.placement = 'file' and particles.file go together; write both or none",
-            )
+        yield from check_number(self, ("count", "density", "file"))
         fills = LATTICES.get(self.placement, ndim)
         if fills != ndim:
             here = [name for name, dimensions in LATTICES.items() if dimensions == ndim]
@@ -155,6 +135,16 @@ class ParticlesConfig(ParticlesSection):
                 f"particles.count = {self.count}: expected a multiple of particles.chain_length = {length}; write "
                 f"{fewer} or {fewer + length}",
             )
+
+
+def check_number(section: Any, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Sentences about how many particles there are, which one of the keys says, and about their file."""
+    given = [name for name in names if getattr(section, name) is not None]
+    if len(given) != 1:
+        listed = " and ".join(f"particles.{name}" for name in given) or "none of them"
+        yield "particles.count", f"particles: expected one of {', '.join(names[:-1])} and {names[-1]}, got {listed}"
+    if (section.file is not None) != (section.placement == "file"):
+        yield "particles.placement", "particles.placement = 'file' and particles.file go together; write both or none"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.arguments import as_of_jax
 from simjax.core.model import GridModel, Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
@@ -374,6 +375,7 @@ def simulate(
     """
     if on_fault not in ("raise", "nan", "keep"):
         raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
+    params, state = jax.tree.map(as_of_jax, (params, state))
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
     chosen = _planned(checkpoint, frames, schedule, (state, start))

@@ -301,7 +301,7 @@ def test_odd_files_of_particles_are_refused_in_a_sentence(name, tmp_path):
 
 def test_species_for_every_frame_are_read(tmp_path):
     in_h5md(position__value=PLACES[None], species__value=np.arange(16).reshape(2, 8))(tmp_path / "a.h5md")
-    np.testing.assert_array_equal(read_particles(tmp_path / "a.h5md", 3)["species"], np.arange(8, 16))
+    np.testing.assert_array_equal(read_particles(tmp_path / "a.h5md", 3).arrays["species"], np.arange(8, 16))
 
 
 def test_particles_millions_of_boxes_away_are_refused(tmp_path):

@@ -71,6 +71,8 @@ PACKAGES = {
     "orbax": ("io",),
     "grain": ("data",),
     "matplotlib": ("report",),
+    "ase": ("io",),
+    "gsd": ("io",),
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
     "rich": ("driver.progress", "inspect.table"),

@@ -14,6 +14,7 @@ import numpy as np
 from simjax.grid import Grid
 from simjax.models.capacities import Capacities, capacities_in, capacities_of_pairs, multiple, steps_in
 from simjax.models.gravity.cosmology import FlatLambdaCDM
+from simjax.models.gravity.file_setup import start_from_file
 from simjax.models.gravity.force_solvers import (
     DirectSummation,
     GravitySolver,
@@ -27,23 +28,26 @@ from simjax.models.placement import Start, evenly, require_room
 from simjax.particles.cells import Cells, cells_for
 from simjax.particles.ewald import MeshSum, mesh_sum
 from simjax.particles.neighbor_policy import NeighborPolicy
-from simjax.schema.kinds import Choice, Integer, ListOf, Real, key
+from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.particles import ParticlesSection, check_beside, check_mesh_cells, check_unlisted
+from simjax.schema.particles import ParticlesSection, check_beside, check_mesh_cells, check_number, check_unlisted
 
 CONSISTENT = 1e-6  # of a mean density: total_mass may be written with nine digits
 
 
 @dataclass(frozen=True)
 class MassesConfig(ParticlesSection):
-    """The section `particles`: how many of equal mass, and where.
+    """The section `particles`: how many of equal mass, and where, or a file with masses of their own.
 
     even: as evenly as a sequence of low discrepancy, in one dimension at equal distances; sphere: at random in a ball
     (a disc, a line) about the middle of the box. `initial.displacement` and `initial.velocity` come on top.
     """
 
-    count: int = key(Integer(1, 2**30), about="number of particles")
-    placement: str = key(Choice(("even", "random", "sphere")), "even", about="how particles are placed")
+    count: int | None = key(Integer(1, 2**30, optional=True), None, about="number of particles, or null with a file")
+    placement: str = key(Choice(("even", "random", "sphere", "file")), "even", about="how particles are placed")
+    file: str | None = key(
+        Text(optional=True, described="a file of particles"), None, about="file of places, velocities and masses"
+    )
     radius: float | None = key(Real(above=0.0, optional=True), None, about="radius of the sphere, a length", fixed=True)
     dispersion: float = key(
         Real(low=0.0, formula=True), 0.0, about="deviation of the velocities along each axis, normal"
@@ -51,6 +55,7 @@ class MassesConfig(ParticlesSection):
 
     def check(self, box):
         assert box.lower is not None
+        yield from check_number(self, ("count", "file"))
         sphere = self.placement == "sphere"
         if (self.radius is not None) != sphere:
             yield "particles.radius", "particles.radius and particles.placement=sphere go together; write both or none"
@@ -210,8 +215,11 @@ class GravityFamily(ParticleFamily):
         return particles
 
     def start(self):
-        require_room(self._particles.count)
         particles, bounds, ndim = self._particles, self.bounds, self.config.ndim
+        if particles.file is not None:
+            return start_from_file(self.config)
+        assert particles.count is not None
+        require_room(particles.count)
         lower, upper = np.asarray(bounds.lower)[:, None], np.asarray(bounds.upper)[:, None]
         rng = np.random.default_rng(self.config.seed)
         if particles.placement == "sphere":
@@ -235,7 +243,7 @@ class GravityFamily(ParticleFamily):
                 config, grid, start.position, blocks, max_neighbors=0, steps=steps_in(config, math.inf, 1.0)
             )
             return dataclasses.replace(found, cell_capacity=multiple(self._fullest(grid, start)))
-        speed = MARGIN * self._speed(lengths)
+        speed = MARGIN * self._speed(lengths, start)
         if physics.forces == "p3m":
             skin = self._skin
             return capacities_of_pairs(
@@ -262,7 +270,7 @@ class GravityFamily(ParticleFamily):
         grid = cells_for(self.bounds.lower, self.bounds.upper, reach, self.bounds.periodic)
         return self._fullest(grid, start) / grid.cell_volume
 
-    def _speed(self, lengths: list[float]) -> float:
+    def _speed(self, lengths: list[float], start: Start) -> float:
         """At which all that there is crosses the box by its gravity, and the largest of those at the start.
 
         In an expanding background comoving, where growing waves are the fastest at the start.
@@ -271,8 +279,9 @@ class GravityFamily(ParticleFamily):
         density = physics.total_mass / math.prod(lengths)
         rate = math.sqrt(4 * math.pi * physics.gravitational_constant * density)
         a = 1.0 if physics.initial_scale_factor is None else physics.initial_scale_factor
-        warm = particles.dispersion * math.sqrt(2 * math.log(particles.count + 1))
-        return 0.1 * rate * max(lengths) / math.sqrt(a) + warm / a**2
+        warm = particles.dispersion * math.sqrt(2 * math.log(start.count + 1))
+        given = float(np.max(np.linalg.norm(start.others["thrown"], axis=0))) if "thrown" in start.others else 0.0
+        return 0.1 * rate * max(lengths) / math.sqrt(a) + (warm + given) / a**2
 
     @property
     def _skin(self) -> float:
@@ -280,7 +289,8 @@ class GravityFamily(ParticleFamily):
         return SKIN * self.config.physics.cutoff if given is None else given
 
     def mass(self, start):
-        return np.full(start.count, self.config.physics.total_mass / start.count)
+        total = self.config.physics.total_mass
+        return total * start.others["share"] if "share" in start.others else np.full(start.count, total / start.count)
 
     def model(self, cells, capacities, values):
         # Its domain is a property, which the checker of types takes for a field.
@@ -304,9 +314,13 @@ class GravityFamily(ParticleFamily):
         place = files["position"]
         moving, displaced = (self.formula(name, values, place) for name in ("velocity", "displacement"))
         assert moving is not None and displaced is not None
-        normal = standard_normals(self.config, (self.config.ndim, self._particles.count), place.dtype, member)
-        mass = jnp.broadcast_to(values["total_mass"] / self._particles.count, place.shape[1:])
+        count = place.shape[1]
+        normal = standard_normals(self.config, (self.config.ndim, count), place.dtype, member)
+        total = values["total_mass"]
+        mass = total * files["share"] if "share" in files else jnp.broadcast_to(total / count, (count,))
         velocity = files.get("velocity", moving + values["start_dispersion"] * normal)
+        if "thrown" in files and "velocity" not in files:
+            velocity = velocity + files["thrown"]
         state, lost = model.state_from(place + displaced, velocity, mass, params)
         # Its diagnostics tell where there is too little room for pairs.
         return state, lost, jnp.zeros((), jnp.int32)

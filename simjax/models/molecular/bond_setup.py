@@ -1,11 +1,12 @@
-"""Bonds and angles of chains from a configuration."""
+"""Bonds and angles, of chains or of a file, from a configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax.numpy as jnp
+from jax import Array
 
 from simjax.models.formulas import Values
 from simjax.models.molecular.bonds import Bonds, BondTopology
@@ -13,6 +14,7 @@ from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.particles.cells import EMPTY, Cells
 from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.config import Config
+from simjax.schema.particles import ParticlesConfig
 from simjax.schema.parts import Chosen, PartSetup
 
 
@@ -21,17 +23,18 @@ def longest_bond(physics: Any) -> float:
     return 0.0 if physics.bond is None else physics.bond.part.longest(physics.bond.keys)
 
 
-def check_chains(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences about bonds and angles."""
+def check_bonds(config: Any) -> Iterator[tuple[str, str]]:
+    """Sentences about bonds and angles; those of a file are looked at when it is read."""
     physics, length, skin = config.physics, config.particles.chain_length, config.neighbor_list.skin
     bond, potential, bonded = _name(physics.bond), physics.potential, physics.bond is not None
-    if bonded != (length is not None):
+    of_file = bonded and length is None and config.particles.file is not None
+    if bonded != (length is not None) and not of_file:
         yield (
             "physics.bond",
             f"physics.bond = {bond} and particles.chain_length = {'null' if length is None else length}: expected both "
             "or neither; write bond=fene or harmonic and beads in a chain",
         )
-    if physics.angle is not None and (length or 0) < 3:
+    if physics.angle is not None and (length or 0) < 3 and not of_file:
         yield (
             "physics.angle",
             f"physics.angle = {physics.angle.name}: expected chains of 3 particles or more, got particles.chain_length "
@@ -70,6 +73,15 @@ def build_bonds(config: Config, cells: Cells, skin: NeighborPolicy, values: Valu
     (bond, of_bonds), (angle, of_angles) = (PartSetup(config, place, values).built() for place in ("bond", "angle"))
     halves = [length / 2 for length, closed in zip(cells.domain.grid.lengths, cells.periodic, strict=True) if closed]
     return Bonds(bond, angle, min(skin.reach, *halves), skin.skin, exclude=True), (of_bonds, of_angles)
+
+
+def links_of(config: Config, files: Mapping[str, Array]) -> BondTopology | None:
+    """Who is bonded to whom: along chains, or as the file of the particles says."""
+    particles = config.particles
+    assert isinstance(particles, ParticlesConfig)
+    if particles.chain_length is not None:
+        return chain_links(files["species"].shape[0], particles.chain_length, config.physics.angle is not None)
+    return BondTopology(files["partners"], files.get("ends")) if "partners" in files else None
 
 
 def chain_links(count: int, length: int, angles: bool) -> BondTopology:

@@ -15,7 +15,7 @@ from jax import Array
 from simjax.models.capacities import capacities_of_pairs, steps_in
 from simjax.models.formulas import Values
 from simjax.models.molecular import molecular_dynamics
-from simjax.models.molecular.bond_setup import build_bonds, chain_links, check_chains, longest_bond
+from simjax.models.molecular.bond_setup import build_bonds, check_bonds, links_of, longest_bond
 from simjax.models.molecular.charge_setup import (
     ChargeKeys,
     build_charges,
@@ -23,6 +23,7 @@ from simjax.models.molecular.charge_setup import (
     check_charges,
     check_neutral,
 )
+from simjax.models.molecular.file_setup import start_from_file
 from simjax.models.molecular.interaction import Interaction
 from simjax.models.molecular.pair_potentials import ENDINGS, PairPotential
 from simjax.models.molecular.parts import ANGLES, BONDS, POTENTIALS, THERMOSTATS
@@ -59,8 +60,8 @@ class MolecularDynamicsPhysics:
     )  # fmt: skip
     bond: Chosen | None = key(
         PartOf(BONDS, optional=True), None,
-        about="potential between neighbours in chains of particles.chain_length, which leave each other out of "
-        "potential; null: no bonds",
+        about="potential between neighbours in chains of particles.chain_length, or of the bonds in particles.file, "
+        "which leave each other out of potential; null: no bonds",
     )  # fmt: skip
     angle: Chosen | None = key(
         PartOf(ANGLES, optional=True), None, about="potential of the angle between two bonds; null: none"
@@ -90,7 +91,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from _check_end(physics)
     if physics.charges is not None:
         yield from check_charges(config)
-    yield from check_chains(config)
+    yield from check_bonds(config)
 
 
 def _check_end(physics: MolecularDynamicsPhysics) -> Iterator[tuple[str, str]]:
@@ -193,8 +194,12 @@ class MolecularFamily(ParticleFamily):
         return charges is not None and charges.method == "mesh"
 
     def start(self) -> Start:
-        physics = self.config.physics
-        start = place(self.config, 1.0 if physics.bond is None else physics.bond.part.natural(physics.bond.keys))
+        physics, particles = self.config.physics, self.config.particles
+        assert isinstance(particles, ParticlesConfig)
+        if particles.file is not None:
+            start = start_from_file(self.config)
+        else:
+            start = place(self.config, 1.0 if physics.bond is None else physics.bond.part.natural(physics.bond.keys))
         if physics.charges is not None:
             check_neutral(physics.charges, start)
         return start
@@ -236,12 +241,7 @@ class MolecularFamily(ParticleFamily):
         if velocity is None:
             fixed = fixed_momenta(model.cells, model.reflecting)
             velocity = start_velocity(self.config, values, params.mass[species], member, fixed)
-        particles = self.config.particles
-        assert isinstance(particles, ParticlesConfig)
-        links = None
-        if particles.chain_length is not None:
-            links = chain_links(len(species), particles.chain_length, self.config.physics.angle is not None)
-        state, lost = model.state_from(files["position"], velocity, species, params, links)
+        state, lost = model.state_from(files["position"], velocity, species, params, links_of(self.config, files))
         # Its diagnostics tell where there is too little room for pairs.
         return state, lost, jnp.zeros((), jnp.int32)
 
