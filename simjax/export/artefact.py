@@ -14,7 +14,7 @@ import numpy as np
 
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
-from simjax.export.functions import FUNCTIONS, Exportable
+from simjax.export.functions import FUNCTIONS, Exportable, sharding_of, with_leading_axis
 from simjax.io.files import replaced
 from simjax.schema.config import Config
 
@@ -64,7 +64,7 @@ def export_run(
         "format": FORMAT, "what": what, "model": config.model, "experiment": config.experiment_name,
         "title": config.title, "precision": config.precision, "vjp_order": vjp_order, "platforms": list(platforms),
         "batch": batch, "devices": program.nr_devices, "mesh": dict(_mesh(made)), **made.extra,
-        "arguments": _described(made.arguments, made), "results": _described(results, made),
+        "arguments": made.describe(made.arguments), "results": made.describe(results),
         "versions": versions(), "sha256": hashlib.sha256(content).hexdigest(), "configuration": config.write(),
     }  # fmt: skip
     arguments = io.BytesIO()
@@ -96,13 +96,11 @@ def _require(what: str, vjp_order: int, platforms: Sequence[str], batch: str | N
 
 def _exported(made: Exportable, platforms: Sequence[str], batch: str | None) -> jax.export.Exported:
     function: Callable = made.function
-    shapes = {
-        name: jax.ShapeDtypeStruct(np.shape(u), u.dtype, sharding=_sharding(u)) for name, u in made.arguments.items()
-    }
+    shapes = made.shapes()
     if batch is not None:
         (size,) = jax.export.symbolic_shape(batch)
         function = jax.vmap(function)
-        shapes = {name: jax.ShapeDtypeStruct((size, *s.shape), s.dtype) for name, s in shapes.items()}
+        shapes = with_leading_axis(shapes, size)
     try:
         return jax.export.export(jax.jit(function), platforms=tuple(platforms))(shapes)
     except (NotImplementedError, ValueError, jax.errors.JAXTypeError) as error:
@@ -113,23 +111,6 @@ def _exported(made: Exportable, platforms: Sequence[str], batch: str | None) -> 
         ) from error
 
 
-def _sharding(u: Any) -> Any:
-    """Placement of an argument that is cut over several devices."""
-    sharding = getattr(u, "sharding", None)
-    return sharding if isinstance(sharding, jax.sharding.NamedSharding) else None
-
-
 def _mesh(made: Exportable) -> dict[str, int]:
-    found = (_sharding(u) for u in made.arguments.values())
+    found = (sharding_of(u) for u in made.arguments.values())
     return next((dict(s.mesh.shape) for s in found if s is not None), {})
-
-
-def _described(arrays: Any, made: Exportable) -> dict[str, Any]:
-    found = {}
-    for name, u in arrays.items():
-        cut = _sharding(u)
-        found[name] = {
-            "shape": [size if isinstance(size, int) else str(size) for size in u.shape], "dtype": str(u.dtype),
-            **made.described.get(name, {}), **({} if cut is None else {"partition": list(cut.spec)}),
-        }  # fmt: skip
-    return found
