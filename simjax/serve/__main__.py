@@ -64,9 +64,9 @@ def _main(options: argparse.Namespace) -> int:
     from simjax.serve.server import bound, serve
     from simjax.serve.service import Service
 
-    at = bound(options.host, options.port)  # before minutes of compiling
-    service = Service(config, what=chosen.get("what", "rollout"), vjp_order=order, batch=batch)
-    serve(service, at, limits)
+    with bound(options.host, options.port) as at:  # before minutes of compiling
+        service = Service(config, what=chosen.get("what", "rollout"), vjp_order=order, batch=batch)
+        serve(service, at, limits)
     return 0
 
 
