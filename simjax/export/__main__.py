@@ -9,7 +9,7 @@ from pathlib import Path
 
 from simjax.command import CommandParser, configured_as, exit_code_of, sorted_words, whole_number
 
-USAGE = "python -m simjax.export RUN|experiment=NAME [what=rollout] [key=value ...] [--folder DIR] [--config-dir DIR]"
+USAGE = "python -m simjax.export RUN|experiment=NAME [what=rollout] [key=value ...] [--folder DIR] [--tesseract]"
 HELP = f"""\
 usage: {USAGE}
 
@@ -25,6 +25,7 @@ options:
   batch=b              a leading axis of any length on every argument
   key=value            set a value of the configuration, such as grid.shape=[32,32]
   --folder DIR         where it is written; by default export, or RUN/export
+  --tesseract          makes the folder a Tesseract too: tesseract_api.py, tesseract_config.yaml
   --config-dir DIR     a folder with your own experiment/NAME.yaml
   -h, --help           this text
 
@@ -40,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(USAGE)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--tesseract", action="store_true")
     return parser.parse_intermixed_args(list(argv))
 
 
@@ -57,6 +59,7 @@ def _main(options: argparse.Namespace) -> int:
     meta = export_run(
         config, folder, what=chosen.get("what", "rollout"), vjp_order=order, batch=chosen.get("batch"),
         platforms=[name for name in chosen.get("platforms", "cpu").strip("[]").replace(" ", "").split(",") if name],
+        tesseract=options.tesseract,
     )  # fmt: skip
     size = (folder / PROGRAM_NAME).stat().st_size
     print(f"{folder / PROGRAM_NAME}: {meta['what']} of {meta['model']}, {size / 1e3:.0f} kB, {len(meta['arguments'])} "

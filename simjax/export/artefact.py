@@ -15,7 +15,8 @@ import numpy as np
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.export.functions import FUNCTIONS, Exportable, sharding_of, with_leading_axis
-from simjax.io.files import replaced
+from simjax.export.tesseract import tesseract_files
+from simjax.io.files import replaced_together
 from simjax.schema.config import Config
 
 PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = "program.jax", "arguments.npz", "meta.json"
@@ -25,7 +26,7 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 def export_run(
     config: Config, folder: Path, *, what: str = "rollout", vjp_order: int = 1, platforms: Sequence[str] = ("cpu",),
-    batch: str | None = None,
+    batch: str | None = None, tesseract: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Write a function of a configuration as a program that `jax.export.deserialize` reads; see `export.functions`.
 
@@ -37,6 +38,7 @@ def export_run(
         vjp_order: how often the program can be differentiated in reverse mode.
         platforms: for which it is compiled where it is called.
         batch: name of a leading axis of any length on every argument and result; None: there is none.
+        tesseract: whether the files that make a Tesseract of the folder are written as well.
 
     Returns:
         What `meta.json` says.
@@ -46,6 +48,8 @@ def export_run(
         ResourceError: `flatbuffers` is not installed.
     """
     _require(what, vjp_order, platforms, batch)
+    if tesseract and vjp_order == 0:
+        raise ConfigurationError("vjp_order=0: expected 1 for a Tesseract, which has gradients.")
     config = set_up_jax(config)
     if batch is not None and config.mesh.devices > 1:
         raise ConfigurationError(
@@ -70,15 +74,14 @@ def export_run(
     arguments = io.BytesIO()
     given: dict[str, Any] = {name: np.asarray(value) for name, value in made.arguments.items()}
     np.savez(arguments, **given)
+    described = f"{json.dumps(meta, indent=1)}\n".encode()
+    files = {PROGRAM_NAME: content, ARGUMENTS_NAME: arguments.getvalue(), META_NAME: described}
+    if tesseract:
+        files |= tesseract_files(meta, (PROGRAM_NAME, META_NAME))
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        replaced(folder / PROGRAM_NAME) as program_file,
-        replaced(folder / ARGUMENTS_NAME) as arguments_file,
-        replaced(folder / META_NAME) as meta_file,
-    ):
-        program_file.write_bytes(content)
-        arguments_file.write_bytes(arguments.getvalue())
-        meta_file.write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    with replaced_together([folder / name for name in files]) as paths:
+        for path, written in zip(paths, files.values(), strict=True):
+            path.write_bytes(written)
     return meta
 
 
