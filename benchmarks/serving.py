@@ -27,8 +27,8 @@ from measure import environment, rounded, time_alternately
 from simjax.serve.client import Client
 
 CASES = {
-    "dye, 16 x 16, 100 steps": (
-        ["experiment=dye", "grid.shape=[16,16]", "time.end=1.0", "time.output_every=1.0", "time.dt=0.01"],
+    "dye, 16 x 16, 2000 steps": (
+        ["experiment=dye", "grid.shape=[16,16]", "time.end=20.0", "time.output_every=20.0", "time.dt=0.01"],
         "diffusivity", 1e-3,
     ),
     "Kolmogorov flow, 64 x 64, 20 steps": (
@@ -94,8 +94,8 @@ def measured(words: list[str], name: str, value: float, requests: int, repeats: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=160)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=96)
+    parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     cases = {case: measured(*given, options.requests, options.repeats) for case, given in CASES.items()}
     print(json.dumps({"environment": environment(), "cases": cases}, indent=1))

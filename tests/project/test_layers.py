@@ -31,6 +31,7 @@ LAYERS = (
     ("command", "driver"),
     ("inverse",),
     ("certificate", "inspect", "export", "application"),
+    ("serve",),
     ("run",),
     ("__main__",),
 )
@@ -72,6 +73,8 @@ PACKAGES = {
     "matplotlib": ("report",),
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
+    "starlette": ("serve.application",),
+    "uvicorn": ("serve.server",),
     "rich": ("driver.progress", "inspect.table"),
 }
 # Files are cut by meaning: an equation and its declaration stay together, and few need more than 400 lines.
