@@ -57,7 +57,7 @@ def configured(overrides: Sequence[str], config_dir: str | None, usage: str) -> 
     return composition.config()
 
 
-def sorted_words(
+def split_words(
     words: Sequence[str], names: Collection[str], usage: str
 ) -> tuple[Path | None, dict[str, str], list[str]]:  # fmt: skip
     """Split the words of a command into the folder of a run, options NAME=VALUE with one of `names`, and overrides."""

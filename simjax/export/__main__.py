@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simjax.command import CommandParser, configured_as, exit_code_of, sorted_words, whole_number
+from simjax.command import CommandParser, configured_as, exit_code_of, split_words, whole_number
 
 USAGE = "python -m simjax.export RUN|experiment=NAME [what=rollout] [key=value ...] [--folder DIR] [--tesseract]"
 HELP = f"""\
@@ -49,7 +49,7 @@ def _main(options: argparse.Namespace) -> int:
     if options.help:
         print(HELP)
         return 0
-    run, chosen, overrides = sorted_words(options.overrides, OPTIONS, USAGE)
+    run, chosen, overrides = split_words(options.overrides, OPTIONS, USAGE)
     order = whole_number(chosen, "vjp_order", 1, "0, 1 or 2, how often the program is differentiated")
     config = configured_as(run, overrides, options.config_dir, USAGE)
     folder = options.folder or (run / "export" if run else Path("export"))

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from simjax.command import CommandParser, configured_as, exit_code_of, sorted_words, whole_number
+from simjax.command import CommandParser, configured_as, exit_code_of, split_words, whole_number
 from simjax.serve.limits import DEFAULT, Limits
 
 USAGE = "python -m simjax.serve RUN|experiment=NAME [what=rollout] [batch=8] [key=value ...] [--port 8080]"
@@ -56,7 +56,7 @@ def _main(options: argparse.Namespace) -> int:
         print(HELP)
         return 0
     limits = Limits(options.requests, options.seconds, options.window)
-    run, chosen, overrides = sorted_words(options.overrides, OPTIONS, USAGE)
+    run, chosen, overrides = split_words(options.overrides, OPTIONS, USAGE)
     order = whole_number(chosen, "vjp_order", 1, "0 or 1, whether gradients are served")
     batch = whole_number(chosen, "batch", 8, "a power of two, such as 8")
     config = configured_as(run, overrides, options.config_dir, USAGE)

@@ -50,7 +50,7 @@ class Client:
             frames: of a rollout, `last` (default) or `all` output times.
         """
         sections = {ARGUMENTS: _arrays(arguments)}
-        return self._post("/call", sections, results=results, frames=frames)[RESULTS]
+        return self._post("/call", sections, results=results, frames=frames).get(RESULTS, {})
 
     def vjp(
         self, arguments: Arrays | None, cotangents: Arrays, *, results: Sequence[str] | None = None,
@@ -81,7 +81,8 @@ class Client:
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         try:
             with contextlib.closing(self._connection(self._place, timeout=self._seconds)) as connection:
-                connection.request(method, self._path + path, body, {"Content-Type": NPZ})
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a refusal before all is sent
+                    connection.request(method, self._path + path, body, {"Content-Type": NPZ})
                 answer = connection.getresponse()
                 content = answer.read()
         except (OSError, http.client.HTTPException) as error:

@@ -43,13 +43,13 @@ def encode(sections: Sections, kind: str) -> bytes:
     """
     if kind == NPZ:
         first, *_ = sections
-        named = {
+        named: dict[str, Any] = {
             (name if section == first else f"{section}/{name}"): value
             for section, arrays in sections.items()
             for name, value in arrays.items()
         }
         content = io.BytesIO()
-        np.savez(content, allow_pickle=False, **named)
+        np.savez(content, **named)
         return content.getvalue()
     for arrays in sections.values():
         for name, value in arrays.items():

@@ -194,6 +194,17 @@ def test_a_server_that_is_full_or_late_says_so(service):
         until(lambda: ask(url, "/call")[0] == 200)
 
 
+def test_a_program_that_cannot_run_is_told_and_the_server_goes_on(url, monkeypatch):
+    def full(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory\nmore")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Service, "_program", lambda *_: full)
+        with pytest.raises(Refusal, match="the program cannot run: RESOURCE_EXHAUSTED: out of memory; start") as told:
+            Client(url).call()
+    assert told.value.status == 500 and [*Client(url).call(results=[])] == []
+
+
 def test_metadata_says_what_is_served(url):
     told = Client(url).metadata()
     number, field = told["arguments"]["diffusivity"], told["results"]["concentration"]
