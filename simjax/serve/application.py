@@ -37,7 +37,7 @@ def application(service: Service, limits: Limits) -> Starlette:
 
 
 class _Answering:
-    """What lasts from request to request."""
+    """The service, its batches and the number of requests that are present."""
 
     def __init__(self, service: Service, limits: Limits):
         self.service, self.limits = service, limits
