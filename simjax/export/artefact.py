@@ -14,7 +14,7 @@ import numpy as np
 
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
-from simjax.export.functions import FUNCTIONS, Exportable, sharding_of, with_leading_axis
+from simjax.export.functions import FUNCTIONS, Exportable, require_function, sharding_of, with_leading_axis
 from simjax.export.tesseract import tesseract_files
 from simjax.io.files import replaced_together
 from simjax.schema.config import Config
@@ -86,8 +86,7 @@ def export_run(
 
 
 def _require(what: str, vjp_order: int, platforms: Sequence[str], batch: str | None) -> None:
-    if what not in FUNCTIONS:
-        raise ConfigurationError(f"what={what}: expected one of {', '.join(FUNCTIONS)}.")
+    require_function(what)
     if vjp_order not in (0, 1, 2):
         raise ConfigurationError(f"vjp_order={vjp_order}: expected 0, 1 or 2, how often the program is differentiated.")
     unknown = [name for name in platforms if name not in PLATFORMS]

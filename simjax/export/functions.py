@@ -180,6 +180,12 @@ def loss(config: Config) -> Exportable:
 FUNCTIONS: dict[str, Callable[[Config], Exportable]] = {"rollout": rollout, "step": step, "loss": loss}
 
 
+def require_function(what: str) -> None:
+    """Raise ConfigurationError for the name of a function that is none."""
+    if what not in FUNCTIONS:
+        raise ConfigurationError(f"what={what}: expected one of {', '.join(FUNCTIONS)}.")
+
+
 def _field_paths(config: Config) -> list[str]:
     if config.schema.of_particles:
         return [f"initial.{name}" for name in config.schema.given_at_start]

@@ -14,7 +14,7 @@ import numpy as np
 from simjax.driver.environment import set_up_jax, versions
 from simjax.driver.provenance import config_digest
 from simjax.errors import ConfigurationError
-from simjax.export.functions import FUNCTIONS, with_leading_axis
+from simjax.export.functions import FUNCTIONS, require_function, with_leading_axis
 from simjax.schema.config import Config
 from simjax.schema.errors import closest
 from simjax.serve.messages import ARGUMENTS, COTANGENTS, GRADIENTS, RESULTS, Refusal, Sections
@@ -139,7 +139,7 @@ class Service:
         return whole
 
     def answer(self, question: Question, found: Sections) -> Sections:
-        """What was asked of the results and gradients of a request.
+        """The results and gradients that a request asks for.
 
         Raises:
             Refusal: 422, a part of it is not finite.
@@ -246,8 +246,7 @@ def _stacked(several: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarra
 
 
 def _require(what: str, vjp_order: int, batch: int) -> None:
-    if what not in FUNCTIONS:
-        raise ConfigurationError(f"what={what}: expected one of {', '.join(FUNCTIONS)}.")
+    require_function(what)
     if vjp_order not in (0, 1):
         raise ConfigurationError(f"vjp_order={vjp_order}: expected 0 or 1, whether gradients are served.")
     if not 1 <= batch <= MOST_IN_A_BATCH or batch & (batch - 1):
