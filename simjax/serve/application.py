@@ -23,9 +23,9 @@ from simjax.serve.service import Service
 ADDRESSES = "GET /health, GET /metadata, POST /call or POST /vjp"
 
 
-def application(service: Service, limits: Limits) -> Starlette:
-    """The ASGI application of a service whose programs are compiled."""
-    answering = _Answering(service, limits)
+def application(service: Service, limits: Limits, started: Callable[[], None]) -> Starlette:
+    """The ASGI application of a service whose programs are compiled; `started` is called when it begins to answer."""
+    answering = _Answering(service, limits, started)
     routes = [
         Route("/health", answering.health),
         Route("/metadata", answering.metadata),
@@ -39,8 +39,8 @@ def application(service: Service, limits: Limits) -> Starlette:
 class _Answering:
     """The service, its batches and the number of requests that are present."""
 
-    def __init__(self, service: Service, limits: Limits):
-        self.service, self.limits = service, limits
+    def __init__(self, service: Service, limits: Limits, started: Callable[[], None]):
+        self.service, self.limits, self._started = service, limits, started
         self._present, self._answered = 0, 0
         # One thread computes: calls of a device follow each other in any case.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="simjax-serve")
@@ -52,6 +52,7 @@ class _Answering:
     async def running(self, _: Starlette) -> AsyncIterator[None]:
         """Around the life of the server: batches are formed."""
         tasks = [asyncio.create_task(one.run()) for one in self._batchers]
+        self._started()
         try:
             yield
         finally:

@@ -67,7 +67,7 @@ class Client:
         """
         sections = {ARGUMENTS: _arrays(arguments), COTANGENTS: _arrays(cotangents)}
         found = self._post("/vjp", sections, results=results, gradients=gradients, frames=frames)
-        return found.get(RESULTS, {}), found[GRADIENTS]
+        return found.get(RESULTS, {}), found.get(GRADIENTS, {})
 
     def _post(self, path: str, sections: dict[str, dict[str, np.ndarray]], **words: Sequence[str] | str | None):
         query = {

@@ -7,7 +7,7 @@ import math
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from simjax.errors import ResourceError
 from simjax.serve.limits import DEFAULT, Limits
@@ -50,11 +50,16 @@ def serve(service: Service, at: socket.socket, limits: Limits = DEFAULT) -> None
     """Answer requests until SIGTERM or SIGINT, after which those that are being answered are finished."""
     service.compile()
     at.listen()
-    print(f"simjax serves {service.what} of {service.config.model} at {address(at)}", flush=True)
-    # The server takes both signals while it runs, and raises them again at its end, where all is done.
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    told = f"simjax serves {service.what} of {service.config.model} at {address(at)}"
+    server = _server(service, limits, lambda: print(told, flush=True))
+
+    def stop(*_) -> None:
+        server.should_exit = True
+
+    # The server takes both signals while it runs, and raises them again at its end; so none is lost before and after.
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        _server(service, limits).run(sockets=[at])
+        server.run(sockets=[at])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -64,22 +69,23 @@ def serve(service: Service, at: socket.socket, limits: Limits = DEFAULT) -> None
 def serving(service: Service, limits: Limits = DEFAULT) -> Iterator[str]:
     """Within it a server on a thread of this process answers at the URL that it gives."""
     service.compile()
-    at = bound("127.0.0.1", 0)
+    at, started = bound("127.0.0.1", 0), threading.Event()
     at.listen()
-    server = _server(service, limits)
+    server = _server(service, limits, started.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [at]}, name="simjax-server")
     thread.start()
     try:
+        started.wait()
         yield address(at)
     finally:
         server.should_exit = True
         thread.join()
 
 
-def _server(service: Service, limits: Limits) -> uvicorn.Server:
+def _server(service: Service, limits: Limits, started: Callable[[], None]) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            application(service, limits), log_level="warning", access_log=False, ws="none", lifespan="on",
+            application(service, limits, started), log_level="warning", access_log=False, ws="none", lifespan="on",
             server_header=False, timeout_graceful_shutdown=math.ceil(limits.seconds) + 1,
         )  # fmt: skip
     )
