@@ -36,7 +36,7 @@ def bound(host: str, port: int) -> socket.socket:
         found.bind((host, port))
     except (OSError, OverflowError) as error:
         found.close()
-        raise ResourceError(f"{host}:{port} cannot be served ({error}); write --port 0 for any that is free.") from None
+        raise ResourceError(f"{host}:{port} cannot be served ({error}); write another --host or --port.") from None
     return found
 
 
