@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from simjax.config import config_folders, list_experiments
 from simjax.errors import ConfigurationError, SimjaxError
@@ -54,3 +55,43 @@ def configured(overrides: Sequence[str], config_dir: str | None, usage: str) -> 
         names = ", ".join(experiment.name for experiment in list_experiments(config_folders(config_dir)))
         raise ConfigurationError(f"expected experiment=NAME, one of {names}; usage: {usage}")
     return composition.config()
+
+
+def split_words(
+    words: Sequence[str], names: Collection[str], usage: str
+) -> tuple[Path | None, dict[str, str], list[str]]:  # fmt: skip
+    """Split the words of a command into the folder of a run, options NAME=VALUE with one of `names`, and overrides."""
+    chosen, runs, overrides = {}, [], []
+    for text in words:
+        name, given, value = text.partition("=")
+        if given and name in names:
+            chosen[name] = value
+        elif given:
+            overrides.append(text)
+        else:
+            runs.append(Path(text))
+    if len(runs) > 1:
+        raise ConfigurationError(f"expected one run, got {len(runs)}: {', '.join(map(str, runs))}; usage: {usage}")
+    return runs[0] if runs else None, chosen, overrides
+
+
+def configured_as(run: Path | None, overrides: Sequence[str], config_dir: str | None, usage: str) -> Config:
+    """The configuration of the run in a folder, or as of `configured` without one, with overrides."""
+    if run is None:
+        return configured(overrides, config_dir, usage)
+    from simjax.config.composition import compose_from_run
+
+    file = run / ".hydra" / "config.yaml"
+    if not file.is_file():
+        raise ConfigurationError(
+            f"{run}: expected the folder of a run, with {file.relative_to(run)}; or write experiment=NAME."
+        )
+    return compose_from_run(file, overrides).config()
+
+
+def whole_number(chosen: dict[str, str], name: str, default: int, meaning: str) -> int:
+    """The option NAME=VALUE of a command as a number; `meaning` says what is expected."""
+    text = chosen.get(name, str(default))
+    if not text.isdigit():
+        raise ConfigurationError(f"{name}={text}: expected {meaning}.")
+    return int(text)

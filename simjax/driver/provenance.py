@@ -76,6 +76,11 @@ def _recorded(value) -> Any:
     return {"count": int(values.size), "sha256": hashlib.sha256(values.tobytes()).hexdigest()}
 
 
+def config_digest(config: Config) -> str:
+    """The SHA-256 of a configuration as its run's folder keeps it."""
+    return _digest(config_yaml(config))
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -239,7 +244,7 @@ class Part:
             "command": command_line(),
             "overrides": list(config.overrides),
             "notes": list(notes),
-            "config_sha256": _digest(config_yaml(config)),
+            "config_sha256": config_digest(config),
             "device": device_name(),
             "versions": versions(),
             "mesh": {name: getattr(config.mesh, name) for name in ("x", "y", "z", "ensemble")},

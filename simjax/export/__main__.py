@@ -7,11 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simjax.command import CommandParser, configured, exit_code_of
-from simjax.errors import ConfigurationError
-from simjax.schema.config import Config
+from simjax.command import CommandParser, configured_as, exit_code_of, split_words, whole_number
 
-USAGE = "python -m simjax.export RUN|experiment=NAME [what=rollout] [key=value ...] [--folder DIR] [--config-dir DIR]"
+USAGE = "python -m simjax.export RUN|experiment=NAME [what=rollout] [key=value ...] [--folder DIR] [--tesseract]"
 HELP = f"""\
 usage: {USAGE}
 
@@ -27,6 +25,7 @@ options:
   batch=b              a leading axis of any length on every argument
   key=value            set a value of the configuration, such as grid.shape=[32,32]
   --folder DIR         where it is written; by default export, or RUN/export
+  --tesseract          makes the folder a Tesseract too: tesseract_api.py, tesseract_config.yaml
   --config-dir DIR     a folder with your own experiment/NAME.yaml
   -h, --help           this text
 
@@ -42,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(USAGE)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--tesseract", action="store_true")
     return parser.parse_intermixed_args(list(argv))
 
 
@@ -49,44 +49,22 @@ def _main(options: argparse.Namespace) -> int:
     if options.help:
         print(HELP)
         return 0
-    chosen, runs, overrides = {}, [], []
-    for text in options.overrides:
-        name, given, value = text.partition("=")
-        if given and name in OPTIONS:
-            chosen[name] = value
-        elif given:
-            overrides.append(text)
-        else:
-            runs.append(Path(text))
-    if len(runs) > 1:
-        raise ConfigurationError(f"expected one run, got {len(runs)}: {', '.join(map(str, runs))}; usage: {USAGE}")
-    order = chosen.get("vjp_order", "1")
-    if not order.isdigit():
-        raise ConfigurationError(f"vjp_order={order}: expected 0, 1 or 2, how often the program is differentiated.")
-    config = _of_run(runs[0], overrides) if runs else configured(overrides, options.config_dir, USAGE)
-    folder = options.folder or (runs[0] / "export" if runs else Path("export"))
+    run, chosen, overrides = split_words(options.overrides, OPTIONS, USAGE)
+    order = whole_number(chosen, "vjp_order", 1, "0, 1 or 2, how often the program is differentiated")
+    config = configured_as(run, overrides, options.config_dir, USAGE)
+    folder = options.folder or (run / "export" if run else Path("export"))
 
     from simjax.export.artefact import PROGRAM_NAME, export_run
 
     meta = export_run(
-        config, folder, what=chosen.get("what", "rollout"), vjp_order=int(order), batch=chosen.get("batch"),
+        config, folder, what=chosen.get("what", "rollout"), vjp_order=order, batch=chosen.get("batch"),
         platforms=[name for name in chosen.get("platforms", "cpu").strip("[]").replace(" ", "").split(",") if name],
+        tesseract=options.tesseract,
     )  # fmt: skip
     size = (folder / PROGRAM_NAME).stat().st_size
     print(f"{folder / PROGRAM_NAME}: {meta['what']} of {meta['model']}, {size / 1e3:.0f} kB, {len(meta['arguments'])} "
           f"arguments, {len(meta['results'])} results, for {', '.join(meta['platforms'])}")  # fmt: skip
     return 0
-
-
-def _of_run(folder: Path, overrides: Sequence[str]) -> Config:
-    from simjax.config.composition import compose_from_run
-
-    file = folder / ".hydra" / "config.yaml"
-    if not file.is_file():
-        raise ConfigurationError(
-            f"{folder}: expected the folder of a run, with {file.relative_to(folder)}; or write experiment=NAME."
-        )
-    return compose_from_run(file, overrides).config()
 
 
 if __name__ == "__main__":

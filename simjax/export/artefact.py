@@ -14,8 +14,9 @@ import numpy as np
 
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
-from simjax.export.functions import FUNCTIONS, Exportable
-from simjax.io.files import replaced
+from simjax.export.functions import FUNCTIONS, Exportable, require_function, sharding_of, with_leading_axis
+from simjax.export.tesseract import tesseract_files
+from simjax.io.files import replaced_together
 from simjax.schema.config import Config
 
 PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = "program.jax", "arguments.npz", "meta.json"
@@ -25,7 +26,7 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 def export_run(
     config: Config, folder: Path, *, what: str = "rollout", vjp_order: int = 1, platforms: Sequence[str] = ("cpu",),
-    batch: str | None = None,
+    batch: str | None = None, tesseract: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Write a function of a configuration as a program that `jax.export.deserialize` reads; see `export.functions`.
 
@@ -37,6 +38,7 @@ def export_run(
         vjp_order: how often the program can be differentiated in reverse mode.
         platforms: for which it is compiled where it is called.
         batch: name of a leading axis of any length on every argument and result; None: there is none.
+        tesseract: whether the files that make a Tesseract of the folder are written as well.
 
     Returns:
         What `meta.json` says.
@@ -46,6 +48,8 @@ def export_run(
         ResourceError: `flatbuffers` is not installed.
     """
     _require(what, vjp_order, platforms, batch)
+    if tesseract and vjp_order == 0:
+        raise ConfigurationError("vjp_order=0: expected 1 for a Tesseract, which has gradients.")
     config = set_up_jax(config)
     if batch is not None and config.mesh.devices > 1:
         raise ConfigurationError(
@@ -64,27 +68,25 @@ def export_run(
         "format": FORMAT, "what": what, "model": config.model, "experiment": config.experiment_name,
         "title": config.title, "precision": config.precision, "vjp_order": vjp_order, "platforms": list(platforms),
         "batch": batch, "devices": program.nr_devices, "mesh": dict(_mesh(made)), **made.extra,
-        "arguments": _described(made.arguments, made), "results": _described(results, made),
+        "arguments": made.describe(made.arguments), "results": made.describe(results),
         "versions": versions(), "sha256": hashlib.sha256(content).hexdigest(), "configuration": config.write(),
     }  # fmt: skip
     arguments = io.BytesIO()
     given: dict[str, Any] = {name: np.asarray(value) for name, value in made.arguments.items()}
     np.savez(arguments, **given)
+    described = f"{json.dumps(meta, indent=1)}\n".encode()
+    files = {PROGRAM_NAME: content, ARGUMENTS_NAME: arguments.getvalue(), META_NAME: described}
+    if tesseract:
+        files |= tesseract_files(meta, (PROGRAM_NAME, META_NAME))
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        replaced(folder / PROGRAM_NAME) as program_file,
-        replaced(folder / ARGUMENTS_NAME) as arguments_file,
-        replaced(folder / META_NAME) as meta_file,
-    ):
-        program_file.write_bytes(content)
-        arguments_file.write_bytes(arguments.getvalue())
-        meta_file.write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    with replaced_together([folder / name for name in files]) as paths:
+        for path, written in zip(paths, files.values(), strict=True):
+            path.write_bytes(written)
     return meta
 
 
 def _require(what: str, vjp_order: int, platforms: Sequence[str], batch: str | None) -> None:
-    if what not in FUNCTIONS:
-        raise ConfigurationError(f"what={what}: expected one of {', '.join(FUNCTIONS)}.")
+    require_function(what)
     if vjp_order not in (0, 1, 2):
         raise ConfigurationError(f"vjp_order={vjp_order}: expected 0, 1 or 2, how often the program is differentiated.")
     unknown = [name for name in platforms if name not in PLATFORMS]
@@ -96,13 +98,11 @@ def _require(what: str, vjp_order: int, platforms: Sequence[str], batch: str | N
 
 def _exported(made: Exportable, platforms: Sequence[str], batch: str | None) -> jax.export.Exported:
     function: Callable = made.function
-    shapes = {
-        name: jax.ShapeDtypeStruct(np.shape(u), u.dtype, sharding=_sharding(u)) for name, u in made.arguments.items()
-    }
+    shapes = made.shapes()
     if batch is not None:
         (size,) = jax.export.symbolic_shape(batch)
         function = jax.vmap(function)
-        shapes = {name: jax.ShapeDtypeStruct((size, *s.shape), s.dtype) for name, s in shapes.items()}
+        shapes = with_leading_axis(shapes, size)
     try:
         return jax.export.export(jax.jit(function), platforms=tuple(platforms))(shapes)
     except (NotImplementedError, ValueError, jax.errors.JAXTypeError) as error:
@@ -113,23 +113,6 @@ def _exported(made: Exportable, platforms: Sequence[str], batch: str | None) -> 
         ) from error
 
 
-def _sharding(u: Any) -> Any:
-    """Placement of an argument that is cut over several devices."""
-    sharding = getattr(u, "sharding", None)
-    return sharding if isinstance(sharding, jax.sharding.NamedSharding) else None
-
-
 def _mesh(made: Exportable) -> dict[str, int]:
-    found = (_sharding(u) for u in made.arguments.values())
+    found = (sharding_of(u) for u in made.arguments.values())
     return next((dict(s.mesh.shape) for s in found if s is not None), {})
-
-
-def _described(arrays: Any, made: Exportable) -> dict[str, Any]:
-    found = {}
-    for name, u in arrays.items():
-        cut = _sharding(u)
-        found[name] = {
-            "shape": [size if isinstance(size, int) else str(size) for size in u.shape], "dtype": str(u.dtype),
-            **made.described.get(name, {}), **({} if cut is None else {"partition": list(cut.spec)}),
-        }  # fmt: skip
-    return found

@@ -43,6 +43,35 @@ class Exportable:
     described: dict[str, dict[str, str]]
     extra: dict[str, Any] = field(default_factory=dict)
 
+    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes of the arguments, and how they are cut over several devices."""
+        return {
+            name: jax.ShapeDtypeStruct(np.shape(u), u.dtype, sharding=sharding_of(u))
+            for name, u in self.arguments.items()
+        }
+
+    def describe(self, arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Shapes, types and what else is known of arguments or results, by name, for JSON."""
+        found = {}
+        for name, u in arrays.items():
+            cut = sharding_of(u)
+            found[name] = {
+                "shape": [size if isinstance(size, int) else str(size) for size in u.shape], "dtype": str(u.dtype),
+                **self.described.get(name, {}), **({} if cut is None else {"partition": list(cut.spec)}),
+            }  # fmt: skip
+        return found
+
+
+def with_leading_axis(shapes: Mapping[str, jax.ShapeDtypeStruct], size: Any) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes of a batch of `size`, a number or a symbol."""
+    return {name: jax.ShapeDtypeStruct((size, *one.shape), one.dtype) for name, one in shapes.items()}
+
+
+def sharding_of(u: Any) -> jax.sharding.NamedSharding | None:
+    """Placement of an argument that is cut over several devices."""
+    sharding = getattr(u, "sharding", None)
+    return sharding if isinstance(sharding, jax.sharding.NamedSharding) else None
+
 
 def rollout(config: Config) -> Exportable:
     """The run: from numbers and initial fields to variables and diagnostics at all output times.
@@ -149,6 +178,12 @@ def loss(config: Config) -> Exportable:
 
 
 FUNCTIONS: dict[str, Callable[[Config], Exportable]] = {"rollout": rollout, "step": step, "loss": loss}
+
+
+def require_function(what: str) -> None:
+    """Raise ConfigurationError for the name of a function that is none."""
+    if what not in FUNCTIONS:
+        raise ConfigurationError(f"what={what}: expected one of {', '.join(FUNCTIONS)}.")
 
 
 def _field_paths(config: Config) -> list[str]:

@@ -151,23 +151,6 @@ def test_a_vector_on_a_line_has_one_component(tmp_path):
             np.testing.assert_array_equal(file["t1_fields/velocity"][..., 0], ds.velocity_x.values.astype("f4"))
 
 
-@pytest.mark.slow
-def test_the_reader_of_the_well_gives_the_runs_values(wells, runs):
-    reader = pytest.importorskip("the_well.data", reason="pip install the_well, which brings torch")
-    data = reader.WellDataset(path=str(wells / "copied"), n_steps_input=2, n_steps_output=1)
-    assert len(data) == (MEMBERS + 1) * (STATES - 2)
-    sample, names = data[STATES - 2 + 1], data.metadata.field_names
-    expected = sj.open_run(runs[0]).pressure.values[1, 1:4]
-    np.testing.assert_array_equal(sample["input_fields"][..., 0], expected[:2])
-    np.testing.assert_array_equal(sample["output_fields"][..., 0], expected[2:])
-    assert names[0] == ["pressure"] and names[1] == ["velocity_y", "velocity_x"]
-    # Codes of the reader: 0 wall, 1 open, 2 periodic.
-    assert sample["boundary_conditions"].tolist() == [[0, 1], [2, 2]]
-    assert dict(zip(data.metadata.constant_scalar_names, sample["constant_scalars"].tolist(), strict=True)) == (
-        pytest.approx({"drag": 0.5, "viscosity": VISCOSITY[1]})
-    )
-
-
 def test_a_gas_has_the_names_of_pdebench(tmp_path):
     run = written(tmp_path / "run", GAS_OUTPUTS)
     write_pdebench(run, tmp_path / "gas.hdf5")

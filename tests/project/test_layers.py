@@ -31,6 +31,7 @@ LAYERS = (
     ("command", "driver"),
     ("inverse",),
     ("certificate", "inspect", "export", "application", "data"),
+    ("serve",),
     ("run",),
     ("__main__",),
 )
@@ -75,6 +76,8 @@ PACKAGES = {
     "gsd": ("io",),
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
+    "starlette": ("serve.application",),
+    "uvicorn": ("serve.server",),
     "rich": ("driver.progress", "inspect.table"),
 }
 # Files are cut by meaning: an equation and its declaration stay together, and few need more than 400 lines.

@@ -8,7 +8,9 @@ that has been made; it is Python, or lines of the shell where it begins with `sh
 import os
 import re
 import shlex
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,12 @@ def environment(tmp_path_factory):
 
 def execute(command, folder, environment):
     process = PreparedProcess(command, environment, folder)
+    if "simjax.serve" in command:  # it runs until it is told to end, and says when it is ready
+        end = time.monotonic() + 300
+        while process.poll() is None and "serves" not in Path(process.stdout.name).read_text(encoding="utf-8"):
+            assert time.monotonic() < end, f"{shlex.join(command[-8:])} is not ready"
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
     told, _ = process.communicate(300)
     assert process.returncode == 0, f"{shlex.join(command[-8:])}\n{told[-4500:]}"
 
@@ -81,6 +89,8 @@ def small(line):
     words = [re.sub(r"(n_trials=)\d+", r"\g<1>2", word) for word in words]
     apart = {"simjax.certificate", "simjax.inspect", "simjax.export", "simjax.data"}
     told = {"--help", "--info"} & set(words) or apart & set(words)
+    if "simjax.serve" in words:
+        return [*words, "--port", "0"]  # any that is free
     if told:
         return words
     known = " ".join(words)

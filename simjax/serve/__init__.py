@@ -1,0 +1,1 @@
+"""Runs behind HTTP: requests that arrive together are computed together."""
