@@ -110,6 +110,7 @@ def slope_along(axis, coefficients, sign):
 
 @pytest.mark.parametrize("kind", ["dirichlet", "neumann"])
 @each_mesh
+@pytest.mark.slow
 def test_wall_ghosts_continue_the_polynomials_they_are_exact_for(grid, sizes, kind):
     """Odd reflection is exact for linear functions, even reflection for quadratic ones.
 
@@ -205,6 +206,7 @@ def test_pad_and_its_transpose_are_adjoint(grid, sizes):
 
 
 @each_mesh
+@pytest.mark.slow
 def test_fields_padded_together_or_one_member_at_a_time_are_the_same(grid, sizes):
     """Several fields share one message; leading axes are carried along. Neither changes a bit."""
     mesh = make_mesh(sizes)

@@ -162,6 +162,7 @@ TUBE = {
 OF_GAS = ["mass", "momentum_x", "energy", "scalar_0"]
 
 
+@pytest.mark.slow
 def test_a_gas_closes_with_gravity_and_floors(tmp_path):
     found = read(run(tmp_path / "tube", {}, base=TUBE))
     check(found, OF_GAS, ["in_x_lower", "in_x_upper"], 1e-14)

@@ -70,6 +70,7 @@ def shared(position, values):
     return np.einsum("p,px,py->yx", values, *(np.clip(one, 0, None) for one in wide))
 
 
+@pytest.mark.slow
 def test_instruments_follow_tagged_particles_and_share_them_among_cells(whole):
     root, frames = whole
     with sj.open_output(root / "whole", "tracks") as tracks, sj.open_output(root / "whole", "density") as density:
@@ -134,6 +135,7 @@ def test_the_choice_does_not_depend_on_devices_members_or_stops(whole):
     assert "3 of 64 particles" in (root / "members" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_chosen_is_refused(whole, tmp_path):
     for chosen, sentence in (
         ({"ids": [64]}, "output.particles.ids: 64: expected numbers from 0 to 63, as there are 64 particles."),

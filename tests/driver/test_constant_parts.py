@@ -26,6 +26,7 @@ def last_of(simulation):
     return {name: ds[name].values for name in ("velocity_x", "pressure", "force_x")}
 
 
+@pytest.mark.slow
 def test_a_decomposed_run_has_the_parts_of_one_device():
     one, cut = last_of(past_a_cylinder()), last_of(past_a_cylinder(mesh={"x": 2, "y": 4}))
     for name, values in one.items():

@@ -29,6 +29,7 @@ def simulation(request, tmp_path):
     return sj.load(name, [*FIELDS, *own, f"output.root={tmp_path}"])
 
 
+@pytest.mark.slow
 def test_the_functional_run_is_the_run(simulation):
     s = simulation
     end = sj.simulate(s.model, s.integrator, s.params, s.state, s.schedule, frames=s.frames)

@@ -111,6 +111,7 @@ def test_groups_of_members_are_bitwise_those_of_one_run(tmp_path, monkeypatch):
     assert len(compiled) == 3 and len(compiled[1]) == 1 and compiled[2] == compiled[1]
 
 
+@pytest.mark.slow
 def test_finished_groups_are_not_computed_again(tmp_path, monkeypatch):
     overrides = [*DYE, *vary(4), "ensemble.group=2", MERGED]
     whole = run(tmp_path, "dye", *overrides, f"output.folder={tmp_path / 'whole'}").ds.load()

@@ -208,6 +208,7 @@ def test_eight_devices_see_what_one_does(whole):
     same(read(run(root / "cut", {**LOOKING, "mesh.x": 2, "mesh.y": 4})), seen)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_has_every_sample_once(whole):
     root, seen, _ = whole
     some = {"outputs": [SEEN["probe"], SEEN["line"]]}

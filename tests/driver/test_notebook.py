@@ -38,6 +38,7 @@ def test_a_simulation_says_what_it_is_and_escapes_it(run):
     assert "Incompressible" in run.model._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_result_draws_itself(run, tmp_path):
     result = run.run()
     picture = result.plot()

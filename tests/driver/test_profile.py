@@ -66,6 +66,7 @@ def compiled_step(name, *changes):
         ("lennard_jones", ["particles.count=108", "box.upper=[5.04,5.04,5.04]"], {"neighbor list", "sums over pairs"}),
     ],
 )
+@pytest.mark.slow
 def test_parts_are_named_in_compiled_programs(name, changes, expected):
     found = {*parts_of_operations(compiled_step(name, *changes))[0].values()}
     assert expected <= found <= {None, *PARTS}

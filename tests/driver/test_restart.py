@@ -125,6 +125,7 @@ def test_resumes_on_fewer_devices_to_rounding(uninterrupted):
     assert "already reached" in repeated or repeated == ""
 
 
+@pytest.mark.slow
 def test_other_physics_is_refused(uninterrupted):
     tmp_path, _ = uninterrupted
     output = finish(run_command(tmp_path, *FLOW, f"resume={tmp_path / 'whole'}", "physics.viscosity=0.5"), expected=2)

@@ -51,6 +51,7 @@ def test_ensemble_member_is_the_same_alone(tmp_path, together):
         pytest.param(["ensemble.batch=3"], id="batches", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_ensemble_on_a_mesh_and_in_batches(tmp_path, together, overrides):
     split = run(tmp_path, "fluid", *SMALL, "ensemble.size=4", VARY, *overrides).ds
     # Another order of sums in the pressure solve, some tens of steps: rounding.

@@ -94,6 +94,7 @@ def whole(tmp_path_factory):
     return root, run(root / "whole", {**STATISTICS, **SEEN})
 
 
+@pytest.mark.slow
 def test_statistics_of_instruments_are_those_of_all_their_readings(whole):
     found, seen = read(whole[1]), read(whole[1], "")
     for name in NAMES:

@@ -99,6 +99,7 @@ def test_a_decomposed_program_is_that_of_one_device(tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=1e-12)  # rounding
 
 
+@pytest.mark.slow
 def test_a_loss_is_that_of_the_search(tmp_path):
     overrides = ["grid.shape=[16,16]", "time.end=0.2", "time.output_every=0.1"]
     simulation = sj.load("inverse_source", overrides)

@@ -32,6 +32,7 @@ def solve(mesh=None, **options):
 
 @pytest.mark.parametrize("solver", ["bosh3", "tsit5", "dopri8"])
 @pytest.mark.parametrize("tolerance", [1e-5, 1e-8])
+@pytest.mark.slow
 def test_error_follows_the_tolerance(solver, tolerance):
     found, exact = solve(rtol=tolerance, atol=tolerance, solver=solver)
     # The controller bounds each step's error; a decaying solution adds up a few of them.

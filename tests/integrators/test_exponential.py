@@ -109,6 +109,7 @@ def solve(model, params, integrator, dt, end):
 
 @pytest.mark.parametrize("integrator, order", [("etdrk1", 1), ("etdrk2", 2), ("etdrk3", 3), ("etdrk4", 4)])
 @pytest.mark.parametrize("kind, scale", [(Relaxation, 1.0), (Dispersion, 0.4)])
+@pytest.mark.slow
 def test_order_on_stiff_problems(integrator, order, kind, scale):
     """dt times the largest eigenvalue is up to 12 for the first and 3.4 for the second."""
     assert INTEGRATORS[integrator].order == INTEGRATORS[integrator].stages == order

@@ -369,6 +369,7 @@ def test_a_lost_member_leaves_the_others_alone(schedule):
 
 
 @pytest.mark.parametrize(("steps", "integrator"), [(1, "euler"), (12, "euler"), (13, "euler"), (7, "rk4"), (12, "rk4")])
+@pytest.mark.slow
 def test_checkpoints_change_neither_states_nor_gradients(steps, integrator):
     """One step, primes, and a number with divisors: groups of every kind, with and without a rest."""
     schedule = Schedule(0.5, dt=0.5 / steps)

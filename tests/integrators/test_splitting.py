@@ -102,6 +102,7 @@ def messages(function, mesh, in_specs, out_specs, *arguments):
 
 
 @pytest.mark.parametrize("case", cases_waves.CASES[1:], ids=lambda case: case.name)
+@pytest.mark.slow
 def test_one_exchange_per_kick_and_one_per_drift(case):
     """All components in one message per axis and direction."""
     sizes = {2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim]

@@ -213,6 +213,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_every_result_is_drawn_and_told_without_a_warning(name, tmp_path):
     result = CASES[name]()
     with warnings.catch_warnings():

@@ -39,6 +39,7 @@ def test_half_the_square_is_rho_and_the_sign_is_kept(name):
 
 
 @each_noise
+@pytest.mark.slow
 def test_derivatives_are_those_of_rho_in_both_modes(name):
     """r r' = rho', and at zero, where a root has none, r' = sqrt(rho'') and r'' = 0."""
     r, rho = residual(name), NOISES[name][1]

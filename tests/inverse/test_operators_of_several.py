@@ -41,6 +41,7 @@ def fields_of(grid=GRID):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.slow
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     operator = OPERATORS[name]
 

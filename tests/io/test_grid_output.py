@@ -163,6 +163,7 @@ def test_missing_truncated_and_foreign_segments_are_refused(tmp_path):
 
 @pytest.mark.parametrize("complete", [False, True])
 @pytest.mark.parametrize("keep", [-1, 0, 3, 5, 100])
+@pytest.mark.slow
 def test_resuming_keeps_the_frames_up_to_a_step(tmp_path, complete, keep):
     writer = make_writer(tmp_path)
     write_frames(writer, range(8), chunk=3)

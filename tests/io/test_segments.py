@@ -73,6 +73,7 @@ def refused_by_resume(make, folder, name):
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.slow
 def test_a_deleted_segment_is_missed_wherever_it_was(written, number):
     folder, stem, make, _ = written
     path = sorted((folder / "data").iterdir())[number]

@@ -91,6 +91,8 @@ DEAR = (
     "flow-2d-axisymmetric", "flow-2d-moving-solid", "flow-2d-outflow", "transport-2d-stretched",
     "flow-2d-central4", "flow-2d-upwind", "flow-2d-dynamic", "flow-2d-implicit",
     "passive-scalar-2d-solid", "boussinesq-2d-moving-solid", "flow-2d-free-body", "boussinesq-2d-scalars",
+    "flow-2d-solid", "flow-2d-stretched", "declared-kuramoto_sivashinsky", "declared-swift_hohenberg",
+    "declared-viscous_burgers", "declared-cahn_hilliard",
 )  # fmt: skip
 LONG = (
     "gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere", "maxwell-2d", "acoustic-2d",

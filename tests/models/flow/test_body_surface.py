@@ -98,6 +98,7 @@ def exact_errors(cells, stretched):
     return np.abs(errors).max((0, 2))
 
 
+@pytest.mark.slow
 def test_what_is_read_of_exact_fields_is_of_second_order():
     coarse, fine = exact_errors(24, False), exact_errors(48, False)
     # Gaps of 5 and 11 cells: friction is not yet of the order that it has in the limit.
@@ -106,6 +107,7 @@ def test_what_is_read_of_exact_fields_is_of_second_order():
     assert (fine < [2e-3, 3e-3, 0.05, 0.05, 1e-12, 0.02]).all()
 
 
+@pytest.mark.slow
 def test_cells_of_other_widths_change_errors_little():
     # Cells are wider by 1.3 at most: 1.3^2 = 1.7 times the errors of even ones.
     assert (exact_errors(48, True) < [3e-3, 5e-3, 0.08, 0.08, 1e-12, 0.03]).all()
@@ -116,6 +118,7 @@ def model_of(domain, distance):
 
 
 @pytest.mark.parametrize("stretched", [False, True])
+@pytest.mark.slow
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(stretched):
     grid = grid_of(16, stretched)
     x, y = Domain(grid).coordinates((0.5, 0.5))
@@ -130,6 +133,7 @@ def test_neither_values_nor_derivatives_depend_on_the_decomposition(stretched):
     check_decompositions(read, grid, [{"x": 2, "y": 4}], fields, (True,) * 4, lambda domain: PartitionSpec())
 
 
+@pytest.mark.slow
 def test_derivatives_with_respect_to_the_shape_are_those_of_differences():
     domain = Domain(Grid((16, 16)))
     u, v, p = random((3, 16, 16))
@@ -184,6 +188,7 @@ def test_pressure_and_friction_add_up_to_the_force_on_the_body():
     assert errors[1] < 0.05 and errors[1] < 0.6 * errors[0]  # of first order at least, in a creeping flow
 
 
+@pytest.mark.slow
 def test_a_point_in_space_is_that_nearest_to_its_place():
     domain = Domain(Grid((12, 12, 12)))
     middle, sides = np.array([0.5, 0.47, 0.52]), [PERIODIC] * 3

@@ -99,6 +99,7 @@ def coefficient(model, state):
     return float(jax.jit(model.diagnostics, compiler_options=QUICK)(0.0, state, parameters())["mean_coefficient"])
 
 
+@pytest.mark.slow
 def test_coefficient_of_a_box_is_that_of_its_definition_whatever_the_flow_is_scaled_by():
     model = Incompressible(Domain(Grid((6, 8, 5), upper=(1.2, 1.6, 1.0))), [PERIODIC] * 3, turbulence=DYNAMIC)
     state = random_flow(model, seed=3)
@@ -124,6 +125,7 @@ def test_flows_without_turbulence_have_no_eddies(wave):
     assert float(found["mean_coefficient"]) < 1e-12 and float(found["mean_eddy_viscosity"]) < 1e-15
 
 
+@pytest.mark.slow
 def test_in_a_channel_the_coefficient_depends_on_the_distance_from_the_wall_and_takes_energy():
     stretch = (None, lines("formula", "s + 0.1*sin(2*pi*s)", 6, 0.0, 1.0), None)
     grid = Grid((5, 6, 4), stretch=stretch)

@@ -74,6 +74,7 @@ def test_fluid_and_body_keep_their_momentum_whatever_the_density():
         assert change <= 0.25 * np.abs(np.diff(motion[:, 1])).max()
 
 
+@pytest.mark.slow
 def test_a_body_as_heavy_as_the_fluid_drifts_with_a_stream():
     """It leaves the stream alone to rounding, also through periodic sides."""
     model = falling()
@@ -196,6 +197,7 @@ def test_torque_on_a_cylinder_in_a_swirl_is_of_second_order():
     assert max(abs(float(part)) for part in force) < 1e-8  # by symmetry
 
 
+@pytest.mark.slow
 def test_torque_about_another_point_is_that_of_the_force():
     """T' = T + (c - c') x F."""
     ends, scheme = [], INTEGRATORS["euler"]
@@ -223,6 +225,7 @@ def test_a_run_stops_before_a_body_meets_a_wall():
         sj.load("falling_plate", coarse).run()
 
 
+@pytest.mark.slow
 def test_a_body_that_reaches_a_wall_means_nothing():
     """Cells near the wall that it covers are told, all of them where it is beyond; periodic sides are none."""
     model, params = falling(sides=(PERIODIC, STILL)), parameters(0.02, 1.0)

@@ -41,6 +41,7 @@ BOXES = {
 
 
 @pytest.mark.parametrize("grid, sides", BOXES.values(), ids=BOXES)
+@pytest.mark.slow
 def test_a_stage_solves_its_stokes_problem(grid, sides):
     """u - a nu lap(u) - r is a gradient, and u has no divergence, with a step a hundred times too long otherwise."""
     model, params = ImplicitlyViscous(Domain(grid), sides), parameters(0.3)
@@ -66,6 +67,7 @@ def test_a_stage_solves_its_stokes_problem(grid, sides):
     assert divergence < 1e-11 * largest(*velocity)
 
 
+@pytest.mark.slow
 def test_a_shear_between_walls_decays_at_second_order_in_time():
     """As the exponential of what viscosity is on these cells, with steps thirty times the explicit limit and more."""
     grid, viscosity, end = Grid((2, 12), stretch=narrow(12)), 1.0, 0.1

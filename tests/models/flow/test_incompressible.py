@@ -215,6 +215,7 @@ def mirrored(state, axis, wall):
 
 
 @pytest.mark.parametrize("sides", [PERIODIC, STILL, SLIP], ids=["periodic", "no slip", "slip"])
+@pytest.mark.slow
 def test_a_mirror_image_flows_as_the_mirror_image(sides):
     shape, schedule = (9, 6), Schedule(0.05, dt=0.01)
     model, state = lid_flow(shape, [sides, (NoSlipWall(), NoSlipWall((0.8, 0.0)))])
@@ -266,6 +267,7 @@ POISEUILLE = {0.01: 0.0799922973344599, 0.05: 0.3703863178835388, 0.1: 0.6153525
 
 
 @pytest.mark.parametrize("lid, force, series, axis", [(1.0, 0.0, COUETTE, 0), (0.0, 8.0, POISEUILLE, 1)])
+@pytest.mark.slow
 def test_start_up_of_couette_and_poiseuille_flow_at_second_order(lid, force, series, axis):
     """From rest between walls normal to `axis`; the middle of an odd number of cells is a cell."""
     along, moving = 1 - axis, tuple(lid * (k != axis) for k in range(2))

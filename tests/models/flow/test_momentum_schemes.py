@@ -77,6 +77,7 @@ def operator_error(name, n, functions, component):
 
 
 @pytest.mark.parametrize("name, order", [("central2", 2), ("central4", 4), ("upwind3", 2), ("upwind5", 2)])
+@pytest.mark.slow
 def test_order_of_the_operator_on_a_manufactured_field(name, order):
     """Upwind schemes carry by means of two velocities, and differences of fluxes, which are of second order."""
     functions = (waves(0), waves(1))
@@ -164,6 +165,7 @@ def test_slip_walls_are_mirrors(name):
 
 
 @pytest.mark.parametrize("name", UPWIND)
+@pytest.mark.slow
 def test_upwind_schemes_are_of_second_order_on_a_stretched_grid_with_walls(name):
     """A stream through two walls, of which the lower one drags the fluid along: exp(-V y / nu) between them."""
     speed, viscosity = 1.0, 0.2

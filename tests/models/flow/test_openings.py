@@ -43,6 +43,7 @@ def rest(model):
 
 @pytest.mark.parametrize("grid", [CHANNEL, STRETCHED], ids=["uniform", "stretched"])
 @pytest.mark.parametrize("falls", [True, False], ids=["lower to upper", "upper to lower"])
+@pytest.mark.slow
 def test_a_pressure_at_both_ends_drives_a_channel_as_the_force_of_its_slope_does(grid, falls):
     """The flow is the same at all x: that of a periodic channel with the body force (p_lower - p_upper) / L."""
     pressures = (1.5, 0.3) if falls else (0.3, 1.5)
@@ -139,6 +140,7 @@ def test_a_run_with_an_outlet_goes_on_as_if_it_had_not_ended(tmp_path):
         np.testing.assert_array_equal(resumed.ds[name], whole.ds[name])
 
 
+@pytest.mark.slow
 def test_written_faces_have_no_divergence_to_the_open_sides_and_centres_are_their_means(tmp_path):
     flow = sj.configure(
         Incompressible,

@@ -83,6 +83,7 @@ class Carried:
 @pytest.mark.parametrize(
     "scheme, least, most", [pytest.param("central", 1.9, 2.1, marks=pytest.mark.slow), ("van_leer", 1.65, 2.5)]
 )
+@pytest.mark.slow
 def test_second_order_in_a_flow_that_moves(scheme, least, most):
     end = 0.5
 

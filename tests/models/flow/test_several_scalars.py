@@ -107,6 +107,7 @@ def warm():
     return jnp.sin(2 * x + y) + 0.0 * y
 
 
+@pytest.mark.slow
 def test_scalars_whose_expansions_cancel_leave_the_flow_at_rest():
     nothing, s = jnp.zeros((12, 12)), warm()
     at_rest = moved(nothing, (s, s), numbers([0.01, 0.01], [-3.0, 3.0], 0.02, 0.01), walls=[PERIODIC, PERIODIC])
@@ -116,6 +117,7 @@ def test_scalars_whose_expansions_cancel_leave_the_flow_at_rest():
     assert max(float(jnp.abs(u).max()) for u in stirred.velocity) > 1e-4
 
 
+@pytest.mark.slow
 def test_a_scalar_in_the_place_of_heat_drives_the_same_flow():
     nothing, s = jnp.zeros((12, 12)), warm()
     params = numbers([0.02, 0.3], [1.0, 0.0], viscosity=0.02, heat=0.02, gravity=30.0)
@@ -131,6 +133,7 @@ def test_a_scalar_in_the_place_of_heat_drives_the_same_flow():
     assert float(jnp.abs(by_scalar.scalars[1] - by_heat.temperature).max()) > 0.1  # at its own diffusivity
 
 
+@pytest.mark.slow
 def test_a_passive_scalar_is_that_of_the_model_of_its_name():
     domain, walls = Domain(Grid((12, 16))), [PERIODIC, (SlipWall(), SlipWall())]
     x, y = domain.coordinates((0.0, 0.5))

@@ -89,6 +89,7 @@ def steady_error(cells, kind):
 
 
 @pytest.mark.parametrize("kind", ["value", pytest.param("flux", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_conduction_between_circles_is_of_second_order(kind):
     (coarse, _), (fine, lost) = (steady_error(cells, kind) for cells in (16, 32))
     # Cells lie otherwise to the circles on either grid, which scatters the order by some tenths.
@@ -100,6 +101,7 @@ def test_conduction_between_circles_is_of_second_order(kind):
 
 
 @pytest.mark.parametrize("stretch", [pytest.param((None, None), marks=pytest.mark.slow), STRETCHED])
+@pytest.mark.slow
 def test_cut_cells_conserve_and_do_not_limit_the_time_step(stretch):
     grid = Grid((24, 24), stretch=stretch)
     matrix, _, cells, _ = conducting(grid, SolidSurface(Solid(grains)))

@@ -1,4 +1,4 @@
-"""Bodies in incompressible flow: balance of momentum, walls off the grid lines, and gradients with respect to shape."""
+"""Bodies in incompressible flow: balance of momentum, flat walls, and gradients with respect to shape."""
 
 import functools
 
@@ -209,6 +209,7 @@ def test_regions_that_a_body_parts_keep_their_mass_and_their_pressure():
     assert 0.01 < float(jnp.max(jnp.abs(end.reaction.pressure))) < 1
 
 
+@pytest.mark.slow
 def test_a_body_that_drifts_with_the_stream_leaves_it_alone():
     """Faces that it covers and uncovers have its velocity, which is that of the fluid: rounding."""
     drift = (0.7, 0.3)

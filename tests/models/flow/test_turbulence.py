@@ -205,6 +205,7 @@ def test_only_smagorinsky_changes_a_laminar_channel(name):
 
 @each_box
 @pytest.mark.parametrize("name", VISCOSITIES)
+@pytest.mark.slow
 def test_eddies_take_energy_and_leave_momentum(name, grid, sides):
     model = Incompressible(Domain(grid), sides, turbulence=name)
     state = random_flow(model)

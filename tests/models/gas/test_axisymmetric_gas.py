@@ -94,6 +94,7 @@ def tendency_errors(n):
     return np.array([float(jnp.mean((r * jnp.abs(a - b))[inner])) for a, b in pairs])
 
 
+@pytest.mark.slow
 def test_tendencies_are_of_second_order_beside_the_axis_too():
     """By volume: limited at extrema, and of first order in the ring around the axis, which is small."""
     order = np.log2(tendency_errors(48) / tendency_errors(96))

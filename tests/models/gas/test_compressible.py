@@ -57,6 +57,7 @@ def test_two_rarefactions_stay_positive(scheme, share):
 @pytest.mark.parametrize(
     "ndim, axis", [pytest.param(2, 0, marks=pytest.mark.slow), (2, 1), pytest.param(3, 2, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_tubes_along_every_axis_are_the_same(ndim, axis):
     line = gas((32,), [OPEN])
     wanted = run(line, tube(line, SOD), 0.05, dt=0.0025, integrator="euler")

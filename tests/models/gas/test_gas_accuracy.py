@@ -66,6 +66,7 @@ def symmetric(model):
         pytest.param(WENO, OPEN, id="weno", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_symmetry_about_the_diagonal_is_kept_to_the_last_bit(scheme, sides):
     """Also where the compiler fuses products with sums: an unstable flow amplifies what is lost in one step."""
     model = gas((20, 20), [sides] * 2, scheme, upper=(0.7, 0.7))

@@ -64,6 +64,7 @@ def tendency_error(scheme, shape):
         pytest.param(MUSCL, (12, 12, 12), 2, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_schemes_keep_their_order_where_the_stretching_is_smooth(scheme, coarse, order):
     errors = [tendency_error(scheme, shape) for shape in (coarse, tuple(2 * n for n in coarse))]
     # Weights approach their ideal ones late, so that errors fall faster at first.
@@ -84,6 +85,7 @@ VISCOUS = Params(jnp.asarray(1.4), jnp.asarray(0.1), jnp.asarray(0.2))
 @pytest.mark.parametrize(
     ("shape", "scheme"), [((12, 10), WENO), pytest.param((8, 9, 10), MUSCL, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_totals_stay_and_a_uniform_flow_stays_one(shape, scheme):
     model = gas(shape, [PERIODIC] * len(shape), scheme)
     change, weights = rhs(model, rough(model), VISCOUS), volumes(model)

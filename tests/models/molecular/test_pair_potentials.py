@@ -146,6 +146,7 @@ def test_nist_configuration():
 DENSITY, TEMPERATURE = 0.8442, 1.44
 
 
+@pytest.mark.slow
 def test_measurements_of_a_lattice():
     """The initial state of a known example: energy -6.773368053 of a particle, pressure -5.019707259 of 32000 at 1.44.
 

@@ -104,6 +104,7 @@ scheme allows, whose error in time is below a thousandth of that in space."""
         pytest.param(mixed, 3, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_central_differences_are_of_second_order(sides, ndim):
     sizes, steps = RESOLUTIONS[ndim]
     errors = [error(sides, "central", ndim, n, steps=steps) for n in sizes]

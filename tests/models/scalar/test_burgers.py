@@ -50,6 +50,7 @@ def test_a_rarefaction_opens_through_zero_speed(scheme):
 @pytest.mark.parametrize(("scheme", "order", "sizes"), [("upwind", 1, (128, 256)), ("minmod", 1.6, (64, 128)),
                                                         ("van_leer", 1.7, (64, 128)), ("mc", 1.7, (64, 128)),
                                                         ("weno5", 4.5, (64, 128))])  # fmt: skip
+@pytest.mark.slow
 def test_before_the_shock_characteristics_are_followed_at_the_scheme_s_order(scheme, order, sizes):
     """sin x on a periodic line until t = 0.5, half the time at which it breaks: u = sin(x - u t)."""
 

@@ -56,6 +56,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize(("scheme", "order", "sizes", "slack"), ORDERS)
+@pytest.mark.slow
 def test_a_gaussian_travels_at_the_scheme_s_order(scheme, order, sizes, slack):
     """Once around a periodic line; mean error. Steps are short enough for the time error to be below a hundredth."""
 
@@ -80,6 +81,7 @@ ORDERED = [("upwind", 1), ("central", 2), ("central4", 3), ("weno5", 2)]
 @pytest.mark.parametrize(
     "scheme, ndim", slow_unless(ORDERED, [(scheme, ndim) for scheme in FINENESS for ndim in (1, 2, 3)])
 )
+@pytest.mark.slow
 def test_variable_velocity_keeps_the_order_in_any_dimension(scheme, ndim):
     """-div(u c) at cell centres against the exact one, u and c smooth, u changing sign, with divergence."""
     sizes, order = FINENESS[scheme]
