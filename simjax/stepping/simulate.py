@@ -26,7 +26,7 @@ from simjax.status import (
     all_finite,
     spoiled,
 )
-from simjax.stepping.checkpointing.binomial_scan import binomial_scan
+from simjax.stepping.checkpointing.binomial_scan import binomial_scan, stored_type
 from simjax.stepping.checkpointing.host_memory import require_host_memory
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.checkpointing.plan import Binomial, Checkpoint, Plan, Policy, plan
@@ -343,7 +343,7 @@ def simulate(
         checkpoint: what reverse mode keeps. "auto": "every_step" if that takes at most 2 GiB on a device, for each
             member, else "two_level"; "every_step": each step's beginning, from which it is computed again;
             "two_level": about the square root of these in a frame, and one state per frame; "none": every
-            intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again;
+            intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again, in 16 bits if asked for;
             `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state and the
             last, between which the run is taken back step by step, for leapfrog with steps of fixed length in models
             that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`, `Budget`
@@ -378,7 +378,7 @@ def simulate(
     params, state = jax.tree.map(as_of_jax, (params, state))
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
-    chosen = _planned(checkpoint, frames, schedule, (state, start))
+    chosen = _planned(model, checkpoint, frames, schedule, (state, start))
 
     def look(carry):
         state, clock = carry
@@ -413,7 +413,8 @@ def _all_frames(
     if chosen.policy == "reverse":
         return _reversed_run(model, integrator, params, schedule, frame, look, begin, frames)
     if chosen.policy == "binomial" and frames > 1:
-        return binomial_scan(frame, begin, length=frames, states=chosen.frame_states, in_host=chosen.host)
+        between = Binomial(chosen.frame_states, chosen.host, chosen.dtype)
+        return binomial_scan(frame, begin, length=frames, **between.stored())
     if chosen.policy == "two_level" and frames > 1:
         frame = jax.checkpoint(frame, prevent_cse=False)
     return lax.scan(frame, begin, None, length=frames)
@@ -450,9 +451,15 @@ def integrate(
     ).state
 
 
-def _planned(checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
+def _planned(model: Model, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
+    dtype = checkpoint.dtype if isinstance(checkpoint, Binomial) else None
+    if dtype is not None and isinstance(model, SelfSteppingModel):
+        raise ConfigurationError(
+            f"checkpoint={checkpoint}: expected a model of fields, as places of particles need all their digits; leave "
+            "out dtype."
+        )
     # Shapes are those of this device's blocks.
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
+    size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves(carry))
     found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
     if found.host:
         require_host_memory()
@@ -469,7 +476,7 @@ def _note_unfinished(clock: Clock, until: Array) -> Clock:
 def _within(chosen: Plan) -> Policy | Binomial:
     """Plan of reverse mode within a frame."""
     if chosen.policy == "binomial":
-        return Binomial(chosen.step_states, chosen.host)
+        return Binomial(chosen.step_states, chosen.host, chosen.dtype)
     return "none" if chosen.policy == "reverse" else chosen.policy
 
 

@@ -14,6 +14,7 @@ from case import QUICK
 from jax.sharding import PartitionSpec
 from ordinary import Decay
 
+import simjax as sj
 from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh
@@ -268,6 +269,32 @@ def test_states_placed_in_the_memory_of_the_host():
 def test_at_least_one_state():
     with pytest.raises(ConfigurationError, match="at least 1 stored state"):
         Binomial(0)
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [("bfloat16", 8), ("float16", 11)])
+def test_states_stored_in_16_bits(dtype, digits):
+    """A wave of 128 places: its states take a quarter of the memory, numbers keep their digits."""
+
+    def slope(dtype):
+        def scan(body, carry):
+            return binomial_scan(body, carry, length=23, states=4, dtype=dtype)
+
+        run = jax.jit(jax.grad(lambda rate: wave(scan, rate, jnp.linspace(0.1, 1.0, 128))[0]))
+        return float(run(0.7)), run.lower(0.7).as_text()
+
+    (exact, whole), (found, halved) = slope(None), slope(dtype)
+    kind = {"bfloat16": "bf16", "float16": "f16"}[dtype]
+    assert "4x128xf64" in whole and f"4x128x{kind}" in halved and "4x128xf64" not in halved
+    # Each step is taken from a state rounded by half a spacing at most, all of them in the same direction at worst.
+    assert 0 < abs(found / exact - 1) < 23 * 2.0**-digits
+
+
+def test_16_bits_are_of_fields_and_of_a_known_type():
+    with pytest.raises(ConfigurationError, match="dtype='int8'.*: expected bfloat16, float16 or None"):
+        Binomial(2, dtype="int8")
+    run = sj.load("lennard_jones", ["time.end=0.01", "time.output_every=0.01"])
+    with pytest.raises(ConfigurationError, match="expected a model of fields, as places of particles"):
+        run.differentiable(variables=[], checkpoint=Binomial(2, dtype="bfloat16"))()
 
 
 def test_members_keep_their_outputs_under_a_gradient_of_a_compiled_map():

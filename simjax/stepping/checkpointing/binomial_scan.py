@@ -1,10 +1,10 @@
 """A loop that reverse mode replays from a given number of stored states."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from simjax.jaxpr.varying import match_varying, steady_carry
 from simjax.stepping.checkpointing import host_memory
@@ -21,12 +21,19 @@ from simjax.stepping.checkpointing.closed_loop_body import (
 )
 
 
-def binomial_scan(body: Callable, carry, *, length: int, states: int, in_host: bool = False):
+FEW = 64
+"""Entries of an array below which it keeps its digits: numbers beside the fields, which take no memory."""
+
+
+def binomial_scan(
+    body: Callable, carry, *, length: int, states: int, in_host: bool = False, dtype: str | None = None
+):
     """`lax.scan(lambda carry, _: body(carry), carry, length=length)`, storing only `states` carries for reverse mode.
 
     Steps are advanced again in the order that needs the fewest (`stepping.checkpointing.binomial_order`). The size of
     the compiled program does not depend on `length`. With `in_host` the fields among what is stored live in host
-    memory. `body` may close over traced values; gradients reach them. Forward over reverse mode works; there is neither
+    memory. With `dtype` they are stored in that type, and steps are advanced again from what it
+    leaves of them. `body` may close over traced values; gradients reach them. Forward over reverse mode works; there is neither
     forward mode alone nor reverse over reverse. A closed-over value that is the same on all devices has its gradient
     summed over them in every step: cast it with `vary_like` beforehand.
     """
@@ -42,12 +49,15 @@ def binomial_scan(body: Callable, carry, *, length: int, states: int, in_host: b
         return _run(step, leaves, seen, 0, length, _room(step, leaves, seen, length))
 
     def run_and_store(leaves, seen):
-        ends, outputs, slots = _first_sweep(step, leaves, seen, order, length, _slots(leaves, states, in_host))
+        slots = _slots(leaves, states, in_host, dtype)
+        ends, outputs, slots = _first_sweep(step, leaves, seen, order, length, slots)
         return (ends, outputs), (slots, seen)
+
+    types = [u.dtype for u in leaves]
 
     def replay_backwards(kept, cotangents):
         slots, seen = kept
-        return _replayed(step, slots, seen, cotangents, order, length)
+        return _replayed(step, slots, types, seen, cotangents, order, length)
 
     run.defvjp(run_and_store, replay_backwards)
     ends, outputs = run(leaves, seen)
@@ -58,24 +68,33 @@ def _advance(step: Callable, leaves: Leaves, seen: Leaves, count) -> Leaves:
     return lax.fori_loop(0, count, lambda _, leaves: step(leaves, seen)[0], leaves)
 
 
-def _slots(leaves: Leaves, states: int, in_host: bool) -> Leaves:
-    """Zeros for so many states, where they are to live."""
-    zeros = match_varying([jnp.zeros((states, *u.shape), u.dtype) for u in leaves], leaves)
-    return [host_memory.room(states, u) if in_host and u.ndim else zero for zero, u in zip(zeros, leaves, strict=True)]
+def _slots(leaves: Leaves, states: int, in_host: bool, dtype: str | None) -> Leaves:
+    """Zeros for so many states, where they are to live, of the type in which they are stored."""
+    stored = [u.astype(stored_type(u, dtype)) for u in leaves]
+    zeros = match_varying([jnp.zeros((states, *u.shape), u.dtype) for u in stored], leaves)
+    return [host_memory.room(states, u) if in_host and u.ndim else zero for zero, u in zip(zeros, stored, strict=True)]
+
+
+def stored_type(u: Array, dtype: str | None) -> jnp.dtype:
+    """The type in which an array of a carry is stored, where fields are in `dtype`; None: in their own."""
+    field = u.size >= FEW and jnp.issubdtype(u.dtype, jnp.floating)
+    return jnp.dtype(dtype) if field and dtype is not None else u.dtype
 
 
 def _store(slots: Leaves, leaves: Leaves, slot) -> Leaves:
+    stored = [u.astype(s.dtype) for s, u in zip(slots, leaves, strict=True)]
     return [
         host_memory.store(s, u, slot) if host_memory.in_host(s) else lax.dynamic_update_index_in_dim(s, u, slot, 0)
-        for s, u in zip(slots, leaves, strict=True)
+        for s, u in zip(slots, stored, strict=True)
     ]
 
 
-def _load(slots: Leaves, slot) -> Leaves:
-    return [
+def _load(slots: Leaves, types: Sequence[jnp.dtype], slot) -> Leaves:
+    stored = [
         host_memory.load(s, slot) if host_memory.in_host(s) else lax.dynamic_index_in_dim(s, slot, 0, keepdims=False)
         for s in slots
     ]
+    return [u.astype(dtype) for u, dtype in zip(stored, types, strict=True)]
 
 
 def _room(step: Callable, leaves: Leaves, seen: Leaves, length: int) -> Leaves:
@@ -114,8 +133,13 @@ def _first_sweep(step: Callable, leaves: Leaves, seen: Leaves, order: Replay, le
     return lax.scan(stretch, begin, (counts, slot))[0][1:]
 
 
-def _replayed(step: Callable, slots: Leaves, seen: Leaves, cotangents, order: Replay, length: int):
-    """Cotangents of the first carry and of what was seen, from those of the last carry and the outputs."""
+def _replayed(
+    step: Callable, slots: Leaves, types: Sequence[jnp.dtype], seen: Leaves, cotangents, order: Replay, length: int
+):
+    """Cotangents of the first carry and of what was seen, from those of the last carry and the outputs.
+
+    types: of the carry.
+    """
 
     def stretch(number, moving):
         leaves, slots = moving
@@ -125,7 +149,7 @@ def _replayed(step: Callable, slots: Leaves, seen: Leaves, cotangents, order: Re
     def reverse(moving, entry):
         slots, carry, summed = moving
         load, first, last, rest, outputs = entry
-        leaves = _load(slots, load)
+        leaves = _load(slots, types, load)
         if order.first[-1] > order.first[1]:
             leaves, slots = lax.fori_loop(first, last, stretch, (leaves, slots))
         leaves = _advance(step, leaves, seen, rest)

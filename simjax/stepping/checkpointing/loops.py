@@ -22,8 +22,7 @@ def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, 
         return step(carry), None
 
     if isinstance(checkpoint, Binomial):
-        states, host = checkpoint.states, checkpoint.host
-        return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, states=states, in_host=host)[0]
+        return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, **checkpoint.stored())[0]
     if checkpoint == "none":
         unroll = 2 if in_pairs and steps % 2 == 0 else 1
         return lax.scan(body, carry, None, length=steps, unroll=unroll)[0]

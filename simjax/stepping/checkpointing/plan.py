@@ -3,9 +3,10 @@
 import logging
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from simjax.errors import ConfigurationError
+from simjax.schema.storage import STORAGE
 from simjax.stepping.checkpointing.binomial_order import fewest_advances
 
 LOG = logging.getLogger("simjax")
@@ -19,7 +20,9 @@ AUTO_BYTES = 2**31
 class Binomial:
     """`states` stored states, replayed in the order that advances the fewest steps again (Griewank, Walther 2000).
 
-    host: whether they live in host memory, where the device has its own.
+    host: whether they live in host memory, where the device has its own. dtype: bfloat16 or float16, in which fields
+    are stored in a half or a quarter of their bytes; steps are then replayed from rounded states, and a gradient is
+    that much less exact. None: as they are.
 
     Examples:
         >>> run = sj.load("dye", ["grid.shape=[16,16]"]).differentiable(variables=[], checkpoint=sj.Binomial(5))
@@ -27,13 +30,21 @@ class Binomial:
 
     states: int
     host: bool = False
+    dtype: str | None = None
 
     def __post_init__(self):
         if self.states < 1:
             raise ConfigurationError(f"Binomial(states={self.states}): expected at least 1 stored state.")
+        if self.dtype not in (None, *STORAGE):
+            raise ConfigurationError(f"Binomial(dtype={self.dtype!r}): expected {', '.join(STORAGE)} or None.")
 
     def __repr__(self) -> str:
-        return f"Binomial(states={self.states}{_place(self.host)})"
+        dtype = "" if self.dtype is None else f", dtype={self.dtype}"
+        return f"Binomial(states={self.states}{_place(self.host)}{dtype})"
+
+    def stored(self) -> dict[str, Any]:
+        """How `binomial_scan` stores states."""
+        return {"states": self.states, "in_host": self.host, "dtype": self.dtype}
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class Plan:
 
     policy: "none" keeps every intermediate value. frame_states, step_states: states stored between frames, and between
     the steps of one frame. again: steps advanced again (with "reverse", taken back), in all. state_bytes: of one state
-    per device. host: whether stored states live in host memory.
+    per device. host: whether stored states live in host memory. dtype: in which their fields are stored, None: their own.
     """
 
     policy: Policy | Literal["binomial", "reverse"]
@@ -78,6 +89,7 @@ class Plan:
     again: int
     state_bytes: int
     host: bool = False
+    dtype: str | None = None
 
     @property
     def bytes(self) -> int:
@@ -110,7 +122,7 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -
         if between:
             # Each frame runs once more, to store states within it.
             again += steps * (_again(frames, between) + frames)
-        return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host)
+        return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host, checkpoint.dtype)
     if isinstance(checkpoint, Budget):
         return _cheapest(checkpoint, frames, steps, state_bytes)
     if checkpoint == "auto":
