@@ -20,7 +20,6 @@ from simjax.stepping.checkpointing.closed_loop_body import (
     zeros_of,
 )
 
-
 FEW = 64
 """Entries of an array below which it keeps its digits: numbers beside the fields, which take no memory."""
 
