@@ -343,7 +343,7 @@ def simulate(
         checkpoint: what reverse mode keeps. "auto": "every_step" if that takes at most 2 GiB on a device, for each
             member, else "two_level"; "every_step": each step's beginning, from which it is computed again;
             "two_level": about the square root of these in a frame, and one state per frame; "none": every
-            intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again, in 16 bits if asked for;
+            intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again;
             `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state and the
             last, between which the run is taken back step by step, for leapfrog with steps of fixed length in models
             that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`, `Budget`

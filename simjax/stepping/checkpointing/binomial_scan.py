@@ -31,10 +31,10 @@ def binomial_scan(
 
     Steps are advanced again in the order that needs the fewest (`stepping.checkpointing.binomial_order`). The size of
     the compiled program does not depend on `length`. With `in_host` the fields among what is stored live in host
-    memory. With `dtype` they are stored in that type, and steps are advanced again from what it
-    leaves of them. `body` may close over traced values; gradients reach them. Forward over reverse mode works; there is neither
-    forward mode alone nor reverse over reverse. A closed-over value that is the same on all devices has its gradient
-    summed over them in every step: cast it with `vary_like` beforehand.
+    memory. With `dtype` they are stored in that type, and steps are advanced again from what it leaves of them. `body`
+    may close over traced values; gradients reach them. Forward over reverse mode works; there is neither forward mode
+    alone nor reverse over reverse. A closed-over value that is the same on all devices has its gradient summed over
+    them in every step: cast it with `vary_like` beforehand.
     """
     _, carry = steady_carry(lambda c: body(c)[0], carry)
     leaves, tree = jax.tree.flatten(carry)

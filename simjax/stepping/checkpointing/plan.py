@@ -78,7 +78,7 @@ class Plan:
 
     policy: "none" keeps every intermediate value. frame_states, step_states: states stored between frames, and between
     the steps of one frame. again: steps advanced again (with "reverse", taken back), in all. state_bytes: of one state
-    per device. host: whether stored states live in host memory. dtype: in which their fields are stored, None: their own.
+    per device. host: whether stored states live in host memory. dtype: of their fields, where that is not their own.
     """
 
     policy: Policy | Literal["binomial", "reverse"]
