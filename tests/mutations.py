@@ -40,7 +40,7 @@ class Mutation:
                 (copy / name).symlink_to(ROOT / name)
             target = copy / "simjax" / self.path
             target.write_text(self.mutated(target.read_text()))
-            command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-p", "no:cacheprovider", self.test]
+            command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "", "-x", "-p", "no:cacheprovider", self.test]
             environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
             ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=600)
         # One: a test failed. Anything else is no verdict: no such test, or an error in starting.

@@ -124,6 +124,7 @@ def test_an_unknown_without_influence_is_named():
     assert certificate.verdict == "PASSED: all 7 checks, on one device only"
 
 
+@pytest.mark.slow
 def test_without_forward_mode_nothing_is_certified():
     @jax.custom_vjp
     def only_reverse(x):
@@ -135,6 +136,7 @@ def test_without_forward_mode_nothing_is_certified():
     assert certificate.verdict == "NOT CERTIFIED: not tested: forward against reverse, 9 directions"
 
 
+@pytest.mark.slow
 def test_what_could_not_be_tested_is_not_certified():
     certificate = certify(objective(untested={"one device against many": "1 device present"}))
     assert not certificate.passed and certificate.verdict.startswith("NOT CERTIFIED: ")

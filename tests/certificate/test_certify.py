@@ -109,6 +109,7 @@ def test_an_exchange_without_derivative_is_found(monkeypatch):
 # ---- what is differentiated
 
 
+@pytest.mark.slow
 def test_the_objective_of_an_experiment():
     config = load_config("fluid", ["grid.shape=[16,16]", "ensemble.size=4"])
     objective = run_objective(config, steps=4, devices=1)
@@ -143,6 +144,7 @@ def test_devices_that_are_not_there_are_told(monkeypatch):
         ("viscous_burgers", ["grid.shape=[64]"], None, None),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_meshes_fit_the_grid(name, overrides, devices, sizes):
     objective = run_objective(load_config(name, ["~exact", *overrides]), steps=2, devices=devices)
     assert objective.meshes == (() if sizes is None else (sizes,)) and objective.untested == {}

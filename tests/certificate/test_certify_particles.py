@@ -84,6 +84,7 @@ def test_steps_are_shared_by_frames():
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_fewer_particles_show_the_same(name):
     config = load_config(name)
     family = family_of(config)

@@ -70,6 +70,7 @@ def test_a_resumed_run_tells_as_well(tmp_path):
     assert "electric of the earlier run" in note
 
 
+@pytest.mark.slow
 def test_the_note_is_in_the_log(tmp_path):
     quiet = ["output=none", f"output.root={tmp_path}", "grid.shape=[8,8]", "time.end=0.01", "time.output_every=0.01"]
     quiet += ["time.courant=null", "time.dt=0.01", "exact=null"]

@@ -65,6 +65,7 @@ def run(capsys, *arguments):
 # ---- help and lists
 
 
+@pytest.mark.slow
 def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
     heavy = (
         "jax",
@@ -155,6 +156,7 @@ def test_cfg_job_prints_what_was_composed(capsys, simulations):
     )
 
 
+@pytest.mark.slow
 def test_multirun(capsys, simulations):
     code, out, _ = run(capsys, "-m", "experiment=cavity,fluid", "seed=1,2")
     assert code == 0
@@ -195,11 +197,13 @@ def test_a_failing_simulation(capsys, simulations):
     assert (code, err) == (3, "simjax: the velocity is not finite.\n")
 
 
+@pytest.mark.slow
 def test_a_failing_job_does_not_stop_the_others(capsys, simulations):
     code, _, err = run(capsys, "-m", "experiment=cavity", "seed=1,13,2")
     assert code == 3 and [config.seed for config in simulations] == [1, 13, 2] and "not finite" in err
 
 
+@pytest.mark.slow
 def test_a_stopped_job_stops_the_others(capsys, simulations):
     assert run(capsys, "-m", "experiment=cavity", "seed=1,75,2")[0] == 75
     assert [config.seed for config in simulations] == [1, 75]
@@ -247,6 +251,7 @@ def test_a_run_from_a_folder_with_spaces(tmp_path):
     assert refused.returncode == 2 and "physics.viscosity was 40.0 and is 1.0 now" in refused.stderr
 
 
+@pytest.mark.slow
 def test_conf_inside_the_package_is_found_as_in_a_wheel(tmp_path):
     installed = tmp_path / "site"
     shutil.copytree(ROOT / "simjax", installed / "simjax", ignore=shutil.ignore_patterns("__pycache__"))

@@ -35,6 +35,7 @@ def test_own_experiment_may_build_on_another(tmp_path):
 
 @pytest.mark.parametrize("spelling", ["experiment=cavity", "+experiment=cavity", "++experiment=cavity"])
 @pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.slow
 def test_spellings_and_order_of_overrides(spelling, at):
     overrides = ["time.end=3.5", "+seed=7"]
     overrides.insert(at, spelling)

@@ -120,6 +120,7 @@ def test_a_file_with_settings_of_hydra_is_no_plugin(capfd, configs, tmp_path):
 
 
 @pytest.mark.parametrize("several", [[], ["-m"]])
+@pytest.mark.slow
 def test_a_mapping_in_the_place_of_a_list_and_back(capfd, configs, several):
     """Hydra by itself merges neither into the other, nor deletes a null."""
     file = "initial.velocity={file:experiments/eddies.nc,variable:[u,v]}"
@@ -170,6 +171,7 @@ def test_globs(capfd, configs):
         expand_sweep(["experiment=glob(nothing_*)"])
 
 
+@pytest.mark.slow
 def test_where_the_runs_of_a_multirun_go(capfd, configs, tmp_path):
     code, out, _ = run(capfd, "-m", "experiment=fluid", "seed=1,2", "hydra.sweep.dir=some where")
     assert code == 0 and out.splitlines()[-1] == "some where"
@@ -182,6 +184,7 @@ def test_where_the_runs_of_a_multirun_go(capfd, configs, tmp_path):
     assert sorted(file.name for file in (tmp_path / "some where").iterdir()) == ["multirun.yaml", "runs.jsonl"]
 
 
+@pytest.mark.slow
 def test_without_a_folder_the_runs_stay_where_single_ones_go(capfd, configs, tmp_path):
     assert run(capfd, "-m", "experiment=fluid", "seed=1,2")[0] == 0
     (folder,) = (tmp_path / "outputs" / "multirun").iterdir()
@@ -217,6 +220,7 @@ optuna_warns = pytest.mark.filterwarnings("ignore:The ``declarative_base:Depreca
 
 
 @optuna_warns
+@pytest.mark.slow
 def test_a_search_for_the_least_of_a_diagnostic(capfd, configs, tmp_path):
     chosen = ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=1", "hydra.sweep.dir=search"]
     space = "physics.viscosity=interval(0.1,0.2)"
@@ -229,6 +233,7 @@ def test_a_search_for_the_least_of_a_diagnostic(capfd, configs, tmp_path):
 
 
 @optuna_warns
+@pytest.mark.slow
 def test_a_search_written_in_an_experiment(capfd, configs, tmp_path):
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "hunt.yaml").write_text(

@@ -282,6 +282,7 @@ def npz_that_claims(path, shape):
     return path
 
 
+@pytest.mark.slow
 def test_sizes_are_checked_before_memory_is_taken(tmp_path):
     for shape in ((2**20, 2**20), (100, 100)):
         refused(npz_that_claims(tmp_path / "a.npz", shape), f"claims shape {shape}", error=InputOutputError)

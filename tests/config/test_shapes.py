@@ -84,6 +84,7 @@ def test_a_list_is_the_union_and_is_written_as_it_was_understood():
 
 @pytest.mark.parametrize("solid", [{"ball": {"center": ["c", 0.5], "radius": 0.25}},
                                    {"box": {"lower": ["c - 0.25", 0], "upper": ["c + 0.25", 1]}}])  # fmt: skip
+@pytest.mark.slow
 def test_a_distance_has_derivatives_inside_of_bodies(solid):
     """Also in the middle of a ball, and all over a box, where what is beyond its faces vanishes."""
     (formula,) = config(solid, names=("c",)).coefficients["solid"]

@@ -69,6 +69,7 @@ def global_index(shape):
 
 
 @each_mesh
+@pytest.mark.slow
 def test_every_ghost_of_a_periodic_field_is_the_cell_it_stands_for(grid, sizes):
     """Exact, corners included: a field that encodes its coordinates, for halos of one to three cells."""
     mesh = make_mesh(sizes)
@@ -156,6 +157,7 @@ def positions(grid, offset, ghosts):
 
 @pytest.mark.parametrize("offset", [CENTER, FACE])
 @pytest.mark.parametrize("side", [LOWER, UPPER])
+@pytest.mark.slow
 def test_wall_ghosts_by_hand(side, offset):
     """Three cells 5, 7, 4 of spacing 1/3 beside a wall, written out from the definitions of `Boundary.ghost`."""
     u, h = jnp.asarray([5.0, 7.0, 4.0]), 1 / 3
@@ -252,6 +254,7 @@ def test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap(grid,
 
 
 @pytest.mark.parametrize("name", ["1-D alone", "2-D 2x4", "3-D 2x2x2"])
+@pytest.mark.slow
 def test_a_stencil_of_single_cells_needs_no_ghost_cells_beside_any_side(name):
     """Padded by nothing a field is itself, and `apply` the function of it, with its gradient, overlap or not."""
     grid, sizes = MESHES[name]
@@ -289,6 +292,7 @@ def test_an_axis_of_one_cell():
 
 
 @each_mesh
+@pytest.mark.slow
 def test_positions_do_not_depend_on_the_decomposition(grid, sizes):
     """Nor do formulas of them: bit for bit in code as it is written, before the compiler fuses products into sums."""
     mesh = make_mesh(sizes)
@@ -313,6 +317,7 @@ def test_positions_do_not_depend_on_the_decomposition(grid, sizes):
 
 
 @each_mesh
+@pytest.mark.slow
 def test_impose_sets_the_lower_wall_face_and_nothing_else(grid, sizes):
     mesh = make_mesh(sizes)
     domain = decompose(grid, mesh)
@@ -330,6 +335,7 @@ def test_impose_sets_the_lower_wall_face_and_nothing_else(grid, sizes):
 
 
 @each_mesh
+@pytest.mark.slow
 def test_reductions_are_over_the_whole_grid(grid, sizes):
     mesh = make_mesh(sizes)
     domain = decompose(grid, mesh)
@@ -368,6 +374,7 @@ def test_what_depends_on_one_axis_is_added_up_over_all(grid, sizes):
 
 
 @each_mesh
+@pytest.mark.slow
 def test_gradients_of_reductions(grid, sizes):
     """d sum(u^2) / du = 2 u on every device; an extremum is a constant to reverse mode."""
     mesh = make_mesh(sizes)

@@ -27,6 +27,7 @@ def values():
 
 @pytest.mark.parametrize("devices", [1, 4, 8])
 @pytest.mark.filterwarnings("ignore:(Mean of empty|All-NaN|Degrees of freedom)")
+@pytest.mark.slow
 def test_statistics_are_those_of_numpy_on_any_number_of_devices(devices):
     u, mesh = values(), sj.make_mesh({"ensemble": devices})
     over = Members() if mesh is None else Members("ensemble", devices)

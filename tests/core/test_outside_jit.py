@@ -40,6 +40,7 @@ def state_of(model, params):
 
 
 @pytest.mark.parametrize("kind", [*BY_NAME, Schroedinger, Vorticity])
+@pytest.mark.slow
 def test_plain_numbers_are_parameters(kind):
     """Shapes and types of all that a step and its limits need; the numbers themselves are no arguments of a trace."""
     model, params = model_and_params(kind)

@@ -113,6 +113,7 @@ def require_the_layout(file):
 
 
 @pytest.mark.parametrize("name", ["copied", "shown"])
+@pytest.mark.slow
 def test_a_file_of_the_well_obeys_its_layout_and_has_the_runs_values(wells, runs, name):
     with h5py.File(wells / name / "flow.hdf5") as file:
         require_the_layout(file)
@@ -192,6 +193,7 @@ def test_members_that_ended_early_are_left_out_and_told(tmp_path, capsys):
         np.testing.assert_array_equal(file["scalars/viscosity"], VISCOSITY[[0, 2]].astype("f4"))
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_told_and_nothing_is_written(runs, tmp_path):
     other = {
         "cells": (written(tmp_path / "cells", cells=(4, 4), **CHANNEL), "has 4 x 4 cells and .* 6 x 4; expected runs"),

@@ -63,6 +63,7 @@ def whole(tmp_path_factory):
     return root, read(run(root / "whole", {}))
 
 
+@pytest.mark.slow
 def test_an_open_box_with_sources_closes_at_every_step(whole):
     _, found = whole
     assert found.sizes["time"] == 13 and found.concentration_now.units == "m2"

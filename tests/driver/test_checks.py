@@ -122,6 +122,7 @@ def test_a_lost_particle_fails():
     assert not of_particles(particles=[10, 10, 9, 10, 10])["Particles"].passed
 
 
+@pytest.mark.slow
 def test_energy_may_drift_by_a_hundredth_of_the_kinetic_energy():
     """A line through all frames drifts; what swings about it does not."""
     time = np.linspace(0, 1, FRAMES)

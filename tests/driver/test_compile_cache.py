@@ -30,6 +30,7 @@ def run(tmp_path, name, **environment):
     return told, part, (folder / "run.log").read_text(), (folder / "metrics.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_second_process_takes_all_its_programs_from_the_cache(tmp_path):
     """The run of two devices has collectives, and what was kept computes the same to the last bit."""
     _, first, _, metrics = run(tmp_path, "first", XDG_CACHE_HOME=str(tmp_path / "caches"))
@@ -44,6 +45,7 @@ def test_a_second_process_takes_all_its_programs_from_the_cache(tmp_path):
     assert len(list(folder.glob("*.program"))) == of_first["compiled"]
 
 
+@pytest.mark.slow
 def test_a_run_does_without_a_cache_that_cannot_be_written(tmp_path):
     (tmp_path / "caches").write_text("a file in the place of a folder")
     told, part, log, _ = run(tmp_path, "run", XDG_CACHE_HOME=str(tmp_path / "caches"))
@@ -52,6 +54,7 @@ def test_a_run_does_without_a_cache_that_cannot_be_written(tmp_path):
     assert "Traceback" not in told and "Warning" not in told
 
 
+@pytest.mark.slow
 def test_a_cache_of_the_user_stays_as_it_is(tmp_path):
     own = tmp_path / "own"
     _, part, _, _ = run(tmp_path, "run", XDG_CACHE_HOME=str(tmp_path / "caches"), JAX_COMPILATION_CACHE_DIR=str(own),

@@ -40,6 +40,7 @@ def step_of(programs, files):
     return programs.single_step(schedule).lower(programs.values, files, *programs.template({}), until).as_text()
 
 
+@pytest.mark.slow
 def test_programs_take_the_matrix_of_sources_in_place_of_inverting_it():
     programs = compiled_run(past_a_cylinder().config)
     assert "getrf" in step_of(programs, programs.fields)  # formed anew without the parts

@@ -47,6 +47,7 @@ def test_the_gradient_is_that_of_differences(run):
     assert float(gradient["depth"]) == pytest.approx(2 * value / 1.5, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_it_is_the_run_of_the_simulation(run, tmp_path):
     quiet = ["output.animation=false", "output.report=false", f"output.root={tmp_path}"]
     written = sj.load("dye", [*DYE, *quiet]).run().ds
@@ -73,6 +74,7 @@ def test_fields_and_numbers_on_a_mesh_as_on_one_device():
         np.testing.assert_allclose(b, a, rtol=0, atol=1e-13 * float(np.abs(a).max()))  # sums in another order
 
 
+@pytest.mark.slow
 def test_a_failed_run_raises_and_is_nan_inside_a_transform():
     run = of("physics.diffusivity=0.1", "initial={concentration: 'depth*sin(2*pi*x) + 0.1*cos(8*pi*x)'}")
     unstable = {"diffusivity": 1e80}

@@ -71,6 +71,7 @@ def test_the_way_back_is_the_same_run(tmp_path):
     np.testing.assert_allclose(end, whole, **ROUNDING)
 
 
+@pytest.mark.slow
 def test_parts_are_differentiable():
     s = sj.load(None, [*FIELDS, *DYE])
 
@@ -95,6 +96,7 @@ def test_what_cannot_be_taken_apart_is_told(settings, words):
         _ = sj.load("kolmogorov", [*FIELDS, *settings]).model
 
 
+@pytest.mark.slow
 def test_a_run_says_that_it_does_not_search(tmp_path):
     seen = "observations: [{snapshot: concentration, deviation: 0.01}]"
     sought = f"inverse={{unknowns: {{physics.diffusivity: {{guess: 0.02}}}}, {seen}}}"

@@ -91,6 +91,7 @@ def test_a_member_has_the_same_bits_alone_in_batches_and_on_eight_devices(tmp_pa
             np.testing.assert_array_equal(other[field], together[field].isel(member=members), err_msg=name)
 
 
+@pytest.mark.slow
 def test_groups_of_members_are_bitwise_those_of_one_run(tmp_path, monkeypatch):
     whole = run(tmp_path, "dye", *DYE, *vary(7)).ds.load()
     compiled, begin = [], single_run.SingleRun.begin

@@ -89,6 +89,7 @@ def energy_by_shell(*fields):
     return np.stack([square[:, shell == number].sum(axis=1) for number in range(1, 6)], axis=1)
 
 
+@pytest.mark.slow
 def test_instruments_see_what_the_frames_hold(whole):
     _, seen, frames = whole
     for name, dataset in seen.items():

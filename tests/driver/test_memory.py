@@ -53,6 +53,7 @@ def compiled():
     "mesh",
     [pytest.param([], id="one device", marks=pytest.mark.slow), pytest.param(["mesh.x=2", "mesh.y=2"], id="four")],
 )
+@pytest.mark.slow
 def test_the_program_that_is_measured_is_the_one_that_runs(tmp_path, compiled, mesh):
     result = run(tmp_path, *DYE, *mesh)
     assert compiled.count("forward") == 1

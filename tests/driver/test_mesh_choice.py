@@ -64,6 +64,7 @@ DYE = ("dye", "exact=null")
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (16, 256)])
+@pytest.mark.slow
 def test_the_faces_of_a_block_are_as_small_as_can_be(shape):
     sizes, sentence = chosen(*DYE, f"grid.shape={list(shape)}")
     faces = {}
@@ -82,6 +83,7 @@ def test_members_come_first_where_they_divide():
     assert sizes["ensemble"] == 4 and math.prod(sizes.values()) == 8 and "each device sends" in sentence
 
 
+@pytest.mark.slow
 def test_a_member_without_room_on_one_device_is_cut():
     state = 64 * 64 * 4
     overrides = [*DYE, "grid.shape=[64,64]", "ensemble.size=8", "precision=float32"]

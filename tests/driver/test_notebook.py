@@ -75,6 +75,7 @@ class Shown:
         self.pages.append(html)
 
 
+@pytest.mark.slow
 def test_a_run_in_a_notebook_shows_a_bar(run, monkeypatch):
     shown = Shown()
     monkeypatch.setitem(sys.modules, "IPython.display", shown.module())
@@ -85,6 +86,7 @@ def test_a_run_in_a_notebook_shows_a_bar(run, monkeypatch):
     assert "width:100.0%" in shown.pages[-1] and "completed" in shown.pages[-1]
 
 
+@pytest.mark.slow
 def test_elsewhere_there_is_no_bar(run, capsys):
     assert not notebook.in_notebook()
     run.run()

@@ -160,6 +160,7 @@ def test_only_what_has_changed_is_sent_again_also_after_a_restart(store, states,
     assert "/bucket/run/metrics.jsonl" not in before and store.cat_file("/bucket/run/run.log").endswith(b"more\n")
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_ahead_is_never_lost(store, states, tmp_path):
     later, earlier = states[0][2], tmp_path / "earlier"
     with FolderCopy(later, "memory://bucket/run"):
@@ -180,6 +181,7 @@ def test_a_copy_that_is_ahead_is_never_lost(store, states, tmp_path):
     assert store.find("/bucket") == []
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_on_the_way_does_not_stop_the_run_but_its_end_is_told(store, states, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     shutil.copytree(states[0][0], folder)
@@ -206,6 +208,7 @@ def test_a_store_that_fails_on_the_way_does_not_stop_the_run_but_its_end_is_told
         (["output.root=gs://bucket/runs"], r"output\.copy_to=URL"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_used_is_refused_before_a_folder_is_made(overrides, sentence, tmp_path):
     root = [] if any(text.startswith("output.root") for text in overrides) else [f"output.root={tmp_path / 'runs'}"]
     with pytest.raises(ConfigurationError, match=sentence):

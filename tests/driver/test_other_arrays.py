@@ -71,6 +71,7 @@ def test_a_library_that_keeps_its_array_is_told():
         dye(Kept)
 
 
+@pytest.mark.slow
 def test_runs_and_their_gradients_take_foreign_arrays_and_give_them_away():
     run = dye(Foreign).differentiable(fields=["initial.concentration"], variables=["concentration"])
     start = 2 * SPOT

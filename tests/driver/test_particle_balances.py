@@ -92,6 +92,7 @@ def test_what_gravity_and_the_walls_of_a_tank_give_to_a_fluid(tmp_path):
         assert abs(found[f"{name}_residual"]) < 1e-14  # roundings of sums of numbers below one
 
 
+@pytest.mark.slow
 def test_what_a_magnetic_field_gives_to_a_plasma(tmp_path):
     found = {name: u[-1] for name, u in balances(tmp_path / "run", TURNING, {}).items()}
     assert abs(found["momentum_x_made_by_magnetic_field"]) > 0.05

@@ -35,6 +35,7 @@ def together(tmp_path_factory):
     return run(tmp_path_factory.mktemp("together"), "fluid", *SMALL, "ensemble.size=4", VARY).ds.load()
 
 
+@pytest.mark.slow
 def test_ensemble_member_is_the_same_alone(tmp_path, together):
     viscosity = together["viscosity"].values
     assert together["velocity_x"].dims[0] == "member" and len(np.unique(viscosity)) == 4
@@ -117,6 +118,7 @@ def test_refusals_write_nothing(tmp_path, overrides, error, sentence):
     assert not (tmp_path / "root").exists()
 
 
+@pytest.mark.slow
 def test_output_times_are_exact_and_the_last_interval_shortened(tmp_path):
     result = run(tmp_path, "dye", *DYE, "time.end=0.25", "time.output_every=0.1", "time.dt=0.03")
     np.testing.assert_allclose(result.ds.time, [0.0, 0.1, 0.2, 0.25], rtol=1e-15)
@@ -125,6 +127,7 @@ def test_output_times_are_exact_and_the_last_interval_shortened(tmp_path):
     assert "the last of each 4 steps is 0.01" in (result.folder / "run.log").read_text()
 
 
+@pytest.mark.slow
 def test_zero_steps_and_a_second_run_in_the_same_folder(tmp_path):
     result = run(tmp_path, "fluid", *SMALL, "time.end=0", f"output.folder={tmp_path / 'same'}")
     assert result.exit_code == 0 and result.ds.sizes["time"] == 1

@@ -92,6 +92,7 @@ def test_the_command_line_stops_with_its_code(tmp_path, signalled):
     assert result.exit_code == 75 and "resumable" in result.message
 
 
+@pytest.mark.slow
 def test_a_search_is_interrupted_after_its_checkpoint(tmp_path, signalled):
     config = validate({
         "model": "advection_diffusion", "physics": {"diffusivity": 0.05, "velocity": [0.3]},

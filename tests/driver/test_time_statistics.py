@@ -132,6 +132,7 @@ def whole(tmp_path_factory):
     return root, run(root / "whole", {**STATISTICS, **LOOKING})
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_the_states_after_every_step(whole):
     found, fields, times, weights = check(whole[1])
     assert len(set(np.round(weights, 9))) == 2  # else weights would not matter
@@ -151,6 +152,7 @@ def test_steps_of_any_length_count_with_it(whole):
     assert len(set(np.round(weights, 6))) == 2  # the last two of a frame are shorter
 
 
+@pytest.mark.slow
 def test_files_tell_units_places_and_methods(whole):
     found = read(whole[1])
     points, lines = found["points"], found["lines"]

@@ -53,6 +53,7 @@ def first(dataset, condition, each=1):
 
 
 @pytest.mark.parametrize("every", ["frame", "step"])
+@pytest.mark.slow
 def test_a_run_ends_where_its_condition_holds(steps, every, tmp_path):
     stop, event = f"{VARIANCE} < 0.2 and t > 0.05", f"{VARIANCE} < 0.35"
     changes = {"stop": {"when": stop, "every": every}, "events": [{"when": event, "every": every, "name": "low"}]}

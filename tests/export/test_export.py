@@ -88,6 +88,7 @@ def test_steps_one_after_the_other_are_the_run(tmp_path):
     np.testing.assert_allclose(state["concentration"], last, rtol=1e-12)  # rounding of four steps
 
 
+@pytest.mark.slow
 def test_a_decomposed_program_is_that_of_one_device(tmp_path):
     meta, program, arguments = exported(tmp_path, dye("mesh.x=2"))
     assert meta["devices"] == 2 and meta["arguments"]["initial.concentration"]["partition"] == ["x"]
@@ -132,6 +133,7 @@ def test_what_cannot_be_exported_is_told(words, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_is_exported_by_its_folder(tmp_path, capsys):
     run = dye(f"output.root={tmp_path}", "output.report=false", "output.animation=false").run()
     assert main([str(run.folder)]) == 0

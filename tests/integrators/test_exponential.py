@@ -45,6 +45,7 @@ def arguments(kind):
 
 @pytest.mark.parametrize("kind", ["decaying", "dispersive", "both"])
 @pytest.mark.parametrize("single", [False, True])
+@pytest.mark.slow
 def test_coefficients_are_right_to_rounding(kind, single):
     """Also near |z| = 0, where the closed forms would have lost all digits, and for real and complex z of any size."""
     z = arguments(kind)
@@ -126,6 +127,7 @@ def test_order_on_stiff_problems(integrator, order, kind, scale):
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
+@pytest.mark.slow
 def test_a_linear_equation_is_solved_exactly_by_one_step(integrator):
     class Wave(SpectralModel):
         """du/dt = -u_x + u_xx / 10."""

@@ -69,6 +69,7 @@ def gap(a, b):
 
 @each
 @pytest.mark.parametrize("kind", ["stiff", "modes"])
+@pytest.mark.slow
 def test_measured_order_is_the_scheme_s(name, kind):
     """Against the same scheme of the highest order with sixteen times as many steps."""
     integrator = INTEGRATORS[name]

@@ -276,6 +276,7 @@ def test_impossible_schedules_are_refused(options, sentence):
 
 @pytest.mark.parametrize("integrator", ["euler", "ssprk3", "rk4"])
 @pytest.mark.parametrize("schedule", [Schedule(0.25, dt=0.03), Schedule(0.25, courant=0.6, max_steps=20)])
+@pytest.mark.slow
 def test_the_division_into_calls_changes_nothing(integrator, schedule):
     @functools.partial(jax.jit, static_argnums=2)
     def go(state, clock, steps):

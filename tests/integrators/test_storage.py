@@ -76,6 +76,7 @@ def test_steps_are_the_same_in_one_call_or_several_packed_or_not():
     assert once[0].concentration.dtype == jnp.float32
 
 
+@pytest.mark.slow
 def test_a_decomposed_run_rounds_as_one_device_does():
     scheme = sj.Stored(INTEGRATORS["leapfrog"], "float16")
     coefficients = dict(speed=jnp.ones((16, 8), jnp.float32), density=jnp.ones((16, 8), jnp.float32))
@@ -108,6 +109,7 @@ def test_a_decomposed_run_rounds_as_one_device_does():
     assert jnp.array_equal(decomposed, decomposed.astype(jnp.float16).astype(jnp.float32))
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_steps_without_rounding():
     def total(scheme, factor):
         run, start = line(scheme), line(scheme)(None, 0)
@@ -141,6 +143,7 @@ def test_deviations_from_rest_carry_the_signal(tmp_path):
     assert np.std(density(rest={}) - exact) > np.std(exact)
 
 
+@pytest.mark.slow
 def test_a_run_tells_its_error(tmp_path):
     run = sj.configure(**changed(HEAT, {"storage.dtype": "bfloat16"}), output={**QUIET, "root": str(tmp_path)}).run()
     told = (run.folder / "run.log").read_text()

@@ -231,6 +231,7 @@ def forward(name, sizes=()):
 
 
 @each(ALL)
+@pytest.mark.slow
 def test_forward_and_reverse_agree(name):
     """<J d, w> = <d, J^T w>; with steps by Courant number too, whose lengths count as given."""
     direction = ALL[name].direction()
@@ -241,6 +242,7 @@ def test_forward_and_reverse_agree(name):
 
 
 @pytest.mark.parametrize("name", ["transport", pytest.param("cavity, every step", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_derivatives_pass_through_exchanges(name):
     problem, sizes = ALL[name], (("x", 2), ("y", 4))
     value, gradient = compiled(jax.value_and_grad(problem.loss(sizes)))(problem.start())

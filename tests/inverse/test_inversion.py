@@ -234,6 +234,7 @@ def refused(problem, *words, kind=ConfigurationError):
         assert word in message, message
 
 
+@pytest.mark.slow
 def test_an_unknown_without_influence_is_refused(folder):
     unknowns = NUMBERS | {"parameters.idle": {"guess": 2.0}}
     refused(

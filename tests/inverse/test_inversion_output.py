@@ -266,6 +266,7 @@ def test_the_page_tells_what_was_found(tmp_path):
     assert f"<td>{100 * error / np.linalg.norm(result.fields[0].truth[0]):.3g} %</td>" in text
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text(tmp_path):
     plain = dict.fromkeys(("title", "command", "solver", "exit_message"), flows.HOSTILE)
     numbers = (NumberResult(flows.HOSTILE, flows.HOSTILE, 1.0, 2.0),)

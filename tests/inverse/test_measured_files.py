@@ -101,6 +101,7 @@ def test_pictures_on_another_grid_recover_what_was_sought(problem, run):
     assert validate(problem.config.write(), folders=[root]).inverse == problem.config.inverse
 
 
+@pytest.mark.slow
 def test_what_lies_under_the_mask_does_not_matter_to_the_bit(problem, run):
     root, _, frames = run
     told = {"snapshot": "concentration", "variable": "pixels"}
@@ -117,6 +118,7 @@ def test_what_lies_under_the_mask_does_not_matter_to_the_bit(problem, run):
     assert np.isfinite(value) and np.isfinite(gradient["physics.diffusivity"])
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_numpy_and_its_slope_a_difference(problem, run):
     _, _, frames = run
     data = pictures(frames)

@@ -87,6 +87,7 @@ def wave(grid, offset):
 
 
 @pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5)])
+@pytest.mark.slow
 def test_every_operator_converges_to_second_order(offset):
     """Points, rays and boxes across a periodic wave, against itself, quadrature and its primitive."""
     for name, right in of_wave(boxes=4).items():
@@ -166,6 +167,7 @@ def test_spectra_are_those_of_numpy_and_add_up_to_the_energy(grid):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.slow
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     operator, offset = OPERATORS[name], (0.5, 0.0)
     periodic = WRAPS if name == "spectrum" else (False, True)
@@ -186,6 +188,7 @@ def test_spectra_of_one_axis_are_cut_too():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_members_and_space_share_a_mesh():
     """Under vmap inside the distributed function each member reads what it reads alone."""
     sizes = {"ensemble": 2, "x": 2, "y": 2}

@@ -102,6 +102,7 @@ def test_boxes_and_histograms_weigh_by_volume(periodic):
 
 
 @pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5), (0.5, 0.0)])
+@pytest.mark.slow
 def test_a_stretching_that_is_none_reads_as_a_uniform_grid(offset):
     faces = [np.linspace(a, b, n + 1) for a, b, n in zip(LOWER, UPPER, (8, 12), strict=True)]
     same = Grid((8, 12), stretch=[Lines(x) for x in faces])
@@ -113,6 +114,7 @@ def test_a_stretching_that_is_none_reads_as_a_uniform_grid(offset):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.slow
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     operator, offset = OPERATORS[name], (0.5, 0.0)
     field = smooth_field(GRID, offset, 1)
@@ -144,6 +146,7 @@ def reading(operator, domain, u, offset, periodic):
 
 
 @pytest.mark.parametrize("name", MOVING)
+@pytest.mark.slow
 def test_places_that_change_with_a_parameter_are_read_as_given_ones_and_have_derivatives(name):
     operator, offset, periodic = MOVING[name], (0.5, 0.0), (False, True)
     field = smooth_field(GRID, offset, 1)

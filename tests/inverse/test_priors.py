@@ -102,6 +102,7 @@ def half_square(residuals):
 
 
 @pytest.mark.parametrize("grid", [Grid((7,)), GRID, Grid((3, 4, 5))], ids=lambda g: str(g.shape))
+@pytest.mark.slow
 def test_total_variation_is_the_sum_of_the_slopes(grid):
     u = random(grid.shape)
     found = half_square(TotalVariation(0.3, 0.05).residuals(u, Domain(grid)))
@@ -117,6 +118,7 @@ def test_a_jump_costs_as_much_as_a_ramp():
 
 
 @pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.slow
 def test_the_gauss_newton_matrix_of_total_variation_is_not_below_the_hessian(flat):
     grid, prior = Grid((4, 5)), TotalVariation(0.7, 0.4, (True, False))
     u = jnp.zeros(grid.shape) if flat else random(grid.shape)

@@ -79,6 +79,7 @@ def test_a_second_problem_of_the_same_structure_compiles_nothing():
         np.testing.assert_array_equal(a, b)  # the same instructions on the same numbers
 
 
+@pytest.mark.slow
 def test_measurements_given_in_python_compile_nothing():
     problem = sj.InverseProblem(config())
     before = losses(problem)

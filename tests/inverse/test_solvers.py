@@ -68,6 +68,7 @@ def vector_of(latent):
     ],
     ids=["Gauss-Newton", "L-BFGS", "Adam", "four starts"],
 )
+@pytest.mark.slow
 def test_finds_the_minimum_of_a_linear_problem(solver, iterations, tolerance):
     iterate = solved(solver, iterations)
     np.testing.assert_allclose(vector_of(solver.estimate(iterate)), BEST, rtol=0, atol=tolerance)
@@ -90,6 +91,7 @@ def test_ensemble_kalman_draws_from_the_posterior():
     np.testing.assert_allclose(spread, deviations, rtol=4 / (2 * members) ** 0.5)
 
 
+@pytest.mark.slow
 def test_a_member_whose_run_fails_spoils_none_of_the_others():
     start = START | {"a": jnp.asarray(49.0)}
     iterate = solved(EnsembleKalman(40, spread=2.0), 1, start, problem(without_prior))

@@ -116,6 +116,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.slow
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     transform = FIELDS[name]
     check_decompositions(

@@ -219,6 +219,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_skipped_with_a_word(checkpoints, damage):
     save(checkpoints, 10, 20)
     damage(checkpoints.folder / "20")
@@ -311,6 +312,7 @@ def test_another_schema_is_refused_not_cast(checkpoints):
 # orbax leaves coroutines behind that it has not begun to write.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_earlier_checkpoint_and_one_sentence(checkpoints, caplog, capfd):
     save(checkpoints, 10)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -51,6 +51,7 @@ def read_xdmf(path: Path, time: float, member: int = 0):
 
 
 @pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.slow
 def test_xdmf_shows_each_member_at_each_time(tmp_path, complete):
     writer = make_writer(tmp_path / "run")
     write_frames(writer, range(3))

@@ -100,6 +100,7 @@ def test_a_damaged_configuration_is_refused(folder, text):
     refused(folder, CheckpointError, r"config.yaml", code=6)
 
 
+@pytest.mark.slow
 def test_another_simulation_is_refused_and_leaves_no_override(folder):
     refused(folder, ConfigurationError, "physics.diffusivity was .* and is 0.5 now", "physics.diffusivity=0.5", code=2)
     with pytest.raises(ConfigurationError, match="time.end"):
@@ -121,6 +122,7 @@ def test_checkpoints_of_another_run_are_refused(folder):
     refused(folder, CheckpointError, "belong to the run .* its provenance.json to 20260101", code=6)
 
 
+@pytest.mark.slow
 def test_frames_older_than_the_checkpoint_are_refused(folder):
     """A copy that was brought back in part looks like this."""
     older = (folder / "fields.h5").read_bytes()
@@ -163,6 +165,7 @@ def fail_at(monkeypatch, number, error):
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Killed()], ids=["full", "killed"])
 @pytest.mark.parametrize("number", [0, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
+@pytest.mark.slow
 def test_a_resume_that_fails_in_its_first_writes_changes_nothing(folder, monkeypatch, number, error):
     """Five files are written together: metrics, provenance and three of the configuration."""
     before = contents(folder)

@@ -279,6 +279,7 @@ def family(path, *overrides):
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
+@pytest.mark.slow
 def test_differences_are_told_with_what_to_write(name, tmp_path):
     overrides, words = DIFFERENT[name]
     by_hand(tmp_path / "a.h5md")

@@ -85,6 +85,7 @@ def test_a_deleted_segment_is_missed_wherever_it_was(written, number):
     refused_by_resume(make, folder, path.name)
 
 
+@pytest.mark.slow
 def test_a_segment_of_another_run_is_named_though_its_steps_agree(written):
     folder, stem, make, _ = written
     path = folder / segment_name(1, stem)
@@ -95,6 +96,7 @@ def test_a_segment_of_another_run_is_named_though_its_steps_agree(written):
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.slow
 def test_a_segment_with_other_values_is_named_by_its_checksum(written, number):
     """A segment of this run with the same size and steps, whole to HDF5: only the digest differs."""
     folder, stem, make, _ = written
@@ -138,6 +140,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file(written):
     refused_by_resume(make, folder, path.name)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_one_plain_file_is_named(written):
     folder, stem, make, write = written
     writer = make(folder, keep_until_step=7)
@@ -159,6 +162,7 @@ def test_a_missing_master_is_not_a_new_run(written):
     refused_by_resume(make, folder, "is missing")
 
 
+@pytest.mark.slow
 def test_every_dataset_of_a_segment_has_a_checksum(written):
     folder, stem, _, _ = written
     with h5py.File(folder / segment_name(0, stem), "r") as file:

@@ -60,6 +60,7 @@ MESHES = [{}, pytest.param({"x": 2, "y": 2}, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.slow
 def test_walls_have_their_prescribed_values_and_centres_the_means_of_faces(mesh):
     found = observed(CHANNEL, 2.0, ["velocity", "velocity_centered", "speed"], mesh=mesh)
     assert list(found) == ["velocity_x", "velocity_y", "velocity_centered_x", "velocity_centered_y", "speed"]
@@ -245,6 +246,7 @@ def test_a_run_starts_from_its_own_file(folder):
         np.testing.assert_array_equal(values, field(offset)[:6, :4, :3])
 
 
+@pytest.mark.slow
 def test_a_whole_run_writes_speed_where_it_is_wanted(tmp_path):
     output = {"fields": ["velocity", "speed"], "root": str(tmp_path), "report": False, "animation": False}
     result = sj.Simulation(validate({**FREE, "output": output})).run()

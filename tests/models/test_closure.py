@@ -113,6 +113,7 @@ class Nothing(eqx.Module):
                                   pytest.param("incompressible", marks=pytest.mark.slow),
                                   pytest.param("compressible", marks=pytest.mark.slow), "gray_scott",
                                   pytest.param("vorticity", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.slow
 def test_a_closure_of_zeros_leaves_the_run_as_it_is(name):
     plain, closed = run(name), run(name, sj.Closure(Nothing()))
     for variable, expected in plain.items():
@@ -246,6 +247,7 @@ def test_fields_of_a_closure_see_each_other():
     np.testing.assert_allclose(added["u"], plain.to_spectrum(v * v), rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_network_of_the_configuration_begins_as_nothing():
     config = posed({"modules.closure": {"network": {"hidden": [4, 3], "width": 1}}}, [SNAPSHOT])
     assert validate(config.write()) == config
@@ -275,6 +277,7 @@ def test_a_search_for_weights_goes_on_exactly_and_on_another_mesh(tmp_path):
         np.testing.assert_allclose(b, a, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_network_that_does_not_begin_as_nothing_has_an_effect():
     """What the test before would not see: with other last weights the readings are others."""
     config = posed(observations=[SNAPSHOT])

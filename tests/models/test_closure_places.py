@@ -97,6 +97,7 @@ SEVERAL = [name for name, schema in MODELS.items() if schema.modules and len(sch
 
 
 @pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.slow
 def test_the_order_in_which_fields_are_named_does_not_matter(name):
     config = validate({"model": name, **SMALL, **SECTIONS[name]})
     components = {field.name: field.components(2, config.counts.get(field.name, 0)) for field in config.fields}
@@ -132,6 +133,7 @@ def beside(name, kind):
 
 
 @pytest.mark.parametrize("name, kind", SIDES)
+@pytest.mark.slow
 def test_a_closure_of_single_cells_needs_no_side(name, kind):
     """-3 u of every field, whatever the side prescribes."""
     closure = sj.Closure(lambda *fields: tuple(-3.0 * u for u in fields))
@@ -223,6 +225,7 @@ def misread(n, walls, stencil):
 @pytest.mark.parametrize(
     "walls, stencil", [(False, False), (True, False), (False, True)], ids=["periodic", "walls", "stencil"]
 )
+@pytest.mark.slow
 def test_fields_are_read_at_the_place_of_the_term_to_second_order(walls, stencil):
     coarse, fine = misread(32, walls, stencil), misread(64, walls, stencil)
     order = np.log2(coarse / fine)

@@ -82,6 +82,7 @@ def test_a_wrong_state_of_a_flow_is_named_by_its_class():
         ({"u": 0.0}, {}, r"Wave\.nonlinear: 'u' is missing; expected tendencies of 'u', got none"),
     ],
 )
+@pytest.mark.slow
 def test_a_wrong_spectral_term_is_a_sentence(symbol, nonlinear, words):
     class Wave(sj.SpectralModel):
         """A wave of a user's own."""

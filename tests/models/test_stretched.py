@@ -56,6 +56,7 @@ def tendency_error(cells: int, ndim: int, scheme: str, diffusivity: float | None
         pytest.param("weno5", 3, 24, 5, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_schemes_keep_their_order_where_the_stretching_is_smooth(scheme, ndim, cells, order):
     coarse, fine = (tendency_error(n, ndim, scheme) for n in (cells, 2 * cells))
     assert np.log2(coarse / fine) > order - 0.25  # limiters lose a little at extrema
@@ -67,6 +68,7 @@ def test_diffusion_is_of_second_order():
 
 
 @pytest.mark.parametrize("scheme", ["weno5", pytest.param("van_leer", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_what_leaves_a_cell_enters_the_next_and_a_constant_stays_one(scheme):
     grid = wavy(16, 2)
     model = transport.Transport(Domain(grid), [PERIODIC] * 2, scheme)
@@ -89,6 +91,7 @@ def test_burgers_conserves_on_a_stretched_plane():
 
 
 @pytest.mark.parametrize("scheme", ["central", "upwind"])
+@pytest.mark.slow
 def test_a_constant_velocity_is_carried_as_by_transport(scheme):
     """The same fluxes, hence the same order and the same totals."""
     domain = Domain(wavy(12, 2))

@@ -43,6 +43,7 @@ def noise(model, params):
 
 
 @pytest.mark.parametrize("order", [2, 4])
+@pytest.mark.slow
 def test_derivatives_keep_their_order_where_the_stretching_is_smooth(order):
     """Of p and u in both places; of light they are the same."""
     errors = []
@@ -110,6 +111,7 @@ def rough(kind, order):
         ),
     ],
 )
+@pytest.mark.slow
 def test_energy_and_time_reversal_at_the_longest_step(kind, order):
     model, params = rough(kind, order)
     start = noise(model, params)
@@ -126,6 +128,7 @@ def test_energy_and_time_reversal_at_the_longest_step(kind, order):
 
 
 @pytest.mark.parametrize("order", [2, 4])
+@pytest.mark.slow
 def test_the_time_step_is_below_the_bound_and_near_it(order):
     grid = stretched((ENDS, 12, 1.0))
     model, params = Acoustic(Domain(grid), [RIGID], order=order), Params(*jnp.ones(2))
@@ -171,6 +174,7 @@ def test_a_source_injects_its_volume_and_may_be_exchanged_with_a_receiver():
     assert float(read[0]) == pytest.approx(1.87, abs=0.01)
 
 
+@pytest.mark.slow
 def test_layers_on_a_stretched_axis():
     """On equal widths they are those of a uniform axis; on others each has the thickness of its own cells."""
     sides, speed = [LAYERS], jnp.asarray(1.0)

@@ -31,6 +31,7 @@ def cells(n, width, average, wave=1):
 
 @pytest.mark.parametrize("average", [True, False])
 @pytest.mark.parametrize("name", ["first_order", *SECOND, "weno5"])
+@pytest.mark.slow
 def test_smooth_face_values_are_of_the_order_of_the_scheme(name, average):
     scheme = (RECONSTRUCTIONS if average else INTERPOLATIONS)[name]
     errors = []
@@ -68,6 +69,7 @@ def test_the_mirror_image_has_the_mirrored_face_values(name, table):
 
 
 @pytest.mark.parametrize("name", LIMITERS)
+@pytest.mark.slow
 def test_limiters_are_symmetric_and_keep_to_the_monotone_region(name):
     a, b = (jnp.asarray(v) for v in np.random.default_rng(1).normal(size=(2, 500)))
     limiter = jax.jit(LIMITERS[name])

@@ -30,6 +30,7 @@ def assert_same(found, wanted, **tolerance):
 
 @each_flux
 @pytest.mark.parametrize("axis", [0, 2])
+@pytest.mark.slow
 def test_flux_between_equal_states_is_the_exact_one(name, axis):
     w = states(0)
     found = FLUXES[name](w, w, axis, GAMMA)

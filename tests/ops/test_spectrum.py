@@ -60,6 +60,7 @@ def reference(u, kept):
 @pytest.mark.parametrize(
     "kept, real", [(2 / 3, True), pytest.param(1 / 2, True, marks=pytest.mark.slow), (2 / 3, False)]
 )
+@pytest.mark.slow
 def test_coefficients_and_field_are_those_of_numpy_on_every_mesh(shape, sizes, kept, real):
     mesh = make_mesh(sizes)
     domain = decompose(Grid(shape), mesh)
@@ -83,6 +84,7 @@ def test_transforms_are_inverse_to_each_other_on_what_is_kept(kept):
 
 
 @each_layout
+@pytest.mark.slow
 def test_wavenumbers_differentiate(shape, sizes):
     """A wave of known direction and its derivatives, in a box whose sides differ."""
     mesh = make_mesh(sizes)
@@ -116,6 +118,7 @@ def test_wavenumbers_are_those_of_an_fft(shape):
 
 
 @each_layout
+@pytest.mark.slow
 def test_symmetry_of_real_fields_is_restored(shape, sizes):
     """A coefficient that no real field has is gone, the others stay: the result is that of the real part."""
     mesh = make_mesh(sizes)
@@ -174,6 +177,7 @@ def count(text, what):
         ((8, 12, 8), {"x": 2, "y": 2, "z": 2}, 3, 3),
     ],
 )
+@pytest.mark.slow
 def test_one_exchange_for_each_axis_that_is_moved(shape, sizes, forward, back):
     mesh = make_mesh(sizes)
     domain = decompose(Grid(shape), mesh)

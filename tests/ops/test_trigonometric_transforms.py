@@ -63,6 +63,7 @@ def results(name, n):
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("n", SIZES)
+@pytest.mark.slow
 def test_forward_is_the_defining_sum(name, n):
     u, found = results(name, n)
     np.testing.assert_allclose(found["forward"], u @ basis(name, n).T, rtol=0, atol=ROUNDING)
@@ -70,6 +71,7 @@ def test_forward_is_the_defining_sum(name, n):
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("n", [5, 6])
+@pytest.mark.slow
 def test_any_axis_may_be_transformed(name, n):
     transform, _ = TRANSFORMS[name]
     u, expected, axes = field((n, n, n)), basis(name, n), (0, 1, 2, -3, -1)
@@ -84,6 +86,7 @@ def test_any_axis_may_be_transformed(name, n):
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("n", SIZES)
+@pytest.mark.slow
 def test_inverse_undoes_forward(name, n):
     u, found = results(name, n)
     np.testing.assert_allclose(found["there and back"], u, rtol=0, atol=ROUNDING)
@@ -109,6 +112,7 @@ def test_packing_keeps_size_type_and_every_wave_once(name, n):
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("n", SIZES)
+@pytest.mark.slow
 def test_transforms_diagonalise_the_second_difference(name, n):
     _, found = results(name, n)
     largest = 4 * (n / 1.7) ** 2  # of the operator's eigenvalues, by which the difference amplifies rounding

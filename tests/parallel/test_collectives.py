@@ -38,6 +38,7 @@ each_layout = pytest.mark.parametrize("grid, sizes", LAYOUTS.values(), ids=LAYOU
 
 @pytest.mark.parametrize("wall", WALLS)
 @each_layout
+@pytest.mark.slow
 def test_an_exchange_is_two_permutes_per_decomposed_axis(grid, sizes, wall):
     mesh = make_mesh(sizes)
     domain = decompose(grid, mesh)
@@ -65,6 +66,7 @@ def test_the_transpose_of_an_exchange_is_an_exchange(grid, sizes):
 
 @pytest.mark.parametrize("wall", WALLS)
 @each_layout
+@pytest.mark.slow
 def test_a_poisson_solve_is_one_all_to_all_per_decomposed_axis_and_direction(grid, sizes, wall):
     mesh = make_mesh(sizes)
     domain = decompose(grid, mesh)
@@ -143,5 +145,6 @@ STEPS = {
 
 
 @pytest.mark.parametrize("arguments, planned", STEPS.values(), ids=STEPS)
+@pytest.mark.slow
 def test_collectives_of_a_step_are_as_planned(arguments, planned):
     assert steps_of(*arguments) == planned

@@ -321,6 +321,7 @@ def test_gradients_are_the_same_with_every_plan(case, plan, ensemble):
 
 
 @each([case for case in CUT if case.partitioned != ()], some("partitioned"))
+@pytest.mark.slow
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
     mesh = make_mesh(dict(case.partitioned or ()) or PARTITIONED[case.grid.ndim])
@@ -334,6 +335,7 @@ def test_compiler_partitioned_program_agrees(case):
 
 
 @each([case for case in CUT if case not in PARTICLES], functools.partial(marked, usual=True))
+@pytest.mark.slow
 def test_observations_and_diagnostics_do_not_depend_on_the_decomposition(case):
     mesh = make_mesh({1: {"x": 8}, 2: {"x": 2, "y": 4}, 3: {"x": 2, "y": 2, "z": 2}}[case.grid.ndim])
     domain = decompose(case.grid, mesh)

@@ -174,6 +174,7 @@ def test_stored_states_live_in_host_memory():
         pytest.param("incompressible", "plain", 24 + 2 * 18, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_exchanges_are_asynchronous(model, overlap, permutes):
     text = compiled(PROGRAM, model, overlap)
     starts = len(re.findall(r"= \S.* collective-permute-start\(", text))

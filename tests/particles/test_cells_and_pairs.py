@@ -89,6 +89,7 @@ def particles(request):
     return particles_in(request.param)
 
 
+@pytest.mark.slow
 def test_packing_and_unpacking_return_what_was_given(particles):
     """Coordinates to rounding (they are kept relative to cells), values bit for bit, ids in order."""
     absolute = particles.ordered(compiled(particles.cells.absolute)(particles.within))
@@ -97,6 +98,7 @@ def test_packing_and_unpacking_return_what_was_given(particles):
     np.testing.assert_array_equal(particles.ordered(particles.ids), np.arange(particles.position.shape[1]))
 
 
+@pytest.mark.slow
 def test_lists_hold_every_near_pair_and_no_other(particles):
     first, second, _ = separations(particles.position, particles.lengths, particles.periodic, CUTOFF + SKIN)
     flat_ids = np.asarray(compiled(particles.cells.pad)(particles.ids + 1)).ravel() - 1
@@ -127,6 +129,7 @@ def test_lists_tell_what_does_not_fit():
 @pytest.mark.parametrize(
     ("apart", "moved", "listed"), [(1 + 1e-9, 0.49, 0), (1 + 1e-9, 0.51, 0), (1 - 1e-9, 0.49, 0), (1 - 1e-9, 0.51, 2)]
 )
+@pytest.mark.slow
 def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(apart, moved, listed):
     """Two particles just too far apart to be listed, or just near enough, approach head-on, each by `moved` skins.
 
@@ -156,6 +159,7 @@ def test_lists_serve_until_a_particle_has_moved_by_half_a_skin(apart, moved, lis
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "cells"])
+@pytest.mark.slow
 def test_pair_sums_are_those_of_all_pairs(particles, listed):
     found = compiled(lambda p: p.sum(well, particles.stored, particles.params))(particles.pairs(listed))
     first, second, apart = separations(particles.position, particles.lengths, particles.periodic, CUTOFF)
@@ -195,6 +199,7 @@ def _directions(particles, arguments):
         pytest.param("3-D thin", True, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_derivatives_of_pair_sums(name, listed):
     """Reverse mode agrees with forward mode to rounding, and both with a difference to its truncation, h^2.
 
@@ -257,6 +262,7 @@ def _springs(name, mesh, signs):
         pytest.param("3-D", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.slow
 def test_pairs_looked_at_once_give_both_their_share(name):
     lengths = BOXES[name][0]
     each, slope = _springs(name, {}, None)
@@ -298,6 +304,7 @@ def _moved(particles, seed=0, furthest=0.3):
     return push, pack(particles.cells, jnp.asarray(particles.position), jnp.asarray(push))[2]
 
 
+@pytest.mark.slow
 def test_migration_moves_particles_and_loses_none(particles):
     """After a push every particle is in the cell in which it is, with its id, its values and its images."""
     cells = particles.cells
@@ -343,6 +350,7 @@ def test_particles_on_faces_between_cells_are_kept(dtype):
     assert np.all(np.abs(moved) <= half[..., None, None] * (1 + 4 * np.finfo(dtype).eps))
 
 
+@pytest.mark.slow
 def test_migration_tells_what_goes_wrong():
     cells, within, ids = stored(scattered(40, (5.0, 4.0), 0.3), (5.0, 4.0), 1.0, periodic=(False, True))
     image = jnp.zeros(within.shape, jnp.int32)

@@ -76,6 +76,7 @@ def both_ways(setup, cut: bool):
 
 
 @pytest.mark.parametrize("setup", CASES, ids=str)
+@pytest.mark.slow
 def test_charge_is_conserved(setup):
     charge, _, density, _, _ = both_ways(setup, False)
     # Rounding of a few hundred terms of order one.
@@ -83,6 +84,7 @@ def test_charge_is_conserved(setup):
 
 
 @pytest.mark.parametrize("setup", CASES, ids=str)
+@pytest.mark.slow
 def test_interpolation_is_the_transpose_of_deposition(setup):
     charge, field, density, found, _ = both_ways(setup, False)
     np.testing.assert_allclose(np.sum(density[0] * field[1]), np.sum(charge[0] * found[1]), atol=1e-11)
@@ -111,6 +113,7 @@ def test_weights_are_those_of_the_literature(setup):
 
 
 @pytest.mark.parametrize("setup", CASES, ids=str)
+@pytest.mark.slow
 def test_decomposition_changes_no_bit(setup):
     """Sums over slots and over neighbouring cells are taken in one order."""
     for one, other in zip(both_ways(setup, False), both_ways(setup, True), strict=True):
@@ -118,6 +121,7 @@ def test_decomposition_changes_no_bit(setup):
 
 
 @pytest.mark.parametrize("kind", ["cic", "tsc"])
+@pytest.mark.slow
 def test_linear_fields_are_exact(kind):
     """Away from where the box closes, a linear field comes back as it is."""
     mesh = ParticleMesh(Cells(Domain(Grid((6, 6))), 8, (True, True)), 2, kind)
@@ -181,6 +185,7 @@ def test_derivatives():
 
 
 @pytest.mark.parametrize("ndim", [1, 2, 3])
+@pytest.mark.slow
 def test_currents_obey_continuity(ndim):
     """What passes between nodes is what they lose."""
     shape = (5, 4, 3)[:ndim]

@@ -63,6 +63,7 @@ def thrown():
 
 
 @pytest.mark.parametrize("sizes", [{}, pytest.param({"x": 2}, marks=pytest.mark.slow)], ids=["1", "2"])
+@pytest.mark.slow
 def test_free_particles_fly_to_and_fro(sizes):
     position, velocity = thrown()
     where, now, _, status = Box(Free(), VelocityVerlet(), 400, 0.01, sizes).run(*map(jnp.asarray, thrown()))

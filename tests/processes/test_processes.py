@@ -100,6 +100,7 @@ FLOW = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_flow_of_two_processes_is_that_of_one_device(tmp_path):
     told = outputs(start_run([*FLOW, "mesh.x=2", "mesh.y=2", f"output.root={tmp_path}", "output.folder=two"]))
     assert "completed in" in told[0] and "completed" not in told[1]  # process 0 speaks for all
@@ -112,6 +113,7 @@ def test_a_flow_of_two_processes_is_that_of_one_device(tmp_path):
             np.testing.assert_allclose(found[name], alone[name], rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_refusal_is_told_once(tmp_path):
     told = outputs(start_run([*FLOW, f"output.root={tmp_path}"]), 5)
     assert "expected 4, all devices of the 2 processes" in told[0] and "simjax:" not in told[1]

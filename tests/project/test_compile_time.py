@@ -92,6 +92,7 @@ def test_the_gradient_of_a_gas_in_two_dimensions_compiles_and_is_that_of_forward
 
 
 @pytest.mark.parametrize("integrator", ["rk4", "ssprk3", "williamson3", "midpoint"])
+@pytest.mark.slow
 def test_stages_in_a_loop_are_those_one_after_the_other(integrator):
     def warm(t, *x):
         return 1.3 + 5.0 * t
@@ -110,6 +111,7 @@ def test_stages_in_a_loop_are_those_one_after_the_other(integrator):
         np.testing.assert_allclose(a, b, rtol=1e-14, atol=1e-14)  # sums of a few rounded terms of order one
 
 
+@pytest.mark.slow
 def test_values_that_are_stored_have_the_derivatives_of_the_values():
     def function(x, keep):
         a, b = keep((jnp.sin(x), x * x))

@@ -36,6 +36,7 @@ def apart(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in sj.__all__ if name not in WITHOUT])
+@pytest.mark.slow
 def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch, apart):
     monkeypatch.chdir(tmp_path)
     text = example(name)

@@ -34,6 +34,7 @@ def test_the_animation_has_every_frame_and_moves(tmp_path):
         assert picture.info["loop"] == 0
 
 
+@pytest.mark.slow
 def test_slow_changes_leave_no_ghosts(tmp_path):
     dataset = flows.taylor_green(32, 60, viscosity=0.05)  # it fades by 1.7 % from frame to frame
     path = write_animation(dataset, tmp_path / "animation.webp", title="run")

@@ -52,6 +52,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_every_kind_of_run_is_drawn_without_a_warning(name, tmp_path):
     dataset = CASES[name]()
     with warnings.catch_warnings():
@@ -81,6 +82,7 @@ def test_figures_are_the_same_in_threads(tmp_path):
         assert list(pool.map(draw, range(3, 9))) == alone * 2
 
 
+@pytest.mark.slow
 def test_pyplot_is_never_loaded(tmp_path):
     script = (
         "import sys, pathlib, flows; from simjax.report.summary import write_summary\n"

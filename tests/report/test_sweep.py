@@ -53,6 +53,7 @@ def test_axes_are_logarithmic_where_members_are():
 
 
 @pytest.mark.parametrize(("count", "lost"), [(4, 0), (64, 3), (1024, 200)])
+@pytest.mark.slow
 def test_pictures_of_sweeps_are_drawn_at_any_size(tmp_path, count, lost):
     path = write_summary(sweep(count, lost), tmp_path / "summary.png", title="a sweep")
     assert 20_000 < path.stat().st_size < 1_000_000

@@ -87,6 +87,7 @@ def ask(url, path, body=b"{}", kind=JSON, method="POST"):
         return answer.status, json.loads(answer.read())
 
 
+@pytest.mark.slow
 def test_answers_are_the_run_and_gradients_its_gradients(url):
     run, client = dye().differentiable(fields=["initial.concentration"]), Client(url)
     start = run.fields["initial.concentration"][0] ** 2
@@ -126,6 +127,7 @@ def test_json_gives_the_same_numbers(url):
     np.testing.assert_allclose(told["results"]["variance_concentration"], wanted, **ROUNDING)
 
 
+@pytest.mark.slow
 def test_a_burst_is_computed_together_and_one_that_fails_spoils_no_other(service, url):
     client, before = Client(url), service.calls
     numbers = [0.01, 0.02, 1e200, 0.03, 0.04]  # one of them overflows
@@ -225,6 +227,7 @@ def test_steps_are_served_on_several_devices():
     np.testing.assert_allclose(state["concentration"], last, rtol=1e-12)  # rounding of four steps
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_server_once_its_requests_are_answered():
     words = ["experiment=dye", *SMALL, "vjp_order=0", "batch=2", "--port", "0", "--window", "1.5"]
     process = PreparedProcess([sys.executable, "-m", "simjax.serve", *words], dict(os.environ))

@@ -55,6 +55,7 @@ def solved(operator, layout, capacity, shift=0.0):
 @pytest.mark.parametrize(
     "sides", [(WRAPPED, WRAPPED), (STILL, OPEN), (OUTLET, WRAPPED), (WRAPPED, INLET), (STILL, STILL)], ids=str
 )
+@pytest.mark.slow
 def test_one_iteration_with_sources(sides):
     operator, layout = around(ball((12, 14)), sides)
     _, iterations, residual = solved(operator, layout, 64)
@@ -62,6 +63,7 @@ def test_one_iteration_with_sources(sides):
     assert iterations == 1 and residual < TOLERANCE
 
 
+@pytest.mark.slow
 def test_a_shift_that_holds_constants_does_not_hold_back_the_solve():
     """A solution of a closed box with a mean would leave that times the shift, which no constant source takes away."""
     _, iterations, residual = solved(*around(ball((24, 20)), (STILL, STILL)), 128, 1e-6)
@@ -69,6 +71,7 @@ def test_a_shift_that_holds_constants_does_not_hold_back_the_solve():
     assert iterations <= 3 and residual < TOLERANCE
 
 
+@pytest.mark.slow
 def test_iterations_without_sources_do_not_grow_with_the_grid():
     found = [solved(*around(ball(shape), (WRAPPED, WRAPPED)), 0) for shape in ((16, 16), (64, 64))]
     # The energy outside of a disc over that of its continuation lies between 1/2 and 1: 12 decades take 16 steps at
@@ -78,6 +81,7 @@ def test_iterations_without_sources_do_not_grow_with_the_grid():
 
 
 @pytest.mark.parametrize("why", ["several regions", "a list that is too short"])
+@pytest.mark.slow
 def test_without_an_inverse_of_its_matrix_it_is_the_plain_solve(why):
     inside = ball((16, 16))
     if why == "several regions":  # a ring with fluid in it, which is a region of its own
@@ -93,6 +97,7 @@ def test_without_an_inverse_of_its_matrix_it_is_the_plain_solve(why):
     np.testing.assert_allclose(inverse.cycle(right, 0.0, ()), expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_the_list_is_as_long_as_the_cells_that_a_surface_alters():
     """Counted beforehand from the distance alone, around a body that a side cuts too."""
     solid = Solid(lambda t, x, y: jnp.minimum(jnp.hypot(x - 0.41, y - 0.52) - 0.23, jnp.hypot(x - 0.7, y) - 0.2))

@@ -49,6 +49,7 @@ def errors(n, dtype):
 
 
 @pytest.mark.parametrize("n", SIZES)
+@pytest.mark.slow
 def test_products_are_the_transforms(matrices, n):
     assert dft.by_matrices(n)
     # Two sums of at most 131 products of order one; rounding grows as their square root, and numpy has its own.
@@ -78,6 +79,7 @@ def test_any_axis_and_leading_axes(matrices):
 
 
 @pytest.mark.parametrize("n", [6, 130])
+@pytest.mark.slow
 def test_gradients_are_those_of_the_fft(monkeypatch, n):
     """Of a loss that sees every wave, through a transform and back."""
     u, weight = jnp.asarray(numbers((2, n))), jnp.asarray(numbers((2, n // 2 + 1), 1).astype(complex))

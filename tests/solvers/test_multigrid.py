@@ -135,6 +135,7 @@ MANY = [
     [*FEW, *(pytest.param(*case, marks=pytest.mark.slow if case[0] in SIZES else pytest.mark.long) for case in MANY)],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )  # fmt: skip
+@pytest.mark.slow
 def test_few_iterations_at_any_size(shape, diffusivity):
     """Mixed walls, no shift (a steady problem, the hardest), white noise on the right."""
     grid = Grid(shape)
@@ -179,6 +180,7 @@ def test_iterations_where_coarse_cells_average_over_jumps(shape, diffusivity):
     ],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )  # fmt: skip
+@pytest.mark.slow
 def test_few_iterations_without_walls_around_obstacles_and_in_long_cells(shape, upper, kinds, diffusivity):
     grid = Grid(shape, upper=upper)
     kappa = jnp.asarray(diffusivity(fraction(grid)))
@@ -205,6 +207,7 @@ def test_few_iterations_without_walls_around_obstacles_and_in_long_cells(shape, 
         pytest.param([(8, 8, 8), (16, 16, 16), (32, 32, 32)], 0.25, id="3-D", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_one_cycle_reduces_errors_by_a_factor_independent_of_size(sizes, bound, diffusivity):
     """The V-cycle alone, in the energy norm, without conjugate gradients.
 
@@ -242,6 +245,7 @@ def _convergence_factor(grid, diffusivity):
     ((24, 36), ("dn", "pp")), ((27, 14), ("nn", "dn")), pytest.param((12, 10, 9), MIXED, marks=pytest.mark.slow),
 ])  # fmt: skip
 @pytest.mark.parametrize("diffusivity", [smooth, obstacle], ids=lambda f: f.__name__)
+@pytest.mark.slow
 def test_the_preconditioner_is_symmetric_and_positive(shape, kinds, diffusivity):
     grid = Grid(shape)
     x, y = noise(shape, 2), noise(shape, 3)
@@ -276,6 +280,7 @@ LAYOUTS = {
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_the_solution_is_the_same_on_every_mesh(shape, sizes, gathered_cells):
     """Levels divided as long as blocks halve, or gathered at once: the same hierarchy, so the same iterations."""
     grid, kinds = Grid(shape), MIXED[: len(shape)]
@@ -315,6 +320,7 @@ def test_a_hierarchy_stays_divided_while_blocks_halve():
     assert levels == [((64, 48), (32, 12), False), ((32, 24), (16, 6), False), ((16, 12), (8, 3), True)]
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_the_dense_solve():
     """With respect to the right side, the diffusivity and the shift, forward and reverse."""
     grid, kinds = Grid((9, 7)), ("dn", "pp")
@@ -343,6 +349,7 @@ def test_derivatives_are_those_of_the_dense_solve():
     assert float(slope) == pytest.approx(float(whole), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_closed_walls_conserve_to_rounding_at_any_tolerance():
     grid = Grid((32, 20))
     kappa, right = jnp.asarray(smooth(fraction(grid))), noise(grid.shape) + 1
@@ -351,6 +358,7 @@ def test_closed_walls_conserve_to_rounding_at_any_tolerance():
     assert float(jnp.sum(0.5 * found.solution)) == pytest.approx(float(jnp.sum(right)), rel=1e-14)
 
 
+@pytest.mark.slow
 def test_layers_conduct_exactly():
     """A steady flux through three layers: the solution is linear in each, and exact on the grid."""
     grid = Grid((12,), (0.0,), (3.0,))
@@ -367,6 +375,7 @@ def test_layers_conduct_exactly():
 
 
 @pytest.mark.parametrize("kinds", [("dd", "pp"), ("dn", "dd")], ids=str)
+@pytest.mark.slow
 def test_smooth_coefficients_are_of_second_order(kinds):
     """x - div(k grad x) = f for a chosen x; walls where x or its slope vanishes."""
 
@@ -390,6 +399,7 @@ def test_smooth_coefficients_are_of_second_order(kinds):
     assert abs(np.log2(errors[0] / errors[1]) - 2) < 0.2
 
 
+@pytest.mark.slow
 def test_single_precision_converges_to_its_rounding():
     grid = Grid((64, 32))
     kappa, right = (jnp.asarray(v, jnp.float32) for v in (smooth(fraction(grid)), noise(grid.shape)))
@@ -398,6 +408,7 @@ def test_single_precision_converges_to_its_rounding():
     assert float(found.residual) < 1.3e-6
 
 
+@pytest.mark.slow
 def test_a_solve_that_does_not_converge_cannot_pass():
     grid = Grid((32, 32))
     operator = operator_of(Domain(grid), walls("dn", "pp"), jnp.asarray(smooth(fraction(grid))))

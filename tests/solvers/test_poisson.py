@@ -78,6 +78,7 @@ def solver(grid, kinds, mesh=None, method="auto"):
 
 
 @pytest.mark.parametrize("kinds", COMBINATIONS, ids="-".join)
+@pytest.mark.slow
 def test_residual_is_rounding(kinds):
     grid = GRIDS[len(kinds)]
     source = source_on(grid)
@@ -107,6 +108,7 @@ def test_the_mean_of_a_singular_source_changes_nothing(kinds):
 
 
 @pytest.mark.parametrize(("mesh", "kinds"), DECOMPOSED)
+@pytest.mark.slow
 def test_decomposed_equals_undecomposed(mesh, kinds):
     grid, sizes = MESHES[mesh]
     source = source_on(grid)
@@ -134,6 +136,7 @@ def test_gradient_matches_finite_differences(kinds):
 
 
 @pytest.mark.parametrize(("mesh", "kinds"), DECOMPOSED)
+@pytest.mark.slow
 def test_gradients_are_equal_on_every_mesh(mesh, kinds):
     grid, sizes = MESHES[mesh]
     source = source_on(grid)

@@ -53,6 +53,7 @@ def assert_same_solution(mesh, kinds, method, tolerance):
 
 
 @pytest.mark.parametrize(("mesh", "kinds"), EVERY)
+@pytest.mark.slow
 def test_an_axis_left_cut_changes_nothing(mesh, kinds):
     # Rounding of a few dozen sums; for the gradient, of the phase 20 phi.
     assert_same_solution(mesh, kinds, "tridiagonal", 1e-14)

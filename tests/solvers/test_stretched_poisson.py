@@ -56,6 +56,7 @@ def solver(grid, layout, mesh, method="auto"):
 
 
 @EACH
+@pytest.mark.slow
 def test_the_residual_is_rounding_on_every_mesh(grid, sides, mesh):
     layout, source, domain = center_layout(sides), source_on(grid), Domain(grid)
     phi = solver(grid, layout, None)(source)
@@ -82,6 +83,7 @@ def test_multigrid_has_the_same_solution():
     np.testing.assert_allclose(solver(PLANE, layout, None, "multigrid")(source), phi, rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_gradients_in_the_places_of_cells_are_those_of_one_device_and_of_differences():
     layout, source = center_layout([WAVES, WALLS]), source_on(PLANE)
 

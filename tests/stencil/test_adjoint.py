@@ -85,6 +85,7 @@ def marks_of(case):
         for case in COMBINATIONS
     ],
 )
+@pytest.mark.slow
 def test_derivatives_are_those_of_the_stencil(name, size, kind):
     (ndim, width), (stencil, count, leading) = size, PROBLEMS[name]
     grid, layout = GRIDS[ndim], layout_of(ndim)
@@ -122,6 +123,7 @@ def test_components_that_are_mixed_and_stacked_are_transposed_as_a_stencil(monke
     assert refused == [None]
 
 
+@pytest.mark.slow
 def test_differences_that_are_padded_again_are_transposed_as_a_stencil(monkeypatch):
     """A difference on faces brought back to the block's size: the transpose of that padding is a displaced slice."""
     refused = refusals(monkeypatch)
@@ -178,6 +180,7 @@ IN_A_FOURIER_BASIS = [case for name, case in DECLARED.items() if "etdrk4" in MOD
         if not c.name.startswith(("gas", "spectral", "semilinear", "particles")) and c not in IN_A_FOURIER_BASIS
     ],
 )
+@pytest.mark.slow
 def test_every_model_is_transposed_as_a_stencil(case, monkeypatch):
     refused = refusals(monkeypatch)
     shapes = jax.eval_shape(case.initial_state)
@@ -187,6 +190,7 @@ def test_every_model_is_transposed_as_a_stencil(case, monkeypatch):
     assert refused and not any(refused)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_cut_is_transposed_as_it_stands(monkeypatch):
     grid = GRIDS[2]
     (u,), layout = fields_of(grid, 1), layout_of(2)
@@ -201,6 +205,7 @@ def test_what_cannot_be_cut_is_transposed_as_it_stands(monkeypatch):
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_a_linear_map_is_transposed_as_it_says():
     """Also where parts of its argument are constant, over members, and twice."""
     matrix = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)))

@@ -48,6 +48,7 @@ def fields_of(grid, count, leading=()):
 
 
 @pytest.mark.parametrize("ndim, width, kind", CASES)
+@pytest.mark.slow
 def test_selected_is_padded(ndim, width, kind, selecting):
     """Values, derivatives and members, beside walls and periodic sides, of fields with and without components."""
     grid, layout = Grid(SHAPES[ndim]), layout_of(ndim)
@@ -80,6 +81,7 @@ def smoothed(domain, u, steps=3):
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (1, 4)])
+@pytest.mark.slow
 def test_selected_in_blocks_is_selected_at_once(sizes, selecting):
     grid = Grid((16, 16))
     mesh = make_mesh(dict(zip("xy", sizes, strict=True)))

@@ -55,6 +55,7 @@ def volumes(domain, component, periodic):
     ],
     ids=["axis", "tube", "multigrid"],
 )
+@pytest.mark.slow
 def test_energy_and_a_stream_are_kept_no_divergence_is_left_and_viscosity_takes_the_enstrophy(
     inner, stretched, along, solver
 ):
@@ -174,6 +175,7 @@ def test_a_manufactured_flow_is_of_second_order():
     assert np.all(np.log2(coarse / fine) > 1.8)
 
 
+@pytest.mark.slow
 def test_a_pipe_starts_up_as_bessel_series_say():
     """w = G (1 - r^2) / (4 nu) - 2 G / nu sum J0(k r) exp(-nu k^2 t) / (k^3 J1(k)), J0(k) = 0 (Szymanski 1932)."""
     push, viscosity, end = 1.3, 0.2, 0.4
@@ -192,6 +194,7 @@ def test_a_pipe_starts_up_as_bessel_series_say():
     assert fine < 5e-3 and 1.8 < np.log2(coarse / fine) < 2.3
 
 
+@pytest.mark.slow
 def test_what_comes_in_through_rings_goes_out_and_a_wrong_volume_is_told():
     domain = rings((6, 8), upper=(1.0, 2.0), stretched=True)
     blown, bottom = Inflow((-0.5, 0.0)), Inflow((0.0, lambda t, r, z: 2 * r * r))

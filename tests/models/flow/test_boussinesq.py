@@ -56,6 +56,7 @@ def growth(model, params, start, times, dt):
     return float(np.log(sizes[-1] / sizes[-2]) / every)
 
 
+@pytest.mark.slow
 def test_rolls_between_free_walls_grow_as_linear_theory_says():
     """(s + kappa K^2) (s + nu K^2) = beta g dT k^2 / K^2, K^2 = k^2 + pi^2 (Rayleigh 1916, Phil. Mag. 32, 529)."""
     rayleigh, prandtl, k = 2000.0, 0.71, 3.117
@@ -118,6 +119,7 @@ def peak(line):
 
 
 @pytest.mark.parametrize("stretch", [None, sj.Lines(np.linspace(0, 1, 9) ** 1.4)], ids=["uniform", "stretched"])
+@pytest.mark.slow
 def test_a_fluid_in_layers_stands_still(stretch):
     """Its pressure balances what warms it, at any strength: cold below warm is stable, and so is rest."""
     grid = Grid((12, 8), stretch={} if stretch is None else {"y": stretch})

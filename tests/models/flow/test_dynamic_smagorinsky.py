@@ -52,6 +52,7 @@ def test_germanos_identity():
         np.testing.assert_allclose(stress, direct, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_round_strain_has_the_length_that_algebra_says():
     """L = G G^T h^2 / 3, M = 2 |S| S (1 - 4): l^2 = h^2 / (18 sqrt(12)) with G = diag(-2, 1, 1), none if it is -G."""
     h, rates = 0.3, np.array([-2.0, 1.0, 1.0])
@@ -114,6 +115,7 @@ def test_coefficient_of_a_box_is_that_of_its_definition_whatever_the_flow_is_sca
 
 
 @pytest.mark.parametrize("wave", [0.0, 1.0], ids=["uniform", "shear"])
+@pytest.mark.slow
 def test_flows_without_turbulence_have_no_eddies(wave):
     """A stream, and a shear that depends on the place along which it is filtered; both beside walls that slip."""
     grid = Grid((6, 8, 5))

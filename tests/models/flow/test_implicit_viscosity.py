@@ -152,6 +152,7 @@ def configured(**changes):
     return sj.configure("incompressible", **sections)
 
 
+@pytest.mark.slow
 def test_the_integrator_says_that_viscosity_is_implicit():
     run = configured()
     assert isinstance(run.model, ImplicitlyViscous)

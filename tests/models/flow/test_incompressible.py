@@ -32,6 +32,7 @@ from simjax.stepping.simulate import Schedule
 # ---------------------------------------------------------------- order
 
 
+@pytest.mark.slow
 def test_advected_decaying_vortices_at_second_order():
     viscosity, end = 0.05, 0.8
     exact = advected_vortices(viscosity, (1.0, 0.6))
@@ -125,6 +126,7 @@ def test_projection_leaves_no_divergence_and_projects(shape, sides):
 
 
 @each_box
+@pytest.mark.slow
 def test_advection_does_no_work(shape, sides):
     """<u, rhs(u)> = 0 without viscosity, for any flow that obeys its walls and continuity."""
     model = box(shape, sides)
@@ -148,6 +150,7 @@ def test_viscosity_removes_energy_at_twice_the_enstrophy():
         assert loss == pytest.approx(-2 * viscosity * enstrophy, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_momentum_is_conserved_to_rounding():
     for shape in ((12, 9), (6, 5, 4)):
         model = box(shape, [PERIODIC] * len(shape))

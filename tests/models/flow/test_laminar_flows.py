@@ -35,6 +35,7 @@ def test_the_wake_of_a_grid_stays_as_it_is_at_second_order():
     assert fine < 1e-2 and 1.7 < np.log2(coarse / fine) < 2.3
 
 
+@pytest.mark.slow
 def test_a_stream_swings_in_a_pipe_as_womersley_says():
     """w = Re[G / (i omega) (1 - J0(k r) / J0(k)) exp(i omega t)], k = i^(3/2) Wo, for a push G cos(omega t) (Womersley
     1955, J. Physiol. 127, 553), at Wo = (omega / nu)^(1/2) R = 4."""

@@ -87,12 +87,14 @@ def test_order_of_the_operator_on_a_manufactured_field(name, order):
 
 @pytest.mark.parametrize("name, order", [("upwind3", 3), ("upwind5", 5)])
 @pytest.mark.parametrize("speed", [0.7, -0.7])
+@pytest.mark.slow
 def test_order_of_what_a_uniform_stream_carries_upwind(name, order, speed):
     functions = (lambda t, x, y: speed + 0 * (x + y), lambda t, x, y: jnp.sin(x) + 0.5 * jnp.cos(2 * x) + 0 * y)
     coarse, fine = (operator_error(name, n, functions, 1) for n in (32, 64))
     assert order - 0.1 < np.log2(coarse / fine) < order + 0.1, (coarse, fine)
 
 
+@pytest.mark.slow
 def test_the_whole_flow_is_of_fourth_order_with_central4():
     """Vortices that decay as they are carried along: advection, viscosity and pressure all count."""
     viscosity, end = 0.05, 0.4
@@ -119,6 +121,7 @@ each_box = pytest.mark.parametrize("grid, sides", BOXES.values(), ids=BOXES)
 
 @each_box
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.slow
 def test_momentum_and_energy(name, grid, sides):
     """Momentum stays along periodic axes; energy stays with a central scheme and falls with an upwind one."""
     model = Incompressible(Domain(grid), sides, advection=name)
@@ -137,6 +140,7 @@ def test_momentum_and_energy(name, grid, sides):
 
 
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.slow
 def test_a_uniform_component_stays_uniform(name):
     """In a flow that does not depend on it, on stretched grids and beside walls too where these are taken."""
     stretched = name in UPWIND
@@ -152,6 +156,7 @@ def test_a_uniform_component_stays_uniform(name):
 
 
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.slow
 def test_slip_walls_are_mirrors(name):
     """Between them a flow is half of that in a periodic box of twice the height, of which it has the tendency."""
     half = Incompressible(Domain(Grid((7, 6), upper=(1.3, 0.7))), [PERIODIC, SLIP], advection=name)

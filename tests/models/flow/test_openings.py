@@ -65,6 +65,7 @@ def test_a_pressure_at_both_ends_drives_a_channel_as_the_force_of_its_slope_does
 
 @pytest.mark.parametrize("out", [Outflow(), OpenSide(0.4)], ids=["outflow", "open"])
 @pytest.mark.parametrize("grid", [CHANNEL, STRETCHED], ids=["uniform", "stretched"])
+@pytest.mark.slow
 def test_as_much_leaves_as_comes_in_and_the_ends_of_an_axis_are_mirror_images(grid, out):
     def through(lower, upper, walls, turned):
         model = Incompressible(Domain(grid), [(lower, upper), walls])
@@ -107,6 +108,7 @@ def test_a_vortex_leaves(out):
     assert coarse < 8e-3 and fine < coarse / 2.25, (coarse, fine)
 
 
+@pytest.mark.slow
 def test_a_scalar_is_carried_in_at_its_value_and_out_as_it_is():
     model = PassiveScalar(Domain(CHANNEL), [(Inflow((pulsed, 0.0), scalar=2.0), Outflow()), STILL])
     params = passive_scalar.Params(jnp.asarray(0.02), jnp.asarray(0.0), jnp.asarray(0.01))

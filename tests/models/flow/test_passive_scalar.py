@@ -129,6 +129,7 @@ def test_at_schmidt_number_one_the_scalar_moves_as_a_third_component_of_velocity
 # ---------------------------------------------------------------- what is kept
 
 
+@pytest.mark.slow
 def test_the_scalar_is_conserved_and_a_constant_stays():
     """In a box with a moving lid, from white noise: fluxes cancel in pairs and vanish at walls."""
     params = parameters(diffusivity=0.01)

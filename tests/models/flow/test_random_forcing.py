@@ -122,6 +122,7 @@ def test_numbers_depend_on_seed_and_step_but_not_on_resolution_or_precision():
         assert first.keys() == other.keys() and all(first[k] != other[k] for k in first)
 
 
+@pytest.mark.slow
 def test_a_run_in_pieces_is_the_run_in_one():
     """The number of the step enters, not the piece: bit for bit."""
     model, p, scheme = plane(), params(0.3, 4.0, 0.01), INTEGRATORS["etdrk2"]

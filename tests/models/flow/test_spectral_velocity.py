@@ -57,6 +57,7 @@ def divergence(model, state):
     return sum(model.derivative(v, u) for v, u in zip(k, state["velocity"], strict=True))
 
 
+@pytest.mark.slow
 def test_advected_beltrami_flow_is_solved_to_time_stepping_error():
     model, nu, mean, end = box((8, 12, 8)), 0.1, (0.5, -0.3, 0.2), 0.5
     x = model.domain.coordinates((0.5,) * 3)
@@ -140,6 +141,7 @@ def test_two_dimensional_flow_is_that_of_the_vorticity_equation():
         assert float(numbers[0]) == pytest.approx(float(numbers[1]), rel=1e-13)
 
 
+@pytest.mark.slow
 def test_eight_transforms_a_stage():
     model, p = box((8, 12, 8)), params(0.01)
     scheme = INTEGRATORS["etdrk2"]

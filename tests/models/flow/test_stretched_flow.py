@@ -58,6 +58,7 @@ def volumes(model):
 
 
 @each_box
+@pytest.mark.slow
 def test_without_viscosity_energy_and_momentum_are_kept_and_no_divergence_is_left(shape, sides, formulas):
     model = Incompressible(Domain(stretched(shape, formulas)), sides)
     state = random_flow(model)
@@ -99,6 +100,7 @@ def test_viscosity_removes_energy_at_twice_the_enstrophy():
     assert loss == pytest.approx(-2 * viscosity * float(diagnostics["enstrophy"]), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_equal_widths_give_the_flow_of_a_uniform_grid():
     shape, lid = (6, 8), NoSlipWall((0.8, 0.0))
     results = []
@@ -126,6 +128,7 @@ def test_a_uniform_velocity_stays_one():
     )  # rounding of 4 over the least width
 
 
+@pytest.mark.slow
 def test_advected_decaying_vortices_are_of_second_order():
     exact, end = advected_vortices(0.05, (1.0, 0.6)), 0.8
 
@@ -235,6 +238,7 @@ def test_gradient_with_respect_to_the_strength_of_a_stretching():
 
 
 @pytest.mark.parametrize("scheme", ["van_leer", pytest.param("weno5", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_scalar_is_conserved_and_a_constant_stays_one(scheme):
     shape = (12, 10)
     grid = stretched(shape, (WAVY, WALLS))
@@ -252,6 +256,7 @@ def test_a_scalar_is_conserved_and_a_constant_stays_one(scheme):
         assert largest(kept) < 1e-11  # rounding of three times velocities of order one over the least width, 0.02
 
 
+@pytest.mark.slow
 def test_diffusion_of_a_scalar_is_of_second_order_beside_a_scheme_of_high_order():
     def error(n):
         grid = stretched((n, n), ("s + 0.08*sin(2*pi*s)",) * 2, (TAU, TAU))

@@ -83,6 +83,7 @@ def test_stress_of_linear_fields_is_exact():
 
 
 @each_box
+@pytest.mark.slow
 def test_a_constant_eddy_viscosity_is_a_viscosity(grid, sides):
     model = Incompressible(Domain(grid), sides)
     state = random_flow(model)
@@ -194,6 +195,7 @@ def test_near_a_wall_wale_grows_with_the_third_power_of_the_distance():
 
 
 @pytest.mark.parametrize("name", VISCOSITIES)
+@pytest.mark.slow
 def test_only_smagorinsky_changes_a_laminar_channel(name):
     model = Incompressible(Domain(Grid((4, 10))), [PERIODIC, STILL], turbulence=name)
     y = model.domain.coordinates((0.0, 0.5))[1]
@@ -230,6 +232,7 @@ def vortices(model):
     )
 
 
+@pytest.mark.slow
 def test_taylor_green_vortices_lose_the_energy_that_smagorinskys_model_says():
     """-dE/dt = C^2 D^2 <|S|^3> at second order, and as a step of the run does to the order of the scheme."""
     x, y, z = np.meshgrid(*(TAU * (np.arange(48) + 0.5) / 48,) * 3, indexing="ij")
@@ -300,6 +303,7 @@ def test_eddies_carry_a_scalar_at_their_own_rate():
 # ---------------------------------------------------------------- a kept mean velocity, a frame that turns
 
 
+@pytest.mark.slow
 def test_a_kept_bulk_velocity_drives_a_channel_as_its_pressure_drop_does():
     """Between walls 12 nu U / H^2, on n equal cells 1 + 2 / n^2 times less; the mean is U from any start."""
     model = Incompressible(Domain(Grid((2, 9), upper=(1.3, 0.7))), [PERIODIC, STILL])
@@ -327,6 +331,7 @@ def test_a_kept_bulk_velocity_is_a_mean_over_the_volume_and_adds_no_divergence()
 
 
 @each_box
+@pytest.mark.slow
 def test_a_frame_that_turns_does_no_work(grid, sides):
     model = Incompressible(Domain(grid), sides)
     state, rotation = random_flow(model), [0.7] if grid.ndim == 2 else [0.7, -0.4, 1.1]
@@ -361,6 +366,7 @@ FLOW = {"model": "incompressible", "grid": {"shape": [8, 8]}, "initial": {"veloc
         "time": {"end": 0.1, "output_every": 0.1}}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_configuration_has_all_of_it():
     run = sj.configure(
         **FLOW,

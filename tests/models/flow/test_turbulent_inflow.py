@@ -10,6 +10,7 @@ from simjax.models.flow.turbulent_inflow import gusts
 
 
 @pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.slow
 def test_eddies_have_no_divergence_and_the_size_duration_and_strength_that_are_given(ndim):
     size, duration = 0.3, 0.7
     random = np.random.default_rng(0)
@@ -37,6 +38,7 @@ def test_eddies_have_no_divergence_and_the_size_duration_and_strength_that_are_g
     assert later == pytest.approx(np.exp(-np.pi / 4 * 0.25), abs=0.12)
 
 
+@pytest.mark.slow
 def test_the_velocity_at_the_side_is_the_given_one_with_eddies():
     """As a configuration has it, whose strength depends on place."""
     inflow = {"velocity": ["2*t", 0], "fluctuation": "0.2*y*(1 - y)", "eddy_size": 0.3, "eddy_time": 0.4}

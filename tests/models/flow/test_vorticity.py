@@ -117,6 +117,7 @@ def test_double_shear_layer_to_a_hundred_thousandth():
         assert float(seen["enstrophy"][number]) == pytest.approx(enstrophy, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_truncated_inviscid_flow_conserves_energy_and_enstrophy():
     """Without viscosity both are conserved by the 2/3-truncated equation at any resolution; what is lost is due to
     time stepping, of third order here."""
@@ -135,6 +136,7 @@ def test_truncated_inviscid_flow_conserves_energy_and_enstrophy():
 
 
 @pytest.mark.parametrize("p", [params(0.02), params(0.0, 0.3), params(0.0, 0.0, 1e-4)])
+@pytest.mark.slow
 def test_dissipation_is_what_energy_loses(p):
     """dE/dt = injection - dissipation, with dE/dt from the tendency."""
     model = plane(24, (lambda t, x, p: jnp.cos(x[0] + 2 * x[1]), None), order=3)
@@ -179,6 +181,7 @@ def test_vorticity_and_velocity_start_the_same_flow():
     np.testing.assert_allclose(without_mean["vorticity"] + mean["vorticity"], state["vorticity"], rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_a_turned_flow_has_the_turned_solution():
     """A quarter turn: (u, v)(x, y) -> (-v, u)(-y, x)."""
     model, p = plane(24), params(0.01, 0.05)
@@ -196,6 +199,7 @@ def test_a_turned_flow_has_the_turned_solution():
 
 
 @pytest.mark.parametrize("integrator", ["etdrk1", "etdrk2", "etdrk3", "etdrk4"])
+@pytest.mark.slow
 def test_four_transforms_a_stage(integrator):
     """Two inverse and two forward real transforms, each with one complex transform along the other axis."""
     model, p = plane((16, 24)), params(0.01)
@@ -205,6 +209,7 @@ def test_four_transforms_a_stage(integrator):
     assert transforms(program.jaxpr) == dict.fromkeys(("IRFFT", "RFFT", "IFFT", "FFT"), 2 * scheme.stages)
 
 
+@pytest.mark.slow
 def test_the_step_at_courant_number_one():
     model = plane(24)
     state = model.state_from({"velocity": (jnp.full((24, 24), 3.0), jnp.full((24, 24), -0.5))}, None)

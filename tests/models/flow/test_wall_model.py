@@ -56,6 +56,7 @@ def test_slow_flow_has_the_friction_of_a_resolved_layer():
     assert difference(found, expected) < 1e-11
 
 
+@pytest.mark.slow
 def test_fast_flow_is_slowed_against_its_direction_in_the_cells_on_walls_alone():
     n, angle, speed, viscosity = 6, 0.4, 3.0, 1e-4
     domain = Domain(Grid((4, n, 4)))

@@ -42,6 +42,7 @@ def largest(tree):
 @pytest.mark.parametrize(
     ("inner", "stretched"), [(0.0, False), pytest.param(0.3, True, marks=pytest.mark.slow)], ids=["axis", "tube"]
 )
+@pytest.mark.slow
 def test_rest_and_a_stream_along_z_stay_and_totals_too(inner, stretched):
     model = rings((12, 10), [CLOSED, PERIODIC], (inner, 0.0), stretched=stretched, scalars=1)
     rhs = tendency(model)
@@ -102,6 +103,7 @@ def test_tendencies_are_of_second_order_beside_the_axis_too():
 
 
 @pytest.mark.parametrize("scheme", [MUSCL, Scheme("first_order", "primitive", "rusanov")], ids=["muscl", "rusanov"])
+@pytest.mark.slow
 def test_gas_that_leaves_the_axis_stays_positive(scheme):
     """At the longest step that promises it, cold and fast: beside the axis it widens faster than it crosses a cell."""
     model = rings((12, 2), [AXIS, PERIODIC], scheme=scheme)
@@ -182,6 +184,7 @@ def test_what_it_does_not_take_is_told(change, message):
         sj.configure(sj.Compressible, **(given | change))
 
 
+@pytest.mark.slow
 def test_other_models_and_python_callers_are_told_too():
     domain = Domain(Grid((8, 8), axisymmetric=True))
     with pytest.raises(ConfigurationError, match="model=burgers takes Cartesian grids only"):

@@ -41,6 +41,7 @@ def test_sod(scheme, cells):
 
 
 @pytest.mark.parametrize("scheme, share", [(WENO, 1.0), (MUSCL, 1.0), (SIMPLE, 1.5)], ids=["weno", "muscl", "simple"])
+@pytest.mark.slow
 def test_two_rarefactions_stay_positive(scheme, share):
     model = gas((200,), [OPEN], scheme)
     density, (velocity,), pressure = seen(model, run(model, tube(model, TWO_RAREFACTIONS), 0.15))
@@ -191,6 +192,7 @@ def test_sound_in_one_dimension_is_of_fifth_order_with_any_flux(flux, variables)
     assert abs(wave_order(Scheme("weno5", variables, flux), "acoustic", 1, (16, 32)) - 5) < 0.2
 
 
+@pytest.mark.slow
 def test_entropy_waves_in_one_dimension_are_of_second_order():
     # Limiters clip the extrema, which smears the slope.
     assert wave_order(Scheme("van_leer", "primitive", "hllc"), "entropy", 1, (64, 128)) > 1.8
@@ -249,6 +251,7 @@ def test_closed_boxes_keep_mass_scalars_and_energy_with_that_of_gravity():
     assert energy(last) == pytest.approx(energy(first), abs=1e-13 * first.energy.size)
 
 
+@pytest.mark.slow
 def test_scalars_stay_between_their_extremes_and_uniform_ones_uniform():
     model = gas((40,), [PERIODIC], MUSCL, scalars=2)
     (x,) = centers(model)
@@ -264,6 +267,7 @@ def test_scalars_stay_between_their_extremes_and_uniform_ones_uniform():
 
 
 @pytest.mark.parametrize("axis, scheme", [(0, WENO), (1, MUSCL)])
+@pytest.mark.slow
 def test_an_atmosphere_at_rest_stays_at_rest(axis, scheme):
     """Isothermal, p[j + 1] - p[j] = h g (rho[j] + rho[j + 1]) / 2, between walls: over four scale heights."""
     n, heat = 32, 0.25
@@ -282,6 +286,7 @@ def test_an_atmosphere_at_rest_stays_at_rest(axis, scheme):
     np.testing.assert_allclose(state.density, np.broadcast_to(pressure / heat, shape), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_free_fall_of_a_periodic_gas():
     params = Params(jnp.asarray(1.4), gravity=jnp.asarray([0.5, -2.0]))
     model = gas((8, 8), [PERIODIC, PERIODIC], gravity_axes=(0, 1))
@@ -325,6 +330,7 @@ def test_couette_flow_between_walls_of_one_temperature():
     assert coarse[0] < 2e-5
 
 
+@pytest.mark.slow
 def test_a_closed_adiabatic_box_turns_motion_into_heat():
     params = Params(jnp.asarray(1.4), jnp.asarray(0.05), jnp.asarray(0.1))
     model = gas((12, 10), [(NoSlipWall(), NoSlipWall())] * 2, MUSCL)
@@ -422,6 +428,7 @@ def steps_of(model, params, state, steps, courant=0.5):
 @pytest.mark.parametrize(
     "scheme, dtype", [(WENO, np.float32), pytest.param(WENO, np.float64, marks=pytest.mark.slow), (SIMPLE, np.float32)]
 )
+@pytest.mark.slow
 def test_extremes_stay_positive(scheme, dtype):
     model = gas((100,), [OPEN], scheme)
     params = Params(jnp.asarray(1.4, dtype))

@@ -17,6 +17,7 @@ AS_USERS = OPTIMISED | ({EMITTERS: True} if OLD else {})
 
 
 @pytest.mark.parametrize("problem, end", [(TWO_RAREFACTIONS, 0.15), (BLAST, 0.012)], ids=["rarefactions", "blast"])
+@pytest.mark.slow
 def test_staying_positive_costs_no_exactness(problem, end):
     cells = 200
     model = gas((cells,), [OPEN], MUSCL)

@@ -98,6 +98,7 @@ def test_totals_stay_and_a_uniform_flow_stays_one(shape, scheme):
         assert float(jnp.abs(slope).max()) < 1e-11  # rounding of fluxes of order one over widths of 0.03
 
 
+@pytest.mark.slow
 def test_an_atmosphere_at_rest_stays_and_falling_gas_keeps_its_energy():
     """Isothermal; between centres the pressure falls by the weight of half a cell of each."""
     n, heat = 24, 0.25
@@ -208,6 +209,7 @@ FAST_BESIDE_THIN = (((1.0, 0.0, 0.01), (0.01, 10.0, 0.01)),)
         pytest.param(Scheme("first_order", "primitive", "rusanov"), JUMP, FAST_BESIDE_THIN, id="jump"),
     ],
 )
+@pytest.mark.slow
 def test_colliding_and_parting_streams_stay_positive(scheme, widths, problems):
     """At the longest step that promises it."""
     x = np.concatenate([[0.0], np.cumsum(widths)]) / widths.sum()

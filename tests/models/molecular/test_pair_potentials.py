@@ -74,6 +74,7 @@ SPECIES = jnp.asarray(0, jnp.int32)
 
 
 @pytest.mark.parametrize("name", POTENTIALS)
+@pytest.mark.slow
 def test_energies_are_those_written_by_hand_and_forces_their_slopes(name):
     potential, params, by_hand = POTENTIALS[name]
     rng = np.random.default_rng(0)
@@ -104,6 +105,7 @@ def test_a_force_shifted_potential_ends_without_a_step():
 
 @pytest.mark.parametrize("ndim", [2, 3])
 @pytest.mark.parametrize("name", ["Lennard-Jones", "soft, odd", "Morse", "Yukawa", "user", "shifted", "WCA"])
+@pytest.mark.slow
 def test_what_lies_beyond_the_cutoff_is_the_integral(name, ndim):
     potential, params, by_hand = POTENTIALS[name]
     energy, pressure = potential.tail(jnp.asarray(CUTOFF), ndim, SPECIES, SPECIES, params)

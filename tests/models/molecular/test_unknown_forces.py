@@ -209,6 +209,7 @@ def test_closest_images_stay_beside_walls():
 # ---------------------------------------------------------------------- reweighting
 
 
+@pytest.mark.slow
 def test_weights_are_uniform_where_nothing_changed():
     energy = jnp.asarray(np.random.default_rng(0).normal(size=50)) * 1e3
     weights = frame_weights(energy, energy, 0.7)

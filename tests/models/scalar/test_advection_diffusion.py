@@ -114,6 +114,7 @@ def test_central_differences_are_of_second_order(sides, ndim):
 @pytest.mark.parametrize(("ndim", "sizes", "steps"), [
     (1, (128, 256), 320), (2, (32, 64), 64), pytest.param(3, (24, 48), 48, marks=pytest.mark.slow),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_upwind_differences_are_of_first_order(ndim, sizes, steps):
     errors = [error(periodic, "upwind", ndim, n, steps=steps) for n in sizes]
     # The next term is of second order with a comparable factor: a few per cent of the error on the coarser grid.
@@ -149,6 +150,7 @@ def random_state(grid, seed=0):
 
 @pytest.mark.parametrize("scheme", ["central", "upwind"])
 @pytest.mark.parametrize("ndim", [1, 2, 3])
+@pytest.mark.slow
 def test_periodic_advection_conserves_the_mean(scheme, ndim):
     grid = box(ndim, 8)
     model = AdvectionDiffusion(Domain(grid), [PERIODIC] * ndim, scheme)

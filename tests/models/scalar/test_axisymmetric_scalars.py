@@ -105,6 +105,7 @@ def carried(n):
 
 
 @pytest.mark.parametrize("errors", [strained, pytest.param(carried, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_spreading_gaussian_is_met_at_second_order(errors):
     """In a straining flow, and carried along; of second order at the axis too, where the error is largest."""
     coarse, fine = errors(20), errors(40)

@@ -20,6 +20,7 @@ def viscosity(nu=0.0):
 
 
 @pytest.mark.parametrize("scheme", UPWIND)
+@pytest.mark.slow
 def test_a_shock_moves_at_its_speed(scheme):
     """Between 1.2 and 0.4 at their mean: the integral follows it to rounding, the profile to a cell or two."""
     grid = Grid((100,), (0.0,), (2.0,))
@@ -35,6 +36,7 @@ def test_a_shock_moves_at_its_speed(scheme):
 
 
 @pytest.mark.parametrize("scheme", UPWIND)
+@pytest.mark.slow
 def test_a_rarefaction_opens_through_zero_speed(scheme):
     """From -0.5 to 1: the entropy solution is a fan x / t, without a standing jump."""
     grid = Grid((120,), (-1.5,), (1.5,))
@@ -71,6 +73,7 @@ def test_before_the_shock_characteristics_are_followed_at_the_scheme_s_order(sch
 
 
 @pytest.mark.parametrize("integrator", ["rk4", "ars222"])
+@pytest.mark.slow
 def test_viscous_burgers_against_cole_hopf(integrator):
     """sin x with nu = 0.1 at t = 1; (Hopf 1950, Cole 1951) with modified Bessel functions."""
     nu, t = 0.1, 1.0

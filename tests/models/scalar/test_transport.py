@@ -132,6 +132,7 @@ def test_total_variation_does_not_grow(scheme):
 
 
 @pytest.mark.parametrize("scheme", slow_unless(["upwind", "mc"], ["upwind", *LIMITED]))
+@pytest.mark.slow
 def test_swirling_makes_no_new_extremes(scheme):
     grid = Grid((32, 32))
     model = Transport(Domain(grid), [SLIP, SLIP], scheme)
@@ -185,6 +186,7 @@ def test_a_constant_stays_constant_in_a_solenoidal_flow(scheme):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.slow
 def test_leftwards_is_rightwards_mirrored_and_axes_are_alike(scheme):
     grid = Grid((14, 12))
     c, u, v = (random_field(grid.shape, k) - 0.5 for k in range(3))
@@ -280,6 +282,7 @@ def test_one_long_step_reaches_the_steady_state_of_layers(integrator):
         pytest.param("ars343", (8, 16), 3, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_implicit_diffusion_tends_to_explicit_diffusion(integrator, steps, order):
     """With sources and walls that vary in time and along them; the difference is of the scheme's order in dt."""
     grid = Grid((12, 10))

@@ -46,6 +46,7 @@ def two_solitons(x, t, fast=1.0, slow=0.5):
 # Steps of 1e-3 leave 2.5e-8, of fourth order: 1.5e-9 and 6e-12; 640 cells leave 1e-10, 800 leave 1e-12; rounding of
 # 32,000 steps adds up to another 1e-11.
 @pytest.mark.parametrize("n, dt, bound", [(640, 5e-4, 2e-9), pytest.param(800, 1.25e-4, 2e-11, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_two_solitons_of_korteweg_de_vries_overtake_and_nothing_is_lost(n, dt, bound):
     model = on(line(n, -40, 40), KortewegDeVries)
     params, x = numbers(KortewegDeVries), model.domain.grid.coordinates(0, 0.5)

@@ -45,6 +45,7 @@ def test_waves_of_swift_hohenberg_grow_and_decay_at_the_rates_of_the_linear_equa
     np.testing.assert_allclose(rates, 0.3 - (1.1**2 - squares(grid, modes)) ** 2, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_stripes_and_hexagons_of_swift_hohenberg_descend_in_free_energy():
     grid = Grid((24, 32), (0, 0), (8 * np.pi, 9 * np.pi))
     model = on(grid, SwiftHohenberg)
@@ -126,6 +127,7 @@ def test_flat_interfaces_of_allen_cahn_stand_still():
     assert largest(seen["u"][0] - profile(x)) < 1e-9
 
 
+@pytest.mark.slow
 def test_an_interface_of_allen_cahn_moves_by_its_curvature_and_values_stay_within_bounds():
     epsilon, radius, end, frames = 0.05, 0.6, 0.08, 4
     model = on(Grid((96, 96), (-1, -1), (1, 1)), AllenCahn)

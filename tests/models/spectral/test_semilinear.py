@@ -78,6 +78,7 @@ EXPONENTIAL, IMPLICIT = ("etdrk1", "etdrk2", "etdrk3", "etdrk4"), ("imex_euler",
         for name in names
     ],
 )
+@pytest.mark.slow
 def test_schemes_have_their_order_on_kuramoto_sivashinsky(name, dt):
     model, params, end = on(line(32, 0, 22), KuramotoSivashinsky), numbers(KuramotoSivashinsky), 0.5
     start = sample(model, u=lambda x: np.cos(2 * np.pi * x / 22) + 0.5 * np.sin(6 * np.pi * x / 22))
@@ -160,6 +161,7 @@ def test_mistakes_are_told():
     assert "forcing.psi" in refusal(configuration("schroedinger", **{"forcing.psi": 1}))
 
 
+@pytest.mark.slow
 def test_a_trap_from_a_formula_holds_a_packet(tmp_path):
     """The ground state of the potential x^2 / 2, in the coefficients of the configuration."""
     run = sj.Simulation(

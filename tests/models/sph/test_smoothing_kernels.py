@@ -28,6 +28,7 @@ def test_the_integral_is_one(name, ndim):
 
 
 @pytest.mark.parametrize(("name", "ndim"), CASES)
+@pytest.mark.slow
 def test_the_slope_is_the_derivative(name, ndim):
     kernel = SMOOTHING_KERNELS[name](LENGTH, ndim)
     r = jnp.linspace(0.01, 1.05 * kernel.support, 57)
@@ -41,6 +42,7 @@ def test_the_slope_is_the_derivative(name, ndim):
 
 
 @pytest.mark.parametrize(("name", "ndim"), CASES)
+@pytest.mark.slow
 def test_the_support_is_compact_and_the_middle_smooth(name, ndim):
     kernel = SMOOTHING_KERNELS[name](LENGTH, ndim)
     square = jnp.asarray([1.0, 1.0001, 4.0]) * kernel.support**2
@@ -57,6 +59,7 @@ def test_the_support_is_compact_and_the_middle_smooth(name, ndim):
     ("name", "error"), [("cubic_spline", 5e-3), ("quintic_spline", 2e-4), ("wendland_c2", 5e-3), ("wendland_c4", 3e-3)]
 )
 @pytest.mark.parametrize("ndim", [1, 2, 3])
+@pytest.mark.slow
 def test_sums_over_a_lattice_are_nearly_one(name, error, ndim):
     kernel = SMOOTHING_KERNELS[name](1.5, ndim)
     index = np.arange(-6, 7)

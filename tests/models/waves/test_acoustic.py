@@ -44,6 +44,7 @@ MODES = {
 
 @pytest.mark.parametrize("order", [2, 4])
 @pytest.mark.parametrize("name", MODES)
+@pytest.mark.slow
 def test_modes_oscillate_at_the_scheme_s_exact_frequency(name, order):
     grid, sides, wavenumber, shape = MODES[name]
     model, speed, steps = Acoustic(Domain(grid), sides, order=order), 1.3, 40
@@ -250,6 +251,7 @@ def trace(places, speed=None):
     return run(model, params, start, 0.03, 60, lambda t, state: model.receive(t, state, params))[1][:, 0]
 
 
+@pytest.mark.slow
 def test_source_and_receiver_may_be_exchanged():
     """Reciprocity holds of the discrete scheme, whatever the medium and with its layers."""
     places = jnp.asarray([[0.93, 1.01], [1.87, 1.95]])
@@ -259,6 +261,7 @@ def test_source_and_receiver_may_be_exchanged():
     np.testing.assert_allclose(there, back, rtol=0, atol=1e-12 * np.abs(there).max())
 
 
+@pytest.mark.slow
 def test_derivatives_with_respect_to_speed_and_to_the_source_s_place():
     grid = Grid((28, 24), (0.0, 0.0), (2.8, 2.4))
     places, speed = jnp.asarray([[0.93, 1.01], [1.87, 1.55]]), medium(grid, 4)

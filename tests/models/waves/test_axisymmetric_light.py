@@ -71,6 +71,7 @@ def rough(shape, seed):
 
 
 @pytest.mark.parametrize(("polarisation", "inner"), [("te", 0.0), ("tm", 0.0), ("te", 0.5)])
+@pytest.mark.slow
 def test_energy_stays_in_a_rough_medium(polarisation, inner):
     """With cells that differ in width, from the axis and around an inner conductor."""
     shape, lower, upper = (8, 6), (inner, 0.0), (1.0, 1.5)
@@ -123,6 +124,7 @@ class Steady(eqx.Module):
 
 
 @pytest.mark.parametrize(("polarisation", "radius", "length"), [("te", 0.0, 1.0), ("tm", 0.5, np.pi)])
+@pytest.mark.slow
 def test_a_current_does_the_work_of_its_field(polarisation, radius, length):
     """dW/dt = -q E along an element on the axis; along a ring E times its length, 2 pi r."""
     model = Maxwell(Domain(Grid((8, 12), axisymmetric=True)), [CONDUCTOR] * 2, polarisation=polarisation)

@@ -97,6 +97,7 @@ def test_energy_and_volume_stay_in_a_rough_medium():
 
 
 @pytest.mark.parametrize("heavy", [1.0, 50.0])
+@pytest.mark.slow
 def test_the_longest_step_is_that_of_the_theorem_at_the_axis_too(heavy):
     """Of the operator as a matrix; a heavy core has its largest row beside the axis."""
     model = Acoustic(Domain(Grid((6, 4), upper=(0.6, 0.4), axisymmetric=True)), [RIGID, PERIODIC])

@@ -50,6 +50,7 @@ CAVITIES = {
 
 @pytest.mark.parametrize("order", [2, 4])
 @pytest.mark.parametrize("polarisation", CAVITIES)
+@pytest.mark.slow
 def test_cavity_modes_oscillate_at_yee_s_exact_frequency(polarisation, order):
     grid, numbers = CAVITIES[polarisation]
     model, steps = Maxwell(Domain(grid), [CONDUCTOR] * grid.ndim, polarisation=polarisation, order=order), 40
@@ -139,6 +140,7 @@ def test_a_uniform_field_decays_by_conduction():
 
 
 @pytest.mark.parametrize("polarisation", ["tm", "te"])
+@pytest.mark.slow
 def test_reflection_of_a_slab_of_index_two(polarisation):
     """r = (n1 - n2) / (n1 + n2) = -1/3, t = 2/3, of E along y or z across a boundary normal to x."""
     grid = Grid((800, 4), (0.0, 0.0), (4.0, 0.02))
@@ -226,6 +228,7 @@ def test_sources_and_receivers_follow_a_component():
     np.testing.assert_allclose(traces["x"], traces["y"], rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_energy_received_with_respect_to_the_permittivity():
     grid = Grid((16, 18), (0.0, 0.0), (1.6, 1.8))
     model = Maxwell(Domain(grid), [LAYERS, PERIODIC], layer_cells=4)

@@ -98,6 +98,7 @@ def reflected(make, setting, wavelength, *thicknesses):
         pytest.param(maxwell_model("te"), 10.0, id="maxwell te"),
     ],
 )
+@pytest.mark.slow
 def test_less_than_a_ten_thousandth_comes_back_in_two_dimensions(make, wavelength):
     """Also beside the layer, and 75 degrees from its normal."""
     assert reflected(make, PLANE, wavelength, 12)[0] < 1e-4

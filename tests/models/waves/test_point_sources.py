@@ -69,6 +69,7 @@ def test_the_kernel_hardly_changes_the_mean():
 
 
 @pytest.mark.parametrize("kind", [WRAPPED, WALLED])
+@pytest.mark.slow
 def test_spreading_is_the_adjoint_of_receiving(kind):
     domain, rng = Domain(GRID), np.random.default_rng(1)
     points = locate(domain, kind, PLACES)
@@ -79,6 +80,7 @@ def test_spreading_is_the_adjoint_of_receiving(kind):
 
 
 @pytest.mark.parametrize("kind", [WRAPPED, WALLED])
+@pytest.mark.slow
 def test_derivative_with_respect_to_the_position(kind):
     field = jnp.asarray(np.random.default_rng(2).normal(size=GRID.shape))
 

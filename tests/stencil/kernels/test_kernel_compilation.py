@@ -189,6 +189,7 @@ GPU = pytest.param("gpu", marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize("target", ["tpu", GPU])
+@pytest.mark.slow
 def test_kernels_compile(target):
     found = compiled(PROGRAM, target, H100 if target == "gpu" else "")
     assert len(found) == 10

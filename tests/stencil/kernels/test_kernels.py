@@ -85,6 +85,7 @@ def test_slices_become_displacements_and_nothing_is_computed_twice():
     ],
     ids=["scan", "reflection", "sum", "pieces"],
 )  # fmt: skip
+@pytest.mark.slow
 def test_what_mixes_cells_otherwise_is_named_or_left_to_jax(stencil, named):
     u = smooth_field(GRID, (0.5, 0.5), 1)
     with pytest.raises(NotLowered, match=named):
@@ -98,6 +99,7 @@ def test_complex_numbers_are_refused_in_a_sentence():
         applied(lambda p: p[2:, 1:-1] - p[:-2, 1:-1], "pallas")(u)
 
 
+@pytest.mark.slow
 def test_forward_mode_and_second_derivatives():
     """Of kernels these are jax's own."""
     u, v, w = (smooth_field(GRID, (0.5, 0.5), seed) for seed in range(3))

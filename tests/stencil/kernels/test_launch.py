@@ -50,6 +50,7 @@ def close(found, expected):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_tiles_together_are_the_whole(name):
     program, interior, tile = CASES[name]
     arrays = arrays_of(program, interior)
@@ -74,6 +75,7 @@ def test_tiles_together_are_the_whole(name):
     ],
     ids=["2d", "2d-wall", "3d", "3d-wall", "cut", "1d", "passes-2d", "passes-3d"],
 )
+@pytest.mark.slow
 def test_ghost_lines_beside_a_field_are_as_good_as_around_it(program, interior, tile):
     arrays = arrays_of(program, interior)
     found = jax.jit(lambda arrays: launch(program, arrays, interior, target="interpret", tile=tile))(
@@ -84,6 +86,7 @@ def test_ghost_lines_beside_a_field_are_as_good_as_around_it(program, interior, 
 
 
 @pytest.mark.parametrize("mapped", [(0, 0, 0, 0, 0, 0), (0, None, None, None, None, 0)], ids=["all", "some"])
+@pytest.mark.slow
 def test_members_are_independent(mapped):
     program, interior = staggered(2, "float64"), (7, 6)
     single = arrays_of(program, interior)
@@ -196,6 +199,7 @@ def test_refusals_name_numbers():
         ("is_finite", np.isfinite, [1.0, np.inf, -np.inf, np.nan]),
     ],
 )
+@pytest.mark.slow
 def test_functions_that_a_gpu_lacks(name, reference, points):
     x = np.asarray(points, np.float32)
     found = intrinsics.SUBSTITUTES["gpu"][name](jnp.asarray(x))

@@ -229,6 +229,7 @@ def path_in_another_process():
     return timing_cache.path_of(work_of(stencil).key(device()), Path())
 
 
+@pytest.mark.slow
 def test_another_process_has_the_same_key():
     command = [sys.executable, "-c", PRINTED, *map(str, (TESTS, SUPPORT, Path(__file__).parent))]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -296,6 +297,7 @@ def applied(domain):
     return lambda u: domain.apply(diffused, u, LAYOUT, width=1)
 
 
+@pytest.mark.slow
 def test_kernels_are_measured_while_they_are_compiled(measuring, monkeypatch, caplog):
     u = smooth_field(GRID, (0.5, 0.5), 0)
     expected = applied(Domain(GRID))(u)
@@ -323,6 +325,7 @@ def test_kernels_are_measured_while_they_are_compiled(measuring, monkeypatch, ca
     assert launched == [(8, 4)]
 
 
+@pytest.mark.slow
 def test_members_on_devices_of_a_mesh_are_measured_as_one_device_sees_them(measuring):
     """Neither the mesh nor over which of its axes values vary reaches the measurement."""
     mesh = make_mesh({"x": 2, "y": 2})
@@ -346,6 +349,7 @@ def test_what_does_not_compile_is_left_out():
     assert list(found) == [XLA] and len(found[XLA]) == tuning.REPETITIONS and min(found[XLA]) > 0
 
 
+@pytest.mark.slow
 def test_a_run_tells_how_its_kernels_were_chosen(measuring, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     changes = [
