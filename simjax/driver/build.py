@@ -18,12 +18,15 @@ from simjax.core.model import ExplicitModel, GridModel
 from simjax.driver.random_fields import random_modes
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
+from simjax.integrators.integrator import Integrator
+from simjax.integrators.storage import Stored
+from simjax.integrators.table import INTEGRATORS
 from simjax.io.body_files import BodyField, body_field
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
 from simjax.jaxpr.varying import steady_carry
 from simjax.models.axisymmetric import ring_volumes
-from simjax.models.balances import with_balances
+from simjax.models.balances import BalancedScheme, with_balances
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
@@ -235,6 +238,16 @@ def _find_file(config: Config, grid: Grid, field, source: FileSource, offsets, n
         components.append(found)
         notes += [note for note in found.notes if note not in notes]
     return tuple(components)
+
+
+def integrator_of(config: Config) -> Integrator | None:
+    """The scheme, with what is done in each step beside it; None where the model takes its own steps."""
+    if config.time.integrator is None:
+        return None
+    scheme = INTEGRATORS[config.time.integrator]
+    if config.outputs.balanced:
+        scheme = BalancedScheme(scheme)
+    return scheme if config.storage is None else Stored(scheme, config.storage.dtype, config.storage.rest)
 
 
 def initial_state(

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import Model, Output
 from simjax.core.tendency import call_own
-from simjax.driver.build import named_values
+from simjax.driver.build import integrator_of, named_values
 from simjax.driver.memory import (
     FILLED,
     FRAMES,
@@ -31,11 +31,8 @@ from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.operators import View
-from simjax.integrators.storage import Stored
-from simjax.integrators.table import INTEGRATORS
 from simjax.io.segments import Ranges
 from simjax.jaxpr.varying import vary_like
-from simjax.models.balances import BalancedScheme
 from simjax.models.measures import by_component
 from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis, shardings, whole
 from simjax.schema.config import Config
@@ -79,11 +76,7 @@ class CompiledRun(abc.ABC):
         self.dtype = jnp.dtype(config.precision)
         self._absent = tuple(absent)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
-        self.integrator = None if config.time.integrator is None else INTEGRATORS[config.time.integrator]
-        if config.outputs.balanced and self.integrator is not None:
-            self.integrator = BalancedScheme(self.integrator)
-        if config.storage is not None and self.integrator is not None:
-            self.integrator = Stored(self.integrator, config.storage.dtype, config.storage.rest)
+        self.integrator = integrator_of(config)
         self.parameters = named_values(config)
         self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None

@@ -16,7 +16,7 @@ from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.export.functions import FUNCTIONS, Exportable, require_function, sharding_of, with_leading_axis
 from simjax.export.tesseract import tesseract_files
-from simjax.io.files import replaced_together
+from simjax.io.files import write_files
 from simjax.schema.config import Config
 
 PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = "program.jax", "arguments.npz", "meta.json"
@@ -79,9 +79,7 @@ def export_run(
     if tesseract:
         files |= tesseract_files(meta, (PROGRAM_NAME, META_NAME))
     folder.mkdir(parents=True, exist_ok=True)
-    with replaced_together([folder / name for name in files]) as paths:
-        for path, written in zip(paths, files.values(), strict=True):
-            path.write_bytes(written)
+    write_files({folder / name: written for name, written in files.items()})
     return meta
 
 

@@ -147,9 +147,14 @@ def write_text(path: Path, text: str) -> None:
 
 def write_texts(contents: Mapping[Path, str]) -> None:
     """Writes several text files in one step: a full disk changes none of them."""
+    write_files({path: text.encode() for path, text in contents.items()})
+
+
+def write_files(contents: Mapping[Path, bytes]) -> None:
+    """Writes several files in one step: a full disk changes none of them."""
     with replaced_together(list(contents)) as temporaries:
-        for temporary, text in zip(temporaries, contents.values(), strict=True):
-            _written(temporary, text)
+        for temporary, content in zip(temporaries, contents.values(), strict=True):
+            temporary.write_bytes(content)
 
 
 def fingerprint(path: Path) -> tuple[int, str]:
