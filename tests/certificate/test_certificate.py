@@ -162,6 +162,7 @@ def test_a_start_on_a_kink_or_near_it_is_told(distance):
 
 @pytest.mark.parametrize("change", [wrong_in_both, jax.lax.stop_gradient])
 @pytest.mark.parametrize("distance", [0.0, 1e-6])
+@pytest.mark.slow
 def test_a_kink_hides_no_wrong_derivative(change, distance):
     assert not certify(with_kink(distance, change)).passed
 

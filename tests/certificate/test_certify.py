@@ -228,6 +228,7 @@ def test_exit_codes(capsys, monkeypatch, passed, code):
     assert seen == {"name": "cavity", "steps": 4, "devices": None}
 
 
+@pytest.mark.slow
 def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
     code = "import sys, simjax.certificate.__main__ as c; c.main(['--help']); "
     code += "print('jax' in sys.modules, 'numpy' in sys.modules)"

@@ -95,6 +95,7 @@ def test_fewer_particles_show_the_same(name):
     assert dataclasses.replace(fewer.config, box=config.box, particles=config.particles) == config
 
 
+@pytest.mark.slow
 def test_walls_stay():
     config = load_config("dam_break")
     family = family_of(config)

@@ -18,6 +18,7 @@ from simjax.schema.kinds import Nested
 from simjax.schema.parts import PartOf
 
 
+@pytest.mark.slow
 def test_no_experiment_is_the_defaults_alone():
     given = ["model=acoustic", "grid.shape=[8]", "time.dt=0.1", "initial={pressure: x}"]
     by_name = compose(["experiment=none", *given])

@@ -93,7 +93,6 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[:60].encode("ascii", "replace").decode())
-@pytest.mark.slow
 def test_malformed_commands_are_refused_in_a_sentence(command, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(simjax.application, "run", lambda *_: pytest.fail("it runs"))
@@ -237,7 +236,6 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.slow
 def test_odd_files_are_refused_in_a_sentence(name, tmp_path):
     write, code, words = FILES[name]
     write(tmp_path / "file")

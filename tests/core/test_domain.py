@@ -359,6 +359,7 @@ def test_reductions_are_over_the_whole_grid(grid, sizes):
 
 
 @each_mesh
+@pytest.mark.slow
 def test_what_depends_on_one_axis_is_added_up_over_all(grid, sizes):
     mesh = make_mesh(sizes)
     domain = decompose(grid, mesh)

@@ -132,6 +132,7 @@ def test_a_file_of_the_well_obeys_its_layout_and_has_the_runs_values(wells, runs
         np.testing.assert_array_equal(file["dimensions/x"], ensemble.x.values.astype("f4"))
 
 
+@pytest.mark.slow
 def test_sides_and_numbers_of_a_file_of_the_well(wells):
     with h5py.File(wells / "copied" / "flow.hdf5") as file:
         sides = {name: np.flatnonzero(side["mask"]).tolist() for name, side in file["boundary_conditions"].items()}
@@ -152,6 +153,7 @@ def test_a_vector_on_a_line_has_one_component(tmp_path):
             np.testing.assert_array_equal(file["t1_fields/velocity"][..., 0], ds.velocity_x.values.astype("f4"))
 
 
+@pytest.mark.slow
 def test_a_gas_has_the_names_of_pdebench(tmp_path):
     run = written(tmp_path / "run", GAS_OUTPUTS)
     write_pdebench(run, tmp_path / "gas.hdf5")

@@ -122,7 +122,6 @@ def test_a_lost_particle_fails():
     assert not of_particles(particles=[10, 10, 9, 10, 10])["Particles"].passed
 
 
-@pytest.mark.slow
 def test_energy_may_drift_by_a_hundredth_of_the_kinetic_energy():
     """A line through all frames drifts; what swings about it does not."""
     time = np.linspace(0, 1, FRAMES)
@@ -131,6 +130,7 @@ def test_energy_may_drift_by_a_hundredth_of_the_kinetic_energy():
     assert of_particles(energy=1 + np.asarray([0.5, -0.5, 0.0, -0.5, 0.5]))["Energy drift"].passed
 
 
+@pytest.mark.slow
 def test_momentum_may_change_by_the_roundings_of_its_steps():
     """Of all particles without their signs: sqrt(2 x 2 x 9), times 10 eps sqrt(steps)."""
     bound = 6 * 10 * ROUNDING * STEPS**0.5

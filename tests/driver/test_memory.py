@@ -107,6 +107,7 @@ def members():
 
 
 @pytest.mark.parametrize("fitting", [1, 4, 12])
+@pytest.mark.slow
 def test_members_run_in_the_batches_that_fit(members, fitting):
     room = memory_of(over_members(fitting), members).total
     program = MemberProgram(over_members, MEMBERS, lambda: room)

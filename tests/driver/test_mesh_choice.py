@@ -76,6 +76,7 @@ def test_the_faces_of_a_block_are_as_small_as_can_be(shape):
     assert "the least of 4 ways to cut it among 8 devices" in sentence
 
 
+@pytest.mark.slow
 def test_members_come_first_where_they_divide():
     many = [*DYE, "grid.shape=[16,16]"]
     assert chosen(*many, "ensemble.size=16")[0] == {"ensemble": 8}

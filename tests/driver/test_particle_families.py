@@ -158,6 +158,7 @@ def test_a_step_above_the_sound_limit_is_refused_with_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_configuration_read_again_is_the_same(name):
     import yaml
 

@@ -135,6 +135,7 @@ def test_zero_steps_and_a_second_run_in_the_same_folder(tmp_path):
         run(tmp_path, "fluid", *SMALL, f"output.folder={tmp_path / 'same'}")
 
 
+@pytest.mark.slow
 def test_user_model_decomposed_in_an_ensemble(tmp_path):
     class Decay(sj.CenteredModel):
         """Exponential decay: du/dt = -k u."""

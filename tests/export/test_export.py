@@ -60,6 +60,7 @@ def test_a_program_needs_no_simjax(tmp_path):
     np.testing.assert_allclose(json.loads(told.stdout), np.asarray(wanted), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_rollout_is_the_run_for_any_batch_and_platform(tmp_path):
     simulation = dye()
     options = {"batch": "b", "platforms": ["cpu", "cuda", "tpu"], "vjp_order": 0}
@@ -78,6 +79,7 @@ def test_a_rollout_is_the_run_for_any_batch_and_platform(tmp_path):
     assert meta["arguments"]["diffusivity"]["units"] == "m2 s-1" and meta["times"] == pytest.approx([0.0, 0.1, 0.2])
 
 
+@pytest.mark.slow
 def test_steps_one_after_the_other_are_the_run(tmp_path):
     _, program, state = exported(tmp_path, dye(), what="step")
     start = state["concentration"]

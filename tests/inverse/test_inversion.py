@@ -66,6 +66,7 @@ def test_members_are_runs_of_their_own():
             np.testing.assert_allclose(a[k], b, rtol=0, atol=1e-10 * max(1.0, float(np.abs(b).max())))
 
 
+@pytest.mark.slow
 def test_the_truth_leaves_nothing_but_noise():
     """Without noise worth the name all residuals vanish at the truth: what is measured is what is compared."""
     observations = [{**instrument, "deviation": 1e-9} for instrument in INSTRUMENTS]

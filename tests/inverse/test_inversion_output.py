@@ -108,6 +108,7 @@ def found(ndim: int, *, known: bool = True, **changes) -> InversionResult:
 
 @pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
 @pytest.mark.parametrize("ndim", GRIDS)
+@pytest.mark.slow
 def test_the_file_holds_what_was_found(tmp_path, ndim, engine):
     result = found(ndim)
     sought, points, snapshots = result.fields[0], *result.instruments

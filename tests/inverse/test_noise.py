@@ -30,6 +30,7 @@ def residual(name):
 
 
 @each_noise
+@pytest.mark.slow
 def test_half_the_square_is_rho_and_the_sign_is_kept(name):
     z = jnp.asarray([-1e6, -30.0, -1.3, -1.2, -0.3, -1e-3, -1e-9, 0.0, 1e-5, 0.1414, 0.1415, 0.9, 1.4, 8.0, 1e12])
     found = np.asarray(jax.vmap(residual(name))(z))
@@ -57,6 +58,7 @@ def test_derivatives_are_those_of_rho_in_both_modes(name):
     np.testing.assert_allclose(jax.hessian(r)(zero), 0, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_robust_noise_is_continuous_where_its_formulas_meet():
     """Value and slope on both sides of Huber's threshold and of the series of Student's logarithm."""
     for name, kink in (("huber", 1.3), ("student", np.sqrt(4 * 0.02))):
@@ -96,6 +98,7 @@ def test_deviations_broadcast_and_relative_noise_has_a_floor():
 
 
 @each_noise
+@pytest.mark.slow
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     grid = Grid((4, 8))
     check_decompositions(

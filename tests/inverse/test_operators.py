@@ -103,6 +103,7 @@ def test_every_operator_converges_to_second_order(offset):
 
 @pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5), (0.5, 0.0)])
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.slow
 def test_slices_are_exact_for_linear_fields_up_to_the_walls(offset, axis):
     other = GRID.coordinates(1 - axis, offset[1 - axis])
     for position in (GRID.lower[axis], 0.31, GRID.upper[axis]):

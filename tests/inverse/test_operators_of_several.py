@@ -71,6 +71,7 @@ def test_the_flux_through_a_box_is_the_integral_of_the_divergence(stretched):
     assert float(found) == pytest.approx(out[inside].sum(), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_integrals_of_scalars_weigh_by_area_and_interpolate_linearly():
     p = jnp.asarray(1 + GRID.coordinates(0, 0.5)[:, None] + 0 * GRID.coordinates(1, 0.5))
     fields = [p] * 4
@@ -103,6 +104,7 @@ def test_pairs_are_those_of_numpy_and_of_its_transforms():
     assert float(increments[0]) == pytest.approx(2 * (1 - float(same[1])) * p.var(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_lines_of_a_stretched_grid_count_with_what_they_stand_for():
     faces = np.asarray([0.0, 0.1, 0.5, 0.6, 1.0])
     grid, field, weights = Grid((9, 4), upper=(3.0, 1.0), stretch=(None, Lines(faces))), random((9, 4)), np.diff(faces)
@@ -121,6 +123,7 @@ def test_lines_of_a_stretched_grid_count_with_what_they_stand_for():
         VectorSpectrum("e", ("u",), 1, 1).check(grid)
 
 
+@pytest.mark.slow
 def test_a_field_that_does_not_vary_has_a_slope():
     flat = jnp.ones(GRID.shape)
     value, slope = jax.value_and_grad(

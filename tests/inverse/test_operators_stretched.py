@@ -72,6 +72,7 @@ def test_linear_fields_are_read_exactly_up_to_the_walls(offset):
 
 
 @pytest.mark.parametrize("offset", [(0.5, 0.5), (0.0, 0.5)])
+@pytest.mark.slow
 def test_every_operator_converges_to_second_order(offset):
     for name, right in of_wave(boxes=3).items():
         errors = []

@@ -47,6 +47,7 @@ def problem():
     return sj.InverseProblem(posed())
 
 
+@pytest.mark.slow
 def test_making_a_problem_runs_nothing(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a simulation was run")
@@ -121,6 +122,7 @@ def test_velocities_and_a_number_are_found(tmp_path):
     assert "Particles" in page and "cells" not in page.split("Readings")[0]
 
 
+@pytest.mark.slow
 def test_experiments_differ_in_temperature():
     experiments = {"cold": {"particles": {"temperature": 0.1}}, "hot": {"particles": {"temperature": 0.5}}}
     section = {"unknowns": {"physics.potential.lennard_jones.sigma": {"guess": 0.9}}, "experiments": experiments}

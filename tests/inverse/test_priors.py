@@ -141,6 +141,7 @@ PRIORS = {
 
 
 @pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.slow
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     def residuals(domain, u):
         found = PRIORS[name].residuals(u, domain)

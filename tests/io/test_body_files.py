@@ -75,6 +75,7 @@ def test_an_image_repeats_along_periodic_axes_alone(tmp_path):
     assert from_file(path).read(WHOLE)[right].min() > 1.0
 
 
+@pytest.mark.slow
 def test_a_closed_surface_is_a_body(tmp_path):
     import trimesh
 

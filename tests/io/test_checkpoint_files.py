@@ -187,6 +187,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.slow
 def test_a_manifest_of_another_schema_is_skipped_with_a_word(checkpoints, name):
     save(checkpoints, 10, 20)
     damage, words = FOREIGN[name]

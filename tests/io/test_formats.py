@@ -69,6 +69,7 @@ def test_xdmf_shows_each_member_at_each_time(tmp_path, complete):
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4, 5)])
+@pytest.mark.slow
 def test_xdmf_of_one_and_three_dimensions(tmp_path, shape):
     kind = {"grid": Grid(shape), "outputs": (Output("u", (0.5,) * len(shape)),), "members": None}
     writer = make_writer(tmp_path, **kind)

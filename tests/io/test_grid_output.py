@@ -46,6 +46,7 @@ def assert_holds(dataset: xarray.Dataset, steps, outputs=OUTPUTS, **shape) -> No
 
 @pytest.mark.parametrize("complete", [True, False])
 @pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
+@pytest.mark.slow
 def test_both_engines_read_values_coordinates_and_attributes(tmp_path, engine, complete):
     writer = make_writer(tmp_path)
     write_frames(writer, range(0, 80, 10))

@@ -60,6 +60,7 @@ def manifest(folder):
     return json.loads((list_checkpoints(folder / "checkpoints")[-1] / MANIFEST_NAME).read_text())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_says_what_it_belongs_to(finished):
     text = (finished / ".hydra" / "config.yaml").read_text()
     saved = manifest(finished)
@@ -227,6 +228,7 @@ def test_a_run_killed_while_it_was_finishing_is_finished_by_a_resume(tmp_path, m
     assert contents(tmp_path / "run") == before
 
 
+@pytest.mark.slow
 def test_overwriting_leaves_nothing_of_the_earlier_run(folder):
     run(folder, "grid.shape=[4,8]", "time.end=0.1", "output.overwrite=true", "checkpoint.every_frames=null")
     assert [path.name for path in list_checkpoints(folder / "checkpoints")] == ["5"] and sj.check_files(folder) == []

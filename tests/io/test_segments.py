@@ -128,6 +128,7 @@ def flip_a_value(path, variable):
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_an_error_that_names_the_file(written):
     folder, stem, make, _ = written
     path, variable = folder / segment_name(1, stem), "temperature" if stem == "fields" else "position"

@@ -141,6 +141,7 @@ def test_primitive_tendencies_of_a_gas_become_those_of_its_conserved_state():
 
 
 @pytest.mark.parametrize("name", ["gray_scott", "transport"])
+@pytest.mark.slow
 def test_a_closure_is_the_explicit_part(name):
     """A decay -3 u given as a closure is added to the tendency and to its explicit part, whatever the state's basis."""
     _, model, params, state = built(name, sj.Closure(lambda *fields: tuple(-3.0 * u for u in fields)))

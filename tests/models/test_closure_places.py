@@ -145,6 +145,7 @@ def test_a_closure_of_single_cells_needs_no_side(name, kind):
         np.testing.assert_allclose(found, -3 * u, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_term_on_a_cavity_is_one():
     model, params, state = built(
         "incompressible", boundaries={"x": "no_slip", "y": {"lower": "no_slip", "upper": "slip"}},

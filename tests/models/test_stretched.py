@@ -126,6 +126,7 @@ def layer_error(grid: Grid, steepness: float = 40.0) -> float:
     return float(np.max(np.abs(np.linalg.solve(slope, -np.asarray(at_zero)) - exact)))
 
 
+@pytest.mark.slow
 def test_a_boundary_layer_is_as_good_as_with_four_times_the_cells():
     stretched = Grid((24,), stretch=[lines("formula", "tanh(2*s)", 24, 0.0, 1.0)])
     assert layer_error(stretched) < layer_error(Grid((96,)))

@@ -60,6 +60,7 @@ def test_weno_is_exact_for_parabolas_and_limited_slopes_for_lines(average):
 
 @pytest.mark.parametrize("table", [RECONSTRUCTIONS, INTERPOLATIONS])
 @pytest.mark.parametrize("name", ["first_order", *LIMITERS, "weno5"])
+@pytest.mark.slow
 def test_the_mirror_image_has_the_mirrored_face_values(name, table):
     u = jnp.asarray(np.random.default_rng(0).normal(size=(4, 20)))
     left, right = face_states(u, 1, 2, table[name])

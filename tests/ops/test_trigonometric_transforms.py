@@ -95,6 +95,7 @@ def test_inverse_undoes_forward(name, n):
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("n", SIZES)
+@pytest.mark.slow
 def test_packing_keeps_size_type_and_every_wave_once(name, n):
     transform, _ = TRANSFORMS[name]
     u = jax.ShapeDtypeStruct((n, 2), jnp.float32)

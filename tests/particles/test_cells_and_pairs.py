@@ -114,6 +114,7 @@ def test_lists_hold_every_near_pair_and_no_other(particles):
     assert int(particles.fault) == 0
 
 
+@pytest.mark.slow
 def test_lists_tell_what_does_not_fit():
     particles = particles_in("2-D open")
     first, _, _ = separations(particles.position, particles.lengths, particles.periodic, CUTOFF + SKIN)
@@ -332,6 +333,7 @@ def test_migration_moves_particles_and_loses_none(particles):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.slow
 def test_particles_on_faces_between_cells_are_kept(dtype):
     """Particles on every face and corner, and one rounding beside: both cells agree which of them has each."""
     cells = Cells(Domain(Grid((3, 5), (0, 0), (3.9, 5.5))), 256, (True, True))

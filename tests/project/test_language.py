@@ -20,7 +20,6 @@ def first_words(source):
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-@pytest.mark.slow
 def test_docstrings_begin_with_a_noun_or_a_verb(module):
     source = module.read_text(encoding="utf-8")
     wrong = [f"{module.name}:{line}: {word}" for line, word in first_words(source) if word in RIDDLES]

@@ -191,7 +191,6 @@ def test_the_package_was_found():
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "core"])
-@pytest.mark.slow
 def test_modules_import_strictly_lower_layers(name):
     assert _breaches(name, _modules()[name].imported_modules()) == []
 
@@ -223,7 +222,6 @@ def _families_named(name: str, targets) -> list[str]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.slow
 def test_the_shell_and_what_models_share_name_no_family_of_models(name):
     assert _families_named(name, _modules()[name].imported_modules()) == []
 
@@ -251,7 +249,6 @@ def test_imports_have_no_cycle():
 
 
 @pytest.mark.parametrize("what", HOMES)
-@pytest.mark.slow
 def test_one_home_each(what):
     words, homes = HOMES[what]
     found = {name for name, module in _modules().items() if module.words & words}
@@ -260,7 +257,6 @@ def test_one_home_each(what):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-@pytest.mark.slow
 def test_packages_are_imported_in_one_place(package):
     found = {name for name, module in _modules().items() for dotted in module.loaded if _within(dotted, (package,))}
     assert {name for name in found if not _within(name, PACKAGES[package])} == set()
@@ -287,7 +283,6 @@ def _docstring_lines(function):
 
 
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.slow
 def test_files_and_functions_stay_short(name):
     module = _modules()[name]
     assert len(module.text.splitlines()) <= MOST_LINES
@@ -297,7 +292,6 @@ def test_files_and_functions_stay_short(name):
 
 
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.slow
 def test_public_names_have_docstrings(name):
     module = _modules()[name]
     if not module.text.strip():

@@ -38,7 +38,6 @@ OURS = [name for name, schema in MODELS.items() if schema.physics.__module__.sta
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *(name for name in OURS if name not in {*SHIPPED, *PARTICLES})])
-@pytest.mark.slow
 def test_every_registered_model_is_public_with_its_parameters_and_state(name):
     config = shipped(SHIPPED[name]) if name in SHIPPED else load_config(None, [f"model={name}", *OTHERS.get(name, [])])
     grid, dtype, described = config.grid_of_fields(), jnp.dtype(config.precision), []
@@ -95,7 +94,6 @@ def test_help_says_something(name):
     assert text and not text.startswith(f"{value.__name__}(") and len(text.split()) >= 3
 
 
-@pytest.mark.slow
 def test_an_adapter_needs_one_import():
     """A channel written with public names alone, advanced to its parabola."""
     grid = sj.Grid((4, 16), (0.0, 0.0), (1.0, 1.0))
@@ -129,7 +127,6 @@ FLOWS = {
 
 
 @pytest.mark.parametrize("name", SIDES)
-@pytest.mark.slow
 def test_collocation_is_of_second_order_both_ways(name):
     errors = []
     for n in (16, 32):

@@ -49,7 +49,6 @@ LINES = {
 
 
 @pytest.mark.parametrize(("page", "line"), LINES)
-@pytest.mark.slow
 def test_command_composes_and_validates(page, line):
     overrides = [part.strip("'") for part in re.split(r"\s(?=(?:[^']*'[^']*')*[^']*$)", line) if part != "-m"]
     # A sweep takes several values of a key; one of them is enough here.

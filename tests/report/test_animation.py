@@ -60,6 +60,7 @@ def test_frames_that_are_equal_are_shown_longer():
             assert picture.info["duration"] == duration
 
 
+@pytest.mark.slow
 def test_long_runs_are_thinned_evenly_and_keep_the_last_frame(tmp_path):
     dataset = flows.advected_pulse(16, 302)
     path = write_animation(dataset, tmp_path / "animation.webp")

@@ -217,6 +217,7 @@ def test_metadata_says_what_is_served(url):
     assert told["configuration"]["grid"]["shape"] == [12, 10] and told["config_sha256"] == config_digest(dye().config)
 
 
+@pytest.mark.slow
 def test_steps_are_served_on_several_devices():
     service = Service(dye("mesh.x=2").config, what="step", batch=1)
     state = {}

@@ -56,6 +56,7 @@ def test_too_few_iterations_and_broken_numbers_are_not_a_solution():
 
 
 @pytest.mark.parametrize("sizes", [{"ensemble": 2, "x": 4}, {"ensemble": 4, "x": 2}], ids=str)
+@pytest.mark.slow
 def test_an_ensemble_that_is_cut_iterates_together_and_each_member_as_if_alone(sizes):
     """Members that need one to five iterations, on devices that would otherwise leave the loop at different times."""
     kinds = np.asarray([1, 2, 4, 5, 3, 1, 2, 4])

@@ -108,7 +108,6 @@ def test_the_mean_of_a_singular_source_changes_nothing(kinds):
 
 
 @pytest.mark.parametrize(("mesh", "kinds"), DECOMPOSED)
-@pytest.mark.slow
 def test_decomposed_equals_undecomposed(mesh, kinds):
     grid, sizes = MESHES[mesh]
     source = source_on(grid)
@@ -148,6 +147,7 @@ def test_gradients_are_equal_on_every_mesh(mesh, kinds):
 
 
 @pytest.mark.parametrize(("mesh", "kinds"), DECOMPOSED)
+@pytest.mark.slow
 def test_two_all_to_alls_per_cut_axis(mesh, kinds):
     grid, sizes = MESHES[mesh]
     program = solver(grid, kinds, tuple(sizes.items())).lower(source_on(grid)).compile().as_text()

@@ -123,6 +123,7 @@ def test_an_axis_left_cut_saves_its_exchanges():
 
 
 @pytest.mark.parametrize("sizes", [{"x": 5}, {"x": 2, "y": 4}], ids=str)
+@pytest.mark.slow
 def test_pieces_are_the_same_bits(monkeypatch, sizes):
     """Rings of odd and even lengths, one and two mesh axes: `all_to_all`, there and back."""
     mesh, names = make_mesh(sizes), tuple(reversed(sizes))

@@ -157,6 +157,7 @@ def test_every_plan_has_the_gradient_of_the_scheme(checkpoint, frames):
     assert float(gradient(steps, checkpoint, frames)(jnp.asarray(k))) == pytest.approx(exact, rel=1e-13)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_steps_from_two_hundred_states():
     steps, k = 100_000, 0.8
     exact = -4 * (1 - k / steps) ** (steps - 1)

@@ -56,6 +56,7 @@ def steady(schedule, dtype=jnp.float32, frames=1, **options):
 
 @pytest.mark.parametrize("options", [PLAIN, QUICK, OPTIMISED], ids=["plain", "quick", "optimised"])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.slow
 def test_no_compiler_simplifies_a_rounding_error_away(dtype, options):
     """Also where one number is a constant, which compilers would like to cancel."""
     numbers = np.random.default_rng(0).uniform(-1, 1, 50).astype(dtype)
@@ -170,6 +171,7 @@ class Wave(sj.CenteredModel):
         return params["limit"] * jnp.min(state["u"])
 
 
+@pytest.mark.slow
 def test_the_clock_is_the_same_on_any_mesh_and_under_grad():
     start = {"u": 1 + 0.5 * jnp.sin(2 * jnp.pi * jnp.arange(8, dtype=jnp.float32) / 8)}
     params, schedule = {"limit": jnp.float32(0.004)}, Schedule(1.0, courant=0.7, max_steps=800)
@@ -294,6 +296,7 @@ def test_without_a_bound_the_run_goes_on_and_tells_again(tmp_path):
     assert log_of(tmp_path).count("limits.step_shrink=null, so the run goes on") == 2
 
 
+@pytest.mark.slow
 def test_a_healthy_run_is_not_warned_of(tmp_path):
     """The last interval is short, and its one step with it; that is no shrinkage."""
     result = runaway(tmp_path, physics={"power": 0.5}, time={"end": 0.50001, "courant": 1.0, "output_every": 0.5}).run()

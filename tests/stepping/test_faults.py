@@ -70,6 +70,7 @@ def test_the_start_is_not_taken_for_the_answer():
 
 
 @pytest.mark.parametrize(("model", "rate", "bit"), [(Explosion(), 1.0, NON_FINITE), (Tank(), 0.3, UNPHYSICAL)])
+@pytest.mark.slow
 def test_in_a_transform_what_follows_a_fault_is_no_number(model, rate, bit):
 
     def ends(k):

@@ -117,6 +117,7 @@ class Burgers(sj.SpectralModel):
         return {"u": self.derivative(-0.5 * k[0], self.to_spectrum(u * u))}
 
 
+@pytest.mark.slow
 def test_coefficients_of_exponential_schemes_follow_a_traced_step():
     """They are formed once before the loop, of the step's length."""
     model = Burgers(sj.Domain(sj.Grid((16,), upper=(2 * np.pi,))))

@@ -176,6 +176,7 @@ def test_rounding_of_a_thousand_steps_there_and_back(kind, dtype, tolerance):
 
 
 @pytest.mark.parametrize("kind", ["pendulum", pytest.param("acoustic", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_memory_does_not_follow_the_steps(kind):
     if kind == "acoustic":
         arguments = parameters(kind), initial(kind)

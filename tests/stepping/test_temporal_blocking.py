@@ -107,6 +107,7 @@ def test_each_member_of_an_ensemble_equals_its_solo_run(implementation):
 
 
 @pytest.mark.parametrize("integrator, count", [("rk4", 1), ("rk4", 2), ("euler", 3)])
+@pytest.mark.slow
 def test_devices_exchange_once_for_all_steps_of_a_block(integrator, count):
     """Four permutes on a mesh cut along two axes, whatever the stages and steps; and one sum, for the status."""
     case = dataclasses.replace(OF_STENCILS["advection-2d-walls"], grid=Grid((32, 64)))

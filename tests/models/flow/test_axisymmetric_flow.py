@@ -214,6 +214,7 @@ def test_what_comes_in_through_rings_goes_out_and_a_wrong_volume_is_told():
 
 
 @pytest.mark.parametrize("scheme", ["central", pytest.param("van_leer", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_scalar_keeps_its_constant_and_its_total_and_spreads_as_one_without_a_flow(scheme):
     model = PassiveScalar(rings((8, 6), stretched=True), [SLIP, PERIODIC], scheme)
     alone = AdvectionDiffusion(model.domain, [SLIP, PERIODIC])

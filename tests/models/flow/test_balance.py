@@ -93,6 +93,7 @@ def test_numbers_of_a_program_are_watched_in_it():
 
 
 @pytest.mark.parametrize("sizes", [{"x": 2, "y": 4}, {"x": 8}], ids=str)
+@pytest.mark.slow
 def test_fluxes_and_faults_do_not_depend_on_the_decomposition(sizes):
     def at(domain):
         sides = [tuple(Inflow((speed, 0.0)) for speed in (lambda t, x, y: 1 + t * y, 1.0)), STILL]

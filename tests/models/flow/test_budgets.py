@@ -26,6 +26,7 @@ def budgets(flow, params, velocity, scheme, names=None):
     return lambda dt, steps: {name: float(value) for name, value in run(dt, steps).items()}
 
 
+@pytest.mark.slow
 def test_a_wall_that_drags_a_flow_along():
     """Couette's flow u = y: friction nu carries momentum from wall to wall, and the upper one's work is dissipated."""
     lid = sj.NoSlipWall(velocity=(1.0, 0.0))

@@ -156,6 +156,7 @@ def test_in_a_channel_the_coefficient_depends_on_the_distance_from_the_wall_and_
     assert taken < -1e-3 * largest(*state.velocity) ** 2
 
 
+@pytest.mark.slow
 def test_the_coefficient_does_not_depend_on_the_decomposition():
     """Of a channel that is cut along the axis of the mean and across it."""
     mesh, grid, sides = make_mesh({"x": 2, "y": 4}), Grid((8, 12)), [PERIODIC, STILL]

@@ -72,6 +72,7 @@ def test_advected_taylor_green_vortex_is_solved_to_rounding():
     np.testing.assert_allclose(seen["vorticity"], vorticity, rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_laminar_kolmogorov_flow_is_approached_exactly():
     """u = A sin(m y) (1 - e^(-(nu m^2 + r) t)) / (nu m^2 + r): linear, so exponential steps of any length are exact."""
     m, nu, drag, strength = 3, 0.02, 0.1, 0.7

@@ -46,6 +46,7 @@ def test_the_friction_and_its_slope_are_those_of_both_layers_where_they_meet():
     assert float(jax.grad(friction)(jnp.asarray(0.0))) == pytest.approx(2 * viscosity / h, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_slow_flow_has_the_friction_of_a_resolved_layer():
     stretch = (None, lines("formula", "s - 0.3*s*s*(1 - s)", 6, 0.0, 1.0), None)
     domain = Domain(Grid((4, 6, 4), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), stretch))

@@ -345,6 +345,7 @@ def test_a_closed_adiabatic_box_turns_motion_into_heat():
     assert motion(last) < 0.7 * motion(first)
 
 
+@pytest.mark.slow
 def test_supersonic_inflow_fills_the_tube():
     inflow = GasInflow(1.3, 0.8, (3.0,), (0.6,))
     model = gas((40,), [(inflow, Outflow())], scalars=1)

@@ -93,6 +93,7 @@ def test_energies_are_those_written_by_hand_and_forces_their_slopes(name):
     np.testing.assert_allclose(np.stack([np.stack(row) for row in found["virial"]]), virial, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_force_shifted_potential_ends_without_a_step():
     potential = ForceShifted(LennardJones(), CUTOFF)
     energy, slope = jax.value_and_grad(lambda r: potential.energy(r * r, SPECIES, SPECIES, ONE))(jnp.asarray(CUTOFF))

@@ -46,12 +46,12 @@ def energy(*overrides, r=1.2, here=0, there=0):
         (["physics.potential={buckingham:{strength:900,range:0.2,dispersion:2}}"], 900 * math.exp(-6) - 2 / 1.2**6),
     ],
 )  # fmt: skip
-@pytest.mark.slow
 def test_energies_of_pairs(overrides, expected):
     # A few roundings in float64, powers of twelve of the distance among them.
     assert energy(*overrides) == pytest.approx(expected, rel=1e-13)
 
 
+@pytest.mark.slow
 def test_mixtures():
     # Kob and Andersen's liquid: the unlike pair is neither rule's.
     liquid = [f"{LIQUID}.species_epsilon=[1,0.5]", f"{LIQUID}.species_sigma=[1,0.88]"]
@@ -108,7 +108,6 @@ def test_a_diamond_has_four_partners():
         ([f"{LIQUID}.cross_sigma=[1]"], "expected with .*species_sigma; write species_sigma=.1.0, 1.0. for"),
     ],
 )
-@pytest.mark.slow
 def test_what_does_not_go_together_is_told(overrides, said):
     with pytest.raises(ConfigurationError, match=said):
         load_config("lennard_jones", [*MIXED, *overrides])

@@ -228,6 +228,7 @@ def spring_frames(count, stiffness, temperature):
     return jnp.asarray(-2 * temperature / stiffness * np.log1p(-u))
 
 
+@pytest.mark.slow
 def test_a_spring_reweighted_is_another_spring():
     """Mean square distance 2 kT / k, and the frames that count: the exponential of a relative entropy."""
     temperature, sampled, asked = 0.8, 2.0, 2.6

@@ -183,6 +183,7 @@ def test_a_prescribed_flux_is_what_arrives():
 
 
 @pytest.mark.parametrize("scheme", ["central", "upwind"])
+@pytest.mark.slow
 def test_the_mirror_image_has_the_mirrored_solution(scheme):
     """Each axis in turn reversed, with its velocity and its walls."""
     grid = box(2, 6)

@@ -25,6 +25,7 @@ def test_ghosts_continue_a_line_that_obeys_the_condition(width):
     np.testing.assert_allclose(padded, 1 + 2 * x, rtol=0, atol=2e-15)  # roundings of numbers below four
 
 
+@pytest.mark.slow
 def test_a_mode_between_two_sides_decays_at_second_order():
     """cos(m (x - 1/2)) with m tan(m / 2) = transfer decays at the rate kappa m^2; here m = 2."""
     side = ExchangeSide(2 * np.tan(1.0))

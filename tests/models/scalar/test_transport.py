@@ -115,6 +115,7 @@ def test_variable_velocity_keeps_the_order_in_any_dimension(scheme, ndim):
 
 
 @pytest.mark.parametrize("scheme", slow_unless(["mc"], ["upwind", *LIMITED]))
+@pytest.mark.slow
 def test_total_variation_does_not_grow(scheme):
     grid = Grid((100,))
     model = Transport(Domain(grid), [PERIODIC], scheme)

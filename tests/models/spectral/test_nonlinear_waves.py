@@ -115,6 +115,7 @@ def test_waves_of_kuramoto_sivashinsky_grow_and_decay_at_the_rates_of_the_linear
     np.testing.assert_allclose(np.log(amplitudes) / end, 1.1 * waves**2 - 0.9 * waves**4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_slope_of_the_front_obeys_the_equation_of_slopes():
     """d/dx of the equation of heights, truncated as it is: equal to rounding."""
     grid, params = line(48, 0, 22.0), numbers(KuramotoSivashinsky)

@@ -34,6 +34,7 @@ def random_field(shape, seed=0):
 # ---- Swift-Hohenberg
 
 
+@pytest.mark.slow
 def test_waves_of_swift_hohenberg_grow_and_decay_at_the_rates_of_the_linear_equation():
     grid = Grid((32, 40), (0, 0), (10 * np.pi, 12 * np.pi))
     modes, small, end = [(5, 0), (0, 4), (3, 5), (6, 2), (7, 7)], 1e-6, 2.0

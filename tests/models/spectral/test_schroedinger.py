@@ -97,6 +97,7 @@ def test_mass_energy_and_momentum_change_by_the_steps_alone():
         assert drift < 1e-7 * abs(float(begin[name])), name
 
 
+@pytest.mark.slow
 def test_a_potential_exchanges_momentum_but_not_energy():
     grid = line(96, 0, 10)
     model, x = on(grid, Schroedinger), grid.coordinates(0, 0.5)

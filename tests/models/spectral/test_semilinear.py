@@ -205,6 +205,7 @@ class Kawahara(sj.SpectralModel):
         return {"u": -0.5 * self.derivative(k[0], self.to_spectrum(u * u))}
 
 
+@pytest.mark.slow
 def test_an_equation_of_ones_own_is_forced_varied_and_compared_with_its_solitary_wave(tmp_path):
     """(105 / 169) / cosh^4((x - 36 t / 169) / (2 sqrt(13))): Kawahara (1972), J. Phys. Soc. Japan 33, 260."""
     result = sj.configure(

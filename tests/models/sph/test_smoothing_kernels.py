@@ -15,6 +15,7 @@ LENGTH = 0.7
 
 
 @pytest.mark.parametrize(("name", "ndim"), CASES)
+@pytest.mark.slow
 def test_the_integral_is_one(name, ndim):
     kernel = SMOOTHING_KERNELS[name](LENGTH, ndim)
     # Gauss's rule is exact for each polynomial between whole numbers of q, up to rounding.

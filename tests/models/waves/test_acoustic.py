@@ -129,6 +129,7 @@ def test_waves_in_matched_layers_at_second_order():
     assert np.log2(errors[0] / errors[1]) == pytest.approx(2, abs=0.03)
 
 
+@pytest.mark.slow
 def test_fourth_order_in_a_smooth_medium():
     """Grids three times as fine share cell centres; with one time step for all, what differs is the error in space."""
     ends = []
@@ -145,6 +146,7 @@ def test_fourth_order_in_a_smooth_medium():
 
 
 @pytest.mark.parametrize(("density", "speed", "reflected", "passed"), [(2.0, 2.0, 0.6, 1.6), (1.0, 2.0, 1 / 3, 4 / 3)])
+@pytest.mark.slow
 def test_reflection_and_transmission_at_an_interface(density, speed, reflected, passed):
     """R = (Z2 - Z1) / (Z2 + Z1), T = 2 Z2 / (Z2 + Z1), Z = rho c."""
     model = Acoustic(Domain(Grid((800,), (0.0,), (4.0,))), [LAYERS])

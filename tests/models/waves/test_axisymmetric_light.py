@@ -58,6 +58,7 @@ def mode_error(polarisation, mode, n):
 
 
 @pytest.mark.parametrize(("polarisation", "mode"), [("te", tm010), ("te", tm011), ("tm", te011)])
+@pytest.mark.slow
 def test_modes_of_a_round_cavity_oscillate_at_second_order(polarisation, mode):
     """Of cylinders of the unit radius, ended by conductors: frequencies c j / R of zeros j of J0 and J1."""
     errors = [mode_error(polarisation, mode, n) for n in (16, 32)]
@@ -99,6 +100,7 @@ def test_energy_is_that_of_the_whole_body():
 
 
 @pytest.mark.parametrize(("polarisation", "least"), [("te", 0.97), ("tm", 0.99)])
+@pytest.mark.slow
 def test_the_longest_step_is_just_below_that_of_the_operator(polarisation, least):
     """The operator as a matrix; E on the axis has the highest frequency."""
     model = Maxwell(Domain(Grid((8, 4), upper=(0.8, 0.4), axisymmetric=True)), [CONDUCTOR, PERIODIC],

@@ -97,6 +97,7 @@ def test_derivative_with_respect_to_the_position(kind):
 
 @pytest.mark.parametrize("sizes", [{"x": 2, "y": 4}, {"x": 8}])
 @pytest.mark.parametrize("kind", [WRAPPED, WALLED])
+@pytest.mark.slow
 def test_decomposition_changes_nothing(sizes, kind):
     mesh = make_mesh(sizes)
 

@@ -59,6 +59,7 @@ def check(found):
 
 
 @pytest.mark.parametrize("order", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_sound_closes_whatever_the_steps(order):
     sides = [(LAYER, LAYER), (LAYER, sj.FreeSurface())]
     model = sj.Acoustic(sj.Domain(sj.Grid(SHAPE)), sides, layer_cells=6, order=order)
@@ -72,6 +73,7 @@ def test_sound_closes_whatever_the_steps(order):
 
 
 @pytest.mark.parametrize("polarisation", ["tm", pytest.param("te", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_light_closes_in_conducting_matter(polarisation):
     sides = [(LAYER, sj.SlipWall()), (LAYER, LAYER)]
     model = sj.Maxwell(sj.Domain(sj.Grid(SHAPE)), sides, polarisation=polarisation, layer_cells=6)
@@ -83,6 +85,7 @@ def test_light_closes_in_conducting_matter(polarisation):
     assert max(found[f"in_{side}"] for side in ("x_lower", "y_lower", "y_upper")) < -0.01
 
 
+@pytest.mark.slow
 def test_a_pulse_leaves_through_the_side_that_it_runs_to():
     """Towards smaller x, with u = -p: the lower layer takes all of it but for what little comes back."""
     line = sj.Acoustic(sj.Domain(sj.Grid((128,))), [(LAYER, LAYER)])

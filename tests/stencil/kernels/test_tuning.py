@@ -463,6 +463,7 @@ def test_a_run_goes_on_with_its_number_of_steps_bit_for_bit(measuring, compiled_
     assert set(compiled_for) == {0} and said(other)[-1].startswith("steps_per_exchange=auto is 0: 16 steps")
 
 
+@pytest.mark.slow
 def test_nothing_is_measured_where_that_is_forbidden(measuring, compiled_for, monkeypatch, tmp_path_factory):
     monkeypatch.setenv("SIMJAX_TUNE", "0")
     result = load("burgers", [f"output.root={tmp_path_factory.mktemp('runs')}", *STEPS_OF_A_RUN]).run()
