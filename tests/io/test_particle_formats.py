@@ -215,7 +215,7 @@ REFUSED = {
     "short.data": (lines(("4 atoms", "5 atoms")), "4 lines of Atoms, its header says 5 atoms"),
     "words.data": (lines(("30 1 1 1.0 1.0", "30 1 1 1.0 abc")), "cannot be read"),
     "other.txt": (lambda path: path.write_text("hello"), "none of NPZ, H5MD, extended XYZ"),
-    "tilted.xyz": (lambda path: atoms(cell=[[8, 0, 0], [1, 8, 0], [0, 0, 8]]).write(path), "triclinic box"),
+    "tilted.xyz": (lambda path: path.write_text('1\nLattice="8 0 0 1 8 0 0 0 8"\nH 0 0 0\n'), "triclinic box"),
     "symbols.xyz": (lambda path: path.write_text("1\n\nQq 0 0 0\n"), "'Qq' is not known; expected chemical symbols"),
     "tilted.gsd": (lambda path: by_gsd(path, box=(8, 8, 8, 0.1, 0, 0)), "triclinic box"),
     "dihedrals.gsd": (lambda path: by_gsd(path, dihedrals=[[0, 1, 2, 3]]), "holds 1 dihedrals"),
