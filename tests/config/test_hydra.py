@@ -157,6 +157,7 @@ def test_composing_within_a_hydra_application(tmp_path):
 @pytest.mark.parametrize(
     ("choices", "seeds"), [("1,2", [1, 2]), ("range(1,4)", [1, 2, 3]), ("choice(4,5)", [4, 5]), ("3", [3])]
 )
+@pytest.mark.slow
 def test_choices_and_ranges(capfd, configs, choices, seeds):
     assert run(capfd, "-m", "experiment=fluid", f"seed={choices}")[0] == 0
     assert [config.seed for config in configs] == seeds

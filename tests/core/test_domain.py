@@ -233,6 +233,7 @@ def test_fields_padded_together_or_one_member_at_a_time_are_the_same(grid, sizes
 
 @pytest.mark.parametrize("width", [1, 2])
 @each_mesh
+@pytest.mark.slow
 def test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap(grid, sizes, width):
     """Bit for bit, also where blocks are too thin to have an interior."""
     mesh = make_mesh(sizes)

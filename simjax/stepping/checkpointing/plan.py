@@ -43,7 +43,7 @@ class Binomial:
         return f"Binomial(states={self.states}{_place(self.host)}{dtype})"
 
     def stored(self) -> dict[str, Any]:
-        """How `binomial_scan` stores states."""
+        """Options of `binomial_scan`, by name."""
         return {"states": self.states, "in_host": self.host, "dtype": self.dtype}
 
 
