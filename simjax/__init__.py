@@ -13,7 +13,7 @@ _NAMES = {
     "driver.differentiable": "RunFunction",
     "io.read": "open_run open_output check_files",
     "io.universe": "open_universe",
-    "data.windows": "TrajectoryWindows",
+    "io.windows": "TrajectoryWindows",
     "data.batches": "batches",
     # inverse problems, certificates, programs
     "inverse.problem": "InverseProblem",
@@ -121,7 +121,6 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.core.model import Model as Model
     from simjax.core.model import Output as Output
     from simjax.data.batches import batches as batches
-    from simjax.data.windows import TrajectoryWindows as TrajectoryWindows
     from simjax.driver.build import register as register
     from simjax.driver.configured import configure as configure
     from simjax.driver.configured import load as load
@@ -152,6 +151,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.io.read import open_output as open_output
     from simjax.io.read import open_run as open_run
     from simjax.io.universe import open_universe as open_universe
+    from simjax.io.windows import TrajectoryWindows as TrajectoryWindows
     from simjax.models.cell_centred import CenteredModel as CenteredModel
     from simjax.models.closure import Closure as Closure
     from simjax.models.closure import LocalNetwork as LocalNetwork

@@ -494,12 +494,12 @@ MUTATIONS = [
         "tests/driver/test_compilations.py",
     ),
     Mutation(
-        "the last window of a member is the next one's first", "data/windows.py",
+        "the last window of a member is the next one's first", "io/windows.py",
         'side="right"', 'side="left"',
         "tests/data/test_windows.py::test_every_window_is_what_the_run_wrote",
     ),
     Mutation(
-        "windows go on after a member has failed", "data/runs.py",
+        "windows go on after a member has failed", "io/saved_runs.py",
         "np.where(known.all(axis=1), total, ", "np.where(known.any(axis=1), total, ",
         "tests/data/test_windows.py::test_states_after_the_end_of_a_member_are_in_no_window",
     ),
@@ -509,9 +509,9 @@ MUTATIONS = [
         "tests/data/test_windows.py::test_parts_of_processes_are_disjoint_and_cover",
     ),
     Mutation(
-        "components of a vector stand in the wrong order", "data/well.py",
+        "components of a vector stand in the wrong order", "io/well.py",
         "[parts[k] for k in axes]", "[parts[k] for k in sorted(axes)]",
-        "tests/data/test_layouts.py::test_a_file_of_the_well_obeys_its_layout_and_has_the_runs_values",
+        "tests/io/test_layouts.py::test_a_file_of_the_well_obeys_its_layout_and_has_the_runs_values",
     ),
     Mutation(
         "a stage weighs less for the accounts than for the fields", "integrators/runge_kutta.py",

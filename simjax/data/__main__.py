@@ -60,9 +60,9 @@ def _main(options: argparse.Namespace) -> int:
         raise ConfigurationError("format=pdebench: expected neither name nor copy=false, as all is copied.")
     names = [name for name in given.get("fields", "").strip("[]").replace(" ", "").split(",") if name] or None
 
-    from simjax.data.pdebench import write_pdebench
-    from simjax.data.trajectories import described
-    from simjax.data.well import write_well
+    from simjax.io.pdebench import write_pdebench
+    from simjax.io.trajectories import described
+    from simjax.io.well import write_well
 
     if chosen == "well":
         written = write_well(runs, options.file, names, name=given.get("name"), copy=copy == "true")

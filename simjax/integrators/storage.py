@@ -47,7 +47,7 @@ class Stored(Integrator):
     dtype: str = eqx.field(static=True)
     rest: tuple[tuple[str, tuple[float, ...]], ...] = eqx.field(static=True)
     packs: bool = eqx.field(static=True)
-    """Whether fields take 16 bits of memory after a step, which has no useful derivative."""
+    """True where fields take 16 bits of memory after a step, which has no useful derivative."""
 
     def __init__(
         self, scheme: Integrator, dtype: str, rest: Mapping[str, tuple[float, ...]] | None = None, packs: bool = False

@@ -81,7 +81,7 @@ def test_runs_and_their_gradients_take_foreign_arrays_and_give_them_away():
     given = np.from_dlpack(theirs["concentration"])
     assert np.shares_memory(given, np.from_dlpack(theirs["concentration"]))
     np.testing.assert_array_equal(given, np.asarray(theirs["concentration"]))
-    np.testing.assert_allclose(given[0], start, rtol=1e-15)  # the start as it was given
+    np.testing.assert_allclose(given[0], start, rtol=1e-15)  # the start as it was given, to a rounding
     end, back = jax.vjp(lambda u: run(fields={"initial.concentration": u}).observed["concentration"][-1], start)
     (slope,) = back(arguments.taken_over(Foreign(np.ones_like(end))))
     # The total is conserved: its derivative is one everywhere, to the rounding of some ten steps.

@@ -67,7 +67,7 @@ PACKAGES = {
     "jax.experimental.pallas": ("stencil.kernels",),
     "optax": ("inverse",),
     "diffrax": ("integrators.adaptive",),
-    "h5py": ("io", "data"),
+    "h5py": ("io",),
     "xarray": ("io", "report"),
     "orbax": ("io",),
     "grain": ("data",),

@@ -11,10 +11,10 @@ import simjax as sj
 from simjax.config import validate
 from simjax.core.model import Output
 from simjax.data.__main__ import main
-from simjax.data.pdebench import write_pdebench
-from simjax.data.well import write_well
 from simjax.errors import ConfigurationError
 from simjax.io.grid_output import GridWriter
+from simjax.io.pdebench import write_pdebench
+from simjax.io.well import write_well
 
 CELLS, MEMBERS, STATES = (6, 4), 3, 5
 FLOW_OUTPUTS = (

@@ -15,12 +15,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from simjax.data.runs import Folders, SavedRun, Variable
-from simjax.data.trajectories import Trajectories, gathered
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.frame_layout import FILLED_BYTES
+from simjax.io.saved_runs import Folders, SavedRun, Variable
+from simjax.io.trajectories import Trajectories, gathered
 
 # Sides through which something comes in or leaves; all others but the periodic one are walls.
 OPEN_SIDES = frozenset({"inflow", "outflow", "open", "turbulent_inflow", "absorbing"})

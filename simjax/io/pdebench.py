@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from simjax.data.runs import Folders, Variable
-from simjax.data.trajectories import Trajectories, gathered
 from simjax.io.files import new_hdf5, replaced
+from simjax.io.saved_runs import Folders, Variable
+from simjax.io.trajectories import Trajectories, gathered
 
 # What the sets of compressible flow call the variables of a gas; all of a run's dimensions are needed.
 OF_GAS = {"density": "density", "pressure": "pressure", "velocity_x": "Vx", "velocity_y": "Vy", "velocity_z": "Vz"}

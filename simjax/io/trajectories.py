@@ -10,9 +10,9 @@ import h5py
 import numpy as np
 import yaml
 
-from simjax.data.runs import Folders, SavedRun, Variable, saved_runs
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.io.saved_runs import Folders, SavedRun, Variable, saved_runs
 from simjax.io.staggering import FACE, between_faces
 
 PIECE_BYTES = 64 << 20

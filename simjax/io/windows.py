@@ -12,8 +12,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from simjax.data.runs import Folders, SavedRun, Variable, saved_runs
 from simjax.errors import ConfigurationError, InputOutputError
+from simjax.io.saved_runs import Folders, SavedRun, Variable, saved_runs
 
 # Files that are open at once, segments included: a quarter of what Linux lets a process have by default.
 MOST_OPEN = 256
