@@ -15,6 +15,7 @@ from simjax.errors import ConfigurationError
 from simjax.learning.loss import Batch, BatchLoss
 from simjax.learning.low_rank import LowRank
 from simjax.learning.paths import matching, without
+from simjax.parallel import place
 
 
 class TrainingState(eqx.Module):
@@ -80,11 +81,15 @@ class Learner:
 
         Raises ConfigurationError where the batch does not fit the loss.
         """
-        return self._program("update", self._updated, loss)(state, self._known, loss.placed(batch))
+        return self._program("update", self._updated, loss)(*self._placed(state, loss), loss.placed(batch))
 
     def errors(self, state: TrainingState, loss: BatchLoss, batch: Batch) -> Array:
         """The error of each window of a batch, `(windows,)`, without an update."""
-        return self._program("errors", self._errors, loss)(state, self._known, loss.placed(batch))
+        return self._program("errors", self._errors, loss)(*self._placed(state, loss), loss.placed(batch))
+
+    def _placed(self, state: TrainingState, loss: BatchLoss) -> tuple[TrainingState, Any]:
+        """The state and the frozen arrays where the loss has them, so that the first update compiles for all."""
+        return jax.tree.map(lambda u: place(u, loss.everywhere), (state, self._known))
 
     # ------------------------------------------------------------------ programs
 

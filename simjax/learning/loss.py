@@ -9,6 +9,9 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax import Array
+from jax.sharding import PartitionSpec
+
+from simjax.parallel import place, shardings
 
 Batch = Mapping[str, Any]
 """Arrays by name, each with a leading axis of windows, as `sj.batches` gives them."""
@@ -16,6 +19,11 @@ Batch = Mapping[str, Any]
 
 class BatchLoss(Protocol):
     """Errors of a module on each window of a batch."""
+
+    @property
+    def everywhere(self) -> jax.sharding.Sharding:
+        """Where weights lie."""
+        ...
 
     def placed(self, batch: Batch) -> dict[str, Array]:
         """The arrays that the loss needs, on the devices; ConfigurationError where the batch does not fit."""
@@ -40,9 +48,14 @@ class WindowLoss(eqx.Module):
 
     error: Callable[[Any, Mapping[str, Array], Array], Array]
 
+    @property
+    def everywhere(self) -> jax.sharding.Sharding:
+        """The first device."""
+        return shardings(None, PartitionSpec())
+
     def placed(self, batch: Batch) -> dict[str, Array]:
         """The batch on the first device."""
-        return {name: jax.numpy.asarray(np.asarray(values)) for name, values in batch.items()}
+        return {name: place(np.asarray(values), self.everywhere) for name, values in batch.items()}
 
     def __call__(self, module: Any, batch: Mapping[str, Array], key: Array) -> Array:
         """The error of each window, `(windows,)`."""

@@ -25,6 +25,7 @@ from simjax.parallel import ENSEMBLE, distribute, place, prepend_axis, shardings
 from simjax.schema.config import Config
 from simjax.status import spoiled
 from simjax.stepping.checkpointing.plan import Checkpoint
+from simjax.stepping.simulate import Trajectory
 
 States = Mapping[str, tuple[Array, ...]]
 """By field, its components `(states, ...)` on this device's block."""
@@ -184,6 +185,11 @@ class RolloutLoss:
         return {name: place(values, placements[name]) for name, values in found.items()}
 
     @property
+    def everywhere(self) -> jax.sharding.Sharding:
+        """Where weights lie: whole, on each device of the mesh."""
+        return shardings(self._run.mesh, PartitionSpec())
+
+    @property
     def _groups(self) -> int:
         mesh = self._run.mesh
         return 1 if mesh is None else dict(mesh.shape).get(ENSEMBLE, 1)
@@ -198,73 +204,87 @@ class RolloutLoss:
         field = PartitionSpec(axis, None, *self._run.domain.spec())
         return {name: field if name in fields else PartitionSpec(axis) for name in names}
 
-    # ------------------------------------------------------------------ the error
+    # ------------------------------------------------------------------ runs
 
-    def __call__(self, module: Closure, batch: Mapping[str, Array], key: Array) -> Array:
+    def __call__(self, module: Closure | None, batch: Mapping[str, Array], key: Array) -> Array:
         """The error of each window, `(windows,)`; NaN where its run fails.
 
         Args:
-            module: the closure. batch: as `placed` returns it. key: of the noise.
+            module: the closure; None: the configuration as it is.
+            batch: as `placed` returns it.
+            key: of the noise.
         """
-        if not isinstance(module, Closure):
+        axis = ENSEMBLE if self._groups > 1 else None
+        return self._of_windows(self._error, PartitionSpec(axis), module, self._noisy(batch, key))
+
+    def predicted(self, module: Closure | None, batch: Batch, states: int) -> dict[str, Array]:
+        """The run from the first state of each window, by variable `(windows, states, *grid.shape)`, that one included.
+
+        A run that fails is NaN.
+        """
+        one = self.unrolled(1)
+        placed = {name: values if values.ndim == 1 else values[:, :1] for name, values in one.placed(batch).items()}
+        specs = {name: spec for name, spec in self._specs(placed).items() if len(spec) > 1}
+
+        def run(module, window, values, fields):
+            _, trajectory, start = one._run_from(module, window, values, fields, states - 1)
+            together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
+            found = {n: u for f, own in self.variables.items() for n, u in zip(own, together[f], strict=True)}
+            return spoiled(found, trajectory.clock.status)
+
+        return jax.jit(lambda module, batch: self._of_windows(run, specs, module, batch))(module, placed)
+
+    def _of_windows(self, one: Callable, out_specs, module: Closure | None, batch: Mapping[str, Array]):
+        """`one(module, window, values, fields)` of each window, on the mesh."""
+        if not isinstance(module, Closure | None):
             raise ConfigurationError(
                 f"expected a simjax.Closure to be trained, got {type(module).__name__}; write simjax.Closure(module, "
                 "fields=(...), width=...)."
             )
         arrays, rest = eqx.partition(module, eqx.is_array)
-        specs = self._specs(batch)
-        known = PartitionSpec(), self._run.field_specs()
-        axis = ENSEMBLE if self._groups > 1 else None
 
-        def errors(arrays, batch, values, fields):
-            def one(window):
-                return self._error(eqx.combine(arrays, rest), window, values, fields)
+        def windows(arrays, batch, values, fields):
+            whole = eqx.combine(arrays, rest)
+            return jax.vmap(lambda window: one(whole, window, values, fields))(batch)
 
-            return jax.vmap(one)(batch)
-
-        program = distribute(
-            errors, self._run.mesh, in_specs=(PartitionSpec(), specs, *known), out_specs=PartitionSpec(axis)
-        )
-        return program(arrays, self._noisy(batch, key), self._values, self._fields)
+        specs = PartitionSpec(), self._specs(batch), PartitionSpec(), self._run.field_specs()
+        program = distribute(windows, self._run.mesh, in_specs=specs, out_specs=out_specs)
+        return program(arrays, batch, self._values, self._fields)
 
     def _noisy(self, batch: Mapping[str, Array], key: Array) -> dict[str, Array]:
         """The batch with noise in its first states, drawn for whole fields, so that it is the same on any mesh."""
-        if self.noise == 0:
-            return dict(batch)
         found = dict(batch)
-        for number, name in enumerate(name for own in self.variables.values() for name in own):
+        for number, name in enumerate(name for own in self.variables.values() for name in own if self.noise):
             first = batch[name][:, 0]
             size = jnp.sqrt(jnp.mean(first**2, axis=tuple(range(1, first.ndim)), keepdims=True))
             noise = jax.random.normal(jax.random.fold_in(key, number), first.shape, first.dtype)
             found[name] = batch[name].at[:, 0].add(self.noise * size * noise)
         return found
 
-    def _error(self, module: Closure, window: Mapping[str, Array], values, fields) -> Array:
+    def _error(self, module: Closure | None, window: Mapping[str, Array], values, fields) -> Array:
         """The error of one window, of this device's blocks."""
-        run = self._run
-        states = {field: tuple(window[name] for name in names) for field, names in self.variables.items()}
-        first = {field: tuple(u[0] for u in components) for field, components in states.items()}
+        before, trajectory, _ = self._run_from(module, window, values, fields, self.unroll)
+        first = 1 + self.pushforward
+        target = {f: tuple(window[name][first : self.states] for name in own) for f, own in self.variables.items()}
+        error = self.error(trajectory.observed, target, self._run.domain)
+        return spoiled(error, before | trajectory.clock.status)
+
+    def _run_from(self, module: Closure | None, window, values, fields, frames: int) -> tuple[Array, Trajectory, States]:
+        """The run after the `pushforward`, and what is seen at its beginning; first the status before that."""
+        run, start = self._run, window["first frame"]
+        first = {field: tuple(window[name][0] for name in own) for field, own in self.variables.items()}
         values = {**values, **{name: window[name] for name in self._shown(window)}}
-        own = {**fields, "initial": {**fields["initial"], **first}, "modules": {"closure": in_precision(module, run.dtype)}}
+        own = {**fields, "initial": {**fields["initial"], **first}}
+        if module is not None:
+            own["modules"] = {"closure": in_precision(module, run.dtype)}
         own = run.prepared(values, own)
-        state, _ = run.begin(values, own)
-        start = window["first frame"]
-        status = []
+        state, status = run.begin(values, own)
         if self.pushforward:
             before, _ = run.advance(values, own, state, first_frame=start, frames=self.pushforward)
-            state = jax.lax.stop_gradient(before.state)
-            status.append(before.clock.status)
-        trajectory, _ = run.advance(
-            values, own, state, self._observed, first_frame=start + self.pushforward, frames=self.unroll
-        )
-        status.append(trajectory.clock.status)
-        target = {f: tuple(u[1 + self.pushforward : self.states] for u in parts) for f, parts in states.items()}
-        error = self.error(trajectory.observed, target, run.domain)
-        for one in status:
-            error = spoiled(error, one)
-        return error
+            state, status = jax.lax.stop_gradient(before.state), before.clock.status
+        start = start + self.pushforward
+        return status, *run.advance(values, own, state, self._observed, first_frame=start, frames=frames)
 
     def _observed(self, model, t, state, params) -> States:
         found = model.observe(t, state, params)
-        return {field: tuple(found[name] for name in names) for field, names in self.variables.items()}
-
+        return {field: tuple(found[name] for name in own) for field, own in self.variables.items()}

@@ -243,7 +243,7 @@ class ExplicitWithClosure(_WithClosure, ExplicitModel):
 
     @property
     def loops_over_stages(self):
-        return self.model.loops_over_stages
+        return True  # a network in every stage of a step would compile as many times as long
 
     def rhs(self, t, state, params):
         return self.added(self.model.rhs(t, state, params.own), t, state, params)
@@ -346,10 +346,16 @@ class LocalNetwork(eqx.Module):
 
     def __call__(self, *padded: Array) -> tuple[Array, ...]:
         """One tendency for each padded field, on the interior."""
-        reach = range(-self.width, self.width + 1)
-        places = list(itertools.product(reach, repeat=self.ndim))
-        u = jnp.stack([shift_by(field, place, self.width) for field in padded for place in places])
+        u = jnp.stack(padded)
         for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            u = jnp.tensordot(weight, u, 1) + bias.reshape(-1, *(1,) * self.ndim)
+            u = self._first(weight, u) if k == 0 else jnp.tensordot(weight, u, 1)
+            u = u + bias.reshape(-1, *(1,) * self.ndim)
             u = jax.nn.gelu(u) if k < len(self.weights) - 1 else u
         return tuple(u)
+
+    def _first(self, weight: Array, u: Array) -> Array:
+        """The first layer: a correlation with what lies around each cell, one operation, as many compile slowly."""
+        if self.width == 0:
+            return jnp.tensordot(weight, u, 1)
+        around = weight.reshape(weight.shape[0], len(u), *(2 * self.width + 1,) * self.ndim)
+        return jax.lax.conv_general_dilated(u[None], around, (1,) * self.ndim, "VALID")[0]
