@@ -122,7 +122,10 @@ class Interrupted(KeyboardInterrupt):
         self.folder = folder
 
 
-def stop_error(signal: str | None, message: str, folder: Path) -> Stopped | Interrupted:
-    """The error of a run that was stopped by `signal`, or at its wall-clock limit where there was none."""
+def stop_error(signal: str | None, message: str, folder: Path, call: str = ".run(resume={})") -> Stopped | Interrupted:
+    """The error of a run that was stopped by `signal`, or at its wall-clock limit where there was none.
+
+    call: what goes on with it, with braces in the place of the folder.
+    """
     kind = Interrupted if signal == "SIGINT" else Stopped
-    return kind(f"{message}; go on with .run(resume={str(folder)!r})", folder)
+    return kind(f"{message}; go on with {call.format(repr(str(folder)))}", folder)

@@ -105,12 +105,13 @@ class Learner:
             return jnp.mean(loss(self._whole(weights, known), batch, self._key(state)))
 
         value, gradient = jax.value_and_grad(mean)(state.weights)
-        change, optimizer = self._optimizer.update(
-            gradient, state.optimizer, state.weights, value=value, grad=gradient, value_fn=mean
-        )  # fmt: skip
-        weights = optax.apply_updates(state.weights, change)
+        with jax.numpy_dtype_promotion("standard"):  # as chains of Optax are written
+            change, optimizer = self._optimizer.update(
+                gradient, state.optimizer, state.weights, value=value, grad=gradient, value_fn=mean
+            )
+            weights = optax.apply_updates(state.weights, change)
         finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(weights)]).all()
-        told = Update(value, optax.global_norm(gradient), finite)
+        told = Update(value, optax.tree.norm(gradient), finite)
         return TrainingState(weights, optimizer, state.updates + 1), told
 
     def _errors(self, loss: BatchLoss, state: TrainingState, known, batch) -> Array:

@@ -232,7 +232,7 @@ class RolloutLoss:
             found = {n: u for f, own in self.variables.items() for n, u in zip(own, together[f], strict=True)}
             return spoiled(found, trajectory.clock.status)
 
-        return jax.jit(lambda module, batch: self._of_windows(run, specs, module, batch))(module, placed)
+        return eqx.filter_jit(lambda module, batch: self._of_windows(run, specs, module, batch))(module, placed)
 
     def _of_windows(self, one: Callable, out_specs, module: Closure | None, batch: Mapping[str, Array]):
         """`one(module, window, values, fields)` of each window, on the mesh."""

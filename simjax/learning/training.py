@@ -212,4 +212,4 @@ class _Training:
         if self.folder is None:
             raise KeyboardInterrupt(message)
         self._save(state)
-        raise stop_error(self.signals.received, message, self.folder)
+        raise stop_error(self.signals.received, message, self.folder, "the same call of train(..., folder={})")

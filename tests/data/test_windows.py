@@ -11,6 +11,7 @@ from written_frames import MEMBERS, VISCOSITY, frames, make_writer, write_frames
 
 import simjax as sj
 from simjax.errors import ConfigurationError, InputOutputError
+from simjax.io.coarse import coarsened
 from simjax.io.particle_output import ParticleWriter
 
 FRAMES, ALONE = 8, 5
@@ -62,6 +63,45 @@ def test_fields_members_and_diagnostics_are_chosen(runs):
     np.testing.assert_array_equal(windows[-1]["energy"], [FRAMES - 1.5, FRAMES - 0.5])
     with pytest.raises(IndexError):
         windows[len(windows)]
+
+
+def test_windows_begin_where_they_may_and_stay_in_memory(runs):
+    late = sj.TrajectoryWindows(runs, length=2, since=0.2)
+    assert {late.place(number).states[0] for number in range(len(late))} == {*range(2, FRAMES - 1)}
+    kept = sj.TrajectoryWindows(runs, length=2, since=0.2, in_memory=True)
+    for number in range(len(late)):
+        for name, values in late[number].items():
+            np.testing.assert_array_equal(kept[number][name], values)
+    with pytest.raises(ConfigurationError, match="from t = 5 on, the longest has 0"):
+        sj.TrajectoryWindows(runs, length=2, since=5.0)
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_joined_cells_have_the_same_fluxes(beyond):
+    """Velocities of a stream function at corners: no divergence, with walls (beyond) or periodic, on either grid."""
+    psi = np.random.default_rng(0).normal(size=(3, 8 + beyond, 12 + beyond))
+    psi = psi if beyond else np.pad(psi, ((0, 0), (0, 1), (0, 1)), mode="wrap")
+    u, v = np.diff(psi, axis=1)[..., : 12 + beyond], -np.diff(psi, axis=2)[:, : 8 + beyond]  # (time, y, x_face), ...
+    u, v = coarsened(u, ("y", "x_face"), 4), coarsened(v, ("y_face", "x"), 4)
+    np.testing.assert_allclose(u[..., 0], psi[:, ::4][:, 1:, 0] / 4 - psi[:, ::4][:, :-1, 0] / 4, atol=1e-15)
+    wrapped = u if beyond else np.pad(u, ((0, 0), (0, 0), (0, 1)), mode="wrap")
+    above = v if beyond else np.pad(v, ((0, 0), (0, 1), (0, 0)), mode="wrap")
+    np.testing.assert_allclose(np.diff(wrapped, axis=2) + np.diff(above, axis=1), 0, atol=1e-14)  # rounding
+
+
+@pytest.mark.slow
+def test_windows_on_a_coarser_grid_are_those_that_a_run_there_begins_with(tmp_path):
+    few = ["grid.shape=[12,12]", "time.end=0.1", "time.output_every=0.05", "output.report=false", "precision=float64"]
+    run = sj.load("cavity", [*few, "output.animation=false", f"output.root={tmp_path}"])
+    folder = run.run().folder
+    window = sj.TrajectoryWindows(folder, ["velocity_x", "pressure"], length=2, coarsen=3)[0]
+    fine = sj.TrajectoryWindows(folder, ["velocity_x", "pressure"], length=2)[0]
+    assert window["velocity_x"].shape == (2, 5, 4) and window["pressure"].shape == (2, 4, 4)
+    means = fine["velocity_x"][:, ::3].reshape(2, 5, 4, 3).mean(-1), fine["pressure"].reshape(2, 4, 3, 4, 3)
+    np.testing.assert_allclose(window["velocity_x"], means[0], rtol=1e-14)
+    np.testing.assert_allclose(window["pressure"], means[1].mean((2, 4)), rtol=1e-12, atol=1e-15)
+    with pytest.raises(ConfigurationError, match="coarsen=5: .* has 12 cells along y; write a factor that divides"):
+        sj.TrajectoryWindows(folder, length=2, coarsen=5)
 
 
 def test_states_after_the_end_of_a_member_are_in_no_window(tmp_path):
