@@ -256,7 +256,8 @@ def _figures(pairs: list[tuple[str, str]]) -> Text:
 class IterationProgress:
     """Shows a search or a training: iterations done, the latest numbers, seconds for each and the time that is left.
 
-    noun: what an iteration is called. On a terminal one line is written over and over, otherwise a line at most every `interval` seconds.
+    noun: what an iteration is called. On a terminal one line is written over and over, otherwise a line at most every
+    `interval` seconds.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Fields of a run on a coarser grid: means over its cells and faces, as the conserved amounts of a finite volume are."""
+"""Fields of a run on a coarser grid: means over its cells and faces, so that amounts and fluxes are kept."""
 
 from __future__ import annotations
 

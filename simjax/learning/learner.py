@@ -27,7 +27,7 @@ class TrainingState(eqx.Module):
 
 
 class Update(eqx.Module):
-    """Numbers of an update: the mean error of the batch, the norm of its gradient, and whether all weights are finite."""
+    """The mean error of the batch before an update, the norm of its gradient, and whether all weights are finite now."""
 
     loss: Array
     gradient_norm: Array

@@ -21,7 +21,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.learning.loss import Batch
 from simjax.models.closure import Closure, in_precision
-from simjax.parallel import ENSEMBLE, distribute, place, prepend_axis, shardings
+from simjax.parallel import ENSEMBLE, distribute, place, shardings
 from simjax.schema.config import Config
 from simjax.status import spoiled
 from simjax.stepping.checkpointing.plan import Checkpoint
@@ -84,8 +84,8 @@ class RolloutLoss:
     """
 
     def __init__(
-        self, simulation: Simulation | Config, fields: Sequence[str] | None = None, *, unroll: int, pushforward: int = 0,
-        noise: float = 0.0, mesh: Mapping[str, int] | None = None,
+        self, simulation: Simulation | Config, fields: Sequence[str] | None = None, *, unroll: int,
+        pushforward: int = 0, noise: float = 0.0, mesh: Mapping[str, int] | None = None,
         error: Callable[[States, States, Domain], Array] = relative_error, checkpoint: Checkpoint = "auto",
     ):  # fmt: skip
         config = simulation if isinstance(simulation, Config) else simulation.config

@@ -1,6 +1,5 @@
 """Terms that are not known: a module that is learned, or any function of the fields, added to a model's tendency."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.jaxpr.varying import match_varying
 from simjax.ops import staggered
-from simjax.ops.difference import shift_by
 
 
 class Closure(eqx.Module):

@@ -225,7 +225,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not(loss, batch, tmp_path):
 
 def test_weights_that_are_not_finite_end_it_and_the_checkpoint_stays(loss, batch, tmp_path):
     learner = sj.Learner(network(), optax.sgd(lambda number: jnp.where(number < 3, 1e-3, jnp.inf)))
-    with pytest.raises(NumericalError, match="update 4 of stage 1 .* write a smaller learning rate"):
+    with pytest.raises(NumericalError, match="update 4, in stage 1, made .* write a smaller learning rate"):
         sj.train(learner, [sj.Stage(9, loss)], Batches(batch), folder=tmp_path, every=2)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["2"]
 

@@ -29,7 +29,7 @@ LAYERS = (
     ("inverse.methods",),
     ("config",),
     ("command", "driver"),
-    ("inverse",),
+    ("inverse", "learning"),
     ("certificate", "inspect", "export", "application", "data"),
     ("serve",),
     ("run",),
@@ -65,7 +65,8 @@ HOMES = {
 }
 PACKAGES = {
     "jax.experimental.pallas": ("stencil.kernels",),
-    "optax": ("inverse",),
+    "optax": ("inverse", "learning"),
+    "flax": ("learning.flax_module",),
     "diffrax": ("integrators.adaptive",),
     "h5py": ("io",),
     "xarray": ("io", "report"),
