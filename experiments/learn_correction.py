@@ -95,21 +95,33 @@ def windows(size: Size, run: Path, length: int, coarsen: int, **options) -> sj.T
 # ---------------------------------------------------------------------- training
 
 
-def slope_error(predicted, target, domain: sj.Domain) -> jax.Array:
-    """Mean over states of |grad(u - v)|^2 / |grad v|^2: where fields alone count, small eddies hardly do.
+def eddy_error(predicted, target, domain: sj.Domain) -> jax.Array:
+    """Mean over states of |grad(u - v)|^2 / |grad v|^2, and of ln^2(|grad u|^2 / |grad v|^2), and that of lap u.
 
-    In a periodic box, without divergence, it is the error of the vorticity.
+    In the velocity alone, small eddies hardly count. The first term has their places, and would rather have none than
+    ones at wrong places; the others have as many as there are.
     """
     periodic = sj.center_layout([(sj.Periodic(), sj.Periodic())] * 2)
 
-    def slopes(u):
-        return domain.apply(lambda p: (p[1:-1, 1:-1] - p[:-2, 1:-1], p[1:-1, 1:-1] - p[1:-1, :-2]), u, periodic, 1)
+    def differences(p):
+        here = p[1:-1, 1:-1]
+        slopes = here - p[:-2, 1:-1], here - p[1:-1, :-2]
+        return slopes, p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * here
 
     def squares(components):
-        return sum(jax.vmap(lambda u: sum(domain.mean(d**2) for d in slopes(u)))(u) for u in components)
+        """|grad u|^2 and |lap u|^2 of each state."""
 
-    off = [u - v for u, v in zip(predicted["velocity"], target["velocity"], strict=True)]
-    return jax.numpy.mean(squares(off) / squares(target["velocity"]))
+        def one(u):
+            slopes, laplacian = domain.apply(differences, u, periodic, 1)
+            return sum(domain.mean(d**2) for d in slopes), domain.mean(laplacian**2)
+
+        return (sum(parts) for parts in zip(*(jax.vmap(one)(u) for u in components), strict=True))
+
+    u, v = predicted["velocity"], target["velocity"]
+    off, _ = squares([a - b for a, b in zip(u, v, strict=True)])
+    sizes, expected = tuple(squares(u)), tuple(squares(v))
+    ratios = [jax.numpy.log(a / b) ** 2 for a, b in zip(sizes, expected, strict=True)]
+    return jax.numpy.mean(off / expected[0] + sum(ratios))
 
 
 def trained(size: Size, run: Path, seed: int, folder: Path) -> sj.Closure:
@@ -120,7 +132,7 @@ def trained(size: Size, run: Path, seed: int, folder: Path) -> sj.Closure:
     updates = sum(stage[0] for stage in size.stages)
     schedule = optax.cosine_decay_schedule(3e-3, updates, alpha=0.02)
     learner = sj.Learner(closure, optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule)), seed=seed)
-    loss = sj.RolloutLoss(coarse, ["velocity"], unroll=1, error=slope_error)
+    loss = sj.RolloutLoss(coarse, ["velocity"], unroll=1, error=eddy_error)
     stages = [sj.Stage(n, loss.unrolled(unroll, pushforward=first)) for n, first, unroll in size.stages]
     longest = max(stage.loss.states for stage in stages)
     data = sj.batches(windows(size, run, longest, size.factor), size.batch, seed=seed)

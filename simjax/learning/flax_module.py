@@ -17,7 +17,7 @@ class FlaxModule(eqx.Module):
     is_linen: bool = eqx.field(static=True)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """What the module returns; of Flax NNX, changes of its variables are forgotten."""
+        """The result of the module; of Flax NNX, changes of its variables are forgotten."""
         if self.is_linen:
             return self.definition.apply(self.arrays, *arguments, **named)
         from flax import nnx

@@ -19,7 +19,7 @@ from simjax.parallel import place
 
 
 class TrainingState(eqx.Module):
-    """What a training goes on from: the trained arrays, the state of the optimiser and the number of updates so far."""
+    """State that a training goes on from: trained arrays, the optimiser's state, and how many updates there were."""
 
     weights: Any
     optimizer: Any
@@ -27,7 +27,7 @@ class TrainingState(eqx.Module):
 
 
 class Update(eqx.Module):
-    """The mean error of the batch before an update, the norm of its gradient, and whether all weights are finite now."""
+    """The mean error of a batch before an update, the norm of its gradient, and if all weights are finite after it."""
 
     loss: Array
     gradient_norm: Array

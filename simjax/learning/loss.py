@@ -22,7 +22,7 @@ class BatchLoss(Protocol):
 
     @property
     def everywhere(self) -> jax.sharding.Sharding:
-        """Where weights lie."""
+        """Placement of the weights."""
         ...
 
     def placed(self, batch: Batch) -> dict[str, Array]:

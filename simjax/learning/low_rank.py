@@ -66,4 +66,5 @@ class LowRank(eqx.Module):
         """The module with the updates added to its matrices."""
         matrices = arrays_at(self.base, {*self.up})
         share = {path: self.scale / up.shape[1] for path, up in self.up.items()}
-        return replaced(self.base, {path: w + share[path] * (self.up[path] @ self.down[path]) for path, w in matrices.items()})
+        moved = {path: w + share[path] * (self.up[path] @ self.down[path]) for path, w in matrices.items()}
+        return replaced(self.base, moved)

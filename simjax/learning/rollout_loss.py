@@ -186,7 +186,7 @@ class RolloutLoss:
 
     @property
     def everywhere(self) -> jax.sharding.Sharding:
-        """Where weights lie: whole, on each device of the mesh."""
+        """Placement of the weights: whole, on each device of the mesh."""
         return shardings(self._run.mesh, PartitionSpec())
 
     @property
@@ -269,7 +269,9 @@ class RolloutLoss:
         error = self.error(trajectory.observed, target, self._run.domain)
         return spoiled(error, before | trajectory.clock.status)
 
-    def _run_from(self, module: Closure | None, window, values, fields, frames: int) -> tuple[Array, Trajectory, States]:
+    def _run_from(
+        self, module: Closure | None, window, values, fields, frames: int
+    ) -> tuple[Array, Trajectory, States]:
         """The run after the `pushforward`, and what is seen at its beginning; first the status before that."""
         run, start = self._run, window["first frame"]
         first = {field: tuple(window[name][0] for name in own) for field, own in self.variables.items()}

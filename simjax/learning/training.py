@@ -172,8 +172,8 @@ class _Training:
             kept = "" if self.folder is None else f" The last good checkpoint is in {self.folder / CHECKPOINTS_NAME}."
             raise NumericalError(
                 f"update {done + 1}, in stage {number + 1}, made weights that are not finite (error "
-                f"{float(told.loss):g}, norm of the gradient {float(told.gradient_norm):g}); write a smaller learning rate, "
-                f"optax.clip_by_global_norm before the optimiser, or a shorter unroll.{kept}"
+                f"{float(told.loss):g}, norm of the gradient {float(told.gradient_norm):g}); write a smaller learning "
+                f"rate, optax.clip_by_global_norm before the optimiser, or a shorter unroll.{kept}"
             )
         self._record(after, number, told, last=done + 1 == self.total)
         return after
