@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from measure import compile_timed, environment, repeatedly, rounded, time_alternately
+from benchmarks.measure import compile_timed, environment, repeatedly, rounded, time_alternately
 
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain

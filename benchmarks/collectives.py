@@ -7,8 +7,8 @@ import sys
 
 import jax
 import numpy as np
-from cases import CASES
-from measure import count_collectives
+from benchmarks.cases import CASES
+from benchmarks.measure import count_collectives
 
 from simjax.grid import AXES, Grid
 from simjax.integrators.table import INTEGRATORS

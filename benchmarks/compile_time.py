@@ -27,7 +27,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "compile_time.json"
 def measure_program(experiment: str, program: str) -> dict[str, object]:
     """Figures of one program, compiled in this process."""
     import jax
-    from measure import rounded
+    from benchmarks.measure import rounded
 
     from simjax.certificate.certify import STEPS
     from simjax.certificate.configured import objective_of
@@ -83,7 +83,7 @@ def main() -> None:
     if options.only:
         print(json.dumps(measure_program(options.only, options.program)))
         return
-    from measure import environment
+    from benchmarks.measure import environment
 
     path = Path(options.output)
     earlier = json.loads(path.read_text())["rows"] if path.exists() else []

@@ -18,10 +18,10 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import Case, ConcatenatingDomain, advected_scalar, check, chunk, kolmogorov, unit_box
-from gas import SCHEMES, sheared_gas
-from measure import compile_timed, environment, repeatedly, rounded, summary, time_alternately
-from waves import LEAPFROG, wave
+from benchmarks.cases import Case, ConcatenatingDomain, advected_scalar, check, chunk, kolmogorov, unit_box
+from benchmarks.gas import SCHEMES, sheared_gas
+from benchmarks.measure import compile_timed, environment, repeatedly, rounded, summary, time_alternately
+from benchmarks.waves import LEAPFROG, wave
 
 from simjax.core.domain import Domain
 from simjax.driver.environment import keep_loops_threaded

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from measure import environment, rounded, summary, time_alternately
+from benchmarks.measure import environment, rounded, summary, time_alternately
 
 import simjax as sj
 from simjax.driver.compiled_run import compiled_run

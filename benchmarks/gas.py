@@ -10,8 +10,8 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import Case, check, chunk, unit_box
-from measure import (
+from benchmarks.cases import Case, check, chunk, unit_box
+from benchmarks.measure import (
     compile_timed,
     copy_call,
     effective_throughput,

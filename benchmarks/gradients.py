@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 import spectral
-from cases import FORCE, VISCOSITY, WAVENUMBER, kolmogorov_box, solenoidal_velocity
-from measure import environment, rounded
+from benchmarks.cases import FORCE, VISCOSITY, WAVENUMBER, kolmogorov_box, solenoidal_velocity
+from benchmarks.measure import environment, rounded
 
 PLANS, PEER_PLANS = ("none", "auto", "two_level", "binomial_19"), ("none", "every_step")
 # Of the default plan, and of many steps from fewer than twenty states.

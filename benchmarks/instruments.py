@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import environment
+from benchmarks.measure import environment
 
 import simjax as sj
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from measure import environment, rounded
+from benchmarks.measure import environment, rounded
 
 import simjax as sj
 from simjax.core.model import Output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -18,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import jaxlib
 
+from benchmarks.machine import machine
+
 COLLECTIVES = ("collective-permute", "all-to-all", "all-reduce", "all-gather", "reduce-scatter")
 
 
@@ -27,20 +28,9 @@ def environment() -> dict[str, object]:
     return {
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
-        "python": platform.python_version(),
         "device": f"{device.platform}: {device.device_kind}",
-        "processor": _processor(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "load_average": [round(load, 2) for load in os.getloadavg()],
+        **machine(),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def time_alternately(calls: Mapping[str, Callable[[], float | None]], repeats: int) -> dict[str, list[float]]:

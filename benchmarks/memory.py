@@ -87,7 +87,7 @@ def main() -> None:
     if options.case:
         print(json.dumps(measure(options.case, options.size or MANY[options.case])))
         return
-    from measure import environment
+    from benchmarks.measure import environment
 
     rows = []
     for case in CASES:

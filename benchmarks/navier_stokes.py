@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from cases import FORCE, VISCOSITY, WAVENUMBER, check, chunk, kolmogorov, kolmogorov_box
-from measure import (
+from benchmarks.cases import FORCE, VISCOSITY, WAVENUMBER, check, chunk, kolmogorov, kolmogorov_box
+from benchmarks.measure import (
     collectives_per_step,
     compile_timed,
     copy_call,
@@ -24,7 +24,7 @@ from measure import (
     summary,
     time_alternately,
 )
-from peer import Peer
+from benchmarks.peer import Peer
 
 from simjax.integrators.runge_kutta import INTEGRATORS
 

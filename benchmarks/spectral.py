@@ -13,8 +13,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import Case, check, chunk
-from measure import (
+from benchmarks.cases import Case, check, chunk
+from benchmarks.measure import (
     compile_timed,
     copy_call,
     effective_throughput,
@@ -24,7 +24,7 @@ from measure import (
     summary,
     time_alternately,
 )
-from peer import Peer
+from benchmarks.peer import Peer
 
 from simjax.core.domain import Domain
 from simjax.driver.random_fields import random_modes

@@ -7,8 +7,8 @@ import json
 import statistics
 import sys
 
-from cases import advected_scalar, chunk, unit_box
-from measure import (
+from benchmarks.cases import advected_scalar, chunk, unit_box
+from benchmarks.measure import (
     collectives_per_step,
     compile_timed,
     copy_call,
