@@ -151,6 +151,3 @@ def kolmogorov_box(shape) -> Domain:
 
 def _periodic(ndim: int) -> list[tuple[PeriodicSide, PeriodicSide]]:
     return [(PeriodicSide(), PeriodicSide())] * ndim
-
-
-CASES = {"advection_diffusion": (unit_box, advected_scalar), "incompressible": (kolmogorov_box, kolmogorov)}

@@ -1,7 +1,7 @@
 """A comparison: contestants from the same start, whose results are compared before their times are.
 
-Contestants are processes. simjax comes first; each other one is timed beside it, pair by pair, so that whatever else the
-machine does hits both alike, and its ratio is the median of the pairs'.
+Contestants are processes. simjax comes first; each other one is timed beside it, pair by pair, so that whatever else
+the machine does hits both alike, and its ratio is the median of the pairs'.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.contest import Arrays
 from benchmarks.environments import NotInstalled, python_of
 from benchmarks.peer import Peer, Timing
-
-Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def _moments() -> tuple[float, float]:
 def compare(row: Row, pairs: int, start: Callable[..., Any] = Running) -> dict[str, Any]:
     """The finished table as plain values.
 
-    Every contestant has either `ratio` and `error`, or `refused`, a sentence: a result that is too far off is not timed.
+    Every other contestant has `ratio` and `error`, or `refused`, a sentence: a result that is too far off is not timed.
     """
     found: dict[str, Any] = {
         "what": row.what, "unit": row.unit, "precision": row.precision, "from_start": row.from_start, "contestants": [],
@@ -164,7 +163,7 @@ def alternate(
 
 
 def distance(found: Arrays, reference: Arrays) -> float:
-    """Largest difference of arrays by name, relative to the largest number of the reference's; infinite: none or NaN."""
+    """Largest difference of arrays by name, relative to the reference's largest number; infinite: none or NaN."""
     worst = 0.0 if found else np.inf
     for name, its in found.items():
         ours = np.asarray(reference[name], np.float64)
@@ -203,10 +202,3 @@ def _ready(running) -> tuple[dict[str, Any], Arrays | None]:
         return running.ready()
     except RuntimeError as error:
         return {"refused": str(error)}, None
-
-
-def rows_of(chosen: Mapping[str, Callable[[bool], list[Row]]], quick: bool) -> Iterator[tuple[str, Row]]:
-    """Name of its comparison and table, for all that were chosen."""
-    for name, build in chosen.items():
-        for row in build(quick):
-            yield name, row

@@ -10,6 +10,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from benchmarks.cases import Case, check, chunk, unit_box
 from benchmarks.measure import (
     compile_timed,
@@ -21,7 +22,6 @@ from benchmarks.measure import (
     summary,
     time_alternately,
 )
-
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.grid import CENTER

@@ -11,9 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.measure import environment
-
 import simjax as sj
+from benchmarks.measure import environment
 
 REPEATS = 3
 PULSE = "exp(-50*((x - 0.5)**2 + (y - 0.5)**2{z}))"

@@ -19,6 +19,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from benchmarks.cases import Case, Unprojected, advected_scalar, check, chunk, heat, kolmogorov
 from benchmarks.gas import SCHEMES, sheared_gas
 from benchmarks.measure import (
@@ -32,7 +33,6 @@ from benchmarks.measure import (
     time_alternately,
 )
 from benchmarks.waves import wave
-
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from benchmarks.measure import environment, rounded
 
 import simjax as sj
+from benchmarks.measure import environment, rounded
 from simjax.core.model import Output
 from simjax.io.grid_output import GridWriter
 

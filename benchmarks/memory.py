@@ -64,8 +64,8 @@ def compare(case: str, size: int) -> dict[str, object]:
 
 
 def _in_a_process(case: str, size: int) -> dict[str, int]:
-    command = [sys.executable, __file__, "--case", case, "--size", str(size)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "benchmarks.memory", "--case", case, "--size", str(size)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -10,9 +10,12 @@ from typing import Any
 Table = Mapping[str, Any]
 
 
-def as_markdown(tables: Sequence[Table]) -> str:
-    """All tables, each below what it computes."""
-    return "\n\n".join(f"{caption(table)}\n\n{_rows(table)}" for table in tables)
+def as_markdown(result: Mapping[str, Any]) -> str:
+    """All tables of a result, each below what it computes, and the counts of scaling."""
+    parts = [f"{caption(one)}\n\n{_rows(one)}" for one in result["tables"]]
+    if result["scaling"]:
+        parts.append(_scaling(result["scaling"]))
+    return "\n\n".join(parts)
 
 
 def caption(table: Table) -> str:
@@ -28,10 +31,10 @@ def _rows(table: Table) -> str:
             "compiled in CPU s", "peak MiB"]  # fmt: skip
     if with_forward:
         head.append("over its forward run")
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    rows = []
     for one in table["contestants"]:
         if "refused" in one:
-            lines.append(f"| {one['name']} | not timed: {one['refused']} |" + " |" * (len(head) - 2))
+            rows.append([one["name"], f"not timed: {one['refused']}", *[""] * (len(head) - 2)])
             continue
         ratio = [f"**{digits(one['ratio'])}**", digits(one["cpu_ratio"])] if "ratio" in one else ["1", "1"]
         error = f"{one['error']:.1e} ({one['bound']:.0e})" if "error" in one else ""
@@ -39,8 +42,31 @@ def _rows(table: Table) -> str:
                  digits(one.get("peak_mib"), 3)]  # fmt: skip
         if with_forward:
             cells.append(digits(one.get("gradient_over_forward")))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return in_columns(" | ".join(head), rows)
+
+
+def _scaling(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What a device sends and moves in a step, by mesh, as `python -m simjax.inspect` counts it."""
+    found = []
+    for one in rows:
+        counts = (
+            [f"refused: {one['refused']}", "", "", ""] if "refused" in one else
+            [f"{one['messages']:g}", f"{one['of_all']:g}", f"{one['sent'] / 1024:.1f}", f"{one['moved'] / 2**20:.2f}"]
+        )  # fmt: skip
+        found.append((f"`{one['experiment']}`", one["kind"], by(one["mesh"]), by(one["shape"]), *counts))
+    head = "experiment | scaling | mesh | cells | messages | collectives of all | KiB sent | MiB read and written"
+    return "**Counts of one step on each device**, from its compiled program\n\n" + in_columns(head, found)
+
+
+def in_columns(head: str, rows: Sequence[Sequence[object]]) -> str:
+    """A table of Markdown; `head`: titles with bars between them."""
+    columns = head.count("|") + 1
+    return "\n".join([f"| {head} |", "|" + "---|" * columns, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
+
+
+def by(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
 
 
 def digits(value: float | None, count: int = 2) -> str:
@@ -64,7 +90,8 @@ def draw(tables: Sequence[Table], path: Path) -> None:
     for what, one in rows:
         if what != shown:
             place -= 1
-            axes.text(0.0, place, _short(what), transform=axes.get_yaxis_transform(), fontsize=7, weight="bold", va="center")
+            across = axes.get_yaxis_transform()
+            axes.text(0.0, place, _short(what), transform=across, fontsize=7, weight="bold", va="center")
             shown = what
         place -= 1
         axes.plot([min(one["ratios"]), max(one["ratios"])], [place, place], color="0.7", linewidth=2)

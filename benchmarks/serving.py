@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import environment, rounded, time_alternately
-
 from simjax.serve.client import Client
 
 CASES = {

@@ -1,7 +1,7 @@
-"""Value and gradient of a flow's run: the mean square of the fields at its end, by those at its beginning and by viscosity.
+"""Value and gradient of a flow's run: mean square of the fields at its end, by those at its beginning and by viscosity.
 
-By simjax under a checkpoint plan, or by another package as its users write it: as it is (`none`) or with each step under
-`jax.checkpoint` (`every_step`).
+By simjax under a checkpoint plan, or by another package as its users write it: as it is (`none`) or with each step
+under `jax.checkpoint` (`every_step`).
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ def step_of(physics, grid, viscosity):
     def linear(v):
         return tuple(advection.advect_linear(u, v, dt) for u in v)
 
-    forcing = None
+    convect, forcing = (linear if physics["convection"] == "linear" else None), None
     if physics.get("force"):
         forcing = cfd.forcings.kolmogorov_forcing(grid, scale=physics["force"], k=physics["wavenumber"])
     return cfd.equations.semi_implicit_navier_stokes(
-        density=1.0, viscosity=viscosity, dt=dt, grid=grid, convect=linear if physics["convection"] == "linear" else None,
-        forcing=forcing, time_stepper=STEPPERS[physics["integrator"]],
+        density=1.0, viscosity=viscosity, dt=dt, grid=grid, convect=convect, forcing=forcing,
+        time_stepper=STEPPERS[physics["integrator"]],
     )  # fmt: skip
 
 
