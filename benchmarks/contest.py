@@ -85,7 +85,7 @@ def _peak_resident() -> float:
 
 def _versions() -> dict[str, str]:
     """Versions of the packages that were imported and have one."""
-    known = ("jax", "jaxlib", "numpy", "jax_cfd", "exponax", "jax_md", "phi", "simjax")
+    known = ("jax", "jaxlib", "numpy", "jax_cfd", "exponax", "jax_md", "simjax")
     found = {name: getattr(sys.modules.get(name), "__version__", None) for name in known}
     return {name: str(version) for name, version in found.items() if version}
 

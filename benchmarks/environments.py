@@ -14,7 +14,6 @@ PACKAGES = {
     "jax-cfd": "jax-cfd==0.2.1",
     "exponax": "exponax==0.2.0",
     "jax-md": "jax-md==0.2.29",
-    "phiflow": "phiflow==3.4.0",
 }
 FINISHED = "finished"
 # Of an index that does not answer; a slow one takes longer to send what it has.

@@ -111,34 +111,12 @@ def exponax_spectral(shape, physics, steps: int, plan: str):
     return loss
 
 
-def phiflow_finite_volume(shape, physics, steps: int, plan: str):
-    """Semi-Lagrangian advection, explicit diffusion and the package's pressure solve, without force."""
-    from phi.jax.flow import PERIODIC, Box, Solve, StaggeredGrid, advect, diffuse, dual, fluid, math, spatial
-
-    box = Box(x=2 * np.pi, y=2 * np.pi)
-
-    def step(fields, viscosity):
-        parts = {axis: math.wrap(u, spatial("x,y")) for axis, u in zip("xy", fields, strict=True)}
-        velocity = StaggeredGrid(math.stack(parts, dual("vector")), PERIODIC, box, x=shape[0], y=shape[1])
-        velocity = advect.semi_lagrangian(velocity, velocity, physics["dt"])
-        velocity = diffuse.explicit(velocity, math.wrap(viscosity), physics["dt"])
-        # Relative tolerances alone: cotangents are small beside one.
-        velocity, _ = fluid.make_incompressible(velocity, (), Solve("CG", 1e-5, 0.0))
-        return tuple(velocity.values[{"~vector": axis}].native("x,y") for axis in "xy")
-
-    def loss(fields, viscosity):
-        return mean_square(repeated(lambda fields: step(fields, viscosity), fields, steps, plan))
-
-    return loss
-
-
 LOSSES = {
     ("simjax", "finite_volume"): simjax_finite_volume,
     ("simjax", "spectral"): simjax_spectral,
     ("jax_cfd", "finite_volume"): jax_cfd_finite_volume,
     ("jax_cfd", "spectral"): jax_cfd_spectral,
     ("exponax", "spectral"): exponax_spectral,
-    ("phiflow", "finite_volume"): phiflow_finite_volume,
 }
 
 
