@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,27 +127,30 @@ def compare(row: Row, pairs: int, start: Callable[..., Any] = Running) -> dict[s
                 entry["refused"] = f"off by {entry['error']:.2g}, where {one.bound:.2g} is accepted"
                 continue
             timed.append((entry, running))
-        alone, ratios = alternate(reference, [running for _, running in timed], pairs)
+        # A process that is started anew has nothing to warm up.
+        others = [running for _, running in timed]
+        alone, ratios = alternate(reference, others, pairs, uncounted=0 if row.from_start else 1)
         _enter(entries[0], alone, row.work)
         for (entry, _), (times, pairwise) in zip(timed, ratios, strict=True):
             _enter(entry, times, row.work)
             entry["ratio"] = statistics.median(pair.seconds for pair in pairwise)
-            entry["cpu_ratio"] = statistics.median(pair.cpu_seconds for pair in pairwise)
+            entry["cpu_ratio"] = _median(pair.cpu_seconds for pair in pairwise)
             entry["ratios"] = [pair.seconds for pair in pairwise]
     found["contestants"] = entries
     return found
 
 
 def alternate(
-    first: Any, others: Sequence[Any], pairs: int
+    first: Any, others: Sequence[Any], pairs: int, uncounted: int
 ) -> tuple[list[Timing], list[tuple[list[Timing], list[Timing]]]]:
     """Times of the first, and for each other one its times and its ratios to the first's, taken right before it.
 
-    One round is not counted. Alone, the first is timed as often.
+    The first `uncounted` rounds are left out. Alone, the first is timed as often. A ratio of no processor time, whose
+    clock is too coarse for the shortest chunks, is not a number.
     """
     own: list[Timing] = []
     taken: list[tuple[list[Timing], list[Timing]]] = [([], []) for _ in others]
-    for turn in range(-1, pairs):
+    for turn in range(-uncounted, pairs):
         for place in range(max(1, len(others))):
             before = first.run()
             after = others[place].run() if others else None
@@ -156,10 +160,15 @@ def alternate(
             if after is not None:
                 times, ratios = taken[place]
                 times.append(after)
-                # The processor's clock is too coarse for the shortest chunks.
                 cpu = after.cpu_seconds / before.cpu_seconds if before.cpu_seconds > 0 else float("nan")
                 ratios.append(Timing(after.seconds / before.seconds, cpu))
     return own, taken
+
+
+def _median(values: Iterable[float]) -> float | None:
+    """The median of what is a number; None: nothing is."""
+    known = [value for value in values if math.isfinite(value)]
+    return statistics.median(known) if known else None
 
 
 def distance(found: Arrays, reference: Arrays) -> float:
