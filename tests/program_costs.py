@@ -5,11 +5,13 @@
 
 Nothing is run or timed. Figures of one step on one device: collectives by kind; `sent`, bytes given to them; `bytes`
 of memory read and written, each value once; `temporaries`, bytes of memory beside the state; and `instructions` of the
-whole program. They are read after optimisation, as fusion is most of what makes a step cheap. Grids are small, so that
-XLA cuts no loop among cores, and what it does for one kind of processor comes below this text: figures are the same on
-any machine (`taskset -c 0` and `--xla_cpu_max_isa=SSE4_2` change none). They differ between versions of jax, whose
-passes fuse and schedule in other ways: with another jax than the file's only collectives are compared, which simjax
-itself asks for.
+whole program. They are read after optimisation, as fusion is most of what makes a step cheap.
+
+What does not depend on the machine: grids are so small that XLA cuts no loop among cores, and what it does for one kind
+of processor comes below this text. On one core (`taskset -c 0`), compiled for the oldest processors
+(`--xla_cpu_max_isa=SSE4_2`), two of these programs had the same figures but for `temporaries`, which were 2 and 8 %
+less: they follow the order of instructions, which differs. All but collectives depend on the version of jax, whose passes
+fuse in other ways: with another jax than the file's only collectives are compared, which simjax itself asks for.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).parent / "reference" / "program_costs.json"
-# Figures of one jax come back to the last byte; so much may change with a small edit, and 10 % may not.
-TOLERANCE = 0.05
+# Figures of one jax come back to the last byte, but for temporaries; so much may change with a small edit.
+TOLERANCES = {"sent": 0.05, "bytes": 0.05, "instructions": 0.05, "temporaries": 0.15}
 # Machine code is not wanted, so it is made quickly.
 FLAGS = " ".join(
     (
@@ -119,7 +121,7 @@ def measured(names: list[str]) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each figure that is not as it was: collectives exactly, others of the same jax to a tolerance.
+    """A sentence for each figure that is not as it was: collectives exactly, the rest of the same jax to a tolerance.
 
     What got cheaper is told as well: kept as it was, the file would let it grow again.
     """
@@ -132,8 +134,8 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterat
             yield f"{name}: collectives {now['collectives']}, were {then['collectives']}"
         if found["jax"] != expected["jax"]:
             continue
-        for figure in ("sent", "bytes", "temporaries", "instructions"):
-            if abs(now[figure] - then[figure]) > TOLERANCE * then[figure]:
+        for figure, tolerance in TOLERANCES.items():
+            if abs(now[figure] - then[figure]) > tolerance * then[figure]:
                 yield f"{name}: {figure} {now[figure]:g}, were {then[figure]:g} ({now[figure] / then[figure] - 1:+.1%})"
 
 
