@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.report import as_markdown, digits, in_columns  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
-# Versions that benchmarks/README.md installs.
+# Of the kept results.
 PEERS = {
     "jax_cfd": "jax-cfd 0.2.1",
     "jax_cfd_van_leer": "jax-cfd 0.2.1, default scheme",

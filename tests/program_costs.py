@@ -10,7 +10,7 @@ whole program. They are read after optimisation, as fusion is most of what makes
 What does not depend on the machine: grids are so small that XLA cuts no loop among cores, and what it does for one kind
 of processor comes below this text. On one core (`taskset -c 0`), compiled for the oldest processors
 (`--xla_cpu_max_isa=SSE4_2`), two of these programs had the same figures but for `temporaries`, which were 2 and 8 %
-less: they follow the order of instructions, which differs. All but collectives depend on the version of jax, whose passes
+less: they follow the order of instructions. All but collectives depend on the version of jax, whose passes
 fuse in other ways: with another jax than the file's only collectives are compared, which simjax itself asks for.
 """
 
@@ -139,11 +139,11 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterat
                 yield f"{name}: {figure} {now[figure]:g}, were {then[figure]:g} ({now[figure] / then[figure] - 1:+.1%})"
 
 
-def in_a_process(names: list[str], *, cwd: Path = ROOT) -> dict[str, Any]:
+def in_a_process(names: list[str]) -> dict[str, Any]:
     """`measured` in a process of its own, as devices and flags are read when jax starts."""
-    environment = {**os.environ, "PYTHONPATH": str(cwd), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS}
     command = [sys.executable, str(Path(__file__)), "--names", *names]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return json.loads(done.stdout.splitlines()[-1])
