@@ -185,8 +185,8 @@ def lennard_jones(quick: bool) -> list[Row]:
             "density": density, "temperature": temperature, "cutoff": 2.5, "dt": 0.005, "steps": steps, "box": box,
             "cells": side,
         }  # fmt: skip
-        # Its cutoff is smooth over a distance of 0.001, where pairs that cross it are thrown by their energy of 0.016: in
-        # a plain program in double precision that changes the temperature after 20 steps by 0.0048, as it does here.
+        # Its cutoff is smooth over a distance of 0.001, where pairs that cross it are thrown by their energy of 0.016.
+        # In a plain program in double precision that changes the temperature after 20 steps by 0.0048, as it does here.
         energies = "energy at the start and temperature at the end, in which its smooth cutoff shows"
         at_start = "energy at the start alone, as its velocities are others: digits that it prints"
         contestants = [
