@@ -16,7 +16,7 @@ PAIRWISE = "collective-permute"
 
 
 def scaling(quick: bool) -> list[dict[str, Any]]:
-    """What a device sends and moves in a step: the same grid, or the same block on each device, on meshes of devices."""
+    """Messages and bytes of a step: of the same grid, or of the same block on each device, on meshes of devices."""
     rows = []
     for experiment in EXPERIMENTS[:1] if quick else EXPERIMENTS:
         for mesh in QUICK if quick else MESHES:
