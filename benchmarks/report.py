@@ -38,8 +38,9 @@ def _rows(table: Table) -> str:
             continue
         ratio = [f"**{digits(one['ratio'])}**", digits(one["cpu_ratio"])] if "ratio" in one else ["1", "1"]
         error = f"{one['error']:.1e} ({one['bound']:.0e})" if "error" in one else ""
-        cells = [one["name"], f"{one['rate']:.3g}", *ratio, error, digits(one.get("compile_cpu_s")),
-                 digits(one.get("peak_mib"), 3)]  # fmt: skip
+        # Where every run is a process, those of the first one, before programs were kept, are not of what is timed.
+        built = ["", ""] if table["from_start"] else [digits(one.get("compile_cpu_s")), digits(one.get("peak_mib"), 3)]
+        cells = [one["name"], f"{one['rate']:.3g}", *ratio, error, *built]
         if with_forward:
             cells.append(digits(one.get("gradient_over_forward")))
         rows.append(cells)
