@@ -14,8 +14,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from measure import compile_timed, environment, repeatedly, rounded, time_alternately
 
+from benchmarks.measure import compile_timed, environment, repeatedly, rounded, time_alternately
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.grid import Grid
@@ -179,8 +179,8 @@ def main() -> None:
     for shape in shapes:
         slopes["x".join(map(str, shape))] = gradients(shape, jnp.float32, options.steps)
         print(json.dumps(slopes), file=sys.stderr, flush=True)
-    alone = ["taskset", "-c", "0", sys.executable, str(Path(__file__)), "--only-one-core"]
-    done = subprocess.run(alone, capture_output=True, text=True, check=True)
+    alone = ["taskset", "-c", "0", sys.executable, "-m", "benchmarks.bodies", "--only-one-core"]
+    done = subprocess.run(alone, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     result = {
         "benchmark": "incompressible flow around a ball of radius 0.15 in a periodic box, kutta3",
         "environment": environment(),

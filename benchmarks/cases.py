@@ -12,10 +12,20 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from benchmarks.starts import (
+    FLOW_DT,
+    FORCE,
+    VELOCITY,
+    VISCOSITY,
+    WAVENUMBER,
+    advection_diffusion_dt,
+    smooth_scalar,
+    solenoidal_velocity,
+)
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.core.model import Model
-from simjax.grid import CENTER, FACE, Grid
+from simjax.grid import Grid
 from simjax.integrators.runge_kutta import Integrator
 from simjax.models.cell_centred import CenteredModel
 from simjax.models.flow import incompressible
@@ -24,9 +34,6 @@ from simjax.ops.difference import laplacian
 from simjax.parallel import distribute
 from simjax.status import OK
 from simjax.stepping.simulate import Clock, Schedule, advance, real_dtype
-
-WAVENUMBER, FORCE = 4, 1.0
-VISCOSITY, VELOCITY = 1e-3, (0.7, 0.3, 0.2)
 
 
 class ConcatenatingDomain(Domain):
@@ -55,17 +62,11 @@ class Case:
 def advected_scalar(domain: Domain, dtype=np.float32) -> Case:
     """Central advection-diffusion of a smooth scalar in the periodic unit box."""
     grid = domain.grid
-    phases = [2 * np.pi * grid.coordinates(axis, CENTER) for axis in range(grid.ndim)]
-    scalar = np.ones((1,) * grid.ndim)
-    for phase in np.meshgrid(*phases, indexing="ij", sparse=True):
-        scalar = scalar * (1 + 0.5 * np.sin(phase))
+    scalar = jnp.asarray(smooth_scalar(grid.shape), dtype)
     model = advection_diffusion.AdvectionDiffusion(domain, _periodic(grid.ndim))
     velocity = np.array(VELOCITY[: grid.ndim])
     params = advection_diffusion.Params(jnp.asarray(VISCOSITY, dtype), jnp.asarray(velocity, dtype))
-    h = np.array(grid.spacing)
-    # A quarter of what forward Euler allows: central advection needs dt <= 2 kappa / |a|^2, diffusion h^2.
-    limit = min(2 * VISCOSITY / float(velocity @ velocity), 1 / (2 * VISCOSITY * float(np.sum(h**-2.0))))
-    return Case(model, params, advection_diffusion.State(jnp.asarray(scalar, dtype)), 0.25 * limit)
+    return Case(model, params, advection_diffusion.State(scalar), advection_diffusion_dt(grid.shape))
 
 
 class Heat(CenteredModel):
@@ -99,29 +100,23 @@ class Unprojected(incompressible.Incompressible):
 
 def kolmogorov(domain: Domain, dtype=np.float32, equations=incompressible.Incompressible) -> Case:
     """Two-dimensional Kolmogorov flow in the periodic box of side 2 pi: force sin(4 y) along x."""
-
-    def force(t, coordinates, params) -> Array:
-        return FORCE * jnp.sin(WAVENUMBER * coordinates[1])
-
-    model = equations(domain, _periodic(2), (force, None))
-    params = incompressible.Params(jnp.asarray(VISCOSITY, dtype), jnp.asarray(0.0, dtype))
-    velocity = tuple(jnp.asarray(u, dtype) for u in solenoidal_velocity(domain.grid))
-    return Case(model, params, incompressible.State(velocity), 0.25 * VISCOSITY)
+    velocity = tuple(jnp.asarray(u, dtype) for u in solenoidal_velocity(domain.grid.shape))
+    return flow(domain, velocity, VISCOSITY, FLOW_DT, force=FORCE, wavenumber=WAVENUMBER, equations=equations)
 
 
-def solenoidal_velocity(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """A smooth velocity of order one on the faces: differences of a stream function on lower corners."""
-    x, y = (grid.coordinates(axis, FACE) for axis in range(2))
-    rng = np.random.default_rng(0)
-    psi = np.zeros(grid.shape)
-    for k, m in ((1, 2), (2, 1), (3, 3), (4, 1), (2, 5)):
-        a, b = rng.uniform(0, 2 * np.pi, 2)
-        psi += np.sin(k * x + a)[:, None] * np.sin(m * y + b)[None, :] / np.hypot(k, m)
-    h = grid.spacing
-    u = (np.roll(psi, -1, axis=1) - psi) / h[1]
-    v = -(np.roll(psi, -1, axis=0) - psi) / h[0]
-    fastest = max(np.abs(u).max(), np.abs(v).max())
-    return u / fastest, v / fastest
+def flow(
+    domain: Domain, velocity, viscosity: float, dt: float, *, force: float, wavenumber: int,
+    equations=incompressible.Incompressible,
+) -> Case:  # fmt: skip
+    """A periodic flow from a velocity on lower faces, driven along x by force sin(wavenumber y) unless `force` is 0."""
+
+    def drive(t, coordinates, params) -> Array:
+        return force * jnp.sin(wavenumber * coordinates[1])
+
+    ndim, dtype = domain.grid.ndim, velocity[0].dtype
+    model = equations(domain, _periodic(ndim), (drive if force else None, *(None,) * (ndim - 1)))
+    params = incompressible.Params(jnp.asarray(viscosity, dtype), jnp.asarray(0.0, dtype))
+    return Case(model, params, incompressible.State(tuple(velocity)), dt)
 
 
 def chunk(case: Case, integrator: Integrator, steps: int) -> tuple[Callable, tuple[Any, Clock]]:
@@ -156,6 +151,3 @@ def kolmogorov_box(shape) -> Domain:
 
 def _periodic(ndim: int) -> list[tuple[PeriodicSide, PeriodicSide]]:
     return [(PeriodicSide(), PeriodicSide())] * ndim
-
-
-CASES = {"advection_diffusion": (unit_box, advected_scalar), "incompressible": (kolmogorov_box, kolmogorov)}

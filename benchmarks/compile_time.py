@@ -27,8 +27,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "compile_time.json"
 def measure_program(experiment: str, program: str) -> dict[str, object]:
     """Figures of one program, compiled in this process."""
     import jax
-    from measure import rounded
 
+    from benchmarks.measure import rounded
     from simjax.certificate.certify import STEPS
     from simjax.certificate.configured import objective_of
     from simjax.config import load_config
@@ -60,7 +60,7 @@ def measure_program(experiment: str, program: str) -> dict[str, object]:
 
 def measure(experiment: str, program: str, limit: float) -> dict[str, object]:
     """Figures of one program, or {"error": the last words of the process}."""
-    command = [sys.executable, __file__, "--program", program, "--only", experiment]
+    command = [sys.executable, "-m", "benchmarks.compile_time", "--program", program, "--only", experiment]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, cwd=ROOT)
     except subprocess.TimeoutExpired:
@@ -83,7 +83,7 @@ def main() -> None:
     if options.only:
         print(json.dumps(measure_program(options.only, options.program)))
         return
-    from measure import environment
+    from benchmarks.measure import environment
 
     path = Path(options.output)
     earlier = json.loads(path.read_text())["rows"] if path.exists() else []

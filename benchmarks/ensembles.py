@@ -15,9 +15,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from measure import environment, rounded, summary, time_alternately
 
 import simjax as sj
+from benchmarks.measure import environment, rounded, summary, time_alternately
 from simjax.driver.compiled_run import compiled_run
 from simjax.driver.groups import groups_of, of_group
 from simjax.stepping.simulate import Schedule

@@ -1,6 +1,6 @@
 """What instruments cost: a wave with 1000 probes at every step, and slices of a wave in space against its fields.
 
-    python benchmarks/instruments.py [cells of the plane's side] [cells of the cube's side] [file for the results]
+    python -m benchmarks.instruments [cells of the plane's side] [cells of the cube's side] [file for the results]
 
 The time of a run is that of its steps and its files, by its own account, without compilation. Repetitions of the runs
 that are compared take turns, and the fastest of each is kept: others only take time from a machine that is shared.
@@ -11,9 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import environment
-
 import simjax as sj
+from benchmarks.measure import environment
 
 REPEATS = 3
 PULSE = "exp(-50*((x - 0.5)**2 + (y - 0.5)**2{z}))"

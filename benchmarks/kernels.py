@@ -19,9 +19,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import Case, Unprojected, advected_scalar, check, chunk, heat, kolmogorov
-from gas import SCHEMES, sheared_gas
-from measure import (
+
+from benchmarks.cases import Case, Unprojected, advected_scalar, check, chunk, heat, kolmogorov
+from benchmarks.gas import SCHEMES, sheared_gas
+from benchmarks.measure import (
     compile_timed,
     copy_call,
     effective_throughput,
@@ -31,8 +32,7 @@ from measure import (
     summary,
     time_alternately,
 )
-from waves import wave
-
+from benchmarks.waves import wave
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS

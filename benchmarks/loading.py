@@ -1,6 +1,6 @@
 """How many windows of saved states a second `sj.batches` gives, from an ensemble and from as many single runs.
 
-    python benchmarks/loading.py [members] [states] [cells of a side] [file for the results]
+    python -m benchmarks.loading [members] [states] [cells of a side] [file for the results]
 
 Files are written as a run writes them, with random fields, and are in the cache of the system when they are read: what
 is measured is the way from HDF5 to batches, not the disk. Each figure is the best of three passes over 50 batches.
@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from measure import environment, rounded
 
 import simjax as sj
+from benchmarks.measure import environment, rounded
 from simjax.core.model import Output
 from simjax.io.grid_output import GridWriter
 

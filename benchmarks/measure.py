@@ -1,24 +1,16 @@
-"""What the benchmarks measure with: timings in turns, a copy to compare with, collectives of a program."""
+"""What the benchmarks measure with: timings in turns, a copy to compare with."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import re
 import statistics
-import subprocess
-import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import jaxlib
 
-COLLECTIVES = ("collective-permute", "all-to-all", "all-reduce", "all-gather", "reduce-scatter")
+from benchmarks.machine import machine
 
 
 def environment() -> dict[str, object]:
@@ -27,20 +19,9 @@ def environment() -> dict[str, object]:
     return {
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
-        "python": platform.python_version(),
         "device": f"{device.platform}: {device.device_kind}",
-        "processor": _processor(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "load_average": [round(load, 2) for load in os.getloadavg()],
+        **machine(),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def time_alternately(calls: Mapping[str, Callable[[], float | None]], repeats: int) -> dict[str, list[float]]:
@@ -114,26 +95,3 @@ def effective_throughput(seconds: Sequence[float], steps: int, stages: int, stat
     Omlin and Raess (2024), Proc. JuliaCon Conf. 6, 138, eq. 1.
     """
     return 2 * state_bytes * stages * steps / statistics.median(seconds) / 1e9
-
-
-def count_collectives(program) -> dict[str, int]:
-    """Number of collective instructions, by name, in a compiled program without loops around them."""
-    pattern = re.compile(rf"\s({'|'.join(COLLECTIVES)})(?:-start)?\(")
-    return dict(sorted(Counter(pattern.findall(program.as_text())).items()))
-
-
-def collectives_per_step(model: str, shape: Sequence[int], integrator: str) -> dict[str, dict[str, int]]:
-    """Collectives of one compiled step by mesh, from a process of its own with eight virtual devices.
-
-    Virtual devices would share the cores with what is being timed here.
-    """
-    script = Path(__file__).with_name("collectives.py")
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8",
-    }
-    command = [sys.executable, str(script), model, integrator, *map(str, shape)]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    if result.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr[-2000:]}")
-    return json.loads(result.stdout)

@@ -64,8 +64,8 @@ def compare(case: str, size: int) -> dict[str, object]:
 
 
 def _in_a_process(case: str, size: int) -> dict[str, int]:
-    command = [sys.executable, __file__, "--case", case, "--size", str(size)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "benchmarks.memory", "--case", case, "--size", str(size)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -87,7 +87,7 @@ def main() -> None:
     if options.case:
         print(json.dumps(measure(options.case, options.size or MANY[options.case])))
         return
-    from measure import environment
+    from benchmarks.measure import environment
 
     rows = []
     for case in CASES:

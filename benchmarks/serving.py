@@ -22,8 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from measure import environment, rounded, time_alternately
-
+from benchmarks.measure import environment, rounded, time_alternately
 from simjax.serve.client import Client
 
 CASES = {

@@ -7,9 +7,8 @@ import json
 import statistics
 import sys
 
-from cases import advected_scalar, chunk, unit_box
-from measure import (
-    collectives_per_step,
+from benchmarks.cases import advected_scalar, chunk, unit_box
+from benchmarks.measure import (
     compile_timed,
     copy_call,
     effective_throughput,
@@ -19,7 +18,6 @@ from measure import (
     summary,
     time_alternately,
 )
-
 from simjax.integrators.runge_kutta import INTEGRATORS
 
 
@@ -49,7 +47,6 @@ def measure_case(shape: tuple[int, ...], integrator: str, repeats: int) -> dict[
         "copy_gb_per_s": rounded(copy_throughput),
         "t_eff_of_copy": rounded(throughput / copy_throughput),
         "compile_s": rounded(compile_seconds),
-        "collectives_per_step": collectives_per_step("advection_diffusion", shape, integrator)["meshes"],
     }
 
 

@@ -10,9 +10,9 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import Case, check, chunk, unit_box
-from measure import compile_timed, copy_call, environment, repeatedly, rounded, summary, time_alternately
 
+from benchmarks.cases import Case, check, chunk, unit_box
+from benchmarks.measure import compile_timed, copy_call, environment, repeatedly, rounded, summary, time_alternately
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.integrators.splitting import INTEGRATORS

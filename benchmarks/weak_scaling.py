@@ -23,13 +23,12 @@ CASES = {
 }
 
 
-def inspected(experiment: str, overrides: list[str], target: str) -> dict:
+def inspected(experiment: str, overrides: list[str], target: str, *options: str) -> dict:
     """The inspection of an experiment as plain values, or the sentence that says why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "inspection.json"
         command = [sys.executable, "-m", "simjax.inspect", f"experiment={experiment}", f"target={target}", *overrides]
-        done = subprocess.run([*command, "--json", str(path)], capture_output=True, text=True)
-        sys.stderr.write(done.stdout + done.stderr)
+        done = subprocess.run([*command, *options, "--json", str(path)], capture_output=True, text=True)
         if not path.exists():
             return {"experiment": experiment, "target": target, "error": done.stderr.strip()}
         return json.loads(path.read_text(encoding="utf-8"))

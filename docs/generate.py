@@ -30,6 +30,7 @@ from simjax.schema.sides import SideSchema, declared_sides, sides_of
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))
 from performance_tables import (  # noqa: E402
+    comparisons,
     compile_cost,
     gradient_cost,
     limits,
@@ -225,7 +226,7 @@ def chips() -> str:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
-    "inverse": inverse, "speed": speed, "limits": limits, "on_a_gpu": on_a_gpu,
+    "inverse": inverse, "comparisons": comparisons, "speed": speed, "limits": limits, "on_a_gpu": on_a_gpu,
     "gradient_cost": gradient_cost, "compile_cost": compile_cost,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},

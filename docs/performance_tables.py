@@ -1,13 +1,17 @@
 """Tables of performance.md, from the files that the programs of `benchmarks/` wrote."""
 
 import json
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
-# Versions that benchmarks/README.md installs.
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from benchmarks.report import as_markdown, digits, in_columns  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results"
+# Of the kept results.
 PEERS = {
     "jax_cfd": "jax-cfd 0.2.1",
     "jax_cfd_van_leer": "jax-cfd 0.2.1, default scheme",
@@ -31,19 +35,17 @@ def _results(benchmark: str, gpu: bool = False) -> Iterator[tuple[str, dict[str,
             yield content["environment"]["jax"], content
 
 
-def _table(head: str, rows: Sequence[Sequence[object]]) -> str:
-    columns = head.count("|") + 1
-    return "\n".join([f"| {head} |", "|" + "---|" * columns, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
-
-
-def _digits(value: float, digits: int = 2) -> str:
-    """A number to so many digits, without an exponent."""
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
-
-
 def _shape(shape: Sequence[int]) -> str:
     return f"{shape[0]}^{len(shape)}" if len(shape) == 3 and len(set(shape)) == 1 else " x ".join(map(str, shape))
+
+
+def comparisons() -> str:
+    """All tables of the last run of `python -m benchmarks` that is kept, and the machine that made it."""
+    content = json.loads((RESULTS / "comparisons.json").read_text(encoding="utf-8"))
+    machine, versions = content["environment"], content["versions"]
+    told = f"{machine['processor']}, {machine['cpus']} cores, jax {versions['jax']}"
+    sizes = "sizes of `--quick`" if content["quick"] else "full sizes"
+    return f"{told}; {sizes}.\n\n{as_markdown(content)}"
 
 
 def speed() -> str:
@@ -52,9 +54,9 @@ def speed() -> str:
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for what, jax, own, peer, its in _pairs():
         columns[jax] = None
-        rows.setdefault((what, peer), {})[jax] = f"{_digits(own)}; {_digits(its)}; **{_digits(its / own)}**"
+        rows.setdefault((what, peer), {})[jax] = f"{digits(own)}; {digits(its)}; **{digits(its / own)}**"
     head = " | ".join(["step", "beside it", *(f"jax {jax}" for jax in columns)])
-    return _table(head, [[*row, *(found.get(jax, "") for jax in columns)] for row, found in rows.items()])
+    return in_columns(head, [[*row, *(found.get(jax, "") for jax in columns)] for row, found in rows.items()])
 
 
 def _pairs() -> Iterator[tuple[str, str, float, str, float]]:
@@ -98,9 +100,9 @@ def limits() -> str:
                 size = _shape(case["shape"])
                 scheme = case.get("integrator", "leapfrog")
                 rows.append(
-                    (what.replace("_", " "), scheme, size, jax, _digits(rate), flops or f"{share:.2f} of a copy")
+                    (what.replace("_", " "), scheme, size, jax, digits(rate), flops or f"{share:.2f} of a copy")
                 )
-    return _table("step | integrator | grid | jax | million cells/s | reached", rows)
+    return in_columns("step | integrator | grid | jax | million cells/s | reached", rows)
 
 
 def on_a_gpu() -> str:
@@ -111,14 +113,14 @@ def on_a_gpu() -> str:
             plain, kernel = case["xla"], case["pallas"]
             share, dear = f"{plain['t_eff_of_copy']:.2f}", plain.get("gradient_over_step")
             rows.append(
-                (case["case"], case["integrator"], _shape(case["shape"]), _digits(plain["ms_per_step"]), share,
-                 "" if dear is None else _digits(dear), f"{kernel['faster_than_xla']:.2f}")
+                (case["case"], case["integrator"], _shape(case["shape"]), digits(plain["ms_per_step"]), share,
+                 "" if dear is None else digits(dear), f"{kernel['faster_than_xla']:.2f}")
             )  # fmt: skip
     for benchmark, name in (("navier_stokes", "Navier-Stokes"), ("spectral", "flow in a Fourier basis")):
         for _, found in _results(benchmark, gpu=True):
             for case in found["cases"]:
-                rows.append((name, case["integrator"], _shape(case["shape"]), _digits(case["ms_per_step"]), "", "", ""))
-    return _table(
+                rows.append((name, case["integrator"], _shape(case["shape"]), digits(case["ms_per_step"]), "", "", ""))
+    return in_columns(
         "step | integrator | grid | ms | share of a copy | gradient over step | speed of kernels over XLA's", rows
     )
 
@@ -133,11 +135,11 @@ def gradient_cost() -> str:
             package = "simjax" if row["package"] == "simjax" else PEERS[row["package"]]
             problem = {"finite_volume": "flow", "spectral": "spectral vorticity"}[row["problem"]]
             size = f"{problem}, {_shape(row['shape'])}, {row['steps']} steps"
-            times = (_digits(row["gradient_over_forward"]), _digits(row["gradient_ms_per_step"]))
+            times = (digits(row["gradient_over_forward"]), digits(row["gradient_ms_per_step"]))
             plan = row["plan"].replace("_", " ")
             rows.append((size, package, plan, *times, f"{row['gradient_peak_mib']:.0f}"))
     head = "run | package | checkpoint plan | gradient over forward run | ms per step | MiB at the peak"
-    return _table(head, sorted(rows, key=lambda row: (str(row[0]), row[1] != "simjax")))
+    return in_columns(head, sorted(rows, key=lambda row: (str(row[0]), row[1] != "simjax")))
 
 
 def compile_cost() -> str:
@@ -154,9 +156,9 @@ def compile_cost() -> str:
         )
         for row in dearest
     ]
-    below = _digits(max(row["compile_cpu_s"] for row in content["rows"] if row["program"] == "forward"))
+    below = digits(max(row["compile_cpu_s"] for row in content["rows"] if row["program"] == "forward"))
     told = f"The other {len(gradients) - DEAREST} take less, and forward programs at most {below} s."
-    return _table("gradient of | StableHLO operations | CPU s | peak MiB", rows) + f"\n\n{told}"
+    return in_columns("gradient of | StableHLO operations | CPU s | peak MiB", rows) + f"\n\n{told}"
 
 
 def memory_told() -> str:
@@ -168,7 +170,7 @@ def memory_told() -> str:
             size = f"{4 * row['size'] ** 3:,}".replace(",", " ") if "liquid" in row["case"] else f"{row['size']}^2"
             rows.append((row["case"], size, *parts, f"{row['taken'] / 2**20:.0f}", f"{row['taken_over_told']:.2f}"))
     head = "run | cells or particles | state | working memory | observed frames | told | taken | taken over told"
-    return _table(head, rows)
+    return in_columns(head, rows)
 
 
 def weak_scaling() -> str:
@@ -194,8 +196,8 @@ def weak_scaling() -> str:
         "experiment | block | 1 chip, ms | 256 chips, ms | of it waiting | asynchronous exchanges | "
         "efficiency of 4, 16, 64, 256 chips, % | CPU s to compile"
     )
-    return _table(head, rows)
+    return in_columns(head, rows)
 
 
 def _milliseconds(seconds: float) -> str:
-    return _digits(1e3 * seconds) if seconds else "0"
+    return digits(1e3 * seconds) if seconds else "0"

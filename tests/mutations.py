@@ -58,6 +58,14 @@ class Mutation:
 
 
 MUTATIONS = [
+    # costs of programs
+    Mutation(
+        "a scalar exchanges its rim twice", "models/scalar/advection_diffusion.py",
+        "return State(self.domain.apply(tendency, state.concentration, self.layout, width=1, t=t))",
+        "c = state.concentration; a, b = (self.domain.apply(tendency, u, self.layout, width=1) for u in (c, 2 * c))"
+        "; return State(0.5 * a + 0.25 * b)",
+        "tests/inspect/test_program_costs.py::test_a_step_of_a_scalar_costs_what_it_did",
+    ),
     # statistics in time and conditions
     Mutation(
         "the last state's step is not the weight of the next", "stepping/watching.py",

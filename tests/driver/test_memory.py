@@ -16,7 +16,7 @@ import pytest
 import simjax as sj
 from simjax.driver.memory import MemberProgram, even_batch, least_memory, memory_of
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
+ROOT = Path(__file__).parents[2]
 FILES = ("output.animation=false", "output.report=false")
 DYE = ("dye", "grid.shape=[64,64]", "time.end=0.02", "time.output_every=0.01", "exact=null")
 
@@ -162,10 +162,10 @@ def test_an_ensemble_in_batches_gives_the_same_bits(tmp_path):
 )
 def test_what_is_told_is_what_a_process_takes(what, few, many):
     def measured(size):
-        command = [sys.executable, str(BENCHMARK), "--case", what, "--size", str(size)]
+        command = [sys.executable, "-m", "benchmarks.memory", "--case", what, "--size", str(size)]
         # As users run it: the flags of the tests cost memory.
         own = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300, env=own)
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300, env=own, cwd=ROOT)
         return json.loads(done.stdout.splitlines()[-1])
 
     small, large = measured(few), measured(many)

@@ -1,0 +1,1 @@
+"""Measurements of simjax, and comparisons with other codes; `python -m benchmarks` runs the comparisons."""
