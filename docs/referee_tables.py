@@ -1,33 +1,40 @@
 """Tables of referees.md, from the files that the programs of `benchmarks/referees/` wrote."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 REFEREES = Path(__file__).resolve().parent.parent / "benchmarks" / "referees"
 
 
-def verdicts(referee: str, group: str) -> str:
-    """What was measured by one referee in one group of rows, its bar, and whether it passes."""
-    rows: list[dict[str, Any]] = json.loads((REFEREES / f"{referee}.json").read_text(encoding="utf-8"))["rows"][group]
-    head = ["| what | simjax | bar | passes |", "|---|---|---|---|"]
-    return "\n".join(head + [f"| {row['what']} | {row['found']:.3g} | {row['bar']:.3g} | {_said(row)} |" for row in rows])
+def _groups(referee: str) -> dict[str, list[dict[str, Any]]]:
+    text = (REFEREES / f"{referee}.json").read_text(encoding="utf-8")
+    return {group: content["rows"] for group, content in json.loads(text).items()}
 
 
-def _said(row: dict[str, Any]) -> str:
-    return "yes" if row["passes"] else "**no**"
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-def agreement(referee: str) -> str:
-    """The largest relative difference of each case from the referee, in energy, forces and pressure."""
-    rows: list[dict[str, Any]] = json.loads((REFEREES / f"{referee}.json").read_text(encoding="utf-8"))["rows"]
-    cases: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        case, _, what = row["what"].rpartition(": ")
-        cases.setdefault(case, {})[what] = row
-    lines = ["| case | energy | forces | pressure | bar | passes |", "|---|---|---|---|---|---|"]
-    for case, found in cases.items():
-        numbers = " | ".join(f"{row['found']:.1e}" for row in found.values())
-        passes = all(row["passes"] for row in found.values())
-        lines.append(f"| {case} | {numbers} | {next(iter(found.values()))['bar']:.0e} | {'yes' if passes else '**no**'} |")
-    return "\n".join(lines)
+def _said(rows: Sequence[dict[str, Any]]) -> str:
+    return "yes" if all(row["passes"] for row in rows) else "**no**"
+
+
+def athena() -> str:
+    """Bars of Athena++, what simjax has, and whether it passes."""
+    rows = [row for group in _groups("athena").values() for row in group]
+    head = ["what", "simjax", "bar", "passes"]
+    return _table(head, [[row["what"], f"{row['found']:.3g}", f"{row['bar']:.3g}", _said([row])] for row in rows])
+
+
+def lammps() -> str:
+    """Largest relative differences from LAMMPS: a row for each case, which has three of them and one bar."""
+    head = ["case", "energy", "forces", "pressure", "bar", "passes"]
+    return _table(
+        head,
+        [
+            [case, *(f"{row['found']:.1e}" for row in rows), f"{rows[0]['bar']:.0e}", _said(rows)]
+            for case, rows in _groups("lammps").items()
+        ],
+    )

@@ -241,21 +241,24 @@ def version(lmp: str) -> str:
 
 
 def main():
+    known = cases()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lmp", default=shutil.which("lmp"), help="LAMMPS's program")
+    parser.add_argument("--cases", nargs="+", choices=known, default=list(known), metavar="CASE", help="by name")
     options = parser.parse_args()
     if options.lmp is None:
         sys.exit("LAMMPS's program lmp is not here: apt-get install lammps, or --lmp PATH.")
-    rows = []
-    for name, case in cases().items():
+    for name in options.cases:
+        case = known[name]
         with tempfile.TemporaryDirectory() as folder:
             data = Path(folder) / "particles.data"
             case.molecules.write(data)
             ours, theirs = by_simjax(case, data), by_lammps(case, data, options.lmp)
+        rows = []
         for what, one, other in zip(("energy", "forces", "pressure"), ours, theirs, strict=True):
             difference = np.abs(np.subtract(one, other)).max() / np.abs(other).max()
             rows.append(verdict(f"{name}: {what}", difference, case.bar))
-    keep("lammps", {"lammps": version(options.lmp), "rows": rows})
+        keep("lammps", name, rows, lammps=version(options.lmp))
 
 
 if __name__ == "__main__":

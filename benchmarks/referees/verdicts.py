@@ -1,10 +1,9 @@
-"""Rows of the referees' tables: what was measured, the bar, whether it passes. Each referee writes one JSON file."""
+"""Rows of the referees' tables: what was measured, the bar, whether it passes. Each referee has one JSON file."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -23,8 +22,9 @@ def verdict(what: str, found: float, bar: float | None, **more: object) -> dict[
     return row
 
 
-def keep(name: str, content: Mapping[str, object]) -> None:
-    """Writes NAME.json beside the scripts, with the versions that made it."""
-    whole = {"referee": name, "environment": environment(), **content}
-    (HERE / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    print(f"Written: {HERE / name}.json")
+def keep(name: str, group: str, rows: list[dict[str, object]], **versions: object) -> None:
+    """Writes a group of rows to NAME.json beside the scripts, with the versions that made it; other groups stay."""
+    path = HERE / f"{name}.json"
+    groups = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    groups[group] = {"environment": environment(), **versions, "rows": rows}
+    path.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
