@@ -2,9 +2,9 @@
 
     python benchmarks/referees/mosaic_bench.py
 
-An environment of its own (`--folder`) gets `mosaic-bench` 0.2.0 with the peers from the package index; Mosaic's harness then
-runs all solvers through the adapters of its wheel, and simjax through `mosaic_adapter/tesseract_api.py`, in one process on
-the processor. No container engine is needed. A quarter of an hour on two cores.
+An environment of its own (`--folder`) gets `mosaic-bench` 0.2.0 with the peers from the package index; Mosaic's harness
+then runs all solvers through the adapters of its wheel, and simjax through `mosaic_adapter/tesseract_api.py`, in one
+process on the processor. No container engine is needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plane waves of small amplitude in a gas, oblique to the grid: one period in a box of 3 x 1.5 x 1.5.
 
-The problem of Athena++ (src/pgen/linear_wave.cpp with inputs/hydro/athinput.linear_wave3d): density 1, speed of sound 1,
-wavelength 1 along (1, 2, 2) / 3, amplitude 1e-6, in the conserved variables.
+The problem of Athena++ (src/pgen/linear_wave.cpp with inputs/hydro/athinput.linear_wave3d): density 1, speed of sound
+1, wavelength 1 along (1, 2, 2) / 3, amplitude 1e-6, in the conserved variables.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ ENTROPY = LinearWave(1.0, 0.5, flow=1.0)
 
 
 def rms_of_means(state, exact):
-    """Athena++'s RMS-L1 error: the root of the sum, over density, momenta and energy, of mean absolute errors squared."""
+    """Athena++'s RMS-L1 error: the root of the sum of squared mean absolute errors of density, momenta and energy."""
     found = [state.density, *state.momentum, state.energy]
     means = [np.abs(np.asarray(u) - v).mean() for u, v in zip(found, [exact[0], *exact[1], exact[2]], strict=True)]
     return float(np.sqrt(np.sum(np.square(means))))

@@ -1,6 +1,6 @@
 """Runs Mosaic's harness in its own environment and writes what it found; started by `mosaic_bench.py`.
 
-    python harness.py RESULT.json [--experiments 2d:forward/baseline,...]
+python harness.py RESULT.json [--experiments 2d:forward/baseline,...]
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ HERE = Path(__file__).resolve().parent
 PEERS = {"jax_cfd": "jax-cfd", "exponax": "exponax", "phiflow": "phiflow"}
 """Solvers whose packages are installed: name in Mosaic -> package."""
 PROBLEMS = {"2d": "navier_stokes_grid", "3d": "navier_stokes_3d_grid"}
-# Half an hour of two cores, half of which is PhiFlow's.
 EXPERIMENTS = (
     "2d:forward/baseline", "2d:forward/agreement", "2d:gradient/fd_check",
     "3d:forward/agreement", "3d:gradient/fd_check",
@@ -51,7 +50,8 @@ def found(folder: Path) -> list[dict[str, object]]:
     for path in sorted(folder.rglob("result.json")):
         for entry in json.loads(path.read_text(encoding="utf-8"))["results"]:
             metrics = entry["metrics"] or {}
-            row = {"case": str(path.parent.relative_to(folder)), "value": entry["sweep_value"], "solver": entry["solver"]}
+            case = str(path.parent.relative_to(folder))
+            row = {"case": case, "value": entry["sweep_value"], "solver": entry["solver"]}
             if "eps_sweep" in metrics:
                 sweep = metrics["eps_sweep"].values()
                 row |= {
