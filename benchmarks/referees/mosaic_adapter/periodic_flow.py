@@ -1,4 +1,4 @@
-"""What simjax answers Mosaic with: a flow in a periodic square or cube, and what its derivatives need."""
+"""Flows in a periodic square or cube, with which simjax answers Mosaic, and gradients of their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapter to the public benchmark Mosaic returns, against an exact solution."""
+"""The adapter to the public benchmark Mosaic beside an exact solution."""
 
 import runpy
 
