@@ -236,7 +236,7 @@ def by_lammps(case: Case, data: Path, lmp: str) -> tuple[float, np.ndarray, np.n
 
 
 def version(lmp: str) -> str:
-    """What the program calls itself."""
+    """Name and version of the program."""
     told = subprocess.run([lmp, "-help"], capture_output=True, text=True).stdout
     return next((line.strip() for line in told.splitlines() if "LAMMPS" in line or "Simulator" in line), "unknown")
 

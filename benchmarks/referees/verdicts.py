@@ -12,12 +12,9 @@ sys.path[:0] = [str(HERE.parents[1] / "tests" / "support"), str(HERE.parent)]
 from measure import environment, rounded  # noqa: E402
 
 
-def verdict(what: str, found: float, bar: float | None, **more: object) -> dict[str, object]:
-    """A row, printed as it is found; it passes where `found` is at most the bar. Without a bar nothing is judged."""
-    row: dict[str, object] = {"what": what, "found": rounded(found), "bar": bar}
-    if bar is not None:
-        row["passes"] = bool(found <= bar)
-    row |= more
+def verdict(what: str, found: float, bar: float, **more: object) -> dict[str, object]:
+    """A row, printed as it is found; it passes where `found` is at most the bar."""
+    row = {"what": what, "found": rounded(found), "bar": bar, "passes": bool(found <= bar), **more}
     print(json.dumps(row), flush=True)
     return row
 
