@@ -39,6 +39,7 @@ from performance_tables import (  # noqa: E402
     speed,
     weak_scaling,
 )
+from referee_tables import athena, lammps  # noqa: E402
 
 MOLECULAR = MODELS["molecular_dynamics"]
 
@@ -228,7 +229,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
     "inverse": inverse, "comparisons": comparisons, "speed": speed, "limits": limits, "on_a_gpu": on_a_gpu,
     "gradient_cost": gradient_cost, "compile_cost": compile_cost,
-    "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips,
+    "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

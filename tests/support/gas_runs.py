@@ -32,8 +32,8 @@ def start(model, density, velocity, pressure, scalars=(), params=IDEAL, dtype=fl
     return model.state_from(fields, params)
 
 
-def run(model, state, end, *, dt=None, courant=0.4, most=2000, integrator="ssprk3", params=IDEAL, quick=True):
-    """The final state; a fault of the run is a failure of the test. `quick`: to compile, for short runs."""
+def trajectory(model, state, end, *, dt=None, courant=0.4, most=2000, integrator="ssprk3", params=IDEAL, quick=True):
+    """The run to `end`; a fault of it is a failure of the test. `quick`: to compile, for short runs."""
     schedule = Schedule(end, dt=dt) if dt is not None else Schedule(end, courant=courant, max_steps=most)
     advance = jax.jit(
         lambda params, state: simulate(
@@ -41,9 +41,14 @@ def run(model, state, end, *, dt=None, courant=0.4, most=2000, integrator="ssprk
         ),
         compiler_options=QUICK if quick else None,
     )
-    trajectory = advance(params, state)
-    assert int(trajectory.clock.status) == 0
-    return trajectory.state
+    result = advance(params, state)
+    assert int(result.clock.status) == 0
+    return result
+
+
+def run(model, state, end, **options):
+    """The final state of a `trajectory`."""
+    return trajectory(model, state, end, **options).state
 
 
 def seen(model, state, params=IDEAL):

@@ -1,0 +1,40 @@
+"""Tables of referees.md, from the files that the programs of `benchmarks/referees/` wrote."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+REFEREES = Path(__file__).resolve().parent.parent / "benchmarks" / "referees"
+
+
+def _groups(referee: str) -> dict[str, list[dict[str, Any]]]:
+    text = (REFEREES / f"{referee}.json").read_text(encoding="utf-8")
+    return {group: content["rows"] for group, content in json.loads(text).items()}
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _said(rows: Sequence[dict[str, Any]]) -> str:
+    return "yes" if all(row["passes"] for row in rows) else "**no**"
+
+
+def athena() -> str:
+    """Bars of Athena++, what simjax has, and whether it passes."""
+    rows = [row for group in _groups("athena").values() for row in group]
+    head = ["what", "simjax", "bar", "passes"]
+    return _table(head, [[row["what"], f"{row['found']:.3g}", f"{row['bar']:.3g}", _said([row])] for row in rows])
+
+
+def lammps() -> str:
+    """Largest relative differences from LAMMPS: a row for each case, which has three of them and one bar."""
+    head = ["case", "energy", "forces", "pressure", "bar", "passes"]
+    return _table(
+        head,
+        [
+            [case, *(f"{row['found']:.1e}" for row in rows), f"{rows[0]['bar']:.0e}", _said(rows)]
+            for case, rows in _groups("lammps").items()
+        ],
+    )
