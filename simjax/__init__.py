@@ -15,6 +15,14 @@ _NAMES = {
     "io.universe": "open_universe",
     "io.windows": "TrajectoryWindows",
     "data.batches": "batches",
+    # learned terms
+    "learning.learner": "Learner",
+    "learning.training": "Stage train",
+    "learning.loss": "WindowLoss",
+    "learning.rollout_loss": "RolloutLoss",
+    "learning.low_rank": "LowRank",
+    "learning.paths": "array_paths",
+    "learning.flax_module": "from_flax",
     # inverse problems, certificates, programs
     "inverse.problem": "InverseProblem",
     "inverse.search": "Search",
@@ -152,6 +160,14 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.io.read import open_run as open_run
     from simjax.io.universe import open_universe as open_universe
     from simjax.io.windows import TrajectoryWindows as TrajectoryWindows
+    from simjax.learning.flax_module import from_flax as from_flax
+    from simjax.learning.learner import Learner as Learner
+    from simjax.learning.loss import WindowLoss as WindowLoss
+    from simjax.learning.low_rank import LowRank as LowRank
+    from simjax.learning.paths import array_paths as array_paths
+    from simjax.learning.rollout_loss import RolloutLoss as RolloutLoss
+    from simjax.learning.training import Stage as Stage
+    from simjax.learning.training import train as train
     from simjax.models.cell_centred import CenteredModel as CenteredModel
     from simjax.models.closure import Closure as Closure
     from simjax.models.closure import LocalNetwork as LocalNetwork

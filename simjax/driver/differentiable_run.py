@@ -131,6 +131,14 @@ class DifferentiableRun:
         """`(frames + 1,)`: the start and the end of every frame."""
         return float(self.schedule.start) + np.arange(self.frames + 1) * self.schedule.interval
 
+    def later_variables(self, field: str) -> tuple[str, ...] | None:
+        """The variables that hold the components of an initial field later in the run; None where none do."""
+        names = self.config.schema.field(field).components(self.config.ndim, self.config.counts[field])
+        places = {output.name: output.offset for output in self.model.outputs()}
+        layouts = self.model.component_layouts()[field]
+        same = all(places.get(name) == layout.offset for name, layout in zip(names, layouts, strict=True))
+        return names if same else None
+
     # ------------------------------------------------------------------ the run
 
     def run(self, values, fields: Fields, observe: Callable | None = None) -> tuple[Trajectory, Any]:

@@ -254,13 +254,16 @@ def _figures(pairs: list[tuple[str, str]]) -> Text:
 
 
 class IterationProgress:
-    """Shows a search: iterations done, the latest numbers, seconds per iteration and the time that is left.
+    """Shows a search or a training: iterations done, the latest numbers, seconds for each and the time that is left.
 
-    On a terminal one line is written over and over, otherwise a line at most every `interval` seconds.
+    noun: what an iteration is called. On a terminal one line is written over and over, otherwise a line at most every `interval` seconds.
     """
 
-    def __init__(self, title: str, iterations: int, *, stream: Stream | None = None, interval: float = 5.0):
-        self.title, self.iterations, self.interval = title, iterations, interval
+    def __init__(
+        self, title: str, iterations: int, *, noun: str = "iteration", stream: Stream | None = None,
+        interval: float = 5.0,
+    ):  # fmt: skip
+        self.title, self.iterations, self.noun, self.interval = title, iterations, noun, interval
         self.stream: Stream = sys.stdout if stream is None else stream
         self._first: tuple[float, int] | None = None
         self._last_line = -math.inf
@@ -268,7 +271,7 @@ class IterationProgress:
 
     def start(self) -> None:
         """Begin to show; the time until the second update goes into compilation."""
-        self._line(f"{self.title}: up to {self.iterations} iterations; compiling")
+        self._line(f"{self.title}: up to {self.iterations} {self.noun}s; compiling")
 
     def update(self, iteration: int, numbers: Mapping[str, float]) -> None:
         """Tell that an iteration is done, and its result."""
@@ -282,7 +285,7 @@ class IterationProgress:
             pace = f"  {each:.2g} s each, {duration(each * (self.iterations - iteration))} left at most"
         if self._live or now - self._last_line >= self.interval:
             self._last_line = now
-            self._line(f"iteration {iteration}/{self.iterations}  {said}{pace}")
+            self._line(f"{self.noun} {iteration}/{self.iterations}  {said}{pace}")
 
     def stop(self) -> None:
         """Leave the last line as it is."""

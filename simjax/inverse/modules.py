@@ -8,11 +8,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from simjax.config.structure import frozen
 from simjax.errors import ConfigurationError
-from simjax.models.closure import Closure, LocalNetwork
+from simjax.models.closure import Closure, LocalNetwork, in_precision
 from simjax.schema.config import Config
 from simjax.schema.inverse import NetworkConfig
 from simjax.schema.model_schema import ModelSchema
@@ -35,8 +34,8 @@ class Modules:
         self.given, self.true = {**networks, **given}, dict(true)
         for argument, modules in (("modules", self.given), ("true_modules", self.true)):
             _check(argument, modules, schema)
-        modules = {f"modules.{name}": _cast(module, dtype) for name, module in self.given.items()}
-        of_truth = {f"modules.{name}": _cast(module, dtype) for name, module in self.true.items()}
+        modules = {f"modules.{name}": in_precision(module, dtype) for name, module in self.given.items()}
+        of_truth = {f"modules.{name}": in_precision(module, dtype) for name, module in self.true.items()}
         self.weights, rest = {}, {}
         for path, name in ((unknown.path, unknown.name) for unknown in unknowns):
             if path not in modules:
@@ -90,8 +89,3 @@ def _check(argument: str, modules: Mapping[str, Any], schema: ModelSchema) -> No
                 f"{argument}[{name!r}]: expected a simjax.Closure, got {type(module).__name__}; write "
                 "simjax.Closure(module, fields=(...), width=...)."
             )
-
-
-def _cast(module: Closure, dtype) -> Closure:
-    """The module with its floating-point arrays in the precision of the run."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if eqx.is_inexact_array(leaf) else leaf, module)

@@ -143,13 +143,10 @@ class MultipleShooting:
 
     def _components(self, path: str) -> tuple[str, ...]:
         """The variables that hold an initial field later in the run."""
-        config, name = self.rollout.config, path.split(".", 1)[1]
-        names = config.schema.field(name).components(config.ndim, config.counts[name])
-        places = {output.name: output.offset for output in self.rollout.model.outputs()}
-        layouts = self.rollout.model.component_layouts()[name]
-        if any(places.get(n) != layout.offset for n, layout in zip(names, layouts, strict=True)):
+        names = self.rollout.later_variables(path.split(".", 1)[1])
+        if names is None:
             raise ConfigurationError(
                 f"inverse.shooting.windows={self.windows}: {path} cannot be read off a later state of "
-                f"{config.model}; write windows=1."
+                f"{self.rollout.config.model}; write windows=1."
             )
         return names

@@ -89,7 +89,7 @@ def gathered(folders: Folders, fields: Sequence[str] | None) -> Trajectories:
         InputOutputError: a folder holds no run, or a file of it is missing or damaged.
     """
     runs = saved_runs(folders)
-    boxes = [_box(run) for run in runs]
+    boxes = [uniform_box(run) for run in runs]
     variables = tuple(runs[0].chosen(fields))
     for run, box in zip(runs, boxes, strict=True):
         _require_alike(runs[0], run, boxes[0], box)
@@ -115,14 +115,14 @@ def _named(run: SavedRun, row: int) -> str:
     return str(run.folder) if run.members is None else f"{run.folder}, member {run.members[row]}"
 
 
-def _box(run: SavedRun) -> Box:
+def uniform_box(run: SavedRun) -> Box:
+    """The grid of a run, ConfigurationError where it is not uniform and Cartesian."""
     if run.ndim is not None:
         raise ConfigurationError(f"runs: {run.folder} holds particles; expected fields on a grid.")
     with h5py.File(run.master, "r") as file:
         if any(name in file for name in UNEVEN):
             raise ConfigurationError(
-                f"runs: the grid of {run.folder} is stretched or around an axis; expected a uniform Cartesian one, as "
-                "in the data of others."
+                f"runs: the grid of {run.folder} is stretched or around an axis; expected a uniform Cartesian one."
             )
         lines = {axis: np.asarray(file[axis]) for axis in reversed(AXES) if axis in file}
         config = yaml.safe_load(str(file.attrs["simjax_config_yaml"]))

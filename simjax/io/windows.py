@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError
+from simjax.io.coarse import coarsened, require_divisible
 from simjax.io.saved_runs import Folders, SavedRun, Variable, saved_runs
 
 # Files that are open at once, segments included: a quarter of what Linux lets a process have by default.
@@ -45,6 +46,11 @@ class TrajectoryWindows:
         length: states of a window.
         stride: saved states between the beginnings of two windows.
         every: distance of the states of a window; 1 takes each saved one.
+        since: the first simulated time of a window; None: the beginning of each run.
+        coarsen: cells along each axis that are joined to one of a coarser grid: windows then have means over cells,
+            and over faces where a field lies on them, so that fluxes and the divergence of a velocity are kept.
+        in_memory: whether everything is read at once and kept, on the coarser grid; otherwise windows are read from
+            files when they are asked for.
         members: numbers of the members of ensembles that are taken, such as `range(48)`; None: all.
 
     Raises:
@@ -61,11 +67,13 @@ class TrajectoryWindows:
 
     def __init__(
         self, runs: Folders, fields: Sequence[str] | None = None, *, length: int, stride: int = 1, every: int = 1,
-        members: Sequence[int] | None = None,
+        since: float | None = None, members: Sequence[int] | None = None, coarsen: int = 1, in_memory: bool = False,
     ):  # fmt: skip
-        for name, value in (("length", length), ("stride", stride), ("every", every)):
+        counts = {"length": length, "stride": stride, "every": every}
+        for name, value in {**counts, "coarsen": coarsen}.items():
             if not isinstance(value, int) or value < 1:
-                raise ConfigurationError(f"{name}={value!r}: expected a whole number of saved states, 1 or more.")
+                unit = "saved states" if name in counts else "cells"
+                raise ConfigurationError(f"{name}={value!r}: expected a whole number of {unit}, 1 or more.")
         if isinstance(fields, str):
             raise ConfigurationError(f"fields={fields!r}: expected a list of names; write [{fields!r}].")
         self._runs = saved_runs(runs)
@@ -73,16 +81,21 @@ class TrajectoryWindows:
         self._parameters = [n for n in self._runs[0].parameters if all(n in run.parameters for run in self._runs)]
         self._length, self._stride, self._every = length, stride, every
         self._rows = _rows(self._runs, members)
+        self._firsts = [0 if since is None else int(np.searchsorted(run.times, since)) for run in self._runs]
         span = (length - 1) * every + 1
-        counts = [max(0, (int(self._runs[run].frames[row]) - span) // stride + 1) for run, row in self._rows]
-        self._ends = np.cumsum(counts)
+        states = [max(0, int(self._runs[run].frames[row]) - self._firsts[run]) for run, row in self._rows]
+        self._ends = np.cumsum([max(0, (count - span) // stride + 1) for count in states])
         if not len(self):
-            longest = max(int(self._runs[run].frames[row]) for run, row in self._rows)
+            after = "" if since is None else f" from t = {since:g} on"
             raise ConfigurationError(
-                f"length={length}, every={every}: expected a run with {span} saved states or more, the longest has "
-                f"{longest}; take shorter windows, or save more often (time.output_every)."
+                f"length={length}, every={every}: expected a run with {span} saved states or more{after}, the longest "
+                f"has {max(states)}; take shorter windows, or save more often (time.output_every)."
             )
+        self._coarsen = coarsen
+        for run in self._runs if coarsen > 1 else ():
+            require_divisible(run, coarsen)
         self._begin_reading()
+        self._kept = {(n, row): self._whole(n, row) for n, row in self._rows} if in_memory else None
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -100,7 +113,7 @@ class TrajectoryWindows:
     def __repr__(self) -> str:
         return (
             f"TrajectoryWindows({[str(run.folder) for run in self._runs]}, {list(self.fields)}, length={self._length}, "
-            f"stride={self._stride}, every={self._every}, windows={len(self)})"
+            f"stride={self._stride}, every={self._every}, coarsen={self._coarsen}, windows={len(self)})"
         )
 
     def place(self, index: int) -> Place:
@@ -112,9 +125,10 @@ class TrajectoryWindows:
     def __getitem__(self, index: int) -> dict[str, Any]:
         number, row, states = self._find(index)
         run = self._runs[number]
-        sample: dict[str, Any] = {}
-        for variable in self._variables[number]:
-            sample[variable.name] = _in_order(self._read(number, variable, row, states), run, variable)
+        if self._kept is None:
+            sample: dict[str, Any] = {v.name: self._state(number, v, row, states) for v in self._variables[number]}
+        else:
+            sample = {name: values[_slice(states)] for name, values in self._kept[number, row].items()}
         numbers = run.parameters_of(row)
         return sample | {"time": run.times[_slice(states)], **{name: numbers[name] for name in self._parameters}}
 
@@ -125,7 +139,7 @@ class TrajectoryWindows:
         index = index % len(self)
         at = int(np.searchsorted(self._ends, index, side="right"))
         within = index - (int(self._ends[at - 1]) if at else 0)
-        first = within * self._stride
+        first = self._firsts[self._rows[at][0]] + within * self._stride
         return *self._rows[at], range(first, first + (self._length - 1) * self._every + 1, self._every)
 
     # -- files
@@ -141,6 +155,22 @@ class TrajectoryWindows:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._begin_reading()
+
+    def _whole(self, number: int, row: int) -> dict[str, np.ndarray]:
+        """All states of a member, piece by piece, so that those of the fine grid are never in memory together."""
+        states = int(self._runs[number].frames[row])
+        whole: dict[str, np.ndarray] = {}
+        for variable in self._variables[number]:
+            each = (self._state(number, variable, row, range(k, k + 1)) for k in range(states))
+            whole[variable.name] = np.concatenate([*each])
+        return whole
+
+    def _state(self, number: int, variable: Variable, row: int, states: range) -> np.ndarray:
+        """Values of a variable in the solver's order of axes, on the coarser grid."""
+        values = self._read(number, variable, row, states)
+        if self._coarsen > 1:
+            values = coarsened(values, variable.space, self._coarsen)
+        return _in_order(values, self._runs[number], variable)
 
     def _read(self, number: int, variable: Variable, row: int, states: range) -> np.ndarray:
         """Values as they lie in the file; InputOutputError where there are none."""

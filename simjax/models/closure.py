@@ -57,6 +57,11 @@ class Closure(eqx.Module):
             raise ConfigurationError(f"Closure.width={self.width}: expected a number of ghost cells, 0 or more.")
 
 
+def in_precision(closure: Closure, dtype) -> Closure:
+    """The closure with its floating-point arrays in the precision of a run."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if eqx.is_inexact_array(leaf) else leaf, closure)
+
+
 class Closed(eqx.Module):
     """Parameters of a model, and the arrays of the closure around it."""
 
