@@ -1,9 +1,9 @@
 """Forces of a potential in stored configurations, and how far they are from those that were measured there.
 
-A potential is learned from forces alone: those of a finer model, of quantum mechanics, or, of a coarse-grained one, the
-sums of forces on the atoms of a group. The mean square error is least for the potential whose forces are the mean of the
-measured ones where particles stand: that of mean force, as far as the form of the potential allows (Ercolessi and Adams
-1994, Europhys. Lett. 26, 583; Izvekov and Voth 2005, J. Phys. Chem. B 109, 2469).
+A potential is learned from forces alone: those of a finer model, of quantum mechanics, or, of a coarse-grained one,
+the sums of forces on the atoms of a group. The mean square error is least for the potential whose forces are the mean
+of the measured ones where particles stand: that of mean force, as far as the form of the potential allows (Ercolessi
+and Adams 1994, Europhys. Lett. 26, 583; Izvekov and Voth 2005, J. Phys. Chem. B 109, 2469).
 """
 
 from collections.abc import Callable, Mapping

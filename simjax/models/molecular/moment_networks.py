@@ -67,19 +67,17 @@ class NetworkMoments(MomentPotential):
         network = eqx.combine(params, self.fixed)
         r = jnp.sqrt(squared(separation))
         found = jax.vmap(network.radial)(r.reshape(-1, 1) / network.size - 1)
-        inside = r < network.cutoff
-        end = jnp.where(inside, 1 - r / network.cutoff, 0) ** SOFTNESS
-        f = end * found.T.reshape(-1, *r.shape)
+        end = jnp.where(r < network.cutoff, 1 - r / network.cutoff, 0) ** SOFTNESS
+        f = end[None] * found.T.reshape(-1, *r.shape)
         normal = jnp.stack([x / r for x in separation])
-        even = [f]
-        if network.order > 1:
-            even.append(f * normal[:, None, None] * normal[None, :, None])
-        return even, [f * normal[:, None]] if network.order > 0 else []
+        along = f[None] * normal[:, None]
+        even = [f, along[:, None] * normal[None, :, None]]
+        return even[: max(1, network.order)], [along][: network.order]
 
     def energy(self, even, odd, params):
         network = eqx.combine(params, self.fixed)
         cells = even[0].shape[1:]
-        invariants = [even[0], *(_square(u, cells) for u in (*odd, *even[1:]))]
+        invariants = [even[0], *(_square(u, len(cells)) for u in (*odd, *even[1:]))]
         told = jnp.concatenate(invariants)
         told = told.reshape(told.shape[0], -1)
         energy = jax.vmap(network.embedding, in_axes=1)(told)[:, 0]
@@ -87,6 +85,6 @@ class NetworkMoments(MomentPotential):
         return (energy - nothing).reshape(cells)
 
 
-def _square(u: Array, cells: tuple[int, ...]) -> Array:
-    """Sum of squares of all components of each channel, `(channels, *cells)`."""
-    return jnp.sum((u * u).reshape(-1, u.shape[-len(cells) - 1], *cells), axis=0)
+def _square(u: Array, axes: int) -> Array:
+    """Sum of squares of all components of each channel, `(channels, *cells)`; axes: how many the cells have."""
+    return jnp.sum(u * u, axis=tuple(range(u.ndim - axes - 1)))
