@@ -69,10 +69,11 @@ class NetworkMoments(MomentPotential):
         found = jax.vmap(network.radial)(r.reshape(-1, 1) / network.size - 1)
         end = jnp.where(r < network.cutoff, 1 - r / network.cutoff, 0) ** SOFTNESS
         f = end[None] * found.T.reshape(-1, *r.shape)
-        normal = jnp.stack([x / r for x in separation])
-        along = f[None] * normal[:, None]
-        even = [f, along[:, None] * normal[None, :, None]]
-        return even[: max(1, network.order)], [along][: network.order]
+        normal = [x / r for x in separation]
+        # A symmetric tensor: what stands beside the diagonal counts twice.
+        twice = [(1 if b is a else 2**0.5) * a * b for k, a in enumerate(normal) for b in normal[k:]]
+        along, twice = (f[None] * jnp.stack(components)[:, None] for components in (normal, twice))
+        return [f, twice][: max(1, network.order)], [along][: network.order]
 
     def energy(self, even, odd, params):
         network = eqx.combine(params, self.fixed)
