@@ -56,6 +56,10 @@ class Pairs(eqx.Module):
     cutoff: float = eqx.field(static=True)
     neighbours: Neighbours | None = None
 
+    @property
+    def ndim(self) -> int:
+        return self.cells.ndim
+
     @part("sums over pairs")
     def sum(self, pair: Pair, values: Any = (), params: Any = (), signs: Any = None):
         """Sums of `pair` over the partners of each particle.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -35,6 +36,16 @@ class Interaction(eqx.Module, Part):
             of the energy of all. virial: `(ndim, ndim, *cells.shape)`, energy; together they are the sum over pairs of
             r_a F_b, minus the slope of the energy in a strain of space.
         """
+
+
+class Superposition(Interaction):
+    """Several interactions at once: their energies, forces and virials add up. params: a tuple, those of each."""
+
+    interactions: tuple[Interaction, ...]
+
+    def evaluate(self, pairs, species, params):
+        each = zip(self.interactions, params, strict=True)
+        return jax.tree.map(lambda *u: sum(u[1:], u[0]), *(one.evaluate(pairs, species, its) for one, its in each))
 
 
 def squared(vector: Sequence[Array]) -> Array:

@@ -1,6 +1,7 @@
 """Potentials of more than two particles, written through sums over pairs alone."""
 
 import abc
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,10 @@ class MomentPotential(Interaction):
 
     @abc.abstractmethod
     def moments(self, separation: tuple[Array, ...], params: Any) -> tuple[Any, Any]:
-        """Terms that a partner adds to the sums: trees of even and of odd functions of the separation."""
+        """Terms that a partner adds to the sums: trees of even and of odd functions of the separation.
+
+        Component axes stand before those of the separation.
+        """
 
     @abc.abstractmethod
     def energy(self, even: Any, odd: Any, params: Any) -> Array:
@@ -38,8 +42,9 @@ class MomentPotential(Interaction):
             weights = jax.tree.map(jnp.add, here[0], there[0]), jax.tree.map(jnp.subtract, here[1], there[1])
 
             def of_pair(separation):
-                parts = jax.tree.map(jnp.multiply, weights, self.moments(separation, params))
-                return jax.tree.reduce(jnp.add, parts)
+                terms = jax.tree.map(jnp.multiply, weights, self.moments(separation, params))
+                components = [jnp.sum(u.reshape(-1, *separation[0].shape), axis=0) for u in jax.tree.leaves(terms)]
+                return functools.reduce(jnp.add, components)
 
             weighted, pull = jax.vjp(of_pair, separation)
             (slope,) = pull(jnp.ones_like(weighted))

@@ -50,7 +50,7 @@ class PairPotential(Interaction):
         }
 
     def evaluate(self, pairs, species, params):
-        ndim = pairs.cells.ndim
+        ndim = pairs.ndim
         signs = {"energy": 1, "force": (-1,) * ndim, "virial": ((1,) * ndim,) * ndim}
         return per_particle(pairs.sum(self.pair, species, params, signs))
 
