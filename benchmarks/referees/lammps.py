@@ -115,7 +115,7 @@ def cases() -> dict[str, Case]:
     def salts(tolerance, method):
         charges = {"species": [1.0, -1.0], "method": method, "tolerance": tolerance}
         lines = (
-            "pair_style lj/cut/coul/long 2.5 3.0", "pair_coeff * * 1.0 1.0", "pair_modify table 0",
+            "pair_style lj/cut/coul/long 3.0", "pair_coeff * * 1.0 1.0", "pair_modify table 0",
             "kspace_style ewald 1e-10",
         )  # fmt: skip
         return charges, lines

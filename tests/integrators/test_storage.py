@@ -124,6 +124,7 @@ def test_derivatives_are_those_of_steps_without_rounding():
     assert 0 < abs(stored / plain - 1) < 2**-8
 
 
+@pytest.mark.slow
 def test_deviations_from_rest_carry_the_signal(tmp_path):
     """Sound of 1e-3 in a gas: 16 bits of the whole density are 4e-3 of it, of the deviation 4e-3 of the sound."""
     gas = {

@@ -19,7 +19,7 @@ from simjax.particles.pair_table import PairTable
 
 
 class Configuration(eqx.Module):
-    """What particles at given places feel.
+    """Energy and forces of particles at given places.
 
     energy: that of all, a scalar. force: `(ndim, particles)`. virial: the sum over pairs of r_a F_b, `(ndim, ndim)`.
     complete: whether all pairs were looked at.
