@@ -366,7 +366,7 @@ def learn(updates: int, seeds: int, states: int, picture: Path | None = None) ->
         tell(name, verdicts)
     tell("reference", verdicts)
     if picture is not None:
-        subtitle = f"trained on {len(training)} states of {ATOMS} atoms of the liquid, {updates} updates, seeds: {seeds}"
+        subtitle = f"trained on {len(training)} states of {ATOMS} liquid atoms, {updates} updates, seeds: {seeds}"
         rows = [ForceRow(verdicts), CurveRow(verdicts)]
         write_rows(rows, picture, title="Forces of silicon, learned from its liquid", subtitle=subtitle, otherwise="")
         print(f"{picture} shows it.")
