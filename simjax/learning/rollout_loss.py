@@ -106,7 +106,7 @@ class RolloutLoss:
         self._run = DifferentiableRun(
             with_devices(config), sizes=mesh, given=[f"initial.{name}" for name in names], checkpoint=checkpoint
         )
-        self.variables = {name: self._variables_of(name) for name in names}
+        self._variables = {name: self._variables_of(name) for name in names}
         self._values, self._fields = self._run.start_values(), self._run.start_fields()
 
     def _check(self) -> None:
@@ -161,28 +161,29 @@ class RolloutLoss:
         found: dict[str, Any] = {"first frame": first}
         for name in self._shown(batch):
             found[name] = np.asarray(batch[name], dtype)
-        shape = self._run.domain.grid.shape
-        for name in (name for names in self.variables.values() for name in names):
-            if name not in batch:
-                raise ConfigurationError(
-                    f"windows have no {name!r}: expected {', '.join(map(', '.join, self.variables.values()))}, or name "
-                    "fewer fields."
-                )
-            values = np.asarray(batch[name], dtype)[:, : self.states]
-            # Files have the upper walls' faces too, which are no part of a state.
-            values = values[(..., *(slice(n) for n in shape))]
-            if values.shape[2:] != shape:
-                raise ConfigurationError(
-                    f"windows have {name!r} on {values.shape[2:]} cells: expected grid.shape={list(shape)}, or windows "
-                    "on that grid (coarsen)."
-                )
-            found[name] = values
+        found |= {name: self._states_of(name, batch) for own in self._variables.values() for name in own}
         if len(times) % (groups := self._groups):
             raise ConfigurationError(
                 f"batches of {len(times)} windows: expected a multiple of mesh={{'ensemble': {groups}}}."
             )
         placements = shardings(self._run.mesh, self._specs(found))
         return {name: place(values, placements[name]) for name, values in found.items()}
+
+    def _states_of(self, name: str, batch: Batch) -> np.ndarray:
+        """The states of a variable that are needed, `(windows, states, *grid.shape)`."""
+        if name not in batch:
+            known = ", ".join(map(", ".join, self._variables.values()))
+            raise ConfigurationError(f"windows have no {name!r}: expected {known}, or name fewer fields.")
+        values = np.asarray(batch[name], self._run.dtype)[:, : self.states]
+        shape, sides = self._run.domain.grid.shape, self._run.config.boundaries
+        # Files have the upper walls' faces too, which are no part of a state.
+        beyond = [n + (not side.periodic) for n, side in zip(shape, sides, strict=False)]
+        if not all(n in pair for n, pair in zip(values.shape[2:], zip(shape, beyond, strict=True), strict=True)):
+            raise ConfigurationError(
+                f"windows have {name!r} on {values.shape[2:]} cells: expected grid.shape={list(shape)}, or windows on "
+                "that grid (coarsen)."
+            )
+        return values[(..., *(slice(n) for n in shape))]
 
     @property
     def everywhere(self) -> jax.sharding.Sharding:
@@ -200,7 +201,7 @@ class RolloutLoss:
 
     def _specs(self, names) -> dict[str, PartitionSpec]:
         axis = ENSEMBLE if self._groups > 1 else None
-        fields = {name for own in self.variables.values() for name in own}
+        fields = {name for own in self._variables.values() for name in own}
         field = PartitionSpec(axis, None, *self._run.domain.spec())
         return {name: field if name in fields else PartitionSpec(axis) for name in names}
 
@@ -229,7 +230,7 @@ class RolloutLoss:
         def run(module, window, values, fields):
             _, trajectory, start = one._run_from(module, window, values, fields, states - 1)
             together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
-            found = {n: u for f, own in self.variables.items() for n, u in zip(own, together[f], strict=True)}
+            found = {n: u for f, own in self._variables.items() for n, u in zip(own, together[f], strict=True)}
             return spoiled(found, trajectory.clock.status)
 
         return eqx.filter_jit(lambda module, batch: self._of_windows(run, specs, module, batch))(module, placed)
@@ -254,7 +255,7 @@ class RolloutLoss:
     def _noisy(self, batch: Mapping[str, Array], key: Array) -> dict[str, Array]:
         """The batch with noise in its first states, drawn for whole fields, so that it is the same on any mesh."""
         found = dict(batch)
-        for number, name in enumerate(name for own in self.variables.values() for name in own if self.noise):
+        for number, name in enumerate(name for own in self._variables.values() for name in own if self.noise):
             first = batch[name][:, 0]
             size = jnp.sqrt(jnp.mean(first**2, axis=tuple(range(1, first.ndim)), keepdims=True))
             noise = jax.random.normal(jax.random.fold_in(key, number), first.shape, first.dtype)
@@ -265,7 +266,7 @@ class RolloutLoss:
         """The error of one window, of this device's blocks."""
         before, trajectory, _ = self._run_from(module, window, values, fields, self.unroll)
         first = 1 + self.pushforward
-        target = {f: tuple(window[name][first : self.states] for name in own) for f, own in self.variables.items()}
+        target = {f: tuple(window[name][first : self.states] for name in own) for f, own in self._variables.items()}
         error = self.error(trajectory.observed, target, self._run.domain)
         return spoiled(error, before | trajectory.clock.status)
 
@@ -274,7 +275,7 @@ class RolloutLoss:
     ) -> tuple[Array, Trajectory, States]:
         """The run after the `pushforward`, and what is seen at its beginning; first the status before that."""
         run, start = self._run, window["first frame"]
-        first = {field: tuple(window[name][0] for name in own) for field, own in self.variables.items()}
+        first = {field: tuple(window[name][0] for name in own) for field, own in self._variables.items()}
         values = {**values, **{name: window[name] for name in self._shown(window)}}
         own = {**fields, "initial": {**fields["initial"], **first}}
         if module is not None:
@@ -289,4 +290,4 @@ class RolloutLoss:
 
     def _observed(self, model, t, state, params) -> States:
         found = model.observe(t, state, params)
-        return {field: tuple(found[name] for name in own) for field, own in self.variables.items()}
+        return {field: tuple(found[name] for name in own) for field, own in self._variables.items()}

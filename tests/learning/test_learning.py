@@ -291,10 +291,12 @@ def test_a_module_of_flax_is_one_of_equinox(loss, batch, kind):
 def test_what_does_not_fit_is_answered_by_a_sentence(line, loss, batch):
     short = {name: values[:, :2] if values.ndim > 1 else values for name, values in batch.items()}
     coarse = {**batch, "concentration": batch["concentration"][..., ::2]}
+    fine = {**batch, "concentration": batch["concentration"].repeat(2, axis=-1)}
     late = {**batch, "time": 2 * batch["time"]}
     for wrong, sentence in (
         (short, "windows of 2 states: expected 3 or more"),
         (coarse, "on .8,. cells: expected grid.shape=.16."),
+        (fine, "on .32,. cells: expected grid.shape=.16."),
         (late, "states 0.1 apart: expected time.output_every=0.05"),
         ({"time": batch["time"]}, "windows have no 'concentration'"),
     ):
