@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.particles.pair_table import PairTable
 from simjax.particles.pairs import Pairs
 from simjax.schema.parts import Part
 
@@ -28,7 +29,7 @@ class Interaction(eqx.Module, Part):
         return None
 
     @abc.abstractmethod
-    def evaluate(self, pairs: Pairs, species: Array, params: Any) -> dict[str, Array]:
+    def evaluate(self, pairs: Pairs | PairTable, species: Array, params: Any) -> dict[str, Array]:
         """Everything that steps and measurements need, per particle; species: `cells.shape` int32.
 
         Returns:
