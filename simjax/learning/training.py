@@ -118,7 +118,7 @@ class _Training:
         self.validation, self.signals = validation, signals
         self.total = sum(stage.updates for stage in stages)
         self.history: list[TrainingLine] = []
-        self.since: list[tuple[float, float]] = []
+        self.since: list[list[float]] = []  # errors and gradients since the last line of the history
         self.checkpoints = None if folder is None else Checkpoints(folder / CHECKPOINTS_NAME)
         self.display = IterationProgress("Training", self.total, noun="update") if shown else None
 
@@ -153,6 +153,7 @@ class _Training:
         if restored is None:
             return state
         self.history = [TrainingLine(**line) for line in restored.meta["history"]]
+        self.since = restored.meta["since"]
         self.data.set_state(restored.meta["data"])
         return restored.tree
 
@@ -180,7 +181,7 @@ class _Training:
 
     def _record(self, state: TrainingState, stage: int, told: Update, *, last: bool) -> None:
         done = int(state.updates)
-        self.since.append((float(told.loss), float(told.gradient_norm)))
+        self.since.append([float(told.loss), float(told.gradient_norm)])
         if done % self.every == 0 or last:
             loss, norm = np.mean(self.since, axis=0)
             self.history.append(TrainingLine(done, stage, float(loss), float(norm), self._validated(state)))
@@ -203,7 +204,8 @@ class _Training:
         write_training(self.folder, self.history)
         write_module(self.folder, self.learner.module(state))
         lines = [dataclasses.asdict(line) for line in self.history]
-        self.checkpoints.save(int(state.updates), state, {"history": lines, "data": self.data.get_state()})
+        meta = {"history": lines, "since": self.since, "data": self.data.get_state()}
+        self.checkpoints.save(int(state.updates), state, meta)
         self.checkpoints.wait()
 
     def _stop(self, state: TrainingState) -> None:

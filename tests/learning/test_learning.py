@@ -138,9 +138,9 @@ def test_the_error_is_that_of_the_configured_run(line, loss, batch):
         errors.append(np.mean(squares))
     double = sj.Closure(lambda c: 2 * c, ("concentration",))
     got = loss(double, loss.placed(batch), jax.random.key(0))
-    np.testing.assert_allclose(got, errors, rtol=1e-12)  # rounding
+    np.testing.assert_allclose(got, errors, rtol=1e-12)  # rounding of small differences
     predicted = loss.predicted(double, batch, 3)["concentration"]
-    np.testing.assert_allclose(predicted[3], found[:3], rtol=1e-13)
+    np.testing.assert_allclose(predicted[3], found[:3], rtol=1e-13)  # rounding of four steps
 
 
 def test_the_gradient_is_that_of_differences(loss, batch):
@@ -178,6 +178,7 @@ def test_no_derivative_passes_the_pushforward(line, loss, batch):
     states = np.stack([led, batch["concentration"][:, 2]], axis=1)
     later = {**batch, "concentration": states, "time": batch["time"][:, 1:3]}
     again, expected = value_and_gradient(loss.unrolled(1), network(), later)
+    # Rounding: the state in between is a float64 in either case, and programs differ.
     np.testing.assert_allclose(value, again, rtol=1e-12)
     np.testing.assert_allclose(gradient, expected, rtol=1e-10)
     _, whole = value_and_gradient(loss, network(), batch)
@@ -213,9 +214,8 @@ def test_a_stopped_training_goes_on_as_if_it_had_not(loss, batch, tmp_path):
     again = sj.train(learner, stages, Batches(batch), folder=folder, every=2, validation=validation)
     for one, other in zip(*map(jax.tree.leaves, (whole.state, again.state)), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert [line.updates for line in again.history] == [2, 4, 6, 8]
-    assert [line.stage for line in again.history] == [0, 1, 1, 1]
-    assert again.history[-1].validation == whole.history[-1].validation
+    assert [(line.updates, line.stage) for line in again.history] == [(2, 0), (4, 1), (6, 1), (8, 1)]
+    assert again.history == whole.history
     with xarray.open_dataset(folder / "training.h5") as file:
         np.testing.assert_array_equal(file.validation, [line.validation for line in again.history])
     saved = eqx.tree_deserialise_leaves(folder / "module.eqx", network(1))
@@ -281,6 +281,7 @@ def test_a_module_of_flax_is_one_of_equinox(loss, batch, kind):
     module = sj.from_flax(inner, inner.init(jax.random.key(0), jnp.ones(3))) if kind == "linen" else sj.from_flax(Nnx())
     expected = value_and_gradient(loss, growth(2.0), batch)
     got = value_and_gradient(loss, sj.Closure(module, ("concentration",)), batch)
+    # The same operations, in programs that XLA may order otherwise: rounding.
     np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
     np.testing.assert_allclose(got[1], expected[1], rtol=1e-12)
 

@@ -65,7 +65,7 @@ HOMES = {
 }
 PACKAGES = {
     "jax.experimental.pallas": ("stencil.kernels",),
-    "optax": ("inverse", "learning"),
+    "optax": ("inverse", "learning"),  # both minimise: one a misfit of measurements, one errors of batches
     "flax": ("learning.flax_module",),
     "diffrax": ("integrators.adaptive",),
     "h5py": ("io",),
