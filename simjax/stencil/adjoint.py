@@ -92,10 +92,13 @@ def _inner(part, block: Array, margin: int, ndim: int) -> Array:
 
 def surrounded_by_zeros(u: Array, margin: int, ndim: int) -> Array:
     """An array with `margin` zeros on every side of its last `ndim` axes."""
-    # Written into place: a padding would be formed anew in every read of the loop that follows.
     leading = u.ndim - ndim
-    shape = u.shape[:leading] + tuple(n + 2 * margin for n in u.shape[leading:])
-    return lax.dynamic_update_slice(jnp.zeros(shape, u.dtype), u, [0] * leading + [margin] * ndim)
+    line = jnp.zeros((*u.shape[:leading], margin, *u.shape[leading + 1 :]), u.dtype)
+    block = jnp.concatenate([line, u, line], axis=leading)
+    block = lax.pad(block, jnp.zeros((), u.dtype), [(0, 0, 0)] * (leading + 1) + [(margin, margin, 0)] * (ndim - 1))
+    # A line is written into place: a padding would be formed anew in every read of the loop that follows.
+    line = jnp.zeros((*u.shape[:leading], margin, *block.shape[leading + 1 :]), u.dtype)
+    return lax.dynamic_update_slice_in_dim(block, line, 0, leading)
 
 
 def summed_from_memory(function: Callable, *arguments):

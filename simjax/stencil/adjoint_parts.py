@@ -12,14 +12,14 @@ from jax import Array, lax
 from simjax.grid import LOWER, UPPER
 from simjax.stencil.adjoint import gathering, surrounded_by_zeros
 from simjax.stencil.kernels.operands import Unpadded
-from simjax.stencil.padding import Sides, assembled, strip
+from simjax.stencil.padding import Sides, assembled_within, further, strip
 
 Leaves = list[Array]
 
 
 def blocks_read(fields: Leaves, ghosts: list[list[Sides]], width: int) -> list[Leaves]:
     """Blocks that the gather of each part reads, with cells around them: of the fields, and along each axis."""
-    inner = [assembled([x.field], [x.ghosts], 2 * width)[0] for x in _surrounded(fields, ghosts, width)]
+    inner = assembled_within(fields, ghosts, width, width)
     return [inner, *(_strips(fields, ghosts, axis, LOWER, width) for axis in range(len(ghosts[0])))]
 
 
@@ -54,17 +54,7 @@ def gathered_in_parts(
 
 def _surrounded(fields: Leaves, ghosts: list[list[Sides]], width: int) -> list[Unpadded]:
     """The fields with twice as many ghost cells, of which the outer ones repeat the inner ones."""
-
-    def further(line: Array, axis: int, side: int) -> Array:
-        ndim = len(ghosts[0])
-        around = [(width, width) if k < axis else (0, 0) for k in range(ndim)]
-        around[axis] = (width, 0) if side == LOWER else (0, width)
-        return jnp.pad(line, [(0, 0)] * (line.ndim - ndim) + around, mode="edge")
-
-    return [
-        Unpadded(u, [(further(a, axis, LOWER), further(b, axis, UPPER)) for axis, (a, b) in enumerate(lines)])
-        for u, lines in zip(fields, ghosts, strict=True)
-    ]
+    return [Unpadded(u, further(lines, width)) for u, lines in zip(fields, ghosts, strict=True)]
 
 
 def _beside_zeros(u: Array, ndim: int, width: int) -> Unpadded:

@@ -10,10 +10,11 @@ from simjax.grid import LOWER, UPPER
 from simjax.stencil.materialise import held
 from simjax.stencil.padding import Sides
 
-# Where a CPU is faster with `select_interior_and_rim` than with padded blocks (`benchmarks/cpu.py`, jax 0.10 and 0.12):
-# blocks larger than a core's cache (jax 0.10 in two dimensions: from 2**14 cells on), beside which the strips are
-# small, and stencils that take longer to read than to compute: every expression that reads a result computes it.
-LEAST_CELLS, MOST_IN_STRIPS, MOST_OPERATIONS = 2**18, 1 / 6, 64
+# Where a CPU is faster with `select_interior_and_rim` than with padded blocks (`benchmarks/cpu.py`): planes far larger
+# than the caches, beside which the strips are small, and stencils that take longer to read than to compute: every
+# expression that reads a result computes it. A fifth of the time at 2048 x 2048, nothing at 1024 x 1024; in a box of
+# 256 cells a side padded blocks are as fast or faster.
+LEAST_CELLS, MOST_IN_STRIPS, MOST_OPERATIONS = 2**21, 1 / 32, 64
 
 
 def worth_selecting(block: Sequence[int], width: int, operations: int) -> bool:

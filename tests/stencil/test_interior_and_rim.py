@@ -100,9 +100,8 @@ def test_blocks_that_strips_would_fill_are_padded(selecting):
 
 
 def test_where_padding_is_measured_faster_it_stays():
-    assert interior_and_rim.worth_selecting((512, 512), 1, 20)
-    assert interior_and_rim.worth_selecting((128, 128, 128), 1, 30)
-    # In a core's cache; strips as large as the block; more to compute than to read.
-    assert not interior_and_rim.worth_selecting((256, 256), 1, 20)
-    assert not interior_and_rim.worth_selecting((128, 128, 128), 2, 30)
-    assert not interior_and_rim.worth_selecting((512, 512), 1, 90)
+    assert interior_and_rim.worth_selecting((2048, 2048), 1, 20)
+    # In the caches; strips too large beside the block; more to compute than to read.
+    assert not interior_and_rim.worth_selecting((1024, 1024), 1, 20)
+    assert not interior_and_rim.worth_selecting((256, 256, 256), 1, 30)
+    assert not interior_and_rim.worth_selecting((2048, 2048), 1, 90)

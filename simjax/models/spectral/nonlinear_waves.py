@@ -45,7 +45,7 @@ class Burgers(SpectralModel):
 
     def nonlinear(self, t, k, state, params):
         u = self.to_grid(state["u"])
-        return {"u": -0.5 * self.derivative(sum(k[1:], k[0]), self.to_spectrum(u * u))}
+        return {"u": self.derivative(-0.5 * sum(k[1:], k[0]), self.to_spectrum(u * u))}
 
 
 @model("korteweg_de_vries")
@@ -161,6 +161,6 @@ class KuramotoSivashinsky(SpectralModel):
     def nonlinear(self, t, k, state, params):
         if not self.integral:
             u = self.to_grid(state["u"])
-            return {"u": -0.5 * self.derivative(k[0], self.to_spectrum(u * u))}
+            return {"u": self.derivative(-0.5 * k[0], self.to_spectrum(u * u))}
         slopes = tuple(self.to_grid(self.derivative(component, state["u"])) for component in k)
         return {"u": -0.5 * self.to_spectrum(square_of(slopes))}
