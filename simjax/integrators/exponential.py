@@ -16,6 +16,7 @@ from jax import Array
 from simjax.core.model import SemilinearModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
+from simjax.jaxpr.stages import stage
 from simjax.ops.scaling import scale_by, scaled
 
 # Below this |z| Taylor series are used, which then need `_TERMS` terms for float64; above, the closed forms lose no
@@ -110,31 +111,36 @@ class ExponentialRungeKutta(Integrator):
         return Coefficients(like(half), like(half_slope), like(full), tuple(map(like, zip(*slopes, strict=True))))
 
     def _first(self, model, t, dt, u, params, c):
-        return _sum((c.full, u), (c.slopes[0], model.explicit_rhs(t, u, params)))
+        return _sum((c.full, u), (c.slopes[0], _slope(model, t, u, params)))
 
     def _second(self, model, t, dt, u, params, c):
-        n_u = model.explicit_rhs(t, u, params)
+        n_u = _slope(model, t, u, params)
         a = _sum((c.full, u), (c.slopes[0], n_u))
-        n_a = model.explicit_rhs(t + dt, a, params)
+        n_a = _slope(model, t + dt, a, params)
         change = scale_by(c.slopes[1], jax.tree.map(jnp.subtract, n_a, n_u))
         return jax.tree.map(jnp.add, a, change)
 
     def _third(self, model, t, dt, u, params, c):
-        n_u = model.explicit_rhs(t, u, params)
-        n_a = model.explicit_rhs(t + dt / 2, _sum((c.half, u), (c.half_slope, n_u)), params)
+        n_u = _slope(model, t, u, params)
+        n_a = _slope(model, t + dt / 2, _sum((c.half, u), (c.half_slope, n_u)), params)
         extrapolated = jax.tree.map(lambda n_a, n_u: 2 * n_a - n_u, n_a, n_u)
-        n_b = model.explicit_rhs(t + dt, _sum((c.full, u), (c.slopes[3], extrapolated)), params)
+        n_b = _slope(model, t + dt, _sum((c.full, u), (c.slopes[3], extrapolated)), params)
         return _sum((c.full, u), *zip(c.slopes, (n_u, n_a, n_b), strict=False))
 
     def _fourth(self, model, t, dt, u, params, c):
-        n_u = model.explicit_rhs(t, u, params)
+        n_u = _slope(model, t, u, params)
         a = _sum((c.half, u), (c.half_slope, n_u))
-        n_a = model.explicit_rhs(t + dt / 2, a, params)
-        n_b = model.explicit_rhs(t + dt / 2, _sum((c.half, u), (c.half_slope, n_a)), params)
+        n_a = _slope(model, t + dt / 2, a, params)
+        n_b = _slope(model, t + dt / 2, _sum((c.half, u), (c.half_slope, n_a)), params)
         extrapolated = jax.tree.map(lambda n_b, n_u: 2 * n_b - n_u, n_b, n_u)
-        n_c = model.explicit_rhs(t + dt, _sum((c.half, a), (c.half_slope, extrapolated)), params)
+        n_c = _slope(model, t + dt, _sum((c.half, a), (c.half_slope, extrapolated)), params)
         middle = jax.tree.map(jnp.add, n_a, n_b)
         return _sum((c.full, u), *zip(c.slopes, (n_u, middle, n_c), strict=True))
+
+
+def _slope(model, t, state, params):
+    """The explicit tendency, from which the states of stages follow by products alone."""
+    return stage(model.explicit_rhs(t, state, params))
 
 
 def _sum(*terms):

@@ -14,6 +14,7 @@ from jax import Array, lax
 
 from simjax.core.tendency import tendency
 from simjax.integrators.integrator import Integrator
+from simjax.jaxpr.stages import stage as kept_stage
 from simjax.jaxpr.varying import steady_carry
 
 
@@ -93,7 +94,7 @@ class RungeKutta(_Stages):
             else:
                 slopes = known = (*slopes, slope)
             now = _combine(state, dt, row[: len(known)], known)
-            return model.constrain(_later(t, row[-1], dt), dt, now, params), slopes
+            return kept_stage(model.constrain(_later(t, row[-1], dt), dt, now, params)), slopes
 
         # A row: weights of all slopes, the time of the stage and that of the next. In a loop, slopes that are not yet
         # known are zero and have the weight zero.
@@ -129,7 +130,8 @@ class ShuOsher(_Stages):
                 advanced = v + dt * beta * k
                 return advanced if _is_zero(alpha) else alpha * u + (1 - alpha) * advanced
 
-            return model.constrain(_later(t, ahead, dt), dt, jax.tree.map(mixed, state, now, slope), params)
+            mixture = jax.tree.map(mixed, state, now, slope)
+            return kept_stage(model.constrain(_later(t, ahead, dt), dt, mixture, params))
 
         rows, c = [], 0.0
         for alpha, beta in self.rows:
@@ -164,7 +166,7 @@ class LowStorage(_Stages):
             slope = tendency(model, "rhs", now, _later(t, c, dt), now, params)
             register = jax.tree.map(lambda r, k: dt * k if _is_zero(a) else a * r + dt * k, register, slope)
             now = jax.tree.map(lambda u, r: u + b * r, now, register)
-            return model.constrain(_later(t, ahead, dt), dt, now, params), register
+            return kept_stage(model.constrain(_later(t, ahead, dt), dt, now, params)), register
 
         rows = list(zip(self.a, self.b, self.c, (*self.c[1:], 1.0), strict=True))
         none = jax.tree.map(jnp.zeros_like, state)

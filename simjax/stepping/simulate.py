@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import as_of_jax
-from simjax.core.model import GridModel, Model, SelfSteppingModel
+from simjax.core.model import ExplicitModel, GridModel, Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 from simjax.integrators.storage import Stored
@@ -340,8 +340,9 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
-        checkpoint: what reverse mode keeps. "auto": "every_step" if that takes at most 2 GiB on a device, for each
-            member, else "two_level"; "every_step": each step's beginning, from which it is computed again;
+        checkpoint: what reverse mode keeps. "auto": "every_stage" or else "every_step" if that takes at most 2 GiB on a
+            device, for each member, else "two_level"; "every_step": each step's beginning, from which it is computed
+            again; "every_stage": the states of its stages too, so that no linear solve and transform that made them is;
             "two_level": about the square root of these in a frame, and one state per frame; "none": every
             intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again;
             `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state and the
@@ -378,7 +379,7 @@ def simulate(
     params, state = jax.tree.map(as_of_jax, (params, state))
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     params = vary_like(params, state)
-    chosen = _planned(model, checkpoint, frames, schedule, (state, start))
+    chosen = _planned(model, integrator, checkpoint, frames, schedule, (state, start))
 
     def look(carry):
         state, clock = carry
@@ -451,7 +452,9 @@ def integrate(
     ).state
 
 
-def _planned(model: Model, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
+def _planned(
+    model: Model, integrator: Integrator | None, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry
+) -> Plan:
     dtype = checkpoint.dtype if isinstance(checkpoint, Binomial) else None
     if dtype is not None and isinstance(model, SelfSteppingModel):
         raise ConfigurationError(
@@ -460,7 +463,10 @@ def _planned(model: Model, checkpoint: Checkpoint, frames: int, schedule: Schedu
         )
     # Shapes are those of this device's blocks.
     size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves(carry))
-    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size)
+    # In a loop over stages each has a checkpoint of its own.
+    apart = isinstance(model, GridModel) and not (isinstance(model, ExplicitModel) and model.loops_over_stages)
+    stages = integrator.stages if integrator is not None and apart else 1
+    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size, stages=stages)
     if found.host:
         require_host_memory()
     return found

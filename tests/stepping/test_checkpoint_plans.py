@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec
 from ordinary import Decay
 
 import simjax as sj
+from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.parallel import decompose, distribute, make_mesh
@@ -146,7 +147,7 @@ def gradient(steps, checkpoint, frames=1):
 
 @pytest.mark.parametrize("frames", [1, 3])
 @pytest.mark.parametrize(
-    "checkpoint", ["none", "every_step", "two_level", Binomial(2), Binomial(7), Budget(2000)], ids=str
+    "checkpoint", ["none", "every_stage", "every_step", "two_level", Binomial(2), Binomial(7), Budget(2000)], ids=str
 )
 def test_every_plan_has_the_gradient_of_the_scheme(checkpoint, frames):
     steps, k = 20, 0.8
@@ -155,6 +156,34 @@ def test_every_plan_has_the_gradient_of_the_scheme(checkpoint, frames):
     exact = np.sum(-4 * ends * dt * (1 - k * dt) ** (ends - 1))
     # Rounding of 60 steps.
     assert float(gradient(steps, checkpoint, frames)(jnp.asarray(k))) == pytest.approx(exact, rel=1e-13)
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "integrator"),
+    [
+        ("flow-2d-periodic", "midpoint"), ("spectral-vorticity-2d", "etdrk2"), slow("flow-2d-periodic", "ssprk3"),
+        slow("flow-2d-periodic", "williamson3"), slow("spectral-vorticity-2d", "etdrk4"),
+    ],
+)  # fmt: skip
+def test_of_kept_stages_less_is_computed_again(name, integrator):
+    """The same gradient by a program with fewer transforms."""
+    case = next(case for case in cases.CASES if case.name == name)
+    start, found = (case.params(), case.initial_state()), {}
+    for kept in ("every_step", "every_stage"):
+        run = dataclasses.replace(case, integrator=integrator, checkpoint=kept).runner(Domain(case.grid))
+        loss = jax.jit(jax.grad(run, argnums=(0, 1), has_aux=True, allow_int=True))
+        program = loss.lower(*start).compile(QUICK)
+        solves = len(re.findall(r" fft\(", program.as_text()))
+        found[kept] = jax.tree.leaves(program(*start)[0]), solves
+    (again, many), (kept, few) = found["every_step"], found["every_stage"]
+    assert few < many
+    for expected, leaf in zip(again, kept, strict=True):
+        # Rounding of a few steps, over the largest number.
+        np.testing.assert_allclose(leaf, expected, rtol=0, atol=1e-13 * float(np.max(np.abs(expected))))
 
 
 @pytest.mark.slow
@@ -219,11 +248,11 @@ def test_memory_and_cost_of_plans():
 
 @pytest.mark.parametrize(
     ("states", "policy"),
-    [(1000, "every_step"), (999, "binomial"), (1, "binomial")],
+    [(3000, "every_stage"), (2999, "every_step"), (1000, "every_step"), (999, "binomial"), (1, "binomial")],
 )
 def test_a_budget_takes_the_cheapest_plan_that_fits(states, policy, caplog):
     with caplog.at_level("INFO", "simjax"):
-        found = plan(Budget(100 * states + 99), frames=1, steps=1000, state_bytes=100)
+        found = plan(Budget(100 * states + 99), frames=1, steps=1000, state_bytes=100, stages=3)
     assert found.policy == policy and found.bytes <= 100 * states + 99
     assert str(found) in caplog.text
 
@@ -234,7 +263,7 @@ def test_a_budget_takes_the_cheapest_plan_that_fits(states, policy, caplog):
         (Budget(99), 1, "at least 1 states of 100 bytes; use Budget(bytes=100)"),
         (Budget(199), 2, "use Budget(bytes=200)"),
         (Binomial(1), 2, "needs at least 2 stored states"),
-        ("sqrt", 1, "expected 'auto', 'none', 'every_step', 'two_level', 'reverse', Binomial(states=...)"),
+        ("sqrt", 1, "'auto', 'none', 'every_stage', 'every_step', 'two_level', 'reverse', Binomial(states=...)"),
     ],
     ids=str,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 from jax import lax
 
+from simjax.jaxpr.stages import STAGES
 from simjax.jaxpr.varying import steady_carry
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan
 from simjax.stepping.checkpointing.plan import Binomial, Policy, group_size
@@ -26,9 +27,9 @@ def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, 
     if checkpoint == "none":
         unroll = 2 if in_pairs and steps % 2 == 0 else 1
         return lax.scan(body, carry, None, length=steps, unroll=unroll)[0]
-    body = jax.checkpoint(body, prevent_cse=False)
+    body = jax.checkpoint(body, prevent_cse=False, policy=STAGES if checkpoint == "every_stage" else None)
     inner = group_size(steps)
-    if checkpoint == "every_step" or inner == 1:  # groups of one step would only be advanced once more
+    if checkpoint in ("every_step", "every_stage") or inner == 1:  # groups of one step would only be advanced once more
         return lax.scan(body, carry, None, length=steps)[0]
     groups, rest = divmod(steps, inner)
 

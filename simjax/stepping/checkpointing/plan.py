@@ -12,7 +12,8 @@ from simjax.stepping.checkpointing.binomial_order import fewest_advances
 LOG = logging.getLogger("simjax")
 # Of the transpose of a step, in steps (0.9 to 1.7 in `benchmarks/gradients.py`).
 PULL_BACK = 1.5
-# "auto" keeps every step as long as that takes no more than this, per device (of each member, in an ensemble).
+# "auto" keeps every stage, or else every step, as long as that takes no more than this, per device (of each member, in
+# an ensemble).
 AUTO_BYTES = 2**31
 
 
@@ -68,7 +69,7 @@ def _place(host: bool) -> str:
     return ", host=True" if host else ""
 
 
-Policy = Literal["none", "every_step", "two_level"]
+Policy = Literal["none", "every_stage", "every_step", "two_level"]
 Checkpoint = Policy | Literal["auto", "reverse"] | Binomial | Budget
 
 
@@ -113,8 +114,8 @@ class Plan:
         )
 
 
-def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -> Plan:
-    """The plan that `checkpoint` asks for, for a run of `frames` frames of `steps` steps."""
+def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int, stages: int = 1) -> Plan:
+    """The plan that `checkpoint` asks for, for a run of `frames` frames of `steps` steps of so many `stages`."""
     total = frames * steps
     if isinstance(checkpoint, Binomial):
         between, within = _shares(frames, steps, checkpoint.states)
@@ -124,9 +125,9 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -
             again += steps * (_again(frames, between) + frames)
         return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host, checkpoint.dtype)
     if isinstance(checkpoint, Budget):
-        return _cheapest(checkpoint, frames, steps, state_bytes)
+        return _cheapest(checkpoint, frames, steps, state_bytes, stages)
     if checkpoint == "auto":
-        checkpoint = "every_step" if total * state_bytes <= AUTO_BYTES else "two_level"
+        checkpoint = _all_kept(total, state_bytes, stages, AUTO_BYTES) or "two_level"
     if checkpoint == "two_level":
         inner = group_size(steps)
         between = frames if frames > 1 else 0
@@ -135,12 +136,20 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int) -
     if checkpoint == "reverse":
         # The first and the last.
         return Plan("reverse", frames, steps, 0, 2, total, state_bytes)
-    if checkpoint in ("none", "every_step"):
-        return Plan(checkpoint, frames, steps, 0, total, 0, state_bytes)
+    if checkpoint in ("none", "every_stage", "every_step"):
+        states = total * (stages if checkpoint == "every_stage" else 1)
+        return Plan(checkpoint, frames, steps, 0, states, 0, state_bytes)
     raise ConfigurationError(
-        f"checkpoint={checkpoint!r}: expected 'auto', 'none', 'every_step', 'two_level', 'reverse', "
+        f"checkpoint={checkpoint!r}: expected 'auto', 'none', 'every_stage', 'every_step', 'two_level', 'reverse', "
         "Binomial(states=...) or Budget(bytes=...)."
     )
+
+
+def _all_kept(total: int, state_bytes: int, stages: int, most: int) -> Policy | None:
+    """The plan that computes least again of those that keep every step within `most` bytes, if there is one."""
+    if stages > 1 and total * stages * state_bytes <= most:
+        return "every_stage"
+    return "every_step" if total * state_bytes <= most else None
 
 
 def _again(steps: int, states: int) -> int:
@@ -169,7 +178,7 @@ def _shares(frames: int, steps: int, states: int) -> tuple[int, int]:
     return between, min(states - between, steps)
 
 
-def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int) -> Plan:
+def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int, stages: int) -> Plan:
     states = budget.bytes // max(state_bytes, 1)
     fewest = 1 if frames == 1 else 2
     if states < fewest:
@@ -177,9 +186,9 @@ def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int) -> Plan
             f"Budget(bytes={budget.bytes}): a plan stores at least {fewest} states of {state_bytes} bytes; use "
             f"Budget(bytes={fewest * state_bytes}) or more."
         )
-    found = plan("every_step", frames=frames, steps=steps, state_bytes=state_bytes)
-    if budget.host or found.bytes > budget.bytes:
-        found = plan(Binomial(states, budget.host), frames=frames, steps=steps, state_bytes=state_bytes)
+    kept = None if budget.host else _all_kept(frames * steps, state_bytes, stages, budget.bytes)
+    chosen = kept or Binomial(states, budget.host)
+    found = plan(chosen, frames=frames, steps=steps, state_bytes=state_bytes, stages=stages)
     LOG.info("checkpoints: %s", found)
     return found
 
