@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchmarks.starts import (
     FLOW_DT,
@@ -31,7 +30,7 @@ from simjax.models.cell_centred import CenteredModel
 from simjax.models.flow import incompressible
 from simjax.models.scalar import advection_diffusion
 from simjax.ops.difference import laplacian
-from simjax.parallel import distribute
+from simjax.parallel import decompose, distribute
 from simjax.status import OK
 from simjax.stepping.simulate import Clock, Schedule, advance, real_dtype
 
@@ -119,8 +118,11 @@ def flow(
     return Case(model, params, incompressible.State(tuple(velocity)), dt)
 
 
-def chunk(case: Case, integrator: Integrator, steps: int) -> tuple[Callable, tuple[Any, Clock]]:
-    """The program a run calls again and again, `steps` steps with donated state, and its first argument."""
+def chunk(case: Case, integrator: Integrator, steps: int, mesh: Mesh | None = None):
+    """The program a run calls again and again, `steps` steps with donated state, and its first argument.
+
+    mesh: of the devices over which the case's domain is cut.
+    """
     dtype = real_dtype(case.state)
     # Long enough that no frame ends while it is timed.
     schedule = Schedule(interval=1e6 * case.dt, dt=case.dt)
@@ -129,9 +131,14 @@ def chunk(case: Case, integrator: Integrator, steps: int) -> tuple[Callable, tup
         state, clock = carry
         return advance(case.model, integrator, case.params, state, clock, schedule, steps=steps, until=1)
 
-    program = distribute(run, None, in_specs=PartitionSpec(), out_specs=PartitionSpec(), donate=(0,))
     # Copied, as the program takes over the memory of what it is given, once for every leaf.
-    return program, jax.tree.map(jnp.array, (case.state, Clock.zero(dtype)))
+    carry = jax.tree.map(jnp.array, (case.state, Clock.zero(dtype)))
+    specs = PartitionSpec()
+    if mesh is not None:
+        of_state, _ = case.model.partition_specs(case.state, case.params)
+        specs = of_state, jax.tree.map(lambda _: PartitionSpec(), carry[1])
+        carry = jax.device_put(carry, jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs))
+    return distribute(run, mesh, in_specs=(specs,), out_specs=specs, donate=(0,)), carry
 
 
 def check(carry: tuple[Any, Clock]) -> None:
@@ -145,8 +152,9 @@ def unit_box(shape) -> Domain:
     return Domain(Grid(shape))
 
 
-def kolmogorov_box(shape) -> Domain:
-    return Domain(Grid(shape, upper=(2 * np.pi,) * len(shape)))
+def kolmogorov_box(shape, mesh: Mesh | None = None) -> Domain:
+    grid = Grid(shape, upper=(2 * np.pi,) * len(shape))
+    return Domain(grid) if mesh is None else decompose(grid, mesh)
 
 
 def _periodic(ndim: int) -> list[tuple[PeriodicSide, PeriodicSide]]:
