@@ -14,7 +14,10 @@ PACKAGES = {
     "jax-cfd": "jax-cfd==0.2.1",
     "exponax": "exponax==0.2.0",
     "jax-md": "jax-md==0.2.29",
+    "deepwave": "deepwave==0.1.0",
 }
+BESIDE = {"deepwave": ["torch==2.13.0", "numpy==2.4.6"]}
+"""Packages that one needs beside it, where this is not the jax that is here."""
 FINISHED = "finished"
 # Of an index that does not answer; a slow one takes longer to send what it has.
 SECONDS_TO_ANSWER, SECONDS_TO_INSTALL = 15, 900
@@ -31,11 +34,11 @@ def cache_folder() -> Path:
 
 
 def python_of(package: str) -> str:
-    """An interpreter that has the package and the jax of this one, so that both sides have the same compiler.
+    """An interpreter that has the package, and the jax of this one if it is of jax: then both have the same compiler.
 
     Raises NotInstalled with a sentence.
     """
-    wanted = [PACKAGES[package], f"jax=={metadata.version('jax')}"]
+    wanted = [PACKAGES[package], *BESIDE.get(package, [f"jax=={metadata.version('jax')}"])]
     digest = hashlib.sha256(" ".join([*wanted, sys.version]).encode()).hexdigest()[:8]
     folder = cache_folder() / f"{package}-{digest}"
     python = folder / "bin" / "python"

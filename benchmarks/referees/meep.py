@@ -1,0 +1,299 @@
+"""Maxwell's equations beside Meep: the same box to rounding, a pulse on a dielectric cylinder, and its resonances.
+
+    python benchmarks/referees/meep.py
+
+It needs Meep (Debian's packages `python3-meep` and `python3-matplotlib`) in an interpreter of its own
+(`--python PATH`, else /usr/bin/python3), and says so where there is none. Both codes take the same steps on Yee's grid
+with their values at the same places. The cylinder has exact solutions (`round_cylinder.py`), which both are held
+against. About four minutes of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from verdicts import HERE, keep, verdict
+
+jax.config.update("jax_enable_x64", True)
+
+from round_cylinder import decaying_modes, line_current_field, resonance  # noqa: E402
+from wave_steps import run  # noqa: E402
+
+import simjax as sj  # noqa: E402
+
+ROUNDING = 1e-12
+"""Some thousand roundings, over the largest field: errors of 1000 steps add up."""
+ORDER = 2**-1.7
+"""The most that an error may keep when the spacing is halved: second order, less what is not yet asymptotic."""
+DIGITS = 1e-3
+"""Three digits of a Richardson-extrapolated amplitude; layers send back up to 1e-4."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A current at `source` in a box about the origin, and the same component of E at `probes` after every step.
+
+    layer: thickness of absorbing layers within the box, 0 for conductors. Where radius is None, the permittivity is
+    epsilon + slopes . x and the conductivity `loss` times that; else epsilon is that of a cylinder in a void, and
+    averaged says whether cells on its surface have means (Meep: `eps_averaging`).
+    """
+
+    model: str
+    along: str
+    size: tuple[float, ...]
+    resolution: int
+    source: tuple[float, ...]
+    probes: tuple[tuple[float, ...], ...]
+    steps: int
+    pulse: dict[str, float]
+    epsilon: float
+    layer: float = 0.0
+    slopes: tuple[float, ...] = ()
+    loss: float = 0.0
+    radius: float | None = None
+    averaged: bool = True
+    courant: float = 0.5
+
+    @property
+    def dt(self) -> float:
+        return self.courant / self.resolution
+
+    @property
+    def times(self) -> np.ndarray:
+        return self.dt * np.arange(1, self.steps + 1)
+
+
+def medium(case: Case) -> dict[str, Any]:
+    """Coefficients of a configuration: formulas, or cells' means over 16 x 16 places."""
+    if case.radius is None:
+        graded = " + ".join([repr(case.epsilon), *(f"{s!r}*{x}" for s, x in zip(case.slopes, "xyz", strict=False))])
+        return {"permittivity": graded, "conductivity": f"{case.loss!r}*({graded})"}
+    if not case.averaged:
+        return {"permittivity": f"where(x**2 + y**2 < {case.radius**2!r}, {case.epsilon!r}, 1.0)"}
+    fine, (columns, rows) = 16, (round(length * case.resolution) for length in case.size)
+    x, y = (((np.arange(fine * n) + 0.5) / fine - n / 2) / case.resolution for n in (columns, rows))
+    within = np.hypot(x[:, None], y) < case.radius
+    share = within.reshape(columns, fine, rows, fine).mean(axis=(1, 3))
+    return {"permittivity": 1.0 + (case.epsilon - 1.0) * share}
+
+
+def by_simjax(case: Case) -> np.ndarray:
+    """The field at the probes after every step, `(steps, probes)`."""
+    pulse = case.pulse
+    since = f"(t - {pulse['delay']!r})"
+    signal = f"exp(-({since}/{pulse['width']!r})**2)*sin(2*pi*{pulse['frequency']!r}*{since})"
+    box = sj.configure(
+        case.model,
+        grid={
+            "shape": [round(length * case.resolution) for length in case.size],
+            "lower": [-length / 2 for length in case.size],
+            "upper": [length / 2 for length in case.size],
+        },
+        physics={
+            "along": case.along,
+            "layer_cells": round(case.layer * case.resolution) or 1,
+            "sources": [{"position": list(case.source), "signal": signal}],
+            "receivers": [list(place) for place in case.probes],
+        },
+        coefficients=medium(case),
+        boundaries=dict.fromkeys("xyz"[: len(case.size)], "absorbing" if case.layer else "conductor"),
+        time={"end": case.dt, "output_every": case.dt, "dt": case.dt},
+        precision="float64",
+    )
+    model, params = box.model, box.params
+    _, seen = run(model, params, box.state, case.dt, case.steps, lambda t, state: model.receive(t, state, params))
+    return np.asarray(seen)
+
+
+def by_meep(cases: dict[str, Case], python: str) -> tuple[dict[str, np.ndarray], str]:
+    """The same of all cases by their names, and Meep's version."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked, told = Path(folder) / "cases.json", Path(folder) / "series.npz"
+        asked.write_text(json.dumps({name: asdict(case) for name, case in cases.items()}), encoding="utf-8")
+        command = [python, str(HERE / "others" / "meep_cases.py"), str(asked), str(told)]
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if ran.returncode:
+            sys.exit(f"{python} could not run Meep (Debian: python3-meep and python3-matplotlib): {ran.stderr[-2000:]}")
+        with np.load(told) as series:
+            return {name: series[name] for name in cases}, str(series["meep"])
+
+
+def relative(one: np.ndarray, other: np.ndarray) -> float:
+    """Difference over the second, both in the root of the sum of squares."""
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+
+
+def boxes() -> dict[str, Case]:
+    """Graded media with losses between conductors: on Yee's grid both codes do the same arithmetic."""
+    pulse = {"frequency": 1.0, "width": 0.3, "delay": 1.0}
+    plane = {"size": (2.0, 1.5), "resolution": 32, "steps": 1000, "pulse": pulse, "epsilon": 2.0, "loss": 0.1}
+    half = 1 / 64
+    return {
+        "TM": Case(
+            "maxwell_tm", "z", source=(0.25, 0.125), probes=((-0.5, 0.25), (0.75, -0.5)), slopes=(0.4, 0.3), **plane
+        ),
+        "TE": Case(
+            "maxwell_te", "x", source=(0.25 + half, 0.125), probes=((-0.5 + half, 0.25), (0.75 + half, -0.5)),
+            slopes=(0.4, 0.3), **plane,
+        ),
+        "3-D": Case(
+            "maxwell", "z", source=(0.25, 0.125, half), probes=((-0.25, 0.25, half), (0.25, -0.25, 0.25 + half)),
+            slopes=(0.4, 0.3, -0.2), **{**plane, "size": (1.0, 1.5, 1.0), "steps": 400},
+        ),
+    }  # fmt: skip
+
+
+def to_rounding(python: str):
+    cases = boxes()
+    theirs, version = by_meep(cases, python)
+    yield version
+    for name, case in cases.items():
+        difference = np.abs(by_simjax(case) - theirs[name]).max() / np.abs(theirs[name]).max()
+        yield verdict(f"{name} box, graded and lossy, {case.steps} steps: difference", difference, ROUNDING)
+
+
+RESOLUTIONS = (16, 32, 64)
+INDEX, SCATTERED = 1.5, (0.5, 0.75, 1.0)
+"""Refractive index of the cylinder that scatters, and frequencies at which its field is compared."""
+MODES = {"TM": (0.94, 5, 2.5), "TE": (1.06, 5, 2.5)}
+"""Frequency about which a resonance is, waves around the cylinder, and its index."""
+RADIUS = 0.5
+
+
+def scattering(resolution: int, averaged: bool) -> Case:
+    """A pulse of a line current beside a cylinder; the probes are ahead, across, behind and inside, on grid points."""
+    return Case(
+        "maxwell_tm", "z", size=(6.0, 6.0), resolution=resolution, source=(-1.25, 0.25),
+        probes=((1.25, 0.0), (0.5, 1.0), (-0.5, -0.75), (0.0, 0.25)), steps=50 * resolution, layer=1.0,
+        pulse={"frequency": 0.75, "width": 0.75, "delay": 2.5}, epsilon=INDEX**2, radius=RADIUS, averaged=averaged,
+    )  # fmt: skip
+
+
+def amplitudes(case: Case, series: np.ndarray) -> np.ndarray:
+    """The field over the current at the frequencies of SCATTERED, `(frequencies, probes)`.
+
+    The series' end is in its ringing out, e^-10 of the pulse. The current is that of the times halfway in the steps.
+    """
+    pulse, half = case.pulse, case.times - 0.5 * case.dt
+    since = half - pulse["delay"]
+    current = np.exp(-((since / pulse["width"]) ** 2)) * np.sin(2 * np.pi * pulse["frequency"] * since)
+    waves, waves_half = (np.exp(2j * np.pi * np.outer(SCATTERED, t)) for t in (case.times, half))
+    return (waves @ series) / (waves_half @ current)[:, None]
+
+
+def ringing(polarisation: str, resolution: int, averaged: bool) -> Case:
+    """A short current in a cylinder that then rings; the probe is inside, off the lines of symmetry."""
+    about, _, index = MODES[polarisation]
+    return Case(
+        f"maxwell_{polarisation.lower()}", "z" if polarisation == "TM" else "x", size=(4.0, 4.0), resolution=resolution,
+        source=(0.125, 0.375), probes=((-0.1875, 0.3125),), steps=140 * resolution, layer=1.0,
+        pulse={"frequency": about, "width": 1.5, "delay": 5.0}, epsilon=index**2, radius=RADIUS, averaged=averaged,
+    )  # fmt: skip
+
+
+def resonant(case: Case, series: np.ndarray, exact: complex) -> complex:
+    """The complex frequency nearest to the exact one, from the ringing after the pulse, every 1/8 in time."""
+    every = case.resolution // 4
+    after = series[:, 0][case.times > 14.0][::every]
+    found, _ = decaying_modes(after, every * case.dt, count=24)
+    return found[np.argmin(np.abs(found - exact))]
+
+
+def truncation(index: float, frequency: float, length: float = 1.0) -> float:
+    """The phase (k h)^2 / 24 that Yee's scheme loses in each unit k x on the finest grid, over a length."""
+    k = 2 * np.pi * index * frequency
+    return (k / RESOLUTIONS[-1]) ** 2 / 24 * length
+
+
+def both(cases: dict[Any, Case], python: str, measured) -> tuple[dict[Any, Any], dict[Any, Any], str]:
+    """What `measured(case, series)` makes of the series of simjax and of Meep, by the keys of the cases."""
+    theirs, version = by_meep({repr(key): case for key, case in cases.items()}, python)
+    found = {key: measured(case, by_simjax(case)) for key, case in cases.items()}
+    return found, {key: measured(case, theirs[repr(key)]) for key, case in cases.items()}, version
+
+
+def scattered(python: str):
+    cases = {(n, averaged): scattering(n, averaged) for n in RESOLUTIONS for averaged in (True, False)}
+    ours, theirs, version = both(cases, python, amplitudes)
+    yield version
+    _, middle, fine = RESOLUTIONS
+    one = cases[fine, True]
+    exact = np.stack([line_current_field(2 * np.pi * f, INDEX, RADIUS, one.source, one.probes) for f in SCATTERED])
+    # From the source to the probe ahead, at the highest frequency.
+    highest, length = SCATTERED[-1], np.ptp([one.source[0], one.probes[0][0]])
+    bar = truncation(1.0, highest, 2 * np.pi * highest * length)
+
+    def error(of, n, averaged=True):
+        return relative(of[n, averaged], exact)
+
+    def extrapolated(of):
+        return of[fine, True] + (of[fine, True] - of[middle, True]) / 3
+
+    yield verdict(f"scattered field: error, {fine} cells", error(ours, fine), bar, meep=error(theirs, fine))
+    yield verdict(
+        f"scattered field: error, {fine} cells over {middle}", error(ours, fine) / error(ours, middle), ORDER,
+        meep=error(theirs, fine) / error(theirs, middle),
+    )  # fmt: skip
+    apart = [relative(ours[n, True], theirs[n, True]) for n in (middle, fine)]
+    yield verdict(f"scattered field: difference of the codes, {fine} cells", apart[1], bar)
+    yield verdict(f"scattered field: difference of the codes, {fine} cells over {middle}", apart[1] / apart[0], ORDER)
+    yield verdict(
+        "scattered field, extrapolated: error", relative(extrapolated(ours), exact), DIGITS,
+        meep=relative(extrapolated(theirs), exact),
+    )  # fmt: skip
+    yield verdict(
+        f"scattered field, medium sampled: error, {fine} cells", error(ours, fine, False), bar,
+        meep=error(theirs, fine, False),
+    )  # fmt: skip
+
+
+def resonances(python: str):
+    cases = {(name, n): ringing(name, n, True) for name in MODES for n in RESOLUTIONS}
+    exact = {name: resonance(*MODES[name], RADIUS, name.lower()) for name in MODES}
+
+    def measured(case, series):
+        return resonant(case, series, exact["TM" if case.along == "z" else "TE"])
+
+    ours, theirs, version = both(cases, python, measured)
+    yield version
+    _, middle, fine = RESOLUTIONS
+    for name, (about, _, index) in MODES.items():
+        errors, others = (
+            {n: abs(of[name, n] - exact[name]) / abs(exact[name]) for n in RESOLUTIONS} for of in (ours, theirs)
+        )
+        quality = {who: -of.real / (2 * of.imag) for who, of in
+                   (("exact", exact[name]), ("simjax", ours[name, fine]), ("meep", theirs[name, fine]))}  # fmt: skip
+        yield verdict(
+            f"{name} resonance: error, {fine} cells", errors[fine], truncation(index, about), meep=others[fine],
+            quality={who: round(float(q), 2) for who, q in quality.items()},
+        )  # fmt: skip
+        yield verdict(
+            f"{name} resonance: error, {fine} cells over {middle}", errors[fine] / errors[middle], ORDER,
+            meep=others[fine] / others[middle],
+        )  # fmt: skip
+
+
+GROUPS = {"box": to_rounding, "scattering": scattered, "resonance": resonances}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default="/usr/bin/python3", help="an interpreter that has Meep")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
+    options = parser.parse_args()
+    for group in options.groups:
+        version, *rows = GROUPS[group](options.python)
+        keep("meep", group, rows, meep=version)
+
+
+if __name__ == "__main__":
+    main()
