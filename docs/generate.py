@@ -32,11 +32,9 @@ sys.path.insert(0, str(DOCS))
 from performance_tables import (  # noqa: E402
     comparisons,
     compile_cost,
-    gradient_cost,
     limits,
     memory_told,
     on_a_gpu,
-    speed,
     weak_scaling,
 )
 from referee_tables import athena, lammps  # noqa: E402
@@ -227,8 +225,8 @@ def chips() -> str:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
-    "inverse": inverse, "comparisons": comparisons, "speed": speed, "limits": limits, "on_a_gpu": on_a_gpu,
-    "gradient_cost": gradient_cost, "compile_cost": compile_cost,
+    "inverse": inverse, "comparisons": comparisons, "limits": limits, "on_a_gpu": on_a_gpu,
+    "compile_cost": compile_cost,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip

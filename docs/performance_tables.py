@@ -11,19 +11,6 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.report import as_markdown, digits, in_columns  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
-# Of the kept results.
-PEERS = {
-    "jax_cfd": "jax-cfd 0.2.1",
-    "jax_cfd_van_leer": "jax-cfd 0.2.1, default scheme",
-    "exponax": "Exponax 0.2.0",
-    "phiflow": "PhiFlow 3.4.0",
-    "jax_md": "JAX-MD 0.2.29",
-    "lammps_2": "LAMMPS, two cores",
-    "c_one_thread": "C, one thread",
-    "c_two_threads": "C, two threads",
-}
-SCHEMES = {"linear": "this scheme", "van_leer": "its default"}
-STEPS = {"diffusion": "advection-diffusion", "wave": "acoustics"}
 DEAREST = 10
 
 
@@ -46,44 +33,6 @@ def comparisons() -> str:
     told = f"{machine['processor']}, {machine['cpus']} cores, jax {versions['jax']}"
     sizes = "sizes of `--quick`" if content["quick"] else "full sizes"
     return f"{told}; {sizes}.\n\n{as_markdown(content)}"
-
-
-def speed() -> str:
-    """Steps beside those of other codes, taken in turns in one run: a column for each version of jax."""
-    columns: dict[str, None] = {}
-    rows: dict[tuple[str, str], dict[str, str]] = {}
-    for what, jax, own, peer, its in _pairs():
-        columns[jax] = None
-        rows.setdefault((what, peer), {})[jax] = f"{digits(own)}; {digits(its)}; **{digits(its / own)}**"
-    head = " | ".join(["step", "beside it", *(f"jax {jax}" for jax in columns)])
-    return in_columns(head, [[*row, *(found.get(jax, "") for jax in columns)] for row, found in rows.items()])
-
-
-def _pairs() -> Iterator[tuple[str, str, float, str, float]]:
-    """Step, version of jax, milliseconds of simjax, name of the peer and its milliseconds."""
-    for jax, found in _results("navier_stokes"):
-        for case in found["cases"]:
-            what = f"Navier-Stokes, {case['integrator']}, {_shape(case['shape'])}"
-            for scheme, peer in case.get("jax_cfd", {}).items():
-                yield what, jax, case["ms_per_step"], f"{PEERS['jax_cfd']}, {SCHEMES[scheme]}", peer["ms_per_step"]
-    for jax, found in _results("spectral"):
-        for case in found["cases"]:
-            what = f"spectral vorticity, {case['integrator']}, {_shape(case['shape'])}"
-            for name in ("exponax", "jax_cfd"):
-                if name in case:
-                    yield what, jax, case["ms_per_step"], PEERS[name], case[name]["ms_per_step"]
-    for jax, found in _results("cpu"):
-        for case in found["steps"]:
-            what = f"{STEPS[case['model']]}, {case['integrator']}, {_shape(case['shape'])}"
-            times = {name: rate["ms_per_step"] for name, rate in case["rates"].items()}
-            for name in ("c_one_thread", "c_two_threads"):
-                yield what, jax, times["simjax"], PEERS[name], times[name]
-    for jax, found in _results("particles"):
-        for row in found["rows"]:
-            rates = {**row["atom_steps_per_s"], "lammps_2": row["lammps_2"]["atom_steps_per_s"]}
-            times = {name: 1e3 * row["particles"] / rate for name, rate in rates.items()}
-            for name in ("jax_md", "lammps_2"):
-                yield f"Lennard-Jones, {row['particles']} particles", jax, times["simjax"], PEERS[name], times[name]
 
 
 def limits() -> str:
@@ -123,23 +72,6 @@ def on_a_gpu() -> str:
     return in_columns(
         "step | integrator | grid | ms | share of a copy | gradient over step | speed of kernels over XLA's", rows
     )
-
-
-def gradient_cost() -> str:
-    """Value and gradient of a run over the run alone."""
-    rows: list[Sequence[object]] = []
-    for _, found in _results("gradients"):
-        for row in found["rows"]:
-            if row.get("gradient_over_forward") is None:
-                continue
-            package = "simjax" if row["package"] == "simjax" else PEERS[row["package"]]
-            problem = {"finite_volume": "flow", "spectral": "spectral vorticity"}[row["problem"]]
-            size = f"{problem}, {_shape(row['shape'])}, {row['steps']} steps"
-            times = (digits(row["gradient_over_forward"]), digits(row["gradient_ms_per_step"]))
-            plan = row["plan"].replace("_", " ")
-            rows.append((size, package, plan, *times, f"{row['gradient_peak_mib']:.0f}"))
-    head = "run | package | checkpoint plan | gradient over forward run | ms per step | MiB at the peak"
-    return in_columns(head, sorted(rows, key=lambda row: (str(row[0]), row[1] != "simjax")))
 
 
 def compile_cost() -> str:
