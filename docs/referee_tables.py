@@ -92,6 +92,7 @@ def mosaic_jacobians() -> str:
     rows = [
         [case, *(_number(rows[0]["peers"].get(peer), ".6f") for peer in PEERS)]
         for case, rows in _mosaic(("cosine",)).items()
+        if rows[0]["peers"]
     ]
     return _table(["experiment", *PEERS], rows)
 

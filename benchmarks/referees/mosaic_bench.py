@@ -4,7 +4,7 @@
 
 An environment of its own (`--folder`) gets `mosaic-bench` 0.2.0 with the peers from the package index; Mosaic's harness
 then runs each solver in a process on the processor through the adapters of its wheel, and simjax through
-`mosaic_adapter/tesseract_api.py`. No container engine is needed. About fifty minutes of one core.
+`mosaic_adapter/tesseract_api.py`. No container engine is needed. About forty minutes of one core.
 """
 
 from __future__ import annotations
