@@ -37,7 +37,14 @@ from performance_tables import (  # noqa: E402
     on_a_gpu,
     weak_scaling,
 )
-from referee_tables import athena, lammps  # noqa: E402
+from referee_tables import (  # noqa: E402
+    athena,
+    lammps,
+    lammps_transport,
+    mosaic_errors,
+    mosaic_jacobians,
+    mosaic_seconds,
+)
 
 MOLECULAR = MODELS["molecular_dynamics"]
 
@@ -228,6 +235,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "inverse": inverse, "comparisons": comparisons, "limits": limits, "on_a_gpu": on_a_gpu,
     "compile_cost": compile_cost,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
+    "lammps_transport": lammps_transport, "mosaic_errors": mosaic_errors, "mosaic_jacobians": mosaic_jacobians,
+    "mosaic_seconds": mosaic_seconds,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

@@ -38,3 +38,69 @@ def lammps() -> str:
             for case, rows in _groups("lammps").items()
         ],
     )
+
+
+def lammps_transport() -> str:
+    """Diffusion and viscosity by both programs, and by how many standard errors they differ."""
+    head = ["what", "simjax", "LAMMPS", "difference over standard errors", "bar", "passes"]
+    lines = []
+    for row in _groups("lammps_transport")["liquid"]:
+        if "errors" in row:
+            means = zip((row["simjax"], row["lammps"]), row["errors"], strict=True)
+            told = [f"{mean:.3g} ± {error:.1g}" for mean, error in means]
+            lines.append([row["what"], *told, f"{row['found']:.2g}", f"{row['bar']}", _said([row])])
+    return _table(head, lines)
+
+
+PEERS = ("jax-cfd", "Exponax", "PhiFlow", "XLB")
+
+
+def _mosaic(quantities: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the experiments that are told by one of the `quantities`."""
+    groups = _groups("mosaic").items()
+    return {case: rows for case, rows in groups if rows and rows[0]["quantity"] in quantities}
+
+
+def _values(rows: Sequence[dict[str, Any]]) -> str:
+    """The part of a sweep that rows stand for."""
+    ends = list(dict.fromkeys(row["value"] for row in (rows[0], rows[-1])))
+    return f", {rows[0]['swept']} = {' to '.join(ends)}" if rows[0]["swept"] else ""
+
+
+def _of_all(rows: Sequence[dict[str, Any]]) -> list[list[float | None]]:
+    """Results of simjax and of each peer, at each value of the sweep."""
+    return [[row["found"] for row in rows], *([row["peers"].get(peer) for row in rows] for peer in PEERS)]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def mosaic_errors() -> str:
+    """Largest errors of a sweep, and differences of gradients from finite differences, with Mosaic's bars."""
+    lines = []
+    for case, rows in _mosaic(("error", "difference")).items():
+        largest = [max((x for x in one if x is not None), default=None) for one in _of_all(rows)]
+        bar = rows[0].get("bar")
+        said = "" if bar is None else _said(rows)
+        lines.append([case + _values(rows), *(_number(x, ".1e") for x in largest), _number(bar, "g"), said])
+    return _table(["experiment", "simjax", *PEERS, "bar", "passes"], lines)
+
+
+def mosaic_jacobians() -> str:
+    """Cosines between simjax's Jacobian and those of others."""
+    rows = [
+        [case, *(_number(rows[0]["peers"].get(peer), ".6f") for peer in PEERS)]
+        for case, rows in _mosaic(("cosine",)).items()
+        if rows[0]["peers"]
+    ]
+    return _table(["experiment", *PEERS], rows)
+
+
+def mosaic_seconds() -> str:
+    """Seconds at the largest value of each sweep."""
+    lines = []
+    for case, rows in _mosaic(("seconds",)).items():
+        last = rows[-1:]
+        lines.append([case + _values(last), *(_number(one[0], ".2g") for one in _of_all(last))])
+    return _table(["experiment", "simjax", *PEERS], lines)

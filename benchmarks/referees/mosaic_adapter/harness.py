@@ -1,11 +1,11 @@
-"""Runs Mosaic's harness in its own environment and writes what it found; started by `mosaic_bench.py`.
+"""Mosaic's harness in its own environment, a process for each solver; started by `mosaic_bench.py`.
 
-python harness.py RESULT.json [--experiments 2d:forward/baseline,...]
+python harness.py run FOLDER SOLVER MOST EXPERIMENT...    # the results of one solver, beside those of others
+python harness.py tell FOLDER RESULT.json                 # what all have found, and what Mosaic says to it
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import importlib
 import importlib.metadata
@@ -13,17 +13,13 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PEERS = {"jax_cfd": "jax-cfd", "exponax": "exponax", "phiflow": "phiflow"}
+PEERS = {"jax_cfd": "jax-cfd", "exponax": "exponax", "phiflow": "phiflow", "xlb": "xlb"}
 """Solvers whose packages are installed: name in Mosaic -> package."""
 PROBLEMS = {"2d": "navier_stokes_grid", "3d": "navier_stokes_3d_grid"}
-EXPERIMENTS = (
-    "2d:forward/baseline", "2d:forward/agreement", "2d:gradient/fd_check",
-    "3d:forward/agreement", "3d:gradient/fd_check",
-)  # fmt: skip
+SUITES = ["forward", "gradient", "cost"]
 
 
 def prepared(name: str):
@@ -44,45 +40,92 @@ def prepared(name: str):
     return problem, {solver: f"inprocess:{place / 'tesseract_api.py'}" for solver, place in places.items()}
 
 
-def found(folder: Path) -> list[dict[str, object]]:
-    """Errors, and of checks by differences the best one, of all results below a folder."""
-    rows = []
-    for path in sorted(folder.rglob("result.json")):
-        for entry in json.loads(path.read_text(encoding="utf-8"))["results"]:
-            metrics = entry["metrics"] or {}
-            case = str(path.parent.relative_to(folder))
-            row = {"case": case, "value": entry["sweep_value"], "solver": entry["solver"]}
-            if "eps_sweep" in metrics:
-                sweep = metrics["eps_sweep"].values()
-                row |= {
-                    "difference": min(statistics.median(one["rel_error"]) for one in sweep),
-                    "cosine": max(one["cosine"] for one in sweep),
+def run(solver: str, most: float, experiments: list[str]) -> None:
+    """Experiments of one solver, a process of its own as Mosaic has a container: XLB's adapter sets the precision."""
+    from mosaic.benchmarks.core import experiment as driver
+    from mosaic.benchmarks.core.runner import run_suite
+
+    complete = driver.iter_runs
+    for wanted in experiments:
+        name, _, path = wanted.partition(":")
+        suite, _, experiment = path.partition("/")
+        problem, tags = prepared(name)
+        alone = [spec for spec in problem.solvers if solver in (spec.key, spec.name)]
+        if not alone:
+            continue
+
+        def shorter(*given, axes=int(name[0])):
+            """Runs whose sweeps leave out what has more than `most` cells times steps."""
+            for one in complete(*given):
+                if sweep := one.get("sweep"):
+                    sizes = [{**one["physics"], sweep["key"]: value} for value in sweep["values"]]
+                    fits = [size["N"] ** axes * size["steps"] <= most for size in sizes]
+                    sweep["values"] = [value for value, fit in zip(sweep["values"], fits, strict=True) if fit]
+                yield one
+
+        driver.iter_runs = shorter
+        chosen = {experiment: problem.experiments[path].fn}
+        run_suite(
+            dataclasses.replace(problem, solvers=alone), tags, chosen,
+            plots=False, suite_name=suite, overrides={"gpu_ids": []},
+        )  # fmt: skip
+
+
+def measured(metrics: dict) -> dict[str, float]:
+    """What there is to compare of one solver at one value of a sweep; nothing where it failed."""
+    if "eps_sweep" in metrics:
+        sweep = metrics["eps_sweep"].values()
+        errors = [statistics.median(one["rel_error"]) if "rel_error" in one else one["rel_error_mean"] for one in sweep]
+        return {"difference": min(errors)}
+    if metrics.get("trials_s"):
+        return {"seconds": min(metrics["trials_s"])}
+    if "wall_time_s" in metrics and metrics["status"] == "ok":
+        return {"seconds": metrics["wall_time_s"]}
+    if metrics.get("valid"):
+        return {"error": metrics["error"]}
+    return {}
+
+
+def told(folder: Path) -> list[dict[str, object]]:
+    """Results of a problem's experiments: at each value of a sweep what each solver has, and Mosaic's word on it."""
+    from mosaic.benchmarks.core.status import collect_status
+
+    found = []
+    for name in PROBLEMS:
+        problem, _ = prepared(name)
+        for row in collect_status(problem, SUITES).rows:
+            path = folder / problem.name / row.suite / row.experiment / "result.json"
+            if not path.exists():
+                continue
+            result = json.loads(path.read_text(encoding="utf-8"))
+            values: dict[str | None, dict[str, dict[str, float]]] = {}
+            for entry in result["results"]:
+                values.setdefault(entry["sweep_value"], {})[entry["solver"]] = measured(entry["metrics"] or {})
+            extras = result.get("extras", {})
+            if "cross_cosine" in extras:
+                of_own = extras["cross_cosine"][extras["solver_names"].index("simjax")]
+                values[None] = {
+                    solver: {"cosine": cosine} for solver, cosine in zip(extras["solver_names"], of_own, strict=True)
                 }
-            else:
-                row["error"] = metrics.get("error")
-            rows.append(row)
-    return rows
+            judged = {solver: f"{cell.status} {cell.reason}".strip() for solver, cell in row.cells.items()}
+            swept = result["sweep"]["key"] if result["sweep"] else None
+            case = f"{name}: {row.suite}/{row.experiment}"
+            found.append({"case": case, "swept": swept, "values": list(values.items()), "judged": judged})
+    return found
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("result", type=Path)
-    parser.add_argument("--experiments", default=",".join(EXPERIMENTS))
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        from mosaic.benchmarks.core.io import RESULTS_DIR_ENV
-        from mosaic.benchmarks.core.runner import run_suite
+    job, folder, *rest = sys.argv[1:]
+    from mosaic.benchmarks.core.io import RESULTS_DIR_ENV
 
-        os.environ[RESULTS_DIR_ENV] = folder
-        for wanted in options.experiments.split(","):
-            name, _, path = wanted.partition(":")
-            suite, _, experiment = path.partition("/")
-            problem, tags = prepared(name)
-            run = {experiment: problem.experiments[path].fn}
-            run_suite(problem, tags, run, plots=False, suite_name=suite, overrides={"gpu_ids": []})
-        rows = found(Path(folder))
-    versions = {package: importlib.metadata.version(package) for package in ("mosaic-bench", "jax", *PEERS.values())}
-    options.result.write_text(json.dumps({"versions": versions, "rows": rows}), encoding="utf-8")
+    os.environ[RESULTS_DIR_ENV] = folder
+    if job == "run":
+        solver, most, *experiments = rest
+        run(solver, float(most), experiments)
+        return
+    packages = ("mosaic-bench", "jax", *PEERS.values())
+    versions = {package: importlib.metadata.version(package) for package in packages}
+    Path(rest[0]).write_text(json.dumps({"versions": versions, "cases": told(Path(folder))}), encoding="utf-8")
 
 
 if __name__ == "__main__":
