@@ -21,11 +21,26 @@ def _said(rows: Sequence[dict[str, Any]]) -> str:
     return "yes" if all(row["passes"] for row in rows) else "**no**"
 
 
+def _found(referee: str, peer: str | None = None) -> str:
+    """What each row found beside its bar, with what the row's `peer` has where it has that."""
+    rows = [row for group in _groups(referee).values() for row in group]
+    others = [peer] if peer else []
+    head = ["what", "simjax", *(name.capitalize() for name in others), "bar", "passes"]
+    return _table(
+        head,
+        [
+            [
+                row["what"], f"{row['found']:.3g}", *(f"{row[name]:.3g}" if name in row else "" for name in others),
+                f"{row['bar']:.3g}", _said([row]),
+            ]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
 def athena() -> str:
     """Bars of Athena++, what simjax has, and whether it passes."""
-    rows = [row for group in _groups("athena").values() for row in group]
-    head = ["what", "simjax", "bar", "passes"]
-    return _table(head, [[row["what"], f"{row['found']:.3g}", f"{row['bar']:.3g}", _said([row])] for row in rows])
+    return _found("athena")
 
 
 def lammps() -> str:
@@ -38,3 +53,13 @@ def lammps() -> str:
             for case, rows in _groups("lammps").items()
         ],
     )
+
+
+def meep() -> str:
+    """Differences from Meep, and errors of both from exact solutions."""
+    return _found("meep", "meep")
+
+
+def deepwave() -> str:
+    """Differences from deepwave."""
+    return _found("deepwave")
