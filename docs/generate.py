@@ -39,7 +39,7 @@ from performance_tables import (  # noqa: E402
     speed,
     weak_scaling,
 )
-from referee_tables import athena, deepwave, lammps, meep  # noqa: E402
+from referee_tables import athena, dedalus, deepwave, lammps, meep  # noqa: E402
 
 MOLECULAR = MODELS["molecular_dynamics"]
 
@@ -230,7 +230,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "inverse": inverse, "comparisons": comparisons, "speed": speed, "limits": limits, "on_a_gpu": on_a_gpu,
     "gradient_cost": gradient_cost, "compile_cost": compile_cost,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
-    "meep": meep, "deepwave": deepwave,
+    "meep": meep, "deepwave": deepwave, "dedalus": dedalus,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

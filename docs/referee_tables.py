@@ -63,3 +63,8 @@ def meep() -> str:
 def deepwave() -> str:
     """Differences from deepwave."""
     return _found("deepwave")
+
+
+def dedalus() -> str:
+    """Differences from Dedalus in steady convection."""
+    return _found("dedalus")
