@@ -39,8 +39,11 @@ from performance_tables import (  # noqa: E402
 )
 from referee_tables import (  # noqa: E402
     athena,
+    dedalus,
+    deepwave,
     lammps,
     lammps_transport,
+    meep,
     mosaic_errors,
     mosaic_jacobians,
     mosaic_seconds,
@@ -237,6 +240,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
     "lammps_transport": lammps_transport, "mosaic_errors": mosaic_errors, "mosaic_jacobians": mosaic_jacobians,
     "mosaic_seconds": mosaic_seconds,
+    "meep": meep, "deepwave": deepwave, "dedalus": dedalus,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""

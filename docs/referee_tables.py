@@ -21,11 +21,26 @@ def _said(rows: Sequence[dict[str, Any]]) -> str:
     return "yes" if all(row["passes"] for row in rows) else "**no**"
 
 
+def _found(referee: str, peer: str | None = None) -> str:
+    """What each row found beside its bar, with what the row's `peer` has where it has that."""
+    rows = [row for group in _groups(referee).values() for row in group]
+    others = [peer] if peer else []
+    head = ["what", "simjax", *(name.capitalize() for name in others), "bar", "passes"]
+    return _table(
+        head,
+        [
+            [
+                row["what"], f"{row['found']:.3g}", *(f"{row[name]:.3g}" if name in row else "" for name in others),
+                f"{row['bar']:.3g}", _said([row]),
+            ]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
 def athena() -> str:
     """Bars of Athena++, what simjax has, and whether it passes."""
-    rows = [row for group in _groups("athena").values() for row in group]
-    head = ["what", "simjax", "bar", "passes"]
-    return _table(head, [[row["what"], f"{row['found']:.3g}", f"{row['bar']:.3g}", _said([row])] for row in rows])
+    return _found("athena")
 
 
 def lammps() -> str:
@@ -104,3 +119,18 @@ def mosaic_seconds() -> str:
         last = rows[-1:]
         lines.append([case + _values(last), *(_number(one[0], ".2g") for one in _of_all(last))])
     return _table(["experiment", "simjax", *PEERS], lines)
+
+
+def meep() -> str:
+    """Differences from Meep, and errors of both from exact solutions."""
+    return _found("meep", "meep")
+
+
+def deepwave() -> str:
+    """Differences from deepwave."""
+    return _found("deepwave")
+
+
+def dedalus() -> str:
+    """Differences from Dedalus in steady convection."""
+    return _found("dedalus")

@@ -45,7 +45,7 @@ def build(physics, start) -> Program:
         params = eqx.tree_at(lambda p: p.speed, given, jnp.pad(speed, cells, mode="edge"))
         run = sj.simulate(
             model, s.integrator, params, begin, s.schedule, frames=steps, observe=model.receive,
-            checkpoint="every_step",
+            checkpoint=physics["checkpoint"],
         )  # fmt: skip
         return 0.5 * jnp.sum((run.observed - data) ** 2), run.observed
 
