@@ -29,13 +29,15 @@ def _steps(unknowns: float, stages: int) -> int:
     return max(4, int(2e7 / (unknowns * stages)) // 2 * 2)
 
 
-def _two_devices(program: str) -> Contestant:
+def _two_devices(program: str, bound: float = 1e-5) -> Contestant:
     """simjax once more, cut over two devices, which are two cores of the processor."""
     environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    return Contestant("simjax, two devices", program, 1e-5, ROUNDING, None, {"devices": 2}, environment)
+    return Contestant("simjax, two devices", program, bound, ROUNDING, None, {"devices": 2}, environment)
 
 
-def _flow(what: str, start, viscosity: float, dt: float, integrator: str, force: float, peers) -> Row:
+def _flow(
+    what: str, start, viscosity: float, dt: float, integrator: str, force: float, peers, bound: float = 1e-5
+) -> Row:  # fmt: skip
     cells, stages = start["velocity_x"].size, STAGES[integrator]
     steps = _steps(cells * start["velocity_x"].ndim / 2, stages)
     physics = {
@@ -45,7 +47,7 @@ def _flow(what: str, start, viscosity: float, dt: float, integrator: str, force:
     equations = f"{what}, {by(start['velocity_x'].shape)}, staggered central differences, {integrator}, real FFT solve"
     ours = [Contestant("simjax", "simjax_flow")]
     # Blocks of fewer cells take less time than their exchanges.
-    ours += [_two_devices("simjax_flow")] * (cells >= 2**18)
+    ours += [_two_devices("simjax_flow", bound)] * (cells >= 2**18)
     return Row(equations, RIGHT_HAND_SIDES, "float32", float(cells * stages * steps), physics, start, [*ours, *peers])
 
 
@@ -73,8 +75,10 @@ def kolmogorov(quick: bool) -> list[Row]:
 def taylor_green(quick: bool) -> list[Row]:
     """Taylor-Green vortices in the box by finite volumes, beside jax-cfd."""
     cells = 32 if quick else 64
-    start, peers = _velocity(starts.taylor_green(cells)), [_jax_cfd("linear", 1e-5, SAME_SCHEME)]
-    return [_flow("Taylor-Green vortices", start, 0.01, 0.1 / cells, "midpoint", 0.0, peers)]
+    # The velocity along z begins at zero: its rounding is that of the others, which are a hundred times as large.
+    bound = 1e-4
+    start, peers = _velocity(starts.taylor_green(cells)), [_jax_cfd("linear", bound, SAME_SCHEME)]
+    return [_flow("Taylor-Green vortices", start, 0.01, 0.1 / cells, "midpoint", 0.0, peers, bound)]
 
 
 def vorticity(quick: bool) -> list[Row]:
