@@ -10,7 +10,7 @@ from simjax.schema.storage import STORAGE
 from simjax.stepping.checkpointing.binomial_order import fewest_advances
 
 LOG = logging.getLogger("simjax")
-# Of the transpose of a step, in steps (0.9 to 1.7 in `benchmarks/gradients.py`).
+# Of the transpose of a step, in steps (0.9 to 1.7 by `python -m benchmarks gradients`).
 PULL_BACK = 1.5
 # "auto" keeps every stage, or else every step, as long as that takes no more than this, per device (of each member, in
 # an ensemble).
