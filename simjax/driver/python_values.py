@@ -130,11 +130,7 @@ def _components(
     several = [*value] if vector else [value] if _is_array(value) else [*value]
     shapes = [np.shape(item) for item in several]
     if shapes != [shape] * len(names):
-        got = (
-            "arrays of the shapes " + ", ".join(map(str, shapes))
-            if isinstance(value, list)
-            else np.shape(value)
-        )
+        got = "arrays of the shapes " + ", ".join(map(str, shapes)) if isinstance(value, list) else np.shape(value)
         meant = (
             f"{whole}, an array of grid.shape for each of {', '.join(names)}" if vector else f"{shape}, as grid.shape"
         )

@@ -64,6 +64,9 @@ class ExponentialRungeKutta(Integrator):
     def stages(self) -> int:
         return self.order
 
+    def kept_stages(self, model):
+        return self.stages
+
     def prepare(self, model, params, dt):
         self._check(model)
         return None if dt is None else self._coefficients(model, params, dt)

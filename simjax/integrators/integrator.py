@@ -29,6 +29,10 @@ class Integrator(eqx.Module):
     def stages(self) -> int:
         """Evaluations of the tendency per step."""
 
+    def kept_stages(self, model) -> int:
+        """States or tendencies in a step that reverse mode can keep (`jaxpr.stages`), or one: the step's beginning."""
+        return 1
+
     def prepare(self, model, params, dt: float | jax.Array | None) -> Any:
         """Form what is the same in every step, once before the loop; `dt` is None where the step varies."""
         return None

@@ -62,6 +62,10 @@ def _through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt:
 class _Stages(Integrator):
     """Steps of stages, of a model with what time does not change formed once."""
 
+    def kept_stages(self, model):
+        # In a loop each stage has a checkpoint of its own.
+        return 1 if model.loops_over_stages else self.stages
+
     def prepare(self, model, params, dt):
         return model.constant_parts(params)
 

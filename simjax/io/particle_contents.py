@@ -89,9 +89,7 @@ def _check_values(said: str, name: str, values: np.ndarray, shape: tuple[int, ..
         numbers = "whole numbers" if name in WHOLE else "real numbers"
         raise ConfigurationError(f"{said}: {name} holds {values.dtype}; expected {numbers}.")
     if name in WHOLE and values.size and not 0 <= values.min() <= values.max() < 2**31:
-        raise ConfigurationError(
-            f"{said}: {name} from {values.min()} to {values.max()}; expected numbers from 0 on."
-        )
+        raise ConfigurationError(f"{said}: {name} from {values.min()} to {values.max()}; expected numbers from 0 on.")
     wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):
         raise ConfigurationError(f"{said}: {name} of particle {wrong[0][0]} is not finite.")

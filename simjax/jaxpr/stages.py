@@ -20,6 +20,6 @@ def stage(tree):
 
 def _named(x: Array) -> Array:
     # A kept array is rounded to its own precision by an operation that jax has for real numbers alone.
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return lax.complex(_named(x.real), _named(x.imag))
+    if jnp.iscomplexobj(x):
+        return lax.complex(_named(jnp.real(x)), _named(jnp.imag(x)))
     return checkpoint_name(x, _NAME)

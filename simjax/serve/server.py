@@ -85,7 +85,12 @@ def serving(service: Service, limits: Limits = DEFAULT) -> Iterator[str]:
 def _server(service: Service, limits: Limits, started: Callable[[], None]) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            application(service, limits, started), log_level="warning", access_log=False, ws="none", lifespan="on",
-            server_header=False, timeout_graceful_shutdown=math.ceil(limits.seconds) + 1,
+            application(service, limits, started),
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            lifespan="on",
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(limits.seconds) + 1,
         )  # fmt: skip
     )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import as_of_jax
-from simjax.core.model import ExplicitModel, GridModel, Model, SelfSteppingModel
+from simjax.core.model import GridModel, Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 from simjax.integrators.storage import Stored
@@ -340,16 +340,14 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
-        checkpoint: what reverse mode keeps. "auto": "every_stage" or else "every_step" if that takes at most 2 GiB on a
+        checkpoint: what reverse mode keeps. "auto": "every_stage" or "every_step" if that takes at most 2 GiB on a
             device, for each member, else "two_level"; "every_step": each step's beginning, from which it is computed
-            again; "every_stage": the states of its stages too, so that no linear solve and transform that made them is;
-            "two_level": about the square root of these in a frame, and one state per frame; "none": every
-            intermediate value; `Binomial(states)`: that many states, for the fewest steps computed again;
-            `Budget(bytes)`: every step if that fits, else as many as do, logged; "reverse": the first state and the
-            last, between which the run is taken back step by step, for leapfrog with steps of fixed length in models
-            that lose nothing; rounding grows on the way back as it does on the way there. With `Binomial`, `Budget`
-            and "reverse" there is no forward mode alone. It changes nothing in a forward run.
-            `stepping.checkpointing.plan.plan` tells memory and cost beforehand.
+            again; "every_stage": its stages too, without the linear solves and transforms that made them; "two_level":
+            about the square root of the steps in a frame, and one state per frame; "none": every value;
+            `Binomial(states)`: so many states, for the fewest steps computed again; `Budget(bytes)`: the cheapest of
+            these that fits, logged; "reverse": the first state and the last, between which leapfrog goes back step by
+            step, with steps of fixed length in models that lose nothing; rounding grows on both ways. `Binomial`,
+            `Budget` and "reverse" have no forward mode alone. `checkpointing.plan.plan` tells memory and cost.
         on_fault: what becomes of a run that a fault stopped on the way: a state that is not finite or not physical, a
             step that collapsed, a frame with too few steps. "raise": NumericalError with the cause and the time; where
             the run is traced (in jit, vmap or shard_map) nothing can be raised, and it is "nan". "nan": the final state
@@ -452,9 +450,7 @@ def integrate(
     ).state
 
 
-def _planned(
-    model: Model, integrator: Integrator | None, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry
-) -> Plan:
+def _planned(model: Model, integrator, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
     dtype = checkpoint.dtype if isinstance(checkpoint, Binomial) else None
     if dtype is not None and isinstance(model, SelfSteppingModel):
         raise ConfigurationError(
@@ -463,9 +459,7 @@ def _planned(
         )
     # Shapes are those of this device's blocks.
     size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves(carry))
-    # In a loop over stages each has a checkpoint of its own.
-    apart = isinstance(model, GridModel) and not (isinstance(model, ExplicitModel) and model.loops_over_stages)
-    stages = integrator.stages if integrator is not None and apart else 1
+    stages = 1 if integrator is None or isinstance(model, SelfSteppingModel) else integrator.kept_stages(model)
     found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size, stages=stages)
     if found.host:
         require_host_memory()

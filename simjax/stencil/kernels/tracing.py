@@ -388,4 +388,5 @@ RULES: dict[str, Callable] = {
     "pcast": Tracer.same,
     "pvary": Tracer.same,
     "stop_gradient": Tracer.same,
+    "name": Tracer.same,
 }

@@ -24,9 +24,7 @@ FEW = 64
 """Entries of an array below which it keeps its digits: numbers beside the fields, which take no memory."""
 
 
-def binomial_scan(
-    body: Callable, carry, *, length: int, states: int, in_host: bool = False, dtype: str | None = None
-):
+def binomial_scan(body: Callable, carry, *, length: int, states: int, in_host: bool = False, dtype: str | None = None):
     """`lax.scan(lambda carry, _: body(carry), carry, length=length)`, storing only `states` carries for reverse mode.
 
     Steps are advanced again in the order that needs the fewest (`stepping.checkpointing.binomial_order`). The size of
