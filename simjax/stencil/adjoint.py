@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simjax.jaxpr.replay import computed, replayed
-from simjax.stencil.padding import with_room
+from simjax.stencil.padding import reach_of, with_room
 
 
 class NotAStencil(Exception):
@@ -95,7 +95,7 @@ def surrounded_by_zeros(u: Array, margin: int, ndim: int) -> Array:
     """An array with `margin` zeros on every side of its last `ndim` axes."""
     leading = u.ndim - ndim
     line = jnp.zeros((*u.shape[:leading], margin, *u.shape[leading + 1 :]), u.dtype)
-    block = with_room(u, (line, line), margin, ndim)
+    block = with_room(u, (line, line), reach_of(margin, ndim))
     # A line is written into place: a padding would be formed anew in every read of the loop that follows.
     line = jnp.zeros((*u.shape[:leading], margin, *block.shape[leading + 1 :]), u.dtype)
     return lax.dynamic_update_slice_in_dim(block, line, 0, leading)

@@ -2,17 +2,20 @@
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, jaxprs_in_params
 
 from simjax.jaxpr.linear_map import linear_map
 from simjax.stencil.adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
 from simjax.stencil.adjoint_parts import blocks_read, gathered_in_parts
-from simjax.stencil.interior_and_rim import select_interior_and_rim, stitch_interior_and_rim, worth_selecting
+from simjax.stencil.boxes import of_boxes, reaches_of
+from simjax.stencil.interior_and_rim import stitch_interior_and_rim
 from simjax.stencil.kernels.operands import Unpadded
 from simjax.stencil.kernels.primitive import lowered
 from simjax.stencil.padding import Sides, assembled, assembled_within, disassembled, padded
@@ -45,12 +48,11 @@ def evaluate(
     """
     seen: Leaves = []
     fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
-    value, shapes, traced = _explicit(stencil, seen, assembled(fields, ghosts, width))
-    results, stores = jax.tree.structure(shapes), "dynamic_update_slice" in set(_names(traced))
-    selects = not stores and worth_selecting(fields[0].shape[-len(ghosts[0]) :], width, len(traced.eqns))
-    computed = _computing(stencil, value, seen, (fields, ghosts), width, overlap, selects, fused)
-    if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((fields, shapes))):
-        return results.unflatten(computed(seen, fields, ghosts, padded))
+    value = _explicit(stencil, seen, jax.eval_shape(functools.partial(assembled, width=width), fields, ghosts))
+    stores = "dynamic_update_slice" in set(_names(value.closed.jaxpr))
+    computed = _computing(stencil, value, seen, (fields, ghosts), width, overlap, fused)
+    if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *value.closed.out_avals)):
+        return value.results.unflatten(computed(seen, fields, ghosts, padded))
     # Traced now: what it closes over may be gone when derivatives are taken.
     pull_back = _pulling_back(stencil, seen, (fields, ghosts), width, fused)
 
@@ -61,13 +63,13 @@ def evaluate(
     evaluated.defjvp(
         lambda primals, tangents: (evaluated(*primals), _slopes(value, pull_back, width, primals, tangents))
     )
-    return results.unflatten(evaluated(seen, fields, ghosts))
+    return value.results.unflatten(evaluated(seen, fields, ghosts))
 
 
 def _computing(
-    stencil: Callable, value: Callable, seen: Leaves, parts, width: int, overlap: bool, selects: bool, fused
+    stencil: Callable, value: "_Explicit", seen: Leaves, parts, width: int, overlap: bool, fused: Callable | None
 ) -> Callable:
-    """The way to compute `value`: `run(seen, fields, ghosts, together)`, where `together` makes padded blocks."""
+    """The way to compute `value`: `run(seen, fields, ghosts, together)`, where `together` joins blocks' parts."""
     ndim = len(parts[1][0])
 
     def leaves_of(*blocks: Array) -> Leaves:
@@ -77,11 +79,8 @@ def _computing(
         inner = (fused(leaves_of, ndim) if fused else leaves_of)(*fields)
         return stitch_interior_and_rim(leaves_of, inner, fields, ghosts, width)
 
-    def selected(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
-        return select_interior_and_rim(leaves_of, fields, ghosts, width)
-
     if overlap:
-        in_parts = _explicit(stitched, seen, parts)[0]
+        in_parts = _explicit(stitched, seen, parts)
         return lambda seen, fields, ghosts, together: in_parts(seen, (fields, ghosts))
     if fused:
 
@@ -90,18 +89,12 @@ def _computing(
             return kernel(*(Unpadded(*both) for both in zip(fields, ghosts, strict=True)))
 
         return by_kernel
-    if not selects:
-        return lambda seen, fields, ghosts, together: value(seen, together(fields, ghosts, width))
-    in_one_loop = _explicit(selected, seen, parts)[0]
+    reaches = reaches_of(value.closed, ndim, width)
 
-    def by_platform(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
-        return lax.platform_dependent(
-            seen, fields, ghosts,
-            cpu=lambda seen, *parts: in_one_loop(seen, parts),
-            default=lambda seen, *parts: value(seen, together(*parts, width)),
-        )  # fmt: skip
+    def on_boxes(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
+        return of_boxes(value.of(seen), reaches, width)(*together(fields, ghosts, width, reaches))
 
-    return by_platform
+    return on_boxes
 
 
 def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> Callable:
@@ -117,7 +110,7 @@ def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> 
         around = jax.eval_shape(functools.partial(blocks_read, width=width), fields, ghosts)
     else:
         around = [jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)]
-    values = [_explicit(stencil, seen, blocks)[0] for blocks in around]
+    values = [_explicit(stencil, seen, blocks) for blocks in around]
 
     def pull_back(of: Callable, fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves):
         stencils = [lambda *blocks, value=value: of(value, [*blocks]) for value in values]
@@ -131,10 +124,10 @@ def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> 
     return pull_back
 
 
-def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents) -> Leaves:
+def _slopes(value: "_Explicit", pull_back: Callable, width: int, primals, tangents) -> Leaves:
     """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
     seen, fields, ghosts = primals
-    ndim = len(ghosts[0])
+    reaches = reaches_of(value.closed, len(ghosts[0]), width)
     flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
     flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
 
@@ -142,29 +135,51 @@ def _slopes(value: Callable, pull_back: Callable, width: int, primals, tangents)
         rest = iter(flowing)
         return function([next(rest) if flow else x for x, flow in zip(seen, flows, strict=True)], blocks)
 
+    def on_boxes(flowing: Leaves, boxes: Leaves) -> Leaves:
+        return of(lambda seen, boxes: of_boxes(value.of(seen), reaches, width)(*boxes), flowing, boxes)
+
     def forward(directions):
         slopes, inner, lines = directions
-        point = flowing, assembled(fields, ghosts, width)
-        return jax.jvp(functools.partial(of, value), point, (slopes, assembled(inner, lines, width)))[1]
+        point = flowing, assembled(fields, ghosts, width, reaches)
+        return jax.jvp(on_boxes, point, (slopes, assembled(inner, lines, width, reaches)))[1]
 
     def transpose(cotangents):
-        blocks = assembled(fields, ghosts, width)
-        pull = jax.vjp(lambda flowing: of(value, flowing, blocks), flowing)[1]
+        boxes = assembled(fields, ghosts, width, reaches)
+        pull = jax.vjp(lambda flowing: on_boxes(flowing, boxes), flowing)[1]
         pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
         try:
             return pulled, *pull_back(lambda value, blocks: of(value, flowing, blocks), fields, ghosts, cotangents)
         except NotAStencil:
-            gathered = jax.vjp(lambda blocks: of(value, flowing, blocks), blocks)[1](cotangents)[0]
-        return pulled, *disassembled(gathered, ndim, width)
+            gathered = jax.vjp(lambda boxes: on_boxes(flowing, boxes), boxes)[1](cotangents)[0]
+        return pulled, *disassembled(gathered, len(ghosts[0]), width, reaches)
 
     return linear_map(forward, transpose, (slopes, *tangents[1:]))
 
 
-def _explicit(function: Callable, seen: Leaves, examples):
-    """`function` as `run(seen, arguments)` -> leaves, the shapes of its results, and its operations.
+@dataclass(frozen=True)
+class _Explicit:
+    """A traced function of leaves: `function(seen, arguments)` -> leaves.
 
-    Traced values that it closes over are added to the list `seen`.
+    Attributes:
+        places: of each constant, which of `seen` it is; None where it is not traced.
+        results: structure of what the function gave.
     """
+
+    closed: ClosedJaxpr
+    places: tuple[int | None, ...]
+    results: Any
+
+    def of(self, seen: Leaves) -> ClosedJaxpr:
+        """The program with its traced constants put in."""
+        consts = [c if k is None else seen[k] for c, k in zip(self.closed.consts, self.places, strict=True)]
+        return ClosedJaxpr(self.closed.jaxpr, consts)
+
+    def __call__(self, seen: Leaves, arguments) -> Leaves:
+        return jaxpr_as_fun(self.of(seen))(*jax.tree.leaves(arguments))
+
+
+def _explicit(function: Callable, seen: Leaves, examples) -> _Explicit:
+    """The function traced; traced values that it closes over are added to the list `seen`."""
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
     places: list[int | None] = []
     for value in closed.consts:
@@ -175,12 +190,7 @@ def _explicit(function: Callable, seen: Leaves, examples):
         if known == len(seen):
             seen.append(value)
         places.append(known)
-
-    def run(seen: Leaves, arguments) -> Leaves:
-        consts = [c if k is None else seen[k] for c, k in zip(closed.consts, places, strict=True)]
-        return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arguments))
-
-    return run, shapes, closed.jaxpr
+    return _Explicit(closed, tuple(places), jax.tree.structure(shapes))
 
 
 def _names(jaxpr: Jaxpr) -> Iterator[str]:

@@ -12,6 +12,13 @@ from simjax.jaxpr.parts import part
 
 Sides = tuple[Array, Array]
 """Lines at the lower and at the upper end of an axis."""
+Reach = tuple[tuple[int, int], ...]
+"""Ghost cells of a block at the lower and at the upper end of each axis."""
+
+
+def reach_of(width: int, ndim: int) -> Reach:
+    """`width` ghost cells at both ends of every axis."""
+    return ((width, width),) * ndim
 
 
 @dataclass(frozen=True)
@@ -90,77 +97,112 @@ def strip(field: Array, ghosts: list[Sides], axis: int, begin: int, width: int) 
 
 @dataclass(frozen=True)
 class Padding:
-    """Blocks with their ghost lines around them."""
+    """Blocks with those of their ghost cells around them that the reaches hold."""
 
-    ndim: int
+    reaches: tuple[Reach, ...]
     width: int
 
     def forward(self, pieces: tuple[list[Array], list[list[Sides]]]) -> list[Array]:
-        return assembled(*pieces, self.width)
+        return assembled(*pieces, self.width, self.reaches)
 
     def transpose(self, blocks: list[Array]) -> tuple[list[Array], list[list[Sides]]]:
-        return disassembled(blocks, self.ndim, self.width)
+        return disassembled(blocks, len(self.reaches[0]), self.width, self.reaches)
 
 
 @part("halo exchange")
-def padded(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:
-    """The blocks with their ghost lines around them."""
+def padded(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
+) -> list[Array]:
+    """The blocks with their ghost lines around them (`assembled`)."""
     if not _flows(fields):
-        return assembled(fields, ghosts, width)
-    return fixed_linear_map(Padding(len(ghosts[0]), width), (fields, ghosts))
+        return assembled(fields, ghosts, width, reaches)
+    reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
+    return fixed_linear_map(Padding(tuple(reaches), width), (fields, ghosts))
 
 
-def assembled(fields: list[Array], ghosts: list[list[Sides]], width: int) -> list[Array]:
+def assembled(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
+) -> list[Array]:
     """The padded blocks: lines of the first axis joined on, room made along the others, ghost lines written into it.
 
     XLA fuses a concatenation along all axes into every neighbour read of the stencil that follows and pays index
     arithmetic per cell; written this way the block is formed once and the stencil vectorises.
+
+    ghosts: `width` lines at both ends of each axis, with the ghost cells of the axes before it. reaches: of each field
+    the ghost cells that its block has; None: all.
     """
-
-    def one(u: Array, around: list[Sides]) -> Array:
-        ndim = len(around)
-        leading, block = u.ndim - ndim, with_room(u, around[0], width, ndim)
-        for axis in range(min(1, ndim - 1), ndim):
-            start = [0] * (leading + axis + 1) + [width] * (ndim - axis - 1)
-            for side, line in enumerate(around[axis]):
-                if side:
-                    start[leading + axis] = block.shape[leading + axis] - width
-                block = lax.dynamic_update_slice(block, line, start)
-        return block
-
-    return [one(u, around) for u, around in zip(fields, ghosts, strict=True)]
+    reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
+    return [_assembled(*pieces, width) for pieces in zip(fields, ghosts, reaches, strict=True)]
 
 
-def with_room(u: Array, ends: Sides, width: int, ndim: int) -> Array:
-    """An array between the lines `ends` of its first spatial axis, and `width` zeros along the others.
+def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array:
+    ndim = len(around)
+    leading = u.ndim - ndim
+
+    def wanted(axis: int, side: int) -> Array:
+        """Ghost lines of an axis, and of their own ghost cells those that the block has."""
+        line, where, count = around[axis][side], leading + axis, reach[axis][side]
+        first = width - count if side == LOWER else 0
+        line = lax.slice_in_dim(line, first, first + count, axis=where)
+        for k, (lower, upper) in enumerate(reach[:axis]):
+            n = line.shape[leading + k]
+            line = lax.slice_in_dim(line, width - lower, n - width + upper, axis=leading + k)
+        return line
+
+    first = [wanted(0, side) if ndim > 1 else None for side in (LOWER, UPPER)]
+    block = with_room(u, first, reach)
+    for axis in range(min(1, ndim - 1), ndim):
+        for side in (LOWER, UPPER):
+            if reach[axis][side]:
+                start = [0] * (leading + axis + 1) + [lower for lower, _ in reach[axis + 1 :]]
+                if side == UPPER:
+                    start[leading + axis] = block.shape[leading + axis] - reach[axis][UPPER]
+                block = lax.dynamic_update_slice(block, wanted(axis, side), start)
+    return block
+
+
+def with_room(u: Array, ends: Sequence[Array | None], reach: Reach) -> Array:
+    """An array between the lines `ends` of its first spatial axis, and zeros for ghost cells along the others.
 
     With zeros along the first axis too, XLA's loop on a CPU would not vectorise: a step takes 1.5 to 2.5 times as long.
     Along a line there are zeros alone.
     """
+    ndim = len(reach)
     leading, joined = u.ndim - ndim, min(1, ndim - 1)
-    block = jnp.concatenate([ends[0], u, ends[1]], axis=leading) if joined else u
-    room = [(0, 0, 0)] * (leading + joined) + [(width, width, 0)] * (ndim - joined)
+    parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x is not None and x.shape[leading]] if joined else [u]
+    block = jnp.concatenate(parts, axis=leading) if len(parts) > 1 else u
+    if not any(map(any, reach[joined:])):
+        return block
+    room = [(0, 0, 0)] * (leading + joined) + [(lower, upper, 0) for lower, upper in reach[joined:]]
     return lax.pad(block, jnp.zeros((), u.dtype), room)
 
 
-def disassembled(blocks: list[Array], ndim: int, width: int) -> tuple[list[Array], list[list[Sides]]]:
+def disassembled(
+    blocks: list[Array], ndim: int, width: int, reaches: Sequence[Reach] | None = None
+) -> tuple[list[Array], list[list[Sides]]]:
     """Take apart what `assembled` puts together; its transpose."""
-
-    def one(block: Array) -> tuple[Array, list[Sides]]:
-        whole = [slice(None)] * (block.ndim - ndim)
-        inner = [slice(width, n - width) for n in block.shape[block.ndim - ndim :]]
-        ghosts = []
-        for axis in range(ndim):
-            n = block.shape[axis - ndim]
-            lower, upper = (
-                block[(*whole, *[slice(None)] * axis, lines, *inner[axis + 1 :])]
-                for lines in (slice(0, width), slice(n - width, n))
-            )
-            ghosts.append((lower, upper))
-        return block[(*whole, *inner)], ghosts
-
-    pieces = [one(block) for block in blocks]
+    reaches = reaches or [reach_of(width, ndim)] * len(blocks)
+    pieces = [_disassembled(block, width, reach) for block, reach in zip(blocks, reaches, strict=True)]
     return [u for u, _ in pieces], [around for _, around in pieces]
+
+
+def _disassembled(block: Array, width: int, reach: Reach) -> tuple[Array, list[Sides]]:
+    ndim = len(reach)
+    whole = [slice(None)] * (block.ndim - ndim)
+    sizes = block.shape[block.ndim - ndim :]
+    inner = [slice(lower, n - upper) for n, (lower, upper) in zip(sizes, reach, strict=True)]
+
+    def lines(axis: int, side: int) -> Array:
+        """Cotangents of ghost lines, zero where the block has none of their cells."""
+        count, n = reach[axis][side], sizes[axis]
+        own = slice(0, count) if side == LOWER else slice(n - count, n)
+        line = block[(*whole, *[slice(None)] * axis, own, *inner[axis + 1 :])]
+        beyond = [(width - lower, width - upper, 0) for lower, upper in reach[:axis]]
+        beyond.append((width - count, 0, 0) if side == LOWER else (0, width - count, 0))
+        room = [(0, 0, 0)] * len(whole) + beyond + [(0, 0, 0)] * (ndim - axis - 1)
+        return lax.pad(line, jnp.zeros((), line.dtype), room) if any(map(any, beyond)) else line
+
+    return block[(*whole, *inner)], [(lines(axis, LOWER), lines(axis, UPPER)) for axis in range(ndim)]
 
 
 def assembled_within(fields: list[Array], ghosts: list[list[Sides]], width: int, margin: int) -> list[Array]:

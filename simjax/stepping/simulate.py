@@ -121,7 +121,7 @@ def _integrated_steps(
     if packing is not None:
         return _packed_steps(model, packing, params, begin, step, steps)
     checkpoint = checkpoint or "none"
-    # Two one-stage steps per loop body save the copy of the carry; multi-stage steps gain nothing from it.
+    # Multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
     several = model.domain.steps_per_exchange
     if several and steps >= several:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 from jax import lax
 
+from simjax.jaxpr.platform import platform
 from simjax.jaxpr.stages import STAGES
 from simjax.jaxpr.varying import steady_carry
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan
@@ -15,7 +16,9 @@ from simjax.stepping.checkpointing.plan import Binomial, Policy, group_size
 def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, in_pairs: bool):
     """`step` applied `steps` times; what reverse mode stores is set by `checkpoint`.
 
-    `in_pairs`: two in a loop body, where nothing is computed again.
+    `in_pairs`: two in a loop body on an accelerator, where nothing is computed again: that saves a copy of the carry.
+    On a CPU the state is advanced in place, and two sets of temporaries would leave the caches: waves on 1024 x 1024
+    cells would take twice as long.
     """
     step, carry = steady_carry(step, carry)
 
@@ -25,7 +28,7 @@ def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, 
     if isinstance(checkpoint, Binomial):
         return binomial_scan(lambda carry: (step(carry), None), carry, length=steps, **checkpoint.stored())[0]
     if checkpoint == "none":
-        unroll = 2 if in_pairs and steps % 2 == 0 else 1
+        unroll = 2 if in_pairs and steps % 2 == 0 and platform() != "cpu" else 1
         return lax.scan(body, carry, None, length=steps, unroll=unroll)[0]
     body = jax.checkpoint(body, prevent_cse=False, policy=STAGES if checkpoint == "every_stage" else None)
     inner = group_size(steps)
