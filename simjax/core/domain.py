@@ -13,13 +13,14 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.block_sizes import not_divisible, thicker_blocks
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
+from simjax.core.neighbors import exchanged
 from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
 from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
-from simjax.stencil.evaluate import evaluate
-from simjax.stencil.padding import Sides, lines, padded, with_edges
+from simjax.stencil.evaluate import evaluate, trace_stencil
+from simjax.stencil.padding import Reach, Sides, lines, padded, reach_of, with_edges
 
 Split = tuple[str, int] | None
 
@@ -233,20 +234,24 @@ class Domain(eqx.Module):
         return jax.tree.unflatten(tree, padded(*self.around(leaves, flatten_layouts(layouts, tree), width, t), width))
 
     def around(
-        self, leaves: list[Array], kinds: list[FieldLayout], width: int, t=0.0
+        self, leaves: list[Array], kinds: list[FieldLayout], width: int, t=0.0, reaches: Sequence[Reach] | None = None
     ) -> tuple[list[Array], list[list[Sides]]]:
-        """The fields, and the ghost lines of each along each axis; those of an axis hold those of the axes before."""
+        """The fields, and the ghost lines of each along each axis; those of an axis hold those of the axes before.
+
+        reaches: of each field, which ghost cells are read; neighbours send no others, in whose place are own cells.
+        """
         ndim = self.grid.ndim
+        reaches = reaches or [reach_of(width, ndim)] * len(leaves)
         leaves, edges = with_edges(leaves, range(ndim), ndim, width + 1)
         ghosts: list[list[Sides]] = [[] for _ in leaves]
         for axis in range(ndim):
-            ends = [pieces[axis] for pieces in edges]
-            for pieces, piece in zip(ghosts, self._ghosts(ends, ghosts, kinds, axis, width, t), strict=True):
+            ends, read = [pieces[axis] for pieces in edges], [reach[axis] for reach in reaches]
+            for pieces, piece in zip(ghosts, self._ghosts(ends, ghosts, kinds, axis, width, t, read), strict=True):
                 pieces.append(piece)
         return leaves, ghosts
 
     @part("halo exchange")
-    def _ghosts(self, ends: list[Sides], ghosts, layouts, axis: int, width: int, t) -> list[Sides]:
+    def _ghosts(self, ends: list[Sides], ghosts, layouts, axis: int, width: int, t, read) -> list[Sides]:
         """Ghost lines of every field along `axis`, given its `ends`, and the ghost lines along the axes before it."""
         n = self.block_shape[axis]
         # A face field's ghosts at a wall mirror lines 1..width: line 0 is the wall itself.
@@ -266,11 +271,12 @@ class Domain(eqx.Module):
         where = axis - self.grid.ndim
         first = [lax.slice_in_dim(e, 0, width, axis=e.ndim + where) for e in lowest]
         last = [lax.slice_in_dim(e, edge - width, edge, axis=e.ndim + where) for e in highest]
-        if self.split[axis] is None:
+        entry = self.split[axis]
+        if entry is None:
             below, above = last, first
         else:
             periodic = any(layout.is_periodic(axis) for layout in layouts)
-            below, above = self._exchange(first, last, axis, periodic)
+            below, above = exchanged(first, last, where, entry, periodic, read)
         result = []
         for k, layout in enumerate(layouts):
             if layout.is_periodic(axis):
@@ -286,16 +292,8 @@ class Domain(eqx.Module):
         leaves, tree = jax.tree.flatten(fields)
         edges = with_edges(leaves, [axis], self.grid.ndim, width + 1)[1]
         ends = [pieces[0] for pieces in edges]
-        return self._ghosts(ends, [[] for _ in leaves], flatten_layouts(layouts, tree), axis, width, t)
-
-    def _exchange(self, first: list[Array], last: list[Array], axis: int, periodic: bool):
-        """Receive the lower neighbour's last lines and the upper neighbour's first lines, in two messages."""
-        entry = self.split[axis]
-        assert entry is not None
-        name, count = entry
-        upwards = [(k, (k + 1) % count) for k in range(count if periodic else count - 1)]
-        downwards = [(upper, lower) for lower, upper in upwards]
-        return _permute(last, name, upwards), _permute(first, name, downwards)
+        read = [(width, width)] * len(leaves)
+        return self._ghosts(ends, [[] for _ in leaves], flatten_layouts(layouts, tree), axis, width, t, read)
 
     def _at_side(self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int, t, neighbour) -> Array:
         """Ghost lines at one side: the boundary's where this block touches the side, else the neighbour's."""
@@ -374,13 +372,17 @@ class Domain(eqx.Module):
         """
         function = (lambda padded: stencil(*padded)) if isinstance(fields, tuple) else stencil
         leaves, tree = jax.tree.flatten(fields)
-        leaves, ghosts = self.around(leaves, flatten_layouts(layouts, tree), width, t)
+        if width:
+            # As neighbours' cells do; what only own cells are read of is then of the same type.
+            leaves = [cast_varying(u, self.names) for u in leaves]
         overlap = self.overlap and width > 0 and all(n > 2 * width for n in self.block_shape)
 
         def of_leaves(*blocks: Array):
             return function(jax.tree.unflatten(tree, blocks))
 
-        return evaluate(of_leaves, leaves, ghosts, width, overlap, self.implementation)
+        traced = trace_stencil(of_leaves, leaves, width, self.grid.ndim)
+        leaves, ghosts = self.around(leaves, flatten_layouts(layouts, tree), width, t, traced.reaches)
+        return evaluate(traced, leaves, ghosts, overlap, self.implementation)
 
     # ------------------------------------------------------------------ whole fields
 
@@ -477,24 +479,3 @@ def flatten_layouts(layouts, tree) -> list[FieldLayout]:
     if len(kinds) != tree.num_leaves:
         raise ConfigurationError(f"{tree.num_leaves} fields need as many layouts; got {len(kinds)}.")
     return kinds
-
-
-def _permute(slabs: list[Array], name: str, links: list[tuple[int, int]]) -> list[Array]:
-    """Send this device's slabs along `links`, one message per dtype; devices that nobody sends to receive zeros."""
-    received = list(slabs)
-    for dtype in dict.fromkeys(slab.dtype for slab in slabs):
-        alike = [k for k, slab in enumerate(slabs) if slab.dtype == dtype]
-        for k, slab in zip(alike, _permute_alike([slabs[k] for k in alike], name, links), strict=True):
-            received[k] = slab
-    return received
-
-
-def _permute_alike(slabs: list[Array], name: str, links: list[tuple[int, int]]) -> list[Array]:
-    if len(slabs) == 1:
-        return [lax.ppermute(slabs[0], name, links)]
-    message = lax.ppermute(jnp.concatenate([slab.ravel() for slab in slabs]), name, links)
-    received, start = [], 0
-    for slab in slabs:
-        received.append(lax.slice_in_dim(message, start, start + slab.size).reshape(slab.shape))
-        start += slab.size
-    return received

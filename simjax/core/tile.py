@@ -10,7 +10,7 @@ from jax import Array, lax
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain, flatten_layouts
 from simjax.grid import LOWER, UPPER
-from simjax.stencil.evaluate import evaluate
+from simjax.stencil.evaluate import evaluate, trace_stencil
 from simjax.stencil.kernels.trace_marks import kept, widened
 from simjax.stencil.padding import disassembled
 
@@ -75,7 +75,8 @@ class Tile(Domain):
         def of_leaves(*blocks: Array):
             return function(jax.tree.unflatten(tree, blocks))
 
-        found = evaluate(of_leaves, *disassembled(leaves, ndim, width), width, False, self.implementation)
+        leaves, ghosts = disassembled(leaves, ndim, width)
+        found = evaluate(trace_stencil(of_leaves, leaves, width, ndim), leaves, ghosts, False, self.implementation)
         return jax.tree.map(lambda u: _widened(u, width, ndim), found)
 
     def pad(self, fields, layouts, width, t=0.0):

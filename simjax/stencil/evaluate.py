@@ -18,15 +18,61 @@ from simjax.stencil.boxes import of_boxes, reaches_of
 from simjax.stencil.interior_and_rim import stitch_interior_and_rim
 from simjax.stencil.kernels.operands import Unpadded
 from simjax.stencil.kernels.primitive import lowered
-from simjax.stencil.padding import Sides, assembled, assembled_within, disassembled, padded
+from simjax.stencil.padding import Reach, Sides, assembled, assembled_within, disassembled, padded
 
 Leaves = list[Array]
 
 
-def evaluate(
-    stencil: Callable, fields: Leaves, ghosts: list[list[Sides]], width: int, overlap: bool, implementation: str
-):
-    """`stencil(*padded)`, where `padded` are the fields with their ghost lines around them.
+@dataclass(frozen=True)
+class Stencil:
+    """A stencil that has been traced (`trace_stencil`).
+
+    Attributes:
+        function: as it was written. value: the same of padded blocks, traced.
+        seen: traced values that it closes over.
+        reaches: of each field, how far it reads into the ghost cells.
+        width: ghost cells of the blocks on every side of `ndim` axes.
+    """
+
+    function: Callable
+    value: "_Explicit"
+    seen: Leaves
+    reaches: tuple[Reach, ...]
+    width: int
+    ndim: int
+
+    @property
+    def stores(self) -> bool:
+        """Whether it stores values on its way (`stencil.materialise`)."""
+        return "dynamic_update_slice" in set(_names(self.value.closed.jaxpr))
+
+    def boxes(self, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
+        """Blocks with the ghost cells that are read."""
+        return assembled(fields, ghosts, self.width, self.reaches)
+
+    def of_boxes(self, seen: Leaves, boxes: Leaves) -> Leaves:
+        """Results, from `boxes`."""
+        return of_boxes(self.value.of(seen), self.reaches, self.width)(*boxes)
+
+
+def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int) -> Stencil:
+    """The stencil `function(*padded)` of these fields, whose last `ndim` axes are the spatial ones.
+
+    function: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
+    over traced values; their derivatives are sums over the cells.
+    """
+    seen: Leaves = []
+    around = [(width, width)] * ndim
+
+    def padded(u: Array) -> Array:
+        return jnp.pad(u, [(0, 0)] * (u.ndim - ndim) + around)
+
+    value = _explicit(function, seen, jax.eval_shape(lambda *fields: [padded(u) for u in fields], *fields))
+    return Stencil(function, value, seen, reaches_of(value.closed, ndim, width), width, ndim)
+
+
+def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overlap: bool, implementation: str):
+    """The stencil of the fields with their ghost lines around them.
 
     Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
     lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
@@ -36,9 +82,8 @@ def evaluate(
     derivative: fluxes would no longer cancel between cells (4e-7 of the derivative of Sod's totals).
 
     Args:
-        stencil: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
-            over traced values; their derivatives are sums over the cells.
-        fields: blocks; ghosts: of each, along each axis, as `ghosts.assembled` takes them.
+        fields: blocks; ghosts: of each, along each axis, as `padding.assembled` takes them; no more need be right than
+            what is read.
         overlap: compute the interior from the fields alone (`stitch`).
         implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse
             mode, and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
@@ -46,71 +91,63 @@ def evaluate(
     Raises:
         NotLowered: it cannot become a kernel, as "pallas" demands.
     """
-    seen: Leaves = []
     fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
-    value = _explicit(stencil, seen, jax.eval_shape(functools.partial(assembled, width=width), fields, ghosts))
-    stores = "dynamic_update_slice" in set(_names(value.closed.jaxpr))
-    computed = _computing(stencil, value, seen, (fields, ghosts), width, overlap, fused)
-    if stores or not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *value.closed.out_avals)):
-        return value.results.unflatten(computed(seen, fields, ghosts, padded))
+    computed = _computing(stencil, (fields, ghosts), overlap, fused)
+    results, seen = stencil.value.results, stencil.seen
+    flows = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *stencil.value.closed.out_avals))
+    if stencil.stores or not flows:
+        return results.unflatten(computed(seen, fields, ghosts, padded))
     # Traced now: what it closes over may be gone when derivatives are taken.
-    pull_back = _pulling_back(stencil, seen, (fields, ghosts), width, fused)
+    pull_back = _pulling_back(stencil, (fields, ghosts), fused)
 
     @jax.custom_jvp
     def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
         return computed(seen, fields, ghosts, assembled)
 
-    evaluated.defjvp(
-        lambda primals, tangents: (evaluated(*primals), _slopes(value, pull_back, width, primals, tangents))
-    )
-    return value.results.unflatten(evaluated(seen, fields, ghosts))
+    evaluated.defjvp(lambda primals, tangents: (evaluated(*primals), _slopes(stencil, pull_back, primals, tangents)))
+    return results.unflatten(evaluated(seen, fields, ghosts))
 
 
-def _computing(
-    stencil: Callable, value: "_Explicit", seen: Leaves, parts, width: int, overlap: bool, fused: Callable | None
-) -> Callable:
-    """The way to compute `value`: `run(seen, fields, ghosts, together)`, where `together` joins blocks' parts."""
-    ndim = len(parts[1][0])
+def _computing(stencil: Stencil, parts, overlap: bool, fused: Callable | None) -> Callable:
+    """The way to compute it: `run(seen, fields, ghosts, together)`, where `together` joins the parts of blocks."""
 
     def leaves_of(*blocks: Array) -> Leaves:
-        return jax.tree.leaves(stencil(*blocks))
+        return jax.tree.leaves(stencil.function(*blocks))
 
     def stitched(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
-        inner = (fused(leaves_of, ndim) if fused else leaves_of)(*fields)
-        return stitch_interior_and_rim(leaves_of, inner, fields, ghosts, width)
+        inner = (fused(leaves_of, stencil.ndim) if fused else leaves_of)(*fields)
+        return stitch_interior_and_rim(leaves_of, inner, fields, ghosts, stencil.width)
 
     if overlap:
-        in_parts = _explicit(stitched, seen, parts)
+        in_parts = _explicit(stitched, stencil.seen, parts)
         return lambda seen, fields, ghosts, together: in_parts(seen, (fields, ghosts))
     if fused:
 
         def by_kernel(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
-            kernel = fused(lambda *blocks: value(seen, blocks), ndim)
+            kernel = fused(lambda *blocks: stencil.value(seen, blocks), stencil.ndim)
             return kernel(*(Unpadded(*both) for both in zip(fields, ghosts, strict=True)))
 
         return by_kernel
-    reaches = reaches_of(value.closed, ndim, width)
 
     def on_boxes(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
-        return of_boxes(value.of(seen), reaches, width)(*together(fields, ghosts, width, reaches))
+        return stencil.of_boxes(seen, together(fields, ghosts, stencil.width, stencil.reaches))
 
     return on_boxes
 
 
-def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> Callable:
+def _pulling_back(stencil: Stencil, parts, fused: Callable | None) -> Callable:
     """`pull_back(of, fields, ghosts, cotangents)`: cotangents of the fields and of the ghost lines, by gathering.
 
     `of(value, blocks)` is the stencil, as `value` of these blocks.
     """
-    fields, ghosts = parts
-    ndim = len(ghosts[0])
+    (fields, ghosts), width, ndim = parts, stencil.width, stencil.ndim
     # A kernel reads fields as they are; on a CPU, where the gather is jax's, one loop is better than one and strips.
     apart = fused is not None and all(n >= 2 * width for n in fields[0].shape[-ndim:])
     if apart:
         around = jax.eval_shape(functools.partial(blocks_read, width=width), fields, ghosts)
     else:
         around = [jax.eval_shape(functools.partial(assembled_within, width=width, margin=2 * width), fields, ghosts)]
-    values = [_explicit(stencil, seen, blocks) for blocks in around]
+    values = [_explicit(stencil.function, stencil.seen, blocks) for blocks in around]
 
     def pull_back(of: Callable, fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves):
         stencils = [lambda *blocks, value=value: of(value, [*blocks]) for value in values]
@@ -124,10 +161,9 @@ def _pulling_back(stencil: Callable, seen: Leaves, parts, width: int, fused) -> 
     return pull_back
 
 
-def _slopes(value: "_Explicit", pull_back: Callable, width: int, primals, tangents) -> Leaves:
-    """Derivative of `value` in the direction `tangents`, as a linear map that gathers when it is transposed."""
+def _slopes(stencil: Stencil, pull_back: Callable, primals, tangents) -> Leaves:
+    """Derivative in the direction `tangents`, as a linear map that gathers when it is transposed."""
     seen, fields, ghosts = primals
-    reaches = reaches_of(value.closed, len(ghosts[0]), width)
     flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
     flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
 
@@ -135,23 +171,20 @@ def _slopes(value: "_Explicit", pull_back: Callable, width: int, primals, tangen
         rest = iter(flowing)
         return function([next(rest) if flow else x for x, flow in zip(seen, flows, strict=True)], blocks)
 
-    def on_boxes(flowing: Leaves, boxes: Leaves) -> Leaves:
-        return of(lambda seen, boxes: of_boxes(value.of(seen), reaches, width)(*boxes), flowing, boxes)
-
     def forward(directions):
         slopes, inner, lines = directions
-        point = flowing, assembled(fields, ghosts, width, reaches)
-        return jax.jvp(on_boxes, point, (slopes, assembled(inner, lines, width, reaches)))[1]
+        point = flowing, stencil.boxes(fields, ghosts)
+        return jax.jvp(functools.partial(of, stencil.of_boxes), point, (slopes, stencil.boxes(inner, lines)))[1]
 
     def transpose(cotangents):
-        boxes = assembled(fields, ghosts, width, reaches)
-        pull = jax.vjp(lambda flowing: on_boxes(flowing, boxes), flowing)[1]
+        boxes = stencil.boxes(fields, ghosts)
+        pull = jax.vjp(lambda flowing: of(stencil.of_boxes, flowing, boxes), flowing)[1]
         pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
         try:
             return pulled, *pull_back(lambda value, blocks: of(value, flowing, blocks), fields, ghosts, cotangents)
         except NotAStencil:
-            gathered = jax.vjp(lambda boxes: on_boxes(flowing, boxes), boxes)[1](cotangents)[0]
-        return pulled, *disassembled(gathered, len(ghosts[0]), width, reaches)
+            gathered = jax.vjp(lambda boxes: of(stencil.of_boxes, flowing, boxes), boxes)[1](cotangents)[0]
+        return pulled, *disassembled(gathered, stencil.ndim, stencil.width, stencil.reaches)
 
     return linear_map(forward, transpose, (slopes, *tangents[1:]))
 
