@@ -151,13 +151,15 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
 
     first = [wanted(0, side) if ndim > 1 else None for side in (LOWER, UPPER)]
     block = with_room(u, first, reach)
-    for axis in range(min(1, ndim - 1), ndim):
-        for side in (LOWER, UPPER):
-            if reach[axis][side]:
-                start = [0] * (leading + axis + 1) + [lower for lower, _ in reach[axis + 1 :]]
-                if side == UPPER:
-                    start[leading + axis] = block.shape[leading + axis] - reach[axis][UPPER]
-                block = lax.dynamic_update_slice(block, wanted(axis, side), start)
+    written = [(k, side) for k in range(min(1, ndim - 1), ndim) for side in (LOWER, UPPER) if reach[k][side]]
+    if not written and sum(reach[0]) > 1:
+        # Lines that are joined alone XLA takes apart again, and copies the field for each displaced read.
+        written = [(0, LOWER if reach[0][LOWER] else UPPER)]
+    for axis, side in written:
+        start = [0] * (leading + axis + 1) + [lower for lower, _ in reach[axis + 1 :]]
+        if side == UPPER:
+            start[leading + axis] = block.shape[leading + axis] - reach[axis][UPPER]
+        block = lax.dynamic_update_slice(block, wanted(axis, side), start)
     return block
 
 
