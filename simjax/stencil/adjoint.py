@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simjax.jaxpr.replay import computed, replayed
-from simjax.stencil.padding import reach_of, with_room
+from simjax.stencil.padding import Reach, reach_of, with_room
 
 
 class NotAStencil(Exception):
@@ -53,7 +53,9 @@ class Part:
         return Part(moved.cut(begin, end), begin)
 
 
-def gathering(stencil: Callable[..., list[Array]], count: int, ndim: int, width: int):
+def gathering(
+    stencil: Callable[..., list[Array]], count: int, ndim: int, width: int, reaches: Sequence[Reach] | None = None
+) -> Callable[..., list[Array]]:
     """The adjoint of a stencil: `gather(*around, *known)` -> cotangents of the blocks that it read.
 
     `around` are like these `count` blocks, each with 2 `width` more cells on every side. These only meet cotangents
@@ -62,26 +64,31 @@ def gathering(stencil: Callable[..., list[Array]], count: int, ndim: int, width:
 
     Args:
         stencil: `stencil(*blocks)` -> arrays on the interior, shorter by 2 `width` along their last `ndim` axes.
+        reaches: of each block, the ghost cells that it reads, of which there are cotangents; None: all.
 
     `gather` raises:
         NotAStencil: the transpose holds an operation that is not known here.
     """
-    margin = 2 * width
+    margins = [
+        [(3 * width - lower, 3 * width - upper) for lower, upper in reach]
+        for reach in reaches or [reach_of(width, ndim)] * count
+    ]
 
     def gather(*arrays: Array) -> list[Array]:
         blocks, known = arrays[:count], arrays[count:]
         _, pull = jax.vjp(stencil, *blocks)
         transposed = jax.make_jaxpr(lambda *cotangents: pull(list(cotangents)))(*known)
         found = _of_parts(transposed, ndim)(*(Part(c, (0,) * ndim) for c in known))
-        return [_inner(part, block, margin, ndim) for part, block in zip(found, blocks, strict=True)]
+        return [_inner(*pieces) for pieces in zip(found, blocks, margins, strict=True)]
 
     return gather
 
 
-def _inner(part, block: Array, margin: int, ndim: int) -> Array:
-    """The cotangent of a block without the margin around it."""
-    begin = (margin,) * ndim
-    end = tuple(n - margin for n in block.shape[block.ndim - ndim :])
+def _inner(part, block: Array, margins: list[tuple[int, int]]) -> Array:
+    """The cotangent of a block without the margins around it."""
+    ndim = len(margins)
+    begin = tuple(below for below, _ in margins)
+    end = tuple(n - above for n, (_, above) in zip(block.shape[block.ndim - ndim :], margins, strict=True))
     if not isinstance(part, Part):
         part = Part(jnp.zeros_like(block), (0,) * ndim)
     if any(b < o for b, o in zip(begin, part.origin, strict=True)) or any(
@@ -91,14 +98,20 @@ def _inner(part, block: Array, margin: int, ndim: int) -> Array:
     return part.cut(begin, end)
 
 
-def surrounded_by_zeros(u: Array, margin: int, ndim: int) -> Array:
-    """An array with `margin` zeros on every side of its last `ndim` axes."""
-    leading = u.ndim - ndim
-    line = jnp.zeros((*u.shape[:leading], margin, *u.shape[leading + 1 :]), u.dtype)
-    block = with_room(u, (line, line), reach_of(margin, ndim))
-    # A line is written into place: a padding would be formed anew in every read of the loop that follows.
-    line = jnp.zeros((*u.shape[:leading], margin, *block.shape[leading + 1 :]), u.dtype)
-    return lax.dynamic_update_slice_in_dim(block, line, 0, leading)
+def surrounded_by_zeros(u: Array, reach: Reach) -> Array:
+    """An array with zeros around it, as many at both ends of its last axes as `reach` says."""
+    leading = u.ndim - len(reach)
+
+    def zeros(like: Array, count: int) -> Array:
+        return jnp.zeros((*u.shape[:leading], count, *like.shape[leading + 1 :]), u.dtype)
+
+    block = with_room(u, [zeros(u, count) for count in reach[0]], reach)
+    if not any(reach[0]):
+        return block
+    # Lines are written into place: a padding would be formed anew in every read of the loop that follows.
+    lower, upper = reach[0]
+    begin = 0 if lower else block.shape[leading] - upper
+    return lax.dynamic_update_slice_in_dim(block, zeros(block, lower or upper), begin, leading)
 
 
 def summed_from_memory(function: Callable, *arguments):

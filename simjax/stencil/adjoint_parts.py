@@ -12,7 +12,7 @@ from jax import Array, lax
 from simjax.grid import LOWER, UPPER
 from simjax.stencil.adjoint import gathering, surrounded_by_zeros
 from simjax.stencil.kernels.operands import Unpadded
-from simjax.stencil.padding import Sides, assembled_within, further, strip
+from simjax.stencil.padding import Sides, assembled_within, further, reach_of, strip
 
 Leaves = list[Array]
 
@@ -44,7 +44,7 @@ def gathered_in_parts(
         for side in (LOWER, UPPER):
             first = 0 if side == LOWER else cotangents[0].shape[axis - ndim] - width
             lines = [lax.slice_in_dim(c, first, first + width, axis=c.ndim + axis - ndim) for c in cotangents]
-            known = [surrounded_by_zeros(line, 2 * width, ndim) for line in lines]
+            known = [surrounded_by_zeros(line, reach_of(2 * width, ndim)) for line in lines]
             blocks = gather(*_strips(fields, ghosts, axis, side, width), *known)
             sides.append([_ghost_lines(block, axis, side, ndim, width) for block in blocks])
         for pieces, lower, upper in zip(found, *sides, strict=True):

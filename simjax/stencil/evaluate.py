@@ -1,7 +1,7 @@
 """Stencils evaluated on blocks and their ghost lines, with an adjoint that is a stencil too."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from simjax.stencil.boxes import of_boxes, reaches_of
 from simjax.stencil.interior_and_rim import stitch_interior_and_rim
 from simjax.stencil.kernels.operands import Unpadded
 from simjax.stencil.kernels.primitive import lowered
-from simjax.stencil.padding import Reach, Sides, assembled, assembled_within, disassembled, padded
+from simjax.stencil.padding import Reach, Sides, assembled, assembled_within, disassembled, padded, reach_of
 
 Leaves = list[Array]
 
@@ -52,7 +52,7 @@ class Stencil:
 
     def of_boxes(self, seen: Leaves, boxes: Leaves) -> Leaves:
         """Results, from `boxes`."""
-        return of_boxes(self.value.of(seen), self.reaches, self.width)(*boxes)
+        return of_boxes(self.value.of(seen), self.reaches, [self.width] * len(boxes))(*boxes)
 
 
 def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int) -> Stencil:
@@ -68,7 +68,7 @@ def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int) -> 
         return jnp.pad(u, [(0, 0)] * (u.ndim - ndim) + around)
 
     value = _explicit(function, seen, jax.eval_shape(lambda *fields: [padded(u) for u in fields], *fields))
-    return Stencil(function, value, seen, reaches_of(value.closed, ndim, width), width, ndim)
+    return Stencil(function, value, seen, reaches_of(value.closed, [width] * len(fields), ndim), width, ndim)
 
 
 def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overlap: bool, implementation: str):
@@ -153,10 +153,22 @@ def _pulling_back(stencil: Stencil, parts, fused: Callable | None) -> Callable:
         stencils = [lambda *blocks, value=value: of(value, [*blocks]) for value in values]
         if apart and fused:
             return gathered_in_parts(stencils, fields, ghosts, cotangents, width, fused)
-        gather = gathering(stencils[0], len(fields), ndim, width)
-        known = [surrounded_by_zeros(c, 2 * width, ndim) for c in cotangents]
-        blocks = assembled_within(fields, ghosts, width, 2 * width)
-        return disassembled((fused(gather, ndim) if fused else gather)(*blocks, *known), ndim, width)
+        gather = gathering(stencils[0], len(fields), ndim, width, stencil.reaches)
+        whole = [reach_of(2 * width, ndim)] * len(cotangents)
+
+        def blocks_of(reaches: Sequence[Reach] | None, zeros: Sequence[Reach]) -> Leaves:
+            known = [surrounded_by_zeros(c, reach) for c, reach in zip(cotangents, zeros, strict=True)]
+            return [*assembled_within(fields, ghosts, width, 2 * width, reaches), *known]
+
+        if fused:
+            found = fused(gather, ndim)(*blocks_of(None, whole))
+        else:
+            traced = jax.make_jaxpr(gather)(*jax.eval_shape(lambda: blocks_of(None, whole)))
+            widths = [3 * width] * len(fields) + [2 * width] * len(cotangents)
+            reaches = reaches_of(traced, widths, ndim)
+            boxes = blocks_of(reaches[: len(fields)], reaches[len(fields) :])
+            found = of_boxes(traced, reaches, widths)(*boxes)
+        return disassembled(found, ndim, width, stencil.reaches)
 
     return pull_back
 

@@ -207,9 +207,11 @@ def _disassembled(block: Array, width: int, reach: Reach) -> tuple[Array, list[S
     return block[(*whole, *inner)], [(lines(axis, LOWER), lines(axis, UPPER)) for axis in range(ndim)]
 
 
-def assembled_within(fields: list[Array], ghosts: list[list[Sides]], width: int, margin: int) -> list[Array]:
+def assembled_within(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, margin: int, reaches: Sequence[Reach] | None = None
+) -> list[Array]:
     """The padded blocks with `margin` more cells on every side, which repeat the outermost ones."""
-    return assembled(fields, [further(around, margin) for around in ghosts], width + margin)
+    return assembled(fields, [further(around, margin) for around in ghosts], width + margin, reaches)
 
 
 def further(ghosts: list[Sides], margin: int) -> list[Sides]:
