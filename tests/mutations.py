@@ -149,6 +149,16 @@ MUTATIONS = [
         "tests/core/test_domain.py::test_apply_is_the_stencil_of_the_padded_block_with_and_without_overlap",
     ),
     Mutation(
+        "boxes begin where blocks do", "stencil/boxes.py",
+        "[width - lower for lower, _ in reach]", "[0 for lower, _ in reach]",
+        "tests/stencil/test_boxes.py::test_stencils_of_boxes_are_those_of_padded_blocks",
+    ),
+    Mutation(
+        "of several lines that are read the farthest is not sent", "core/neighbors.py",
+        "at = width - count if side == LOWER else count", "at = width - count + 1 if side == LOWER else count",
+        "tests/stencil/test_boxes.py::test_neighbours_send_only_what_is_read",
+    ),
+    Mutation(
         "transposed reads are displaced the other way", "stencil/adjoint.py",
         "[low for low, _, _ in config[part.leading :]]", "[-low for low, _, _ in config[part.leading :]]",
         "tests/stencil/test_adjoint.py::test_differences_that_are_padded_again_are_transposed_as_a_stencil",
