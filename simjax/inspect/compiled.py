@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import math
@@ -25,6 +26,7 @@ from simjax.inspect.hlo import parse
 from simjax.inspect.inspection import Inspection, Memory
 from simjax.inspect.links import Switch, Torus
 from simjax.inspect.target import Target
+from simjax.jaxpr.platform import tracing_for
 from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig
 
@@ -125,7 +127,8 @@ def compile_for(config: Config, target: Target) -> CompiledProgram:
     steps = STEPS * max(1, run.steps_together, run.steps_per_exchange)
     schedule = plan_frames(config, steps).schedule_of(0)
     until = jax.ShapeDtypeStruct((), jnp.int32)
-    lowered = run.advance(schedule, steps).lower(run.values, run.files, *run.template(run.room()), until)
+    with tracing_for(devices[0].platform) if devices else contextlib.nullcontext():
+        lowered = run.advance(schedule, steps).lower(run.values, run.files, *run.template(run.room()), until)
     begin = time.process_time()
     text, memory = "", Memory()
     try:
