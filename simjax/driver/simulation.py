@@ -72,7 +72,11 @@ class Simulation:
 
     @property
     def schedule(self) -> Schedule:
-        """The time steps of a frame, whose length is `time.output_every`."""
+        """The time steps of a frame, whose length is `time.output_every`.
+
+        With `time.courant` a frame has half as many steps again as the first state needs: a flow that begins at rest
+        needs a `Schedule` with more.
+        """
         return self._parts.schedule
 
     @property

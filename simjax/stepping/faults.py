@@ -7,7 +7,7 @@ import numpy as np
 from jax.core import Tracer
 
 from simjax.errors import NumericalError
-from simjax.status import OK, STEP_COLLAPSED, STEP_SHRUNK, reasons
+from simjax.status import FRAME_UNFINISHED, OK, STEP_COLLAPSED, STEP_SHRUNK, reasons
 from simjax.stepping.clock import Clock, Schedule, elapsed_of
 
 
@@ -71,9 +71,19 @@ def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:
     """
     if np.any(np.asarray(clock.status) != OK):
         raise NumericalError(
-            f"The run stopped early: {status_of(clock, schedule)}. Take a smaller dt or Courant number, or more "
-            "max_steps; on_fault='keep' returns the last good state, on_fault='nan' one of NaN."
+            f"The run stopped early: {status_of(clock, schedule)}. {_remedy(clock, schedule)}; on_fault='keep' returns "
+            "the last good state, on_fault='nan' one of NaN."
         )
+
+
+def _remedy(clock: Clock, schedule: Schedule | None) -> str:
+    """What to write in place of a schedule."""
+    unfinished = np.any(np.asarray(clock.status) & FRAME_UNFINISHED)
+    if schedule is None or schedule.courant is None or not unfinished:
+        return "Take a smaller dt or Courant number"
+    # A flow that begins at rest takes long steps at first, from which no one can tell how many there will be.
+    written = f"Schedule({schedule.interval:g}, courant={schedule.courant:g}, max_steps={4 * schedule.max_steps})"
+    return f"A frame has {schedule.max_steps} steps at most: allow more, as by {written}"
 
 
 def shrinkage(clock: Clock) -> float:

@@ -54,6 +54,23 @@ def test_a_fault_outside_a_transform_is_raised_with_its_cause_and_time():
     assert sj.status_of(run(0.1).clock) == "no fault"
 
 
+class Limited(Explosion):
+    """Stable while a step is shorter than what the state takes to double."""
+
+    def stable_dt(self, state, params):
+        return 1 / (params * jnp.max(state))
+
+
+def test_too_few_steps_for_a_frame_are_answered_with_a_schedule_that_has_more():
+    """Steps get shorter, so that the first one does not tell how many there are; what is written in reply does it."""
+    with pytest.raises(sj.NumericalError, match="more steps than Schedule.max_steps") as error:
+        simulate(Limited(), HEUN, 1.0, jnp.full(2, 0.5), Schedule(1.5, courant=0.5, max_steps=2), frames=1)
+    written = "Schedule(1.5, courant=0.5, max_steps=8)"
+    assert f"A frame has 2 steps at most: allow more, as by {written}" in str(error.value)
+    found = simulate(Limited(), HEUN, 1.0, jnp.full(2, 0.5), eval(written), frames=1)
+    assert int(found.clock.status) == OK
+
+
 def test_the_start_is_not_taken_for_the_answer():
     """With one frame, the last good state is the start."""
     schedule, start = Schedule(4.0, dt=0.05), jnp.full(2, 0.5)
