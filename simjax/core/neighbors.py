@@ -37,8 +37,8 @@ def _received(own: list[Array], axis: int, name: str, links: Links, counts: Sequ
         """Lines to be sent, and the rest."""
         u, width, count = own[k], own[k].shape[axis], counts[k]
         at = width - count if side == LOWER else count
-        ends = lax.slice_in_dim(u, 0, at, axis=axis), lax.slice_in_dim(u, at, width, axis=axis)
-        return ends[::-1] if side == LOWER else ends
+        before, after = lax.slice_in_dim(u, 0, at, axis=axis), lax.slice_in_dim(u, at, width, axis=axis)
+        return (after, before) if side == LOWER else (before, after)
 
     result, cut = list(own), {k: parts(k) for k in sent}
     for k, lines in zip(sent, _permute([cut[k][0] for k in sent], name, links), strict=True):

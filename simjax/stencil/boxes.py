@@ -40,13 +40,13 @@ def of_boxes(closed: ClosedJaxpr, reaches: Sequence[Reach], widths: Sequence[int
         reach, width = cut[variable]
         first = [0] * (inputs[0].ndim - len(reach)) + [width - lower for lower, _ in reach]
         starts, limits = equation.params["start_indices"], equation.params["limit_indices"]
-        moved = ([k - f for k, f in zip(places, first, strict=True)] for places in (starts, limits))
-        return [lax.slice(inputs[0], *moved, equation.params["strides"])]
+        begin, end = ([k - f for k, f in zip(places, first, strict=True)] for places in (starts, limits))
+        return [lax.slice(inputs[0], begin, end, equation.params["strides"])]
 
     return replayed(closed, result)
 
 
-def _read(equation: JaxprEqn, whole: Reach) -> Reach:
+def _read(equation, whole: Reach) -> Reach:
     """Ghost cells of a block that an operation reads, of those that the `whole` has."""
     if equation.primitive.name != "slice":
         return whole

@@ -7,7 +7,7 @@ reads and the last writes. (Temporal blocking: Wolf 1992; communication-avoiding
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -21,11 +21,13 @@ from simjax.core.tile import Tile, Unbounded
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER, UPPER
 from simjax.integrators.integrator import Integrator
-from simjax.stencil.kernels.launch import Candidates, candidates, launch
 from simjax.stencil.kernels.operands import NotLowered, Unpadded
 from simjax.stencil.kernels.primitive import bound, shape_of
 from simjax.stencil.kernels.steps import TracedSteps, trace_steps
 from simjax.stencil.padding import Sides, assembled, strip
+
+if TYPE_CHECKING:
+    from simjax.stencil.kernels.launch import Candidates
 
 Times = tuple[Array, Array, Array]
 """Of each step, its beginning, its length and its number since the start: (steps,)."""
@@ -111,6 +113,9 @@ class Blocked:
 
     def _by_kernel(self, leaves, fields: list[Array], ghosts: list[list[Sides]], times: Times) -> list[Array]:
         """The fields after these steps: a kernel that knows no walls, and what lies near walls from thin strips."""
+        # Imports Pallas: see `stencil.kernels.primitive`.
+        from simjax.stencil.kernels.launch import candidates, launch
+
         traced, domain = self.traced, self.domain
         parts = iter(Unpadded(*both) for both in zip(fields, ghosts, strict=True))
         carried = [next(parts) if field else u for u, field in zip(leaves, traced.fields, strict=True)]
@@ -127,7 +132,7 @@ class Blocked:
 
         shapes = [shape_of(x) for x in flat]
 
-        def tiles(target: str) -> Candidates:
+        def tiles(target: str) -> "Candidates":
             return candidates(traced.passes(target), jax.eval_shape(operands, *shapes), domain.block_shape, target)
 
         steps = dataclasses.replace(self, constants=[])  # the kernel outlives what is traced now

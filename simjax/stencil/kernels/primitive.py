@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import jax
 from jax import Array
@@ -10,13 +11,15 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from simjax.jaxpr.varying import unchecked
-from simjax.stencil.kernels.launch import Candidates, candidates, launch
 from simjax.stencil.kernels.operands import NotLowered, Unpadded
 from simjax.stencil.kernels.tiles import Sizes
 from simjax.stencil.kernels.timing_cache import Device
 from simjax.stencil.kernels.tracing import trace
 from simjax.stencil.kernels.tuning import Work, on_one_device, tuner
 from simjax.stencil.padding import padded
+
+if TYPE_CHECKING:
+    from simjax.stencil.kernels.launch import Candidates
 
 TARGETS = {"cpu": "interpret", "tpu": "tpu", "cuda": "gpu"}
 
@@ -36,7 +39,7 @@ class Kernel:
     closed: ClosedJaxpr
     alone: Callable
     interprets: bool
-    candidates: Callable[[str], Candidates]
+    candidates: "Callable[[str], Candidates]"
     updates: bool
 
     def choose(self, target: str, device: Device) -> Sizes | None:
@@ -58,6 +61,9 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
     The kernel takes blocks, or their parts (`Unpadded`). It raises:
         NotLowered: where the function holds an operation that mixes cells in another way.
     """
+
+    # Pallas takes a third of a second to import.
+    from simjax.stencil.kernels.launch import candidates, launch
 
     def run(*arguments: Array | Unpadded):
         flat, structure = jax.tree.flatten(arguments)
@@ -86,7 +92,7 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
         flat = [*found.consts, *flat]
         given = [shape_of(x) for x in flat]
 
-        def tiles(target: str) -> Candidates:
+        def tiles(target: str) -> "Candidates":
             arrays = jax.eval_shape(operands, *given)
             return candidates(traced.program(target), arrays, interior, target)
 
@@ -102,7 +108,7 @@ def bound(
     function: Callable,
     arrays: Sequence[Array],
     interprets: bool,
-    candidates: Callable[[str], Candidates],
+    candidates: "Callable[[str], Candidates]",
     alone: Callable | None = None,
     *,
     updates: bool = False,
