@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks.weak_scaling import inspected
@@ -17,14 +18,21 @@ PAIRWISE = "collective-permute"
 
 def scaling(quick: bool) -> list[dict[str, Any]]:
     """Messages and bytes of a step: of the same grid, or of the same block on each device, on meshes of devices."""
-    rows = []
-    for experiment in EXPERIMENTS[:1] if quick else EXPERIMENTS:
-        for mesh in QUICK if quick else MESHES:
-            for kind in ("strong", "weak"):
-                shape = [CELLS] * 2 if kind == "strong" else [BLOCK * count for count in mesh]
-                place = {"experiment": experiment, "kind": kind, "mesh": list(mesh)}
-                rows.append(place | _counts(experiment, shape, mesh))
-    return rows
+    places = [
+        (experiment, mesh, kind)
+        for experiment in (EXPERIMENTS[:1] if quick else EXPERIMENTS)
+        for mesh in (QUICK if quick else MESHES)
+        for kind in ("strong", "weak")
+    ]
+
+    def row(place: tuple[str, tuple[int, int], str]) -> dict[str, Any]:
+        experiment, mesh, kind = place
+        shape = [CELLS] * 2 if kind == "strong" else [BLOCK * count for count in mesh]
+        return {"experiment": experiment, "kind": kind, "mesh": list(mesh)} | _counts(experiment, shape, mesh)
+
+    # Nothing is timed, so that two programs may be compiled at once.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return list(pool.map(row, places))
 
 
 def _counts(experiment: str, shape: list[int], mesh: tuple[int, int]) -> dict[str, Any]:
