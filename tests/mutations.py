@@ -121,9 +121,8 @@ MUTATIONS = [
         "tests/core/test_domain.py::test_wall_ghosts_by_hand",
     ),
     Mutation(
-        "neighbours are exchanged the wrong way round", "core/domain.py",
-        "return _permute(last, name, upwards), _permute(first, name, downwards)",
-        "return _permute(last, name, downwards), _permute(first, name, upwards)",
+        "neighbours are exchanged the wrong way round", "core/neighbors.py",
+        "downwards = [(upper, lower) for lower, upper in upwards]", "downwards = list(upwards)",
         "tests/core/test_domain.py::test_every_ghost_of_a_periodic_field_is_the_cell_it_stands_for",
     ),
     Mutation(

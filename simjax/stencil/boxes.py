@@ -10,7 +10,7 @@ from simjax.stencil.padding import Reach, reach_of
 
 
 def reaches_of(closed: ClosedJaxpr, widths: Sequence[int], ndim: int) -> tuple[Reach, ...]:
-    """How far a stencil reads its arguments, which are blocks with so many ghost cells on every side.
+    """Reach of a stencil into each of its arguments, which are blocks with so many ghost cells on every side.
 
     A block of which anything but slices is taken is read as a whole. On staggered grids most fields are read along one
     axis and to one side: half to three quarters of the ghost cells are not needed.

@@ -43,7 +43,7 @@ class Stencil:
 
     @property
     def stores(self) -> bool:
-        """Whether it stores values on its way (`stencil.materialise`)."""
+        """Tell whether it stores values on its way (`stencil.materialise`)."""
         return "dynamic_update_slice" in set(_names(self.value.closed.jaxpr))
 
     def boxes(self, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
@@ -74,7 +74,7 @@ def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int) -> 
 def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overlap: bool, implementation: str):
     """The stencil of the fields with their ghost lines around them.
 
-    Reverse mode transposes it to a gather from neighbours (`stencil_adjoint`), and keeps the fields and the ghost
+    Reverse mode transposes it to a gather from neighbours (`stencil.adjoint`), and keeps the fields and the ghost
     lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
 
     A stencil that stores values on its way (`stencil.materialise`) is left to jax. Computed again, they would be
@@ -84,7 +84,7 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
     Args:
         fields: blocks; ghosts: of each, along each axis, as `padding.assembled` takes them; no more need be right than
             what is read.
-        overlap: compute the interior from the fields alone (`stitch`).
+        overlap: compute the interior from the fields alone (`stencil.interior_and_rim`).
         implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse
             mode, and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
 
