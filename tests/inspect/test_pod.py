@@ -101,8 +101,8 @@ def test_a_gas_by_weno5_on_a_pod(tmp_path):
 def test_a_flow_on_a_pod(tmp_path, cells):
     """A stage of the Navier-Stokes equations, its pressure solve by Fourier transforms; 16 384^2 takes 80 CPU s.
 
-    Three exchanges of one ghost line: both velocities for their tendency; the velocity across a face for its divergence,
-    which reads the neighbour above alone; and the pressure, whose gradient on lower faces reads the one below.
+    Three exchanges of one ghost line: both velocities for their tendency; the velocity across a face for its
+    divergence, which reads the neighbour above alone; the pressure, whose gradient on lower faces reads that below.
     """
     line = ("experiment=fluid", f"grid.shape=[{cells},{cells}]", "time={dt: 1e-6, integrator: euler}")
     content = inspected(tmp_path, *line, "physics.pressure_solver=spectral")

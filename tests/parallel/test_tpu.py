@@ -169,8 +169,8 @@ def test_stored_states_live_in_host_memory():
         # One exchange per step, two messages for each of two axes, two steps in the body.
         pytest.param("advection_diffusion", "plain", 8, marks=pytest.mark.slow),
         ("advection_diffusion", "overlap", 8),
-        # Per step an exchange to both sides and two to one, and the pressure's: a ring's three there and back, and twice
-        # as many for ghosts. XLA may drop messages that would fill corners that no stencil reads.
+        # Per step an exchange to both sides and two to one, and the pressure's: a ring's three there and back, and
+        # twice as many for ghosts. XLA may drop messages that would fill corners that no stencil reads.
         pytest.param("incompressible", "plain", 16 + 2 * 18, marks=pytest.mark.slow),
     ],
 )

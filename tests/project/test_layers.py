@@ -57,7 +57,14 @@ HOMES = {
     # In a kernel for GPUs, `axis_index` is that of a tile.
     "collectives": (
         COLLECTIVES,
-        ("core.domain", "core.members", "core.neighbors", "solvers.exchange", "solvers.fourier", "stencil.kernels.hopper"),
+        (
+            "core.domain",
+            "core.members",
+            "core.neighbors",
+            "solvers.exchange",
+            "solvers.fourier",
+            "stencil.kernels.hopper",
+        ),
     ),
     # Around an adaptive solver only the tendency is mapped, below `parallel`.
     "shard_map": (MAPS, ("parallel", "integrators.adaptive")),
