@@ -77,7 +77,7 @@ def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:
 
 
 def _remedy(clock: Clock, schedule: Schedule | None) -> str:
-    """What to write in place of a schedule."""
+    """Advice: what to write in place of the schedule, where that is known."""
     unfinished = np.any(np.asarray(clock.status) & FRAME_UNFINISHED)
     if schedule is None or schedule.courant is None or not unfinished:
         return "Take a smaller dt or Courant number"
