@@ -29,8 +29,8 @@ class LightMedium(eqx.Module):
         """Parameters in which an array for each component stands for every function of place.
 
         Permittivity and permeability have `surfaces.effective`, with which light at a surface along the grid, or with
-        its field along the surface, is of second order; the conductivity has plain means. These are over 65 places in
-        each cell of a plane, 63 in space: compute them once where `Params` are to serve often.
+        its field along the surface, is of second order; the conductivity has plain means. These are over 233 places in
+        each cell of a plane, 117 in space: compute them once where `Params` are to serve often.
         """
         return replace(params, **(self._means(params) if self.media is None else self.media))
 

@@ -25,11 +25,12 @@ from simjax.ops.spacing import Spacing
 Function = Callable[..., Any]
 """`f(*coordinates)` -> a property of the medium at places, one array of coordinates for each axis."""
 
-LATTICES = {2: (65, 18), 3: (63, 47)}
-"""Number of axes -> places in a cell, and the multiplier of a lattice rule.
+LATTICES = {2: (233, 144), 3: (117, 94)}
+"""Number of axes -> places in a cell, and the multiplier of a lattice rule, two of Fibonacci's numbers in a plane.
 
-No two places share a coordinate, so that a plane along the grid is found to 1/65 of a cell, where as many in rows would
-find it to 1/8. A lattice is its own image about its middle: means of linear functions are exact.
+No two places share a coordinate, so that a plane along the grid is found to 1/233 of a cell, where as many in rows
+would find it to 1/15. A lattice is its own image about its middle: means of linear functions are exact. The share of a
+cell on one side of an oblique plane is off by 0.004, in space by 0.014.
 """
 ROWS = {2: 8, 3: 5}
 """Number of axes -> rows of places across a ball, their own mirror images: planes along the grid have exact normals."""

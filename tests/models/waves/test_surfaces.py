@@ -14,6 +14,8 @@ from wave_steps import run
 import simjax as sj
 from simjax.core.boundary import SlipWall
 from simjax.core.mappings import lines
+from simjax.driver.build import PARTS
+from simjax.driver.compiled_fields import CompiledFieldRun
 from simjax.models.waves import surfaces
 from simjax.models.waves.surfaces import LATTICES
 
@@ -38,12 +40,21 @@ def light(grid, polarisation="te", sides=PERIODIC):
     return sj.Maxwell(sj.Domain(grid), [sides] * grid.ndim, polarisation=polarisation)
 
 
+@eqx.filter_jit
 def averaged(model, permittivity):
     return model.averaged(model.Params(permittivity, ONE)).permittivity
 
 
-@pytest.mark.parametrize("normal", [0, 1, 2])
-@pytest.mark.parametrize("sides", [PERIODIC, CONDUCTOR], ids=["periodic", "walls"])
+@eqx.filter_jit
+def mean(model, layout, of):
+    return surfaces.mean(model.domain, layout, of)
+
+
+@pytest.mark.parametrize(
+    ("normal", "sides"),
+    [(0, CONDUCTOR), (1, PERIODIC), pytest.param(2, PERIODIC, marks=pytest.mark.slow)],
+    ids=["x", "y", "z"],
+)
 def test_a_plane_along_the_grid_has_a_harmonic_mean_across_it_and_arithmetic_ones_along(normal, sides):
     """In cells of different widths; the share of each medium around every value is that of its cell."""
     ndim, place, (below, above) = max(2, normal + 1), 0.43, (2.0, 6.0)
@@ -68,7 +79,9 @@ def test_a_plane_along_the_grid_has_a_harmonic_mean_across_it_and_arithmetic_one
                                    rtol=0, atol=4 / (2 * LATTICES[ndim][0]))  # fmt: skip
 
 
-@pytest.mark.parametrize(("ndim", "typical", "most"), [(2, 0.03, 0.25), (3, 0.05, 0.35)])
+@pytest.mark.parametrize(
+    ("ndim", "typical", "most"), [(2, 0.03, 0.25), pytest.param(3, 0.05, 0.35, marks=pytest.mark.slow)]
+)
 def test_an_oblique_plane_is_weighed_with_the_squares_of_its_normal(ndim, typical, most):
     """Angles are off by 2.5 degrees, and 12 at most, in a plane, in space by 5 and 22: sines of twice that."""
     normal = np.array([0.8, 0.37, 0.48])[:ndim] / np.linalg.norm([0.8, 0.37, 0.48][:ndim])
@@ -80,7 +93,7 @@ def test_an_oblique_plane_is_weighed_with_the_squares_of_its_normal(ndim, typica
 
     for axis, (layout, values) in enumerate(zip(model.electric_layouts, averaged(model, plane), strict=True)):
         along, across = (
-            np.asarray(surfaces.mean(model.domain, layout, f)) for f in (plane, lambda *x: 1 / plane(*x))
+            np.asarray(mean(model, layout, f)) for f in (plane, lambda *x: 1 / plane(*x))
         )  # fmt: skip
         inner = tuple(slice(2, -2) for _ in range(ndim))  # walls mirror the plane
         mixed = (across - 1 / along)[inner] > 0.1
@@ -109,7 +122,7 @@ def test_a_static_field_across_a_round_body():
     errors = {}
     for n in (16, 32):
         model = light(sj.Grid((n, n)))
-        plain = [surfaces.mean(model.domain, layout, DISC) for layout in model.electric_layouts]
+        plain = [mean(model, layout, DISC) for layout in model.electric_layouts]
         errors[n] = [permittivity_of_an_array(e, n) / exact - 1 for e in (averaged(model, DISC), plain)]
     # What is left out couples the components of E: a part of first order, a fifth of that without means across.
     for n, most in ((16, 0.01), (32, 0.005)):
@@ -120,7 +133,7 @@ def test_a_static_field_across_a_round_body():
 def test_energy_stays_in_a_body_of_a_formula(polarisation):
     grid = sj.Grid((10, 8))
     model = light(grid, polarisation, CONDUCTOR)
-    params = model.averaged(model.Params(DISC, lambda x, y: 1 + 0.5 * jnp.sin(3 * x + y)))
+    params = jax.jit(lambda disc: model.averaged(model.Params(disc, lambda x, y: 1 + 0.5 * jnp.sin(3 * x + y))))(DISC)
     rng = np.random.default_rng(1)
     fields = {
         name: tuple(jnp.asarray(rng.normal(size=grid.shape)) for _ in layouts)
@@ -180,16 +193,18 @@ def test_derivatives_by_numbers_of_a_formula(given):
     assert float(total(number)[1]) == pytest.approx(difference, rel=1e-7, abs=1e-8)
 
 
-def test_formulas_of_a_configuration_are_averaged():
+def test_formulas_of_a_configuration_are_averaged_once():
     medium = {"permittivity": "where(x < edge, 2, 6)", "permeability": "1 + noise(2)**2", "conductivity": 0.1}
-    run = sj.configure(
+    simulation = sj.configure(
         "maxwell_te", grid={"shape": [12, 16]}, parameters={"edge": 0.43}, coefficients=medium, initial={},
         time={"end": 0.1, "output_every": 0.1}, precision="float64",
     )  # fmt: skip
     # Noise is known at centres alone, and a constant is a number.
-    assert run.params.permeability.shape == (12, 16) and run.params.conductivity.shape == ()
+    assert simulation.params.permeability.shape == (12, 16) and simulation.params.conductivity.shape == ()
+    once = CompiledFieldRun(simulation.config).files[PARTS].tree
     expected = averaged(light(sj.Grid((12, 16))), lambda x, y: jnp.where(x < 0.43, 2.0, 6.0))
-    for one, other in zip(run.model.averaged(run.params).permittivity, expected, strict=True):
+    assert once.keys() == {"permittivity"}
+    for one, other in zip(once["permittivity"], expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-14)
 
 
