@@ -405,6 +405,21 @@ MUTATIONS = [
         "tests/models/waves/test_wave_energy.py::test_a_pulse_leaves_through_the_side_that_it_runs_to",
     ),
     Mutation(
+        "a harmonic mean along surfaces", "models/waves/surfaces.py",
+        "1 / (across * inverse + (1 - across) / plain)", "1 / ((1 - across) * inverse + across / plain)",
+        "tests/models/waves/test_surfaces.py::test_a_plane_along_the_grid_has_a_harmonic_mean_across_it_and_arithmetic_ones_along",
+    ),
+    Mutation(
+        "a normal in numbers of cells", "models/waves/surfaces.py",
+        "change * (widths[axis] / width)", "change",
+        "tests/models/waves/test_surfaces.py::test_an_oblique_plane_is_weighed_with_the_squares_of_its_normal",
+    ),
+    Mutation(
+        "the image of a medium beyond a periodic side", "models/waves/surfaces.py",
+        "if layout.is_periodic(axis) else", "if not layout.is_periodic(axis) else",
+        "tests/models/waves/test_surfaces.py::test_a_plane_along_the_grid_has_a_harmonic_mean_across_it_and_arithmetic_ones_along",
+    ),
+    Mutation(
         "a velocity between two others is of second order", "ops/momentum_advection.py",
         "BETWEEN = (-1 / 16, 9 / 16, 9 / 16, -1 / 16)", "BETWEEN = (0.0, 0.5, 0.5, 0.0)",
         "tests/models/flow/test_momentum_schemes.py::test_order_of_the_operator_on_a_manufactured_field",

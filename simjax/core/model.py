@@ -215,6 +215,14 @@ class GridModel(Model):
         """
         return {}
 
+    def constant_parts(self, params) -> Any:
+        """Form what steps need and time does not change, if it costs much: once, for all programs of a run."""
+        return None
+
+    def with_parts(self, parts) -> Any:
+        """The model with its `constant_parts`; a model without them forms them where it needs them."""
+        return self
+
 
 class SelfSteppingModel(Model):
     """A model that takes its own steps, of a fixed length, on an arrangement that serves several of them.
@@ -263,14 +271,6 @@ class ExplicitModel(GridModel):
     @abc.abstractmethod
     def rhs(self, t, state, params) -> Any:
         """The tendency d(state)/dt, a tree like `state`."""
-
-    def constant_parts(self, params) -> Any:
-        """Form what stages of Runge-Kutta methods need and time does not change, once before the steps, if anything."""
-        return None
-
-    def with_parts(self, parts) -> Any:
-        """The model with its `constant_parts`; a model without them forms them in every stage."""
-        return self
 
 
 class SemiImplicitModel(ExplicitModel):

@@ -1,4 +1,4 @@
-"""Arrays that models form from their coefficients once, for all programs of a run: of bodies that do not move."""
+"""Arrays that models form from their coefficients once, for all programs of a run: bodies at rest, media."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel
 from simjax.driver.build import bare_model
 from simjax.driver.used_names import used_names
 from simjax.jaxpr.varying import varying_axes
@@ -55,8 +54,6 @@ def form_parts(config: Config, domain: Domain, values: Values, files: Mapping[st
     if not config.coefficients:
         return None
     model, params = bare_model(config, domain, values, files)
-    if not isinstance(model, ExplicitModel):
-        return None
     arrays, known = eqx.partition(model.constant_parts(params), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
     return ConstantParts(tuple(leaves), ((),) * len(leaves), structure, known) if leaves else None

@@ -26,6 +26,17 @@ class Oscillation(eqx.Module):
         return self.strength * jnp.cos(self.frequency * t)
 
 
+class Body(eqx.Module):
+    """A medium that varies smoothly, with a round body of another in it."""
+
+    outside: jax.Array
+    inside: jax.Array
+
+    def __call__(self, x, y):
+        within = (x - 2.3) ** 2 + (y - 0.6) ** 2 < 1.1**2
+        return jnp.where(within, self.inside, self.outside * (1.5 + 0.3 * jnp.sin(x + 2 * y)))
+
+
 def rippled(model, params):
     """A smooth state in which also layers, free surfaces and the lag hold something."""
     grid = model.domain.grid
@@ -69,11 +80,12 @@ def _sounding(grid, *sources):
     return lambda: acoustic.Params(medium(grid, 3), medium(grid, 5), positions, signals)
 
 
-def _shining(grid, *sources, conductivity=True):
+def _shining(grid, *sources, conductivity=True, permittivity=None):
     signals = (_sampled(), _oscillation())[: len(sources)]
     return lambda: maxwell.Params(
-        medium(grid, 2), medium(grid, 4), medium(grid, 6) if conductivity else None, jnp.asarray(sources), signals
-    )
+        permittivity or medium(grid, 2), medium(grid, 4), medium(grid, 6) if conductivity else None,
+        jnp.asarray(sources), signals,
+    )  # fmt: skip
 
 
 _line = Grid((24,), (0.0,), (2.0,))
@@ -89,6 +101,7 @@ _stretched = Grid(
 _rings = Grid(
     (16, 24), stretch=(lines("formula", "s - 0.3*s*s*(1 - s)", 16, 0.0, 2.0), None), upper=(2.0, 3.0), axisymmetric=True
 )
+_body = Body(jnp.asarray(1.3), jnp.asarray(4.0))
 _wall, _free, _layer = SlipWall(), FreeSurface(), AbsorbingSide()
 # 0.05 / 0.02 is no integer: two full steps and a shortened one per frame.
 _fixed = Schedule(0.05, dt=0.02)
@@ -129,8 +142,8 @@ CASES = (
     Case(
         "maxwell-2d-stretched", _stretched,
         lambda domain: maxwell.Maxwell(domain, [PERIODIC, (_wall, _layer)], polarisation="te", layer_cells=4),
-        _shining(_stretched, (2.2, 0.4)), rippled, "leapfrog", Schedule(0.05, courant=0.5, max_steps=3),
-        checkpoint="none", frames=1,
+        _shining(_stretched, (2.2, 0.4), permittivity=_body), rippled, "leapfrog",
+        Schedule(0.05, courant=0.5, max_steps=3), checkpoint="none", frames=1,
     ),
     Case(
         "maxwell-2d-axisymmetric", _rings,

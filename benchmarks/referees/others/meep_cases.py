@@ -13,7 +13,7 @@ def medium(case):
     if case["radius"] is not None:
         matter = mp.Medium(epsilon=case["epsilon"])
         cylinder = mp.Cylinder(radius=case["radius"], height=mp.inf, material=matter)
-        return {"geometry": [cylinder], "eps_averaging": case["averaged"]}
+        return {"geometry": [cylinder], "eps_averaging": case["medium"] != "samples"}
 
     def graded(place):
         epsilon = case["epsilon"] + sum(slope * x for slope, x in zip(case["slopes"], place, strict=False))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
@@ -23,11 +24,12 @@ from simjax.models.sides import check_sides
 from simjax.models.waves import axisymmetry
 from simjax.models.waves.energy import ENERGY
 from simjax.models.waves.light_energy import LightEnergy
+from simjax.models.waves.medium import LightMedium, Property, least
 from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, Term, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
-from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
+from simjax.models.waves.setup import WaveKeys, check_waves, medium_function, points_of
 from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, Curl, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric import RADIAL
@@ -55,14 +57,15 @@ class State(eqx.Module):
 
 
 class Params(eqx.Module):
-    """permittivity, permeability, conductivity (None: an insulator): scalars, or `(*grid.shape)` at cell centres.
+    """permittivity, permeability, conductivity (None: an insulator): scalars, one value for each cell `(*grid.shape)`,
+    functions of place `f(*coordinates)`, or what `Maxwell.averaged` makes of these, one array for each component.
 
     sources (count, axes): positions, with one of the `signals` each; receivers (count, axes).
     """
 
-    permittivity: Array
-    permeability: Array
-    conductivity: Array | None = None
+    permittivity: Property
+    permeability: Property
+    conductivity: Property | None = None
     sources: Array | None = None
     signals: tuple[Signal, ...] = ()
     receivers: Array | None = None
@@ -127,13 +130,14 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
 @_maxwell("maxwell_tm", 2, ("z",), AXES[:2])
 @_maxwell("maxwell_te", 2, AXES[:2], ("z",))
 @_maxwell("maxwell", 3, AXES, AXES)
-class Maxwell(SplitModel, LightEnergy):
+class Maxwell(LightMedium, SplitModel, LightEnergy):
     """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
 
     E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along`
     (x, y or z). Yee's grid (1966, IEEE Trans. Antennas Propag. 14, 302): E on edges, H on faces; leapfrog in time,
     conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx, Hy) or "te" (Ex, Ey, Hz). The medium's means are
-    arithmetic around an edge for eps and sigma, harmonic across a face for mu. Sides: periodic, a perfect conductor
+    arithmetic around an edge for eps and sigma, harmonic across a face for mu, as if each cell were of one material; of
+    functions of place (formulas) means are taken within cells, see `averaged`. Sides: periodic, a perfect conductor
     (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`. Takes stretched grids, and in 2-D axisymmetric
     ones of second order with conductors across r: x is r, y is z, and the component called z goes around the axis, "tm"
     (E_phi, Hr, Hz) with currents in rings, "te" (Er, Ez, H_phi) with currents on the axis.
@@ -180,7 +184,7 @@ class Maxwell(SplitModel, LightEnergy):
         require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, LIGHT, "Maxwell", axisymmetric=True)
         axisymmetry.check(domain, sides, order, "conductor")
-        self.domain, self.polarisation, self.order = domain, polarisation, order
+        self.domain, self.polarisation, self.order, self.media = domain, polarisation, order, None
         self.along = electric.index(AXES.index(along))
         self.electric_layouts, self.magnetic_layouts = layouts_of(domain.grid, sides, electric, magnetic)
         self.medium_layout = mirrored_layout(layout_of([CENTER] * ndim, sides))
@@ -195,7 +199,7 @@ class Maxwell(SplitModel, LightEnergy):
             along=keys.along, order=keys.order, layer_cells=keys.layer_cells,
         )  # fmt: skip
         names = ("permittivity", "permeability", "conductivity")
-        return model, Params(**{name: medium_property(setup, name) for name in names}, **points_of(setup))
+        return model, Params(**{name: medium_function(setup, name) for name in names}, **points_of(setup))
 
     @property
     def curls_of_magnetic(self) -> tuple[Curl, ...]:
@@ -209,15 +213,16 @@ class Maxwell(SplitModel, LightEnergy):
     # ------------------------------------------------------------------ steps
 
     def prepare(self, params) -> Prepared:
-        speed = 1 / jnp.sqrt(params.permittivity * params.permeability)
+        params = self.averaged(params)
+        permittivity, permeability = map(least, (params.permittivity, params.permeability))
+        speed = 1 / jnp.sqrt(permittivity * permeability)
         speed = self.domain.mean(speed) if speed.ndim else speed
-        permittivity = self._at_edges(params.permittivity)
+        impermittivity = tuple(1 / e for e in self.at_edges(params.permittivity))
         decay = None
         if params.conductivity is not None:
-            conductivity = self._at_edges(params.conductivity)
-            decay = tuple(s / e for s, e in zip(conductivity, permittivity, strict=True))
-        impermittivity = tuple(1 / e for e in permittivity)
-        scales = scales_of(self.domain, self.medium_layout, self.order, params.permittivity.dtype)
+            conductivity = self.at_edges(params.conductivity)
+            decay = tuple(s * e for s, e in zip(conductivity, impermittivity, strict=True))
+        scales = scales_of(self.domain, self.medium_layout, self.order, permittivity.dtype)
         sources = None
         if params.sources is not None:
             layout = self.electric_layouts[self.along]
@@ -229,28 +234,11 @@ class Maxwell(SplitModel, LightEnergy):
             scale = 1 / self._volumes(scales, layout, value.dtype, rings=self.polarisation == "tm")
             sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), scale)
         profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
-        return Prepared(impermittivity, decay, self._inverse_at_faces(params.permeability), profiles, sources, scales)
+        return Prepared(impermittivity, decay, self.inverse_at_faces(params.permeability), profiles, sources, scales)
 
     def _profiles(self, axis: int, speed: Array):
         face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
         return None if face is None or center is None else (face, center)
-
-    def _at_edges(self, value: Array) -> tuple[Array, ...]:
-        """Arithmetic means of a property where the components of E are."""
-        return self._means(value, self.electric_layouts)
-
-    def _inverse_at_faces(self, value: Array) -> tuple[Array, ...]:
-        """Means of the inverse of a property where the components of H are."""
-        return self._means(1 / value, self.magnetic_layouts)
-
-    def _means(self, value: Array, layouts) -> tuple[Array, ...]:
-        if value.ndim == 0:
-            return (value,) * len(layouts)
-
-        def means(padded):
-            return tuple(staggered_wave.mean_to(padded, layout.offset) for layout in layouts)
-
-        return self.domain.apply(means, value, self.medium_layout, width=1)
 
     def _slopes(
         self, curls: Sequence[Curl], fields, layouts, difference, t, scales: Sequence[Array | float]
@@ -366,7 +354,9 @@ class Maxwell(SplitModel, LightEnergy):
 
         c is that of the least permittivity and the least permeability, wherever they are.
         """
-        slowness = jnp.sqrt(self.domain.min(params.permittivity) * self.domain.min(params.permeability))
+        params = self.averaged(params)
+        permittivity, permeability = map(least, (params.permittivity, params.permeability))
+        slowness = jnp.sqrt(self.domain.min(permittivity) * self.domain.min(permeability))
         if self.domain.grid.axisymmetric:
             axial, layout = self.polarisation == "te", self.medium_layout
             return 2 * slowness / jnp.sqrt(axisymmetry.stiffest_square(self.domain, layout, axial, slowness.dtype))
@@ -437,13 +427,15 @@ class Maxwell(SplitModel, LightEnergy):
         specs, rest = super().partition_specs(state, params)
         for name in ("permittivity", "permeability", "conductivity"):
             value = getattr(params, name)
-            if value is not None and value.ndim:
-                rest = eqx.tree_at(lambda p, name=name: getattr(p, name), rest, self.domain.spec(), is_leaf=_is_spec)
+            if value is not None and not callable(value):
+                cut = jax.tree.map(lambda u: self.domain.spec() if u.ndim else PartitionSpec(), value)
+                rest = eqx.tree_at(lambda p, name=name: getattr(p, name), rest, cut, is_leaf=_is_spec)
         return specs, rest
 
     def unphysical(self, state, params):
-        product = params.permittivity * params.permeability
-        found = {"permittivity or permeability <= 0": ~((product > 0) & (params.permittivity > 0))}
+        averaged = self.averaged(params)
+        permittivity, permeability = map(least, (averaged.permittivity, averaged.permeability))
+        found = {"permittivity or permeability <= 0": ~((permittivity > 0) & (permeability > 0))}
         if self.domain.grid.axisymmetric and params.sources is not None:
             found |= axisymmetry.misplaced(params.sources, rings=self.polarisation == "tm")
         return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
@@ -169,6 +170,30 @@ def medium_property(setup: Setup, name: str) -> Array | None:
     return setup.coefficients[name][0]
 
 
+class MediumFormula(eqx.Module):
+    """A property of a medium by a formula, at the start, as a function of place."""
+
+    value: FormulaValue
+    dtype: Any = eqx.field(static=True)
+
+    def __call__(self, *coordinates: Array) -> Array:
+        x = [coordinate.astype(self.dtype) for coordinate in coordinates]
+        return jnp.asarray(self.value(jnp.zeros((), self.dtype), *x), self.dtype)
+
+
+def medium_function(setup: Setup, name: str) -> Array | MediumFormula | None:
+    """A coefficient as `medium_property` has it, but one by a formula that varies, without noise, as a function."""
+    source = setup.config.coefficients.get(name)
+    if not isinstance(source, tuple) or source[0].constant is not None or source[0].uses_noise:
+        return medium_property(setup, name)
+    return MediumFormula(_named(source[0], setup.values), jnp.dtype(setup.config.precision))
+
+
+def _named(formula: Formula, values: Values) -> FormulaValue:
+    """A formula with those of the values that it names."""
+    return FormulaValue(formula, {name: value for name, value in values.items() if name in formula.names})
+
+
 def points_of(setup: Setup) -> dict[str, Any]:
     """Sources, their signals, and receivers, as parameters."""
     dtype, keys = jnp.dtype(setup.config.precision), setup.keys
@@ -182,4 +207,4 @@ def points_of(setup: Setup) -> dict[str, Any]:
 def _signal(signal, values: Values, dtype) -> SampledSignal | FormulaValue:
     if isinstance(signal, SignalFile):
         return SampledSignal(*(jnp.asarray(column, dtype) for column in read_signal(signal.file)))
-    return FormulaValue(signal, {name: value for name, value in values.items() if name in signal.names})
+    return _named(signal, values)

@@ -1,0 +1,82 @@
+"""The medium of light where the components of E and H are: values of cells, functions of place, and their means."""
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.core.boundary import FieldLayout
+from simjax.models.waves import surfaces
+from simjax.models.waves.yee import POLARISATIONS
+from simjax.ops import staggered_wave
+
+Property = Array | tuple[Array, ...] | surfaces.Function
+"""A number, a value for each cell, an array for each component of the field, or a function of place."""
+
+
+class LightMedium(eqx.Module):
+    """Permittivity, permeability and conductivity of `models.waves.maxwell.Maxwell`, whose class has the fields.
+
+    media: arrays for each component, in the place of functions of `Params` by their names.
+    """
+
+    media: dict[str, tuple[Array, ...]] | None
+
+    def averaged(self: Any, params):
+        """Parameters in which an array for each component stands for every function of place.
+
+        Permittivity and permeability have `surfaces.effective`, with which light at a surface along the grid, or with
+        its field along the surface, is of second order; the conductivity has plain means. These are over 233 places in
+        each cell of a plane, 117 in space: compute them once where `Params` are to serve often.
+        """
+        return replace(params, **(self._means(params) if self.media is None else self.media))
+
+    def _means(self: Any, params) -> dict[str, tuple[Array, ...]]:
+        """The means of the functions in `params`, by name."""
+        electric, magnetic = POLARISATIONS[self.polarisation]
+        components = {
+            "permittivity": [*zip(self.electric_layouts, electric, strict=True)],
+            "permeability": [*zip(self.magnetic_layouts, magnetic, strict=True)],
+        }
+        found = {}
+        for name, places in components.items():
+            given: Any = getattr(params, name)
+            if callable(given):
+                found[name] = tuple(surfaces.effective(self.domain, layout, axis, given) for layout, axis in places)
+        given = params.conductivity
+        if callable(given):
+            found["conductivity"] = tuple(surfaces.mean(self.domain, layout, given) for layout in self.electric_layouts)
+        return found
+
+    def constant_parts(self, params):
+        return self._means(params) or None
+
+    def with_parts(self, parts):
+        return eqx.tree_at(lambda model: model.media, self, parts, is_leaf=lambda leaf: leaf is None)
+
+    def at_edges(self: Any, value: Array | tuple[Array, ...]) -> tuple[Array, ...]:
+        """Values where the components of E are: arithmetic means of cells."""
+        return value if isinstance(value, tuple) else self._of_cells(value, self.electric_layouts)
+
+    def inverse_at_faces(self: Any, value: Array | tuple[Array, ...]) -> tuple[Array, ...]:
+        """Inverses where the components of H are: means of those of cells."""
+        if isinstance(value, tuple):
+            return tuple(1 / one for one in value)
+        return self._of_cells(1 / value, self.magnetic_layouts)
+
+    def _of_cells(self: Any, value: Array, layouts: tuple[FieldLayout, ...]) -> tuple[Array, ...]:
+        if value.ndim == 0:
+            return (value,) * len(layouts)
+
+        def means(padded):
+            return tuple(staggered_wave.mean_to(padded, layout.offset) for layout in layouts)
+
+        return self.domain.apply(means, value, self.medium_layout, width=1)
+
+
+def least(value: Array | tuple[Array, ...]) -> Array:
+    """The least of the components of a property, in every cell."""
+    return functools.reduce(jnp.minimum, value) if isinstance(value, tuple) else value
