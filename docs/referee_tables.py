@@ -112,6 +112,18 @@ def mosaic_jacobians() -> str:
     return _table(["experiment", *PEERS], rows)
 
 
+def mosaic_drag() -> str:
+    """The drag before and after Mosaic's search for the profile of least drag, of each solver that has it."""
+    (rows,) = _mosaic(("drag at the start",)).values()
+    before, after = ({"simjax": row["found"], **row["peers"]} for row in rows)
+    lines = [
+        [name, f"{before[name]:.4f}", f"{after[name]:.4f}", f"{1 - abs(after[name] / before[name]):.0%}"]
+        for name in ("simjax", *PEERS)
+        if before.get(name) is not None
+    ]
+    return _table(["solver", "drag at the start", "at the end", "less by"], lines)
+
+
 def mosaic_seconds() -> str:
     """Seconds at the largest value of each sweep."""
     lines = []
