@@ -1,4 +1,4 @@
-"""simjax, jax-cfd, exponax, PhiFlow and XLB before the public benchmark Mosaic: flows, gradients, the drag of a cylinder.
+"""simjax, jax-cfd, exponax, PhiFlow and XLB before the public benchmark Mosaic: flows, a cylinder's drag, gradients.
 
     python benchmarks/referees/mosaic_bench.py
 

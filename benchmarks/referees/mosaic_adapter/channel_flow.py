@@ -24,8 +24,8 @@ def end_and_drag(velocity, viscosity, dt, inflow=None, *, steps: int, extent: fl
     """The velocity after `steps` of `dt`, and the mean drag over the later half of the steps.
 
     The drag has Mosaic's sign: it is the force of the cylinder on the fluid, over the density. `velocity` has the shape
-    (n, n, 1, 2) and is at the centres of cells; viscosity and dt have (1,). inflow: (n,), the velocity through the lower
-    side along x, where the upper one becomes an outflow; None: the sides are those of `channel`.
+    (n, n, 1, 2) and is at the centres of cells; viscosity and dt have (1,). inflow: (n,), the velocity through the
+    lower side along x, where the upper one becomes an outflow; None: the sides are those of `channel`.
     """
     x0, y0, radius = (extent * length for length in (*channel.center, channel.radius))
     cylinder = sj.Solid(lambda t, x, y: jnp.hypot(x - x0, y - y0) - radius)

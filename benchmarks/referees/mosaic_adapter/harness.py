@@ -105,9 +105,9 @@ def run(solver: str, most: float, iterations: int, experiments: list[str]) -> No
             continue
 
         def shorter(*given, axes=int(name[0])):
-            """Runs whose sweeps leave out what has more than `most` cells times steps, and that search less long."""
+            """Runs whose sweeps of sizes end at `most` cells times steps, and that search less long."""
             for one in complete(*given):
-                if sweep := one.get("sweep"):
+                if (sweep := one.get("sweep") or {}).get("key") in ("N", "steps"):
                     sizes = [{**one["physics"], sweep["key"]: value} for value in sweep["values"]]
                     fits = [size["N"] ** axes * size["steps"] <= most for size in sizes]
                     sweep["values"] = [value for value, fit in zip(sweep["values"], fits, strict=True) if fit]
