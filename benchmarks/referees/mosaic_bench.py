@@ -4,7 +4,8 @@
 
 `mosaic-bench` 0.2.0 and the peers get an environment of their own from the package index; Mosaic's harness then runs
 each solver in a process on the processor through the adapters of its wheel, and simjax through
-`mosaic_adapter/tesseract_api.py`. No container engine is needed. About MINUTES minutes of two cores.
+`mosaic_adapter/tesseract_api.py`. No container engine is needed. About half an hour of two cores that do
+nothing else.
 """
 
 from __future__ import annotations
