@@ -15,9 +15,15 @@ PACKAGES = {
     "exponax": "exponax==0.2.0",
     "jax-md": "jax-md==0.2.29",
     "deepwave": "deepwave==0.1.0",
+    "mosaic-bench": "mosaic-bench==0.2.0",
 }
-BESIDE = {"deepwave": ["torch==2.13.0", "numpy==2.4.6"]}
-"""Packages that one needs beside it, where this is not the jax that is here."""
+JAX = f"jax=={metadata.version('jax')}"
+"""The jax that is here: then both have the same compiler."""
+BESIDE = {
+    "deepwave": ["torch==2.13.0", "numpy==2.4.6"],
+    "mosaic-bench": [JAX, PACKAGES["jax-cfd"], PACKAGES["exponax"], "phiflow==3.4.0", "xlb==0.3.1"],
+}
+"""Packages that one needs beside it, where this is not that jax alone."""
 FINISHED = "finished"
 # Of an index that does not answer; a slow one takes longer to send what it has.
 SECONDS_TO_ANSWER, SECONDS_TO_INSTALL = 15, 900
@@ -34,11 +40,11 @@ def cache_folder() -> Path:
 
 
 def python_of(package: str) -> str:
-    """An interpreter that has the package, and the jax of this one if it is of jax: then both have the same compiler.
+    """An interpreter that has the package, and what it needs beside it.
 
     Raises NotInstalled with a sentence.
     """
-    wanted = [PACKAGES[package], *BESIDE.get(package, [f"jax=={metadata.version('jax')}"])]
+    wanted = [PACKAGES[package], *BESIDE.get(package, [JAX])]
     digest = hashlib.sha256(" ".join([*wanted, sys.version]).encode()).hexdigest()[:8]
     folder = cache_folder() / f"{package}-{digest}"
     python = folder / "bin" / "python"

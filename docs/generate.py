@@ -44,6 +44,7 @@ from referee_tables import (  # noqa: E402
     lammps,
     lammps_transport,
     meep,
+    mosaic_drag,
     mosaic_errors,
     mosaic_jacobians,
     mosaic_seconds,
@@ -238,8 +239,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "inverse": inverse, "comparisons": comparisons, "limits": limits, "on_a_gpu": on_a_gpu,
     "compile_cost": compile_cost,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
-    "lammps_transport": lammps_transport, "mosaic_errors": mosaic_errors, "mosaic_jacobians": mosaic_jacobians,
-    "mosaic_seconds": mosaic_seconds,
+    "lammps_transport": lammps_transport, "mosaic_drag": mosaic_drag, "mosaic_errors": mosaic_errors,
+    "mosaic_jacobians": mosaic_jacobians, "mosaic_seconds": mosaic_seconds,
     "meep": meep, "deepwave": deepwave, "dedalus": dedalus,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
 }  # fmt: skip

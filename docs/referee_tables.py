@@ -112,12 +112,28 @@ def mosaic_jacobians() -> str:
     return _table(["experiment", *PEERS], rows)
 
 
+def mosaic_drag() -> str:
+    """The drag before and after Mosaic's search for the profile of least drag, of each solver that has it."""
+    (rows,) = _mosaic(("drag at the start",)).values()
+    before, after = ({"simjax": row["found"], **row["peers"]} for row in rows)
+    lines = [
+        [name, f"{before[name]:.4f}", f"{after[name]:.4f}", f"{1 - abs(after[name] / before[name]):.0%}"]
+        for name in ("simjax", *PEERS)
+        if before.get(name) is not None
+    ]
+    return _table(["solver", "drag at the start", "at the end", "less by"], lines)
+
+
 def mosaic_seconds() -> str:
-    """Seconds at the largest value of each sweep."""
+    """Seconds at the largest value of each sweep, and before it at the largest that all of its solvers have."""
     lines = []
     for case, rows in _mosaic(("seconds",)).items():
-        last = rows[-1:]
-        lines.append([case + _values(last), *(_number(one[0], ".2g") for one in _of_all(last))])
+        taking = {name for row in rows for name, found in row["peers"].items() if found is not None}
+        shared = [row for row in rows[:-1] if all(row["peers"].get(name) is not None for name in taking)]
+        last = rows[-1]
+        whole = all(last["peers"].get(name) is not None for name in taking)
+        for row in (last,) if whole else (*shared[-1:], last):
+            lines.append([case + _values([row]), *(_number(one[0], ".2g") for one in _of_all([row]))])
     return _table(["experiment", "simjax", *PEERS], lines)
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "tests" / "support"), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "tests" / "support"), str(HERE.parent)]
 
 from measure import environment, rounded  # noqa: E402
 

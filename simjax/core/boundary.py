@@ -97,7 +97,7 @@ class Dirichlet(Boundary):
 
     Examples:
         >>> hot = sj.ScalarSide(sj.Dirichlet(300.0))
-        >>> moving = sj.Dirichlet(lambda t, y: jnp.sin(t) * y)  # of time and the place on the side
+        >>> moving = sj.Dirichlet(lambda t, x, y: jnp.sin(t) * y)  # of time and the place on the side
     """
 
     value: Value = 0.0
@@ -353,7 +353,7 @@ class Inflow(Side):
     scalars: those of further ones (None: zero).
 
     Examples:
-        >>> jet = sj.Inflow(velocity=(lambda t, y: y * (1 - y), 0.0), scalar=1.0)
+        >>> jet = sj.Inflow(velocity=(lambda t, x, y: y * (1 - y), 0.0), scalar=1.0)
     """
 
     velocity: tuple[Value, ...] | None = None

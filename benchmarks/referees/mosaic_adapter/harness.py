@@ -1,27 +1,32 @@
 """Mosaic's harness in its own environment, a process for each solver; started by `mosaic_bench.py`.
 
-python harness.py run FOLDER SOLVER MOST EXPERIMENT...    # the results of one solver, beside those of others
-python harness.py tell FOLDER RESULT.json                 # what all have found, and what Mosaic says to it
+python harness.py run FOLDER SOLVER MOST ITERATIONS EXPERIMENT...    # results of one solver, beside those of others
+python harness.py tell FOLDER RESULT.json                            # what all have found, and what Mosaic says to it
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import importlib.metadata
 import json
 import os
 import statistics
 import sys
+import types
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PEERS = {"jax_cfd": "jax-cfd", "exponax": "exponax", "phiflow": "phiflow", "xlb": "xlb"}
 """Solvers whose packages are installed: name in Mosaic -> package."""
 PROBLEMS = {"2d": "navier_stokes_grid", "3d": "navier_stokes_3d_grid"}
-SUITES = ["forward", "gradient", "cost"]
+SUITES = ["forward", "gradient", "cost", "optimization"]
+DRAG_GRADIENT = "gradient/drag_fd_check"
+"""Our own experiment: Mosaic's check of gradients, asked of the drag by the profile that its `drag_opt` begins with."""
 
 
+@functools.cache
 def prepared(name: str):
     """A problem of Mosaic with simjax and the peers as its only solvers, and the adapter of each."""
     import mosaic
@@ -30,6 +35,8 @@ def prepared(name: str):
     root = Path(mosaic.__file__).parent
     sys.path.insert(0, str(root))  # where adapters find `mosaic_shared`
     problem = importlib.import_module(f"mosaic.benchmarks.problems.{PROBLEMS[name]}.config").problem
+    if name == "2d":
+        with_drag_gradient(problem)
     own = SolverSpec(
         dir="simjax", color="#000000", name="simjax", scheme="pseudo-spectral, etdrk4", backend="jax",
         differentiable=True, uses_gpu=False,
@@ -40,11 +47,54 @@ def prepared(name: str):
     return problem, {solver: f"inprocess:{place / 'tesseract_api.py'}" for solver, place in places.items()}
 
 
-def run(solver: str, most: float, experiments: list[str]) -> None:
+def with_drag_gradient(problem) -> None:
+    from mosaic.benchmarks.problems.navier_stokes_grid.exclusions import JAX_CFD_NO_OBSTACLE
+    from mosaic.benchmarks.problems.shared.gradient import fd_check
+
+    cylinder = {"shape": "cylinder", "center": [0.5, 0.5], "radius": 0.05}
+    as_drag_opt = {
+        "N": 32, "nu": 0.0025, "dt": 0.02, "steps": 200, "domain_extent": 1.0, "U_mean": 0.5, "obstacle": cylinder,
+    }  # fmt: skip
+    run = {
+        "ic": {"name": "flat_inflow", "seed": 0}, "physics": as_drag_opt, "ic_key": "inflow_profile",
+        "output_key": "drag", "fd": {"eps_values": [1e-1, 1e-2], "n_dirs": 4},
+    }  # fmt: skip
+    problem.add_experiment(DRAG_GRADIENT, fd_check, runs=[run])
+    problem.exclude(DRAG_GRADIENT, {"jax_cfd": JAX_CFD_NO_OBSTACLE})
+
+
+@functools.cache
+def loaded(path: str):
+    """A solver in the precision that its adapter sets; Mosaic keeps its own, single, as beside a container."""
+    import jax
+    from tesseract_core import Tesseract
+    from tesseract_core.runtime.core import load_module_from_path
+
+    # XLB 0.3.1 imports this, which fails with the warp-lang that it asks for; Mosaic's own image leaves it out too.
+    sys.modules["xlb.operator.stepper.ibm_stepper"] = types.SimpleNamespace(IBMStepper=None)
+    adapter = load_module_from_path(Path(path))
+    double = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", False)
+
+    def own(function):
+        @functools.wraps(function)
+        def call(*given, **named):
+            with jax.enable_x64(double):
+                return function(*given, **named)
+
+        return call
+
+    for name in ("apply", "vector_jacobian_product"):
+        setattr(adapter, name, own(getattr(adapter, name)))
+    return Tesseract.from_tesseract_api(adapter)
+
+
+def run(solver: str, most: float, iterations: int, experiments: list[str]) -> None:
     """Experiments of one solver, a process of its own as Mosaic has a container: XLB's adapter sets the precision."""
     from mosaic.benchmarks.core import experiment as driver
-    from mosaic.benchmarks.core.runner import run_suite
+    from mosaic.benchmarks.core import runner
 
+    runner._inprocess_tesseract = loaded
     complete = driver.iter_runs
     for wanted in experiments:
         name, _, path = wanted.partition(":")
@@ -55,17 +105,19 @@ def run(solver: str, most: float, experiments: list[str]) -> None:
             continue
 
         def shorter(*given, axes=int(name[0])):
-            """Runs whose sweeps leave out what has more than `most` cells times steps."""
+            """Runs whose sweeps of sizes end at `most` cells times steps, and that search less long."""
             for one in complete(*given):
-                if sweep := one.get("sweep"):
+                if (sweep := one.get("sweep") or {}).get("key") in ("N", "steps"):
                     sizes = [{**one["physics"], sweep["key"]: value} for value in sweep["values"]]
                     fits = [size["N"] ** axes * size["steps"] <= most for size in sizes]
                     sweep["values"] = [value for value, fit in zip(sweep["values"], fits, strict=True) if fit]
+                if search := one.get("optim"):
+                    search["max_iters"] = min(search["max_iters"], iterations)
                 yield one
 
         driver.iter_runs = shorter
         chosen = {experiment: problem.experiments[path].fn}
-        run_suite(
+        runner.run_suite(
             dataclasses.replace(problem, solvers=alone), tags, chosen,
             plots=False, suite_name=suite, overrides={"gpu_ids": []},
         )  # fmt: skip
@@ -73,6 +125,8 @@ def run(solver: str, most: float, experiments: list[str]) -> None:
 
 def measured(metrics: dict) -> dict[str, float]:
     """What there is to compare of one solver at one value of a sweep; nothing where it failed."""
+    if metrics.get("drags"):
+        return {"drag at the start": metrics["drags"][0], "drag at the end": metrics["drags"][-1]}
     if "eps_sweep" in metrics:
         sweep = metrics["eps_sweep"].values()
         errors = [statistics.median(one["rel_error"]) if "rel_error" in one else one["rel_error_mean"] for one in sweep]
@@ -120,8 +174,8 @@ def main():
 
     os.environ[RESULTS_DIR_ENV] = folder
     if job == "run":
-        solver, most, *experiments = rest
-        run(solver, float(most), experiments)
+        solver, most, iterations, *experiments = rest
+        run(solver, float(most), int(iterations), experiments)
         return
     packages = ("mosaic-bench", "jax", *PEERS.values())
     versions = {package: importlib.metadata.version(package) for package in packages}

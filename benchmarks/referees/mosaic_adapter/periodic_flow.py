@@ -1,11 +1,7 @@
-"""Flows in a periodic square or cube, with which simjax answers Mosaic, and gradients of their end."""
+"""Flows in a periodic square or cube, with which simjax answers Mosaic."""
 
 from __future__ import annotations
 
-import functools
-import math
-
-import jax
 import jax.numpy as jnp
 
 from simjax.core.domain import Domain
@@ -17,9 +13,8 @@ from simjax.models.flow.vorticity import Vorticity
 from simjax.stepping.simulate import Schedule, simulate
 
 
-@functools.partial(jax.jit, static_argnames=("steps", "extent"))
 def final_velocity(velocity, viscosity, dt, *, steps: int, extent: float):
-    """The velocity after `steps` of `dt`, in a box of side `extent`, differentiable in all three arrays.
+    """The velocity after `steps` of `dt`, in a box of side `extent`.
 
     `velocity` has the shape (n, n, 1, 2) or (n, n, n, 3), viscosity and dt have (1,).
     """
@@ -33,24 +28,3 @@ def final_velocity(velocity, viscosity, dt, *, steps: int, extent: float):
     end = simulate(model, INTEGRATORS["etdrk4"], params, start, schedule, frames=1).state
     seen = model.observe(0.0, end, params)
     return jnp.stack([seen[f"velocity_{axis}"] for axis in AXES[:axes]], axis=-1).reshape(velocity.shape)
-
-
-@functools.partial(jax.jit, static_argnames=("wanted", "steps", "extent"))
-def pulled_back(arrays, cotangent, *, wanted: tuple[str, ...], steps: int, extent: float):
-    """Gradients with respect to the `wanted` of `arrays` (v0, viscosity, dt), for the cotangent of the velocity."""
-
-    def run(some):
-        given = {**arrays, **some}
-        return final_velocity(given["v0"], given["viscosity"], given["dt"], steps=steps, extent=extent)
-
-    _, pull = jax.vjp(run, {name: arrays[name] for name in wanted})
-    return pull(cotangent)[0]
-
-
-def refusal(inputs) -> str | None:
-    """A sentence where a problem of Mosaic is none of a periodic box."""
-    if inputs.obstacle is not None or not inputs.boundary_conditions.is_fully_periodic:
-        return "This adapter has periodic boxes without obstacles: leave boundary_conditions and obstacle out."
-    if not math.isfinite(inputs.domain_extent) or inputs.domain_extent <= 0:
-        return f"domain_extent={inputs.domain_extent}: expected a length above zero."
-    return None
