@@ -107,6 +107,7 @@ class Shot:
 
 SIMJAX = (sys.executable, "simjax", {"checkpoint": "every_step"})
 REVERSED = (sys.executable, "simjax", {"checkpoint": "reverse"})
+UNREPEATED = (sys.executable, "simjax", {"checkpoint": "none"})
 """An interpreter, a program of `others`, and what it is told beside the problem."""
 
 
@@ -163,7 +164,7 @@ def differences(sides: Sides, kept: Any = ...) -> dict[str, float]:
 
 
 def equal_schemes(peer: str):
-    sides = beside(Shot(2, split=3), peer, reverse=REVERSED)
+    sides = beside(Shot(2, split=3), peer, reverse=REVERSED, none=UNREPEATED)
     yield sides
     for what, found in differences(sides).items():
         yield verdict(f"second order, {what}", found, ROUNDING)
@@ -183,7 +184,7 @@ def fourth_order(peer: str):
 
 
 def layers(peer: str):
-    sides = beside(Shot(2, coarse=43, split=3, end=3.0, layers=True), peer)
+    sides = beside(Shot(2, coarse=43, split=3, end=3.0, layers=True), peer, none=UNREPEATED)
     yield sides
     # Cells at the edge have the gradient of those beyond it too, which both codes add up.
     for what, found in differences(sides, (slice(1, -1), slice(1, -1))).items():
