@@ -9,7 +9,6 @@ from case import smooth_field
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.stencil.kernels import primitive
 from simjax.stencil.kernels.intrinsics import SUBSTITUTES
 from simjax.stencil.kernels.launch import launch
 from simjax.stencil.kernels.operands import NotLowered
@@ -38,7 +37,7 @@ def test_one_kernel_computes_and_one_gathers(monkeypatch):
         launched.append(options["target"])
         return launch(*arguments, **options)
 
-    monkeypatch.setattr(primitive, "launch", counted)
+    monkeypatch.setattr("simjax.stencil.kernels.launch.launch", counted)
 
     def compiled(function, *arguments):
         launched.clear()
