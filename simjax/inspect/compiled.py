@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib.util
 import math
@@ -127,7 +126,7 @@ def compile_for(config: Config, target: Target) -> CompiledProgram:
     steps = STEPS * max(1, run.steps_together, run.steps_per_exchange)
     schedule = plan_frames(config, steps).schedule_of(0)
     until = jax.ShapeDtypeStruct((), jnp.int32)
-    with tracing_for(devices[0].platform) if devices else contextlib.nullcontext():
+    with tracing_for(devices[0].platform):
         lowered = run.advance(schedule, steps).lower(run.values, run.files, *run.template(run.room()), until)
     begin = time.process_time()
     text, memory = "", Memory()

@@ -105,11 +105,11 @@ def surrounded_by_zeros(u: Array, reach: Reach) -> Array:
     def zeros(like: Array, count: int) -> Array:
         return jnp.zeros((*u.shape[:leading], count, *like.shape[leading + 1 :]), u.dtype)
 
-    block = with_room(u, [zeros(u, count) for count in reach[0]], reach)
+    lower, upper = reach[0]
+    block = with_room(u, (zeros(u, lower), zeros(u, upper)), reach)
     if not any(reach[0]):
         return block
     # Lines are written into place: a padding would be formed anew in every read of the loop that follows.
-    lower, upper = reach[0]
     begin = 0 if lower else block.shape[leading] - upper
     return lax.dynamic_update_slice_in_dim(block, zeros(block, lower or upper), begin, leading)
 

@@ -149,8 +149,7 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
             line = lax.slice_in_dim(line, width - lower, n - width + upper, axis=leading + k)
         return line
 
-    first = [wanted(0, side) if ndim > 1 else None for side in (LOWER, UPPER)]
-    block = with_room(u, first, reach)
+    block = with_room(u, (wanted(0, LOWER), wanted(0, UPPER)), reach)
     written = [(k, side) for k in range(min(1, ndim - 1), ndim) for side in (LOWER, UPPER) if reach[k][side]]
     if not written and sum(reach[0]) > 1:
         # Lines that are joined alone XLA takes apart again, and copies the field for each displaced read.
@@ -163,7 +162,7 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
     return block
 
 
-def with_room(u: Array, ends: Sequence[Array | None], reach: Reach) -> Array:
+def with_room(u: Array, ends: Sides, reach: Reach) -> Array:
     """An array between the lines `ends` of its first spatial axis, and zeros for ghost cells along the others.
 
     With zeros along the first axis too, XLA's loop on a CPU would not vectorise: a step takes 1.5 to 2.5 times as long.
@@ -171,7 +170,7 @@ def with_room(u: Array, ends: Sequence[Array | None], reach: Reach) -> Array:
     """
     ndim = len(reach)
     leading, joined = u.ndim - ndim, min(1, ndim - 1)
-    parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x is not None and x.shape[leading]] if joined else [u]
+    parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x.shape[leading]] if joined else [u]
     block = jnp.concatenate(parts, axis=leading) if len(parts) > 1 else u
     if not any(map(any, reach[joined:])):
         return block

@@ -205,6 +205,7 @@ def test_formulas_of_a_configuration_are_averaged_once():
     expected = averaged(light(sj.Grid((12, 16))), lambda x, y: jnp.where(x < 0.43, 2.0, 6.0))
     assert once.keys() == {"permittivity"}
     for one, other in zip(once["permittivity"], expected, strict=True):
+        # The same places, sums of which may be fused in other ways.
         np.testing.assert_allclose(one, other, rtol=1e-14)
 
 
