@@ -175,8 +175,23 @@ MUTATIONS = [
     ),
     Mutation(
         "a list holds one neighbour less than it says", "particles/neighbor_list.py",
-        "cells.domain.max(most) > max_neighbors", "cells.domain.max(most) > max_neighbors + 1",
+        "cells.domain.max(longest) > max_neighbors", "cells.domain.max(longest) > max_neighbors + 1",
         "tests/particles/test_cells_and_pairs.py::test_lists_tell_what_does_not_fit",
+    ),
+    Mutation(
+        "the last partners of a list are not looked at", "particles/pairs.py",
+        "first < neighbours.longest", "first + 1 < neighbours.longest",
+        "tests/particles/test_cells_and_pairs.py::test_lists_of_crowded_cells_hold_every_near_pair",
+    ),
+    Mutation(
+        "the last slots of a cell are not looked at", "particles/neighbor_list.py",
+        "jnp.maximum(theirs, mine) < fullest", "jnp.maximum(theirs, mine) < fullest - 1",
+        "tests/particles/test_cells_and_pairs.py::test_lists_of_crowded_cells_hold_every_near_pair",
+    ),
+    Mutation(
+        "a slot is filled with the particle before its own", "particles/migration.py",
+        "(last < candidates) & (at <= slot)", "(last < candidates) & (at < slot)",
+        "tests/particles/test_cells_and_pairs.py",
     ),
     Mutation(
         "a particle on a face is in neither cell", "particles/migration.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +22,8 @@ from simjax.stepping.simulate import Clock, Schedule, advance
 
 # Pairs are listed anew every seven steps, within which nothing crosses the skin: a run that it did would fail.
 SKIN, STEPS_PER_LIST = 0.45, 7
-# Particles of a cell, and of a list of neighbours, at this density.
-CAPACITY, ROWS = 56, 116
+# Particles of a list of neighbours at this density.
+ROWS = 116
 
 
 def build(physics, start) -> Program:
@@ -30,11 +31,13 @@ def build(physics, start) -> Program:
     reach = physics["cutoff"] + SKIN
     grid = cells_for((0.0,) * 3, (physics["box"],) * 3, reach, (True,) * 3, (devices, 1, 1))
     mesh = make_mesh({"x": devices})
+    # A cell never holds four tenths more than its share.
+    capacity = 8 * math.ceil(1.4 * count / grid.cells / 8)
     # Density varies from block to block by less than a tenth.
     policy = NeighborPolicy(physics["cutoff"], SKIN, ROWS, min(count, count * 11 // (10 * devices)))
 
     def model_on(domain: Domain) -> MolecularDynamics:
-        cells = Cells(domain, CAPACITY, (True,) * 3)
+        cells = Cells(domain, capacity, (True,) * 3)
         return MolecularDynamics(
             cells, policy, LennardJones(), steps_per_arrangement=STEPS_PER_LIST, dynamics=VelocityVerlet()
         )

@@ -1,10 +1,12 @@
 """The platform that a program is traced for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import jax
+from jax import Array, lax
 
 _absent: ContextVar[str | None] = ContextVar("absent", default=None)
 
@@ -23,3 +25,11 @@ def tracing_for(name: str) -> Iterator[None]:
         yield
     finally:
         _absent.reset(token)
+
+
+def where_needed(needed: Array, do: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:
+    """`do(*operands)`, or on a CPU `instead(*operands)` where it is not needed and both give the same.
+
+    Accelerators always do it: the host, which decides what they do next, would wait for the answer.
+    """
+    return lax.cond(needed, do, instead, *operands) if platform() == "cpu" else do(*operands)

@@ -96,7 +96,8 @@ def _along(cells: Cells, axis: int, move: Array, position: Array, image: Array, 
     source, filled, total = _compacted(chosen, cells.capacity)
     slot_axis = -cells.ndim - 1
     size = math.prod(cells.domain.block_shape)
-    where = source * size + jnp.arange(size, dtype=jnp.int32).reshape(1, *cells.domain.block_shape)
+    # Every array reads it: formed once.
+    where = held(source * size + jnp.arange(size, dtype=jnp.int32).reshape(1, *cells.domain.block_shape))
 
     def moved(lower, mine, upper, empty=0):
         sides = (lower, mine, upper)
@@ -135,14 +136,15 @@ def _compacted(chosen: Array, capacity: int) -> tuple[Array, Array, Array]:
     rank = jnp.cumsum(chosen.astype(jnp.int32), axis=0)
     total = rank[-1]
     slot = jnp.arange(capacity, dtype=jnp.int32).reshape(-1, *(1,) * (chosen.ndim - 1))
-
-    def count(source, ranks):
-        for one in ranks:
-            source = source + (one[None] <= slot).astype(jnp.int32)
-        return source, None
-
-    start = jnp.zeros((capacity, *chosen.shape[1:]), jnp.int32) + 0 * total[None]
-    grouped = rank.reshape(-1, 8, *chosen.shape[1:])
-    source = lax.scan(count, start, grouped)[0]
+    candidates, size = chosen.shape[0], total.size
+    cell = jnp.arange(size, dtype=jnp.int32).reshape(1, *total.shape)
+    # The first candidate whose rank is above a slot's number, by halving: ranks never fall.
+    source = jnp.zeros((capacity, *total.shape), jnp.int32)
+    step = 1 << (candidates.bit_length() - 1)
+    while step:
+        last = source + (step - 1)
+        at = rank.ravel().at[jnp.minimum(last, candidates - 1) * size + cell].get(mode="promise_in_bounds")
+        source = jnp.where((last < candidates) & (at <= slot), source + step, source)
+        step //= 2
     filled = slot < total[None]
     return jnp.where(filled, source, np.int32(0)), filled, total

@@ -4,15 +4,19 @@ import itertools
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from simjax.jaxpr.parts import part
+from simjax.jaxpr.platform import where_needed
 from simjax.particles.cells import GROUP, Cells
 from simjax.status import BLOCK_FULL, LIST_FULL, OK
+from simjax.stencil.materialise import held
 
-WORD = 32
+WORD = 16
+"""Slots that a word of a list in the making has a bit for; the other half of its 32 bits counts words."""
 
 
 class Neighbours(eqx.Module):
@@ -21,7 +25,7 @@ class Neighbours(eqx.Module):
     slot: `(length, particles)` int32, positions in the flattened padded block; unused entries hold the particle's own.
     owner: `(particles,)` int32, which slot of the flattened block each column is about. place: `cells.shape` int32, the
     column of each slot; of an empty one, `particles`. Columns beyond the last particle are about slot 0, without
-    partners.
+    partners. longest: number of rows, from the first on, in which there are partners, int32.
 
     Partners come in one order, by cell and slot, so that a list made anew of the same particles gives the same sums.
     """
@@ -29,12 +33,14 @@ class Neighbours(eqx.Module):
     slot: Array
     owner: Array
     place: Array
+    longest: Array
 
 
 def of_every_slot(cells: Cells, slot: Array) -> Neighbours:
     """A list with a column for every slot, from positions in the flattened padded block `(length, *cells.shape)`."""
     column = jnp.arange(cells.slots, dtype=jnp.int32)
-    return Neighbours(slot.reshape(slot.shape[0], cells.slots), column, column.reshape(cells.shape))
+    longest = jnp.asarray(slot.shape[0], jnp.int32)
+    return Neighbours(slot.reshape(slot.shape[0], cells.slots), column, column.reshape(cells.shape), longest)
 
 
 def own_slot(cells: Cells) -> Array:
@@ -102,16 +108,17 @@ def neighbours_within(
     """
     max_particles = max_particles or cells.slots
     coordinates, occupied = placed(cells, position, ids)
-    found = _within(cells, coordinates, occupied, distance)
     filled = interior(cells, occupied)
-    most = jnp.max(jnp.sum(lax.population_count(found), axis=0, dtype=jnp.int32))
     count = jnp.sum(filled, dtype=jnp.int32)
-    fault = jnp.where(cells.domain.max(most) > max_neighbors, LIST_FULL, OK).astype(jnp.int32)
-    fault |= jnp.where(cells.domain.max(count) > max_particles, BLOCK_FULL, OK).astype(jnp.int32)
     owner, place = _columns(filled, max_particles)
+    own = own_slot(cells).ravel()[owner]
     used = (jnp.arange(max_particles, dtype=jnp.int32) < count)[None]
-    bits = jnp.where(used, found.reshape(-1, cells.slots)[:, owner], np.uint32(0))
-    return Neighbours(_listed(cells, bits, owner, max_neighbors), owner, place), fault
+    found = jnp.where(used, _within(cells, coordinates, occupied, distance, own), np.uint32(0))
+    longest = jnp.max(jnp.sum(lax.population_count(found), axis=0, dtype=jnp.int32))
+    fault = jnp.where(cells.domain.max(longest) > max_neighbors, LIST_FULL, OK).astype(jnp.int32)
+    fault |= jnp.where(cells.domain.max(count) > max_particles, BLOCK_FULL, OK).astype(jnp.int32)
+    longest = jnp.minimum(longest, max_neighbors)
+    return Neighbours(_listed(cells, found, own, max_neighbors, longest), owner, place, longest), fault
 
 
 def _columns(filled: Array, particles: int) -> tuple[Array, Array]:
@@ -124,80 +131,115 @@ def _columns(filled: Array, particles: int) -> tuple[Array, Array]:
     return owner, place.reshape(filled.shape)
 
 
-def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float) -> Array:
-    """For each particle, a bit for each slot of the cells around, set where a partner is: `(words, *cells.shape)`."""
-    here, filled = interior(cells, coordinates), interior(cells, occupied)
+def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, own: Array) -> Array:
+    """For the particle of each slot `own` of the flattened padded block, a bit for each slot of the cells around, set
+    where a partner is: `(words, particles)` uint32.
+    """
+    # Cells one after the other in one long axis, along which loops go; some between the block's own are ghost cells.
+    shape = cells.padded_shape[1:]
+    cells_padded, first = math.prod(shape), int(sum(_strides(shape)))
+    span = cells_padded - 2 * first
     # A position that is not finite has no partners; its loss is noticed where particles move between cells.
-    far = jnp.where(occupied, coordinates, jnp.inf)
+    far = jnp.where(occupied, coordinates, jnp.inf).reshape(cells.ndim, cells.capacity, cells_padded)
+    groups = math.ceil(cells.capacity / WORD)
+    far = jnp.pad(far, [(0, 0), (0, groups * WORD - cells.capacity), (0, 0)], constant_values=jnp.inf)
+    here = lax.slice_in_dim(far, first, first + span, axis=-1)
     limit = jnp.asarray(distance, here.dtype) ** 2
+    steps = jnp.asarray(displacements(cells.ndim) @ _strides(shape), jnp.int32)
+    # The first slots of a cell are filled.
+    fullest = jnp.max(jnp.sum(occupied, axis=0, dtype=jnp.int32))
+    none = (0 * here[0, :WORD]).astype(jnp.uint16)
+    zero = jnp.zeros((), jnp.int32)
+    rows = 3**cells.ndim * groups
 
-    def look(_, turn):
-        there = nearby(cells, far, turn)
-        bits = jnp.zeros(cells.shape, jnp.uint8)
-        for k in range(GROUP):
-            square = sum((x - y[k][None]) ** 2 for x, y in zip(here, there, strict=True))
-            bits = bits | ((square < limit).astype(jnp.uint8) << np.uint8(k))
-        return None, bits
+    def of_group(_, mine):
+        ours = lax.dynamic_slice(here, (zero, mine, zero), (cells.ndim, WORD, span))
 
-    groups = lax.scan(look, None, jnp.arange(turns(cells), dtype=jnp.int32))[1]
-    per_word = WORD // GROUP
-    missing = -turns(cells) % per_word
-    groups = jnp.pad(groups, [(0, missing)] + [(0, 0)] * len(cells.shape)).astype(jnp.uint32)
-    groups = groups.reshape(-1, per_word, *cells.shape)
-    words = sum((groups[:, k] << np.uint32(GROUP * k) for k in range(1, per_word)), groups[:, 0])
+        def look(cell, theirs):
+            there = lax.dynamic_slice(far, (zero, theirs, first + steps[cell]), ours.shape)
+            bits = jnp.zeros(none.shape, jnp.uint32)
+            for k in range(WORD):
+                square = sum((x - y[k][None]) ** 2 for x, y in zip(ours, there, strict=True))
+                bits = bits | jnp.where(square < limit, np.uint32(1 << k), np.uint32(0))
+            return bits.astype(jnp.uint16)
+
+        def turn(_, row):
+            cell, theirs = row // groups, row % groups * WORD
+            both = jnp.maximum(theirs, mine) < fullest
+            return None, where_needed(both, look, lambda cell, theirs: none, cell, theirs)
+
+        return None, lax.scan(turn, None, jnp.arange(rows, dtype=jnp.int32))[1]
+
+    found = lax.scan(of_group, None, WORD * jnp.arange(groups, dtype=jnp.int32))[1]
+    slot, place = own // cells_padded, own % cells_padded - first
+    group, place = held((slot // WORD, slot % WORD * span + place))
+
+    def of_row(bits):  # of all groups: `(groups, WORD, span)`
+        return bits.reshape(groups, -1).at[group, place].get(mode="promise_in_bounds").astype(jnp.uint32)
+
+    words = jax.vmap(of_row, in_axes=1)(found)
+    row = jnp.arange(rows, dtype=jnp.int32)[:, None]
     # No particle is its own partner.
-    itself = 3**cells.ndim // 2 * cells.capacity + jnp.arange(cells.capacity, dtype=jnp.int32)
-    number = jnp.arange(words.shape[0], dtype=jnp.int32)
-    lone = (itself[None] // WORD == number[:, None]).astype(jnp.uint32) << (itself[None] % WORD).astype(jnp.uint32)
-    words = words & ~lone.reshape(*lone.shape, *(1,) * cells.ndim)
-    return jnp.where(filled[None], words, np.uint32(0))
+    itself = (3**cells.ndim // 2 * groups * WORD + slot)[None]
+    lone = jnp.where(itself // WORD == row, np.uint32(1) << (itself % WORD).astype(jnp.uint32), np.uint32(0))
+    return words & ~lone
 
 
-def _listed(cells: Cells, found: Array, owner: Array, length: int) -> Array:
-    """The slots that the bits `(words, particles)` stand for, in their order: `(length, particles)`."""
+def _strides(shape: tuple[int, ...]) -> np.ndarray:
+    """Distance in the flattened cells between neighbours along each axis."""
+    return np.array([math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
+
+
+def _listed(cells: Cells, found: Array, own: Array, length: int, longest: Array) -> Array:
+    """The slots that the bits `(words, particles)` stand for, in their order: `(length, particles)`.
+
+    own: the slot of each particle; longest: the most bits that one has.
+    """
     words, count = found.shape
+    here = jnp.arange(count, dtype=jnp.int32)
+    low = np.uint32(2**WORD - 1)
 
-    # The next word with a partner, from each word on.
+    # Beside its bits, a word has the number of the next one with a partner.
     def before(later, word):
         number, bits = word
-        number = jnp.where(bits != 0, number, later)
-        return number, number
+        return jnp.where(bits != 0, number, later), bits | later.astype(jnp.uint32) << np.uint32(WORD)
 
     none = jnp.full_like(found[0], words, jnp.int32)
     numbers = jnp.arange(words, dtype=jnp.int32)
-    following = lax.scan(before, none, (numbers, found), reverse=True)[1]
-    following = jnp.concatenate([following.ravel(), none, none])
-    found = jnp.concatenate([found.ravel(), jnp.zeros_like(found[0])])
-    own = own_slot(cells).ravel()[owner]
+    first, chained = lax.scan(before, none, (numbers, found), reverse=True)
+    chained = jnp.concatenate([chained.ravel(), none.astype(jnp.uint32) << np.uint32(WORD)])
     base = own % math.prod(cells.padded_shape[1:])
     displaced = jnp.asarray(_displaced(cells))
-    here = jnp.arange(count, dtype=jnp.int32)
 
     def at(table: Array, index: Array) -> Array:
         return table.at[index].get(mode="promise_in_bounds")
 
-    def turn(carry, _):
-        word, bits = carry
+    # What is looked up stands alone: a loop that also computes goes number by number.
+    def entry(carry):
+        word, left = carry
+        bits = left & low
         lowest = bits & (~bits + np.uint32(1))
         bit = lax.population_count(lowest - np.uint32(1)).astype(jnp.int32)
-        candidate = jnp.where(bits != 0, word * WORD + bit, 0)
-        slot = jnp.where(bits != 0, base + at(displaced, candidate), own)
-        bits = bits ^ lowest
-        word = jnp.where(bits == 0, at(following, jnp.minimum(word + 1, words) * count + here), word)
-        bits = jnp.where(bits == 0, at(found, word * count + here), bits)
-        return (word, bits), slot
+        candidate = held(jnp.where(bits != 0, word * WORD + bit, 0))
+        slot = jnp.where(bits != 0, base + held(at(displaced, candidate)), own)
+        left = left ^ lowest
+        following = (left >> np.uint32(WORD)).astype(jnp.int32)
+        next_word = held(at(chained, held(following * count + here)))
+        done = (left & low) == 0
+        return (jnp.where(done, following, word), jnp.where(done, next_word, left)), slot
 
-    first = following[:count]
-    return lax.scan(turn, (first, at(found, first * count + here)), None, length=length)[1]
+    def turn(carry, number):
+        return where_needed(number < longest, entry, lambda carry: (carry, own), carry)
+
+    start = (first, at(chained, first * count + here))
+    return lax.scan(turn, start, jnp.arange(length, dtype=jnp.int32))[1]
 
 
 def _displaced(cells: Cells) -> np.ndarray:
     """Distance in the flattened padded block from slot 0 of a cell to each candidate, by neighbouring cell and slot."""
-    padded = cells.padded_shape
-    steps = np.array([math.prod(padded[axis + 2 :]) for axis in range(cells.ndim)])
-    slots = np.arange(cells.capacity) * math.prod(padded[1:])
-    cells_away = displacements(cells.ndim) @ steps
-    return (cells_away[:, None] + slots[None]).astype(np.int32).ravel()
+    shape = cells.padded_shape[1:]
+    slots = np.arange(math.ceil(cells.capacity / WORD) * WORD) * math.prod(shape)
+    return ((displacements(cells.ndim) @ _strides(shape))[:, None] + slots[None]).astype(np.int32).ravel()
 
 
 def interior(cells: Cells, padded: Array) -> Array:

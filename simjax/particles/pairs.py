@@ -18,7 +18,8 @@ from jax.custom_derivatives import SymbolicZero
 
 from simjax.jaxpr.linear_map import linear_map
 from simjax.jaxpr.parts import part
-from simjax.jaxpr.varying import steady_carry
+from simjax.jaxpr.platform import where_needed
+from simjax.jaxpr.varying import steady_carry, vary_like
 from simjax.particles.cells import Cells
 from simjax.particles.neighbor_list import GROUP, Neighbours, added_nearby, interior, nearby, own_slot, placed, turns
 
@@ -165,20 +166,23 @@ class _Slopes:
         return pull
 
     def _of_params(self, which, cotangents):
-        """Cotangents of the shared parameters: sums over all pairs of the block."""
+        """Cotangents of the shared parameters: sums over all pairs of all blocks."""
+        # Summed over devices once, at the end: some look at fewer rows of their lists than others.
+        varying = (self.pairs.position, self.values, cotangents)
+        shared, over_devices = jax.vjp(lambda part: vary_like(part, varying), _part(self.params, which))
 
-        def take(total, inside, separation, here, there):
+        def of_one(inside, separation, here, there):
             here, cotangent = here
             masked = jax.tree.map(lambda c: jnp.where(inside, c, jnp.zeros_like(c)), cotangent)
 
             def of(part):
                 return self.pair(separation, here, there[0], _with(self.params, part))
 
-            part = _part(self.params, which)
-            return jax.tree.map(jnp.add, total, jax.vjp(of, part)[1](masked)[0])
+            return jax.vjp(of, shared)[1](masked)[0]
 
-        start = jax.tree.map(jnp.zeros_like, _part(self.params, which))
-        return _fold(self.pairs, take, (self.values, cotangents), lambda *_: start)
+        start = jax.tree.map(jnp.zeros_like, shared)
+        total = _fold(self.pairs, of_one, (self.values, cotangents), lambda *_: start)
+        return over_devices(total)[0]
 
 
 def _part(tree, which):
@@ -196,9 +200,6 @@ def _sum(pairs: Pairs, pair: Pair, values, params, signs):
         found = pair(separation, here, there, params)
         return jax.tree.map(lambda f: jnp.where(inside, f, jnp.zeros_like(f)), found)
 
-    def take(total, inside, separation, here, there):
-        return jax.tree.map(jnp.add, total, masked(inside, separation, here, there))
-
     def start(separation, here, there):
         found = jax.eval_shape(pair, separation, here, there, params)
         shape = separation[0].shape
@@ -207,7 +208,7 @@ def _sum(pairs: Pairs, pair: Pair, values, params, signs):
     neighbours = pairs.neighbours
     if neighbours is None and signs is not None:
         return _once(pairs, masked, values, start, signs)
-    found = _fold(pairs, take, values, start)
+    found = _fold(pairs, masked, values, start)
     if neighbours is None:
         return found
 
@@ -218,8 +219,8 @@ def _sum(pairs: Pairs, pair: Pair, values, params, signs):
     return jax.tree.map(in_cells, found)
 
 
-def _fold(pairs: Pairs, take: Callable, values, start: Callable):
-    """`take(total, inside, separation, here, there)` over all candidates for a partner, of all particles at once.
+def _fold(pairs: Pairs, of_one: Callable, values, start: Callable):
+    """The sum of `of_one(inside, separation, here, there)` over all candidates for a partner, of all particles at once.
 
     Where a candidate is no partner nearer than the cutoff, `inside` is false and the separation is half the cutoff
     along x: nothing is singular there.
@@ -227,8 +228,8 @@ def _fold(pairs: Pairs, take: Callable, values, start: Callable):
     along = _over_list if pairs.neighbours is not None else _over_cells
     coordinates, occupied, padded = _around(pairs, values)
 
-    def look(total, here, there, mine, theirs, candidate):
-        return take(total, *_met(pairs, mine, theirs, candidate), here, there)
+    def look(here, there, mine, theirs, candidate):
+        return of_one(*_met(pairs, mine, theirs, candidate), here, there)
 
     return along(pairs, look, (coordinates, occupied), padded, start)
 
@@ -266,25 +267,31 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
     here, mine = jax.tree.map(inner, padded), inner(coordinates)
     everywhere, positions = jax.tree.map(flat, padded), flat(coordinates)
 
-    @functools.partial(jax.jit, inline=True)  # traced once for all rows
-    def row(total, slot):
+    def row(slot):
         there, theirs = jax.tree.map(lambda u: u.at[..., slot].get(mode="promise_in_bounds"), (everywhere, positions))
-        return look(total, here, there, mine, theirs, slot != own)
+        return look(here, there, mine, theirs, slot != own)
 
+    # All rows of a turn in each operation: operations of a row are short beside what it takes to start them.
     def turn(total, slots):
-        for slot in slots:
-            total = row(total, slot)
+        found = jax.vmap(row)(slots)
+        for k in range(slots.shape[0]):
+            total = jax.tree.map(lambda u, f, k=k: u + f[k], total, found)
         return total
 
-    def over(total, groups):
-        return lax.scan(lambda total, slots: (turn(total, slots), None), total, groups)[0]
+    def over(total, groups, number):
+        def needed(total, group):
+            slots, first = group
+            return where_needed(first < neighbours.longest, turn, lambda total, slots: total, total, slots), None
+
+        return lax.scan(needed, total, (groups, number))[0]
 
     total = start(tuple(mine), here, here)
     whole = rows.shape[0] // ROWS * ROWS
+    number = jnp.arange(rows.shape[0], dtype=jnp.int32)
     _, total = steady_carry(lambda total: turn(total, rows[:1]), total)
     if whole:
-        total = over(total, rows[:whole].reshape(-1, ROWS, rows.shape[1]))
-    return over(total, rows[whole:, None]) if whole < rows.shape[0] else total
+        total = over(total, rows[:whole].reshape(-1, ROWS, rows.shape[1]), number[:whole:ROWS])
+    return over(total, rows[whole:, None], number[whole:]) if whole < rows.shape[0] else total
 
 
 def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
@@ -293,12 +300,12 @@ def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: C
     here, mine, candidates = _candidates(cells, coordinates, occupied, padded)
 
     @functools.partial(jax.jit, inline=True)  # traced once for all slots of a group
-    def one(total, there, theirs, candidate):
-        return look(total, here, there, mine, theirs, candidate)
+    def one(there, theirs, candidate):
+        return look(here, there, mine, theirs, candidate)
 
     def turn(total, number):
         for candidate in candidates(number):
-            total = one(total, *candidate)
+            total = jax.tree.map(jnp.add, total, one(*candidate))
         return total
 
     total = start(tuple(mine), here, here)

@@ -114,6 +114,24 @@ def test_lists_hold_every_near_pair_and_no_other(particles):
     assert int(particles.fault) == 0
 
 
+def near(separation, here, there, params):
+    return jnp.ones_like(separation[0])
+
+
+@pytest.mark.parametrize("counts", [(1, 0, 0, 0), (16, 0, 1, 0), (17, 2, 0, 0), (0, 33, 5, 16)])
+def test_lists_of_crowded_cells_hold_every_near_pair(counts):
+    """Of cells with as many particles as words have bits, and one more; the lists end in a row that begins a turn."""
+    place = np.concatenate([k + 0.01 + 0.98 * np.linspace(0, 1, n) for k, n in enumerate(counts)])[None]
+    cells, within, ids = stored(1.2 * place, (4.8,), 1.2, periodic=(True,), capacity=40)
+    first, _, _ = separations(1.2 * place, (4.8,), (True,), CUTOFF)
+    neighbours, fault = compiled(lambda x, ids: neighbours_within(cells, x, ids, CUTOFF, 60))(within, ids)
+    partners = compiled(lambda x, ids, listed: Pairs(cells, x, ids, CUTOFF, listed).sum(near))(within, ids, neighbours)
+    expected = np.bincount(first, minlength=place.size)
+    np.testing.assert_array_equal(np.asarray(unpack(cells, ids, partners, place.size)), expected)
+    assert int(neighbours.longest) == expected.max()
+    assert int(fault) == 0
+
+
 @pytest.mark.slow
 def test_lists_tell_what_does_not_fit():
     particles = particles_in("2-D open")
