@@ -145,18 +145,19 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
     far = jnp.pad(far, [(0, 0), (0, groups * WORD - cells.capacity), (0, 0)], constant_values=jnp.inf)
     here = lax.slice_in_dim(far, first, first + span, axis=-1)
     limit = jnp.asarray(distance, here.dtype) ** 2
-    steps = jnp.asarray(displacements(cells.ndim) @ _strides(shape), jnp.int32)
     # The first slots of a cell are filled.
     fullest = jnp.max(jnp.sum(occupied, axis=0, dtype=jnp.int32))
     none = (0 * here[0, :WORD]).astype(jnp.uint16)
     zero = jnp.zeros((), jnp.int32)
-    rows = 3**cells.ndim * groups
+    # Of each row of words: where the cell around begins, and the first slot in it.
+    begins = np.repeat(first + displacements(cells.ndim) @ _strides(shape), groups).astype(np.int32)
+    rows = jnp.asarray(begins), jnp.asarray(np.resize(WORD * np.arange(groups, dtype=np.int32), begins.shape))
 
     def of_group(_, mine):
         ours = lax.dynamic_slice(here, (zero, mine, zero), (cells.ndim, WORD, span))
 
-        def look(cell, theirs):
-            there = lax.dynamic_slice(far, (zero, theirs, first + steps[cell]), ours.shape)
+        def look(begin, theirs):
+            there = lax.dynamic_slice(far, (zero, theirs, begin), ours.shape)
             bits = jnp.zeros(none.shape, jnp.uint32)
             for k in range(WORD):
                 square = sum((x - y[k][None]) ** 2 for x, y in zip(ours, there, strict=True))
@@ -164,11 +165,11 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
             return bits.astype(jnp.uint16)
 
         def turn(_, row):
-            cell, theirs = row // groups, row % groups * WORD
+            begin, theirs = row
             both = jnp.maximum(theirs, mine) < fullest
-            return None, where_needed(both, look, lambda cell, theirs: none, cell, theirs)
+            return None, where_needed(both, look, lambda begin, theirs: none, begin, theirs)
 
-        return None, lax.scan(turn, None, jnp.arange(rows, dtype=jnp.int32))[1]
+        return None, lax.scan(turn, None, rows)[1]
 
     found = lax.scan(of_group, None, WORD * jnp.arange(groups, dtype=jnp.int32))[1]
     slot, place = own // cells_padded, own % cells_padded - first
@@ -178,7 +179,7 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
         return bits.reshape(groups, -1).at[group, place].get(mode="promise_in_bounds").astype(jnp.uint32)
 
     words = jax.vmap(of_row, in_axes=1)(found)
-    row = jnp.arange(rows, dtype=jnp.int32)[:, None]
+    row = jnp.arange(words.shape[0], dtype=jnp.int32)[:, None]
     # No particle is its own partner.
     itself = (3**cells.ndim // 2 * groups * WORD + slot)[None]
     lone = jnp.where(itself // WORD == row, np.uint32(1) << (itself % WORD).astype(jnp.uint32), np.uint32(0))
