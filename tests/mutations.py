@@ -189,8 +189,8 @@ MUTATIONS = [
         "tests/particles/test_cells_and_pairs.py::test_lists_of_crowded_cells_hold_every_near_pair",
     ),
     Mutation(
-        "a slot is filled with the particle before its own", "particles/migration.py",
-        "(last < candidates) & (at <= slot)", "(last < candidates) & (at < slot)",
+        "particles enter the cell behind them", "particles/migration.py",
+        "zip(sides, (0, 1, -1), strict=True)", "zip(sides, (0, -1, 1), strict=True)",
         "tests/particles/test_cells_and_pairs.py",
     ),
     Mutation(

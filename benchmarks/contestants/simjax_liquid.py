@@ -22,6 +22,8 @@ from simjax.stepping.simulate import Clock, Schedule, advance
 
 # Pairs are listed anew every seven steps, within which nothing crosses the skin: a run that it did would fail.
 SKIN, STEPS_PER_LIST = 0.45, 7
+# Of what runs once.
+QUICKLY_COMPILED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # Particles of a list of neighbours at this density.
 ROWS = 116
 
@@ -60,10 +62,14 @@ def build(physics, start) -> Program:
     def on_devices(function, inputs, outputs, **options):
         return jax.jit(distribute(function, mesh, in_specs=inputs, out_specs=outputs), **options)
 
-    state, lost = on_devices(begin, (everywhere, everywhere), (of_state, everywhere))(*given)
+    state, lost = on_devices(
+        begin, (everywhere, everywhere), (of_state, everywhere), compiler_options=QUICKLY_COMPILED
+    )(*given)  # fmt: skip
     if int(lost):
         raise SystemExit(f"{int(lost)} particles found no room in their cells")
-    measure = on_devices(lambda state: model.diagnostics(0.0, state, params), (of_state,), everywhere)
+    measure = on_devices(
+        lambda state: model.diagnostics(0.0, state, params), (of_state,), everywhere, compiler_options=QUICKLY_COMPILED
+    )  # fmt: skip
     at_start = float(measure(state)["potential_energy"]) / count
     run = on_devices(forward, (of_state, everywhere), (of_state, everywhere), donate_argnums=0)
     carry = [state, Clock.zero(jnp.dtype("float32"))]

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from simjax.core.boundary import Periodic, center_layout
-from simjax.grid import LOWER, UPPER
 from simjax.jaxpr.parts import part
-from simjax.particles.cells import EMPTY, Cells
+from simjax.particles.cells import EMPTY, GROUP, Cells
+from simjax.particles.neighbor_list import own_slot
 from simjax.status import CELL_FULL, ESCAPED, SKIN_PASSED
 from simjax.stencil.materialise import held
 
@@ -21,8 +20,8 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
     """Every particle in the cell in which it is.
 
     Axis by axis, a cell joins its own particles that stay with those of its two neighbours that come over, in this
-    order. There is no difference between a neighbouring cell and one on another device: the result does not depend on
-    the decomposition.
+    order; what particles carry follows once it is known from where each came. There is no difference between a
+    neighbouring cell and one on another device: the result does not depend on the decomposition.
 
     Args:
         cells: the grid of cells.
@@ -38,17 +37,40 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
     """
     # One value for every reader: a sum that is formed anew in each may end on the other side of a face.
     position = held(position)
-    wrong = jnp.zeros((), jnp.int32)
+    moves, wrong = [], jnp.zeros((), jnp.int32)
     for axis in range(cells.ndim):
         h = cells.domain.grid.spacing[axis]
-        move = _cells_moved(position[axis], h)
+        moves.append(_cells_moved(position[axis], h))
         far = (ids >= 0) & ~(jnp.abs(position[axis]) <= 1.5 * h)
-        bits = jnp.where(jnp.any(far), SKIN_PASSED, 0)
+        wrong = wrong | jnp.where(jnp.any(far), SKIN_PASSED, 0).astype(jnp.int32)
         if not cells.periodic[axis]:
-            bits = bits | jnp.where(jnp.any((ids >= 0) & _leaves(cells, axis, move)), ESCAPED, 0)
-        position, image, ids, carried, full = _along(cells, axis, move, position, image, ids, carried)
-        wrong = wrong | bits.astype(jnp.int32) | jnp.where(full, CELL_FULL, 0).astype(jnp.int32)
-    return position, image, ids, carried, _anywhere(cells, wrong)
+            escaped = jnp.any((ids >= 0) & _leaves(cells, axis, moves[axis]))
+            wrong = wrong | jnp.where(escaped, ESCAPED, 0).astype(jnp.int32)
+    padded = cells.pad((_origins(cells, ids, moves), position, image, ids, carried))
+    origin, full = _arrived(cells, padded[0])
+    wrong = wrong | jnp.where(full, CELL_FULL, 0).astype(jnp.int32)
+
+    filled, moves = origin > 0, [_move(cells, origin, axis) for axis in range(cells.ndim)]
+    strides = np.array([math.prod(cells.padded_shape[axis + 2 :]) for axis in range(cells.ndim)])
+    slot = (origin - 1) // 3**cells.ndim
+    cell = own_slot(cells)[:1] - sum(m * int(stride) for m, stride in zip(moves, strides, strict=True))
+    # Every array reads it: formed once.
+    where = held(jnp.where(filled, slot * math.prod(cells.padded_shape[1:]) + cell, 0))
+
+    def moved(u: Array, empty: int = 0) -> Array:
+        lead = u.shape[: u.ndim - len(cells.padded_shape)]
+        # An array may be of nothing.
+        picked = u.reshape(*lead, math.prod(cells.padded_shape)).at[..., where].get(mode="promise_in_bounds")
+        return jnp.where(filled, picked, jnp.asarray(empty, u.dtype))
+
+    position, image = moved(padded[1]), moved(padded[2])
+    for axis, move in enumerate(moves):
+        position = position.at[axis].add(-cells.domain.grid.spacing[axis] * move.astype(position.dtype))
+        if cells.periodic[axis]:  # what enters through a side has gone round the box once more
+            index, last = cells.index(axis), cells.domain.grid.shape[axis] - 1
+            entered = ((move > 0) & (index == 0)).astype(jnp.int32) - ((move < 0) & (index == last)).astype(jnp.int32)
+            image = image.at[axis].add(entered)
+    return position, image, moved(padded[3], EMPTY), jax.tree.map(moved, padded[4]), _anywhere(cells, wrong)
 
 
 def _anywhere(cells: Cells, bits: Array) -> Array:
@@ -72,79 +94,54 @@ def _leaves(cells: Cells, axis: int, move: Array) -> Array:
     return (target < 0) | (target >= cells.domain.grid.shape[axis])
 
 
-def _along(cells: Cells, axis: int, move: Array, position: Array, image: Array, ids: Array, carried):
-    """Particles moved between cells along one axis, and whether a cell of this block was too full."""
-    h, count = cells.domain.grid.spacing[axis], cells.domain.grid.shape[axis]
-    own = [position, image, ids, move, *jax.tree.leaves(carried)]
-    below, above = _from_neighbours(cells, own, axis)
-    moves = [below[3], move, above[3]]
-    candidates_ids = [below[2], ids, above[2]]
-    index = cells.index(axis)
-    # What enters through a periodic side has gone round the box once more.
-    below[0] = below[0].at[axis].add(-h)
-    above[0] = above[0].at[axis].add(h)
-    if cells.periodic[axis]:
-        below[1] = below[1].at[axis].add((index == 0).astype(jnp.int32))
-        above[1] = above[1].at[axis].add(-(index == count - 1).astype(jnp.int32))
-    taken = [
-        (i >= 0) & (m == wanted) for i, m, wanted in zip(candidates_ids, moves, (1, 0, -1), strict=True)
-    ]  # fmt: skip
-    if not cells.periodic[axis]:
-        taken[0], taken[2] = taken[0] & (index > 0), taken[2] & (index < count - 1)
-    order = [1, 0, 2]
-    chosen = jnp.concatenate([taken[k] for k in order], axis=0)
-    source, filled, total = _compacted(chosen, cells.capacity)
-    slot_axis = -cells.ndim - 1
-    size = math.prod(cells.domain.block_shape)
-    # Every array reads it: formed once.
-    where = held(source * size + jnp.arange(size, dtype=jnp.int32).reshape(1, *cells.domain.block_shape))
-
-    def moved(lower, mine, upper, empty=0):
-        sides = (lower, mine, upper)
-        joined = jnp.concatenate([sides[k] for k in order], axis=slot_axis)
-        flat = joined.reshape(*joined.shape[:slot_axis], math.prod(joined.shape[slot_axis:]))  # of nothing, perhaps
-        picked = flat.at[..., where].get(mode="promise_in_bounds")
-        return jnp.where(filled, picked, jnp.asarray(empty, joined.dtype))
-
-    new = [moved(*sides, EMPTY if k == 2 else 0) for k, sides in enumerate(zip(below, own, above, strict=True))]
-    carried = jax.tree.unflatten(jax.tree.structure(carried), new[4:])
-    return new[0], new[1], new[2], carried, jnp.any(total > cells.capacity)
+def _origins(cells: Cells, ids: Array, moves: list[Array]) -> Array:
+    """One number that tells a particle's slot and by how many cells it moves along each axis; 0: there is none."""
+    number = jnp.arange(cells.capacity, dtype=jnp.int32).reshape(-1, *(1,) * cells.ndim)
+    for move in moves:
+        number = 3 * number + move + 1
+    return jnp.where(ids >= 0, number + 1, 0)
 
 
-def _from_neighbours(cells: Cells, own: list[Array], axis: int) -> tuple[list[Array], list[Array]]:
-    """The per-particle arrays of the cell below each cell, and of the one above it, along `axis`.
+def _move(cells: Cells, origin: Array, axis: int) -> Array:
+    """By how many cells the particles with these `_origins` move along an axis; 0 where there is none."""
+    return jnp.where(origin > 0, (origin - 1) // 3 ** (cells.ndim - 1 - axis) % 3 - 1, 0)
 
-    Beyond the sides of the box these are those of the opposite side, which the caller leaves out.
+
+def _arrived(cells: Cells, origin: Array) -> tuple[Array, Array]:
+    """The `_origins` of the particles of this block's cells after all have moved, from those in the padded block; and
+    whether a cell was too full.
     """
-    layout = center_layout([(Periodic(), Periodic())] * cells.ndim)
-    sides = cells.domain.beside(own, layout, axis, 1)
-    where = axis - cells.ndim
+    full = jnp.zeros((), bool)
+    for axis in range(cells.ndim):
+        n = cells.domain.block_shape[axis]
+        sides = [lax.slice_in_dim(origin, k, k + n, axis=axis + 1) for k in (1, 0, 2)]
+        candidates = jnp.concatenate(
+            [
+                jnp.where(_move(cells, u, axis) == wanted, u, 0)
+                for u, wanted in zip(sides, (0, 1, -1), strict=True)
+            ]
+        )  # fmt: skip
+        count, rank = _ranked(candidates > 0)
+        full = full | jnp.any(count > cells.capacity)
+        size, shape = count.size, (cells.capacity, *count.shape)
+        cell = jnp.arange(size, dtype=jnp.int32).reshape(1, *count.shape)
+        slot = jnp.where(candidates > 0, rank * size + cell, cells.capacity * size)
+        # Without derivative, numbers may be scattered.
+        origin = jnp.zeros(math.prod(shape), jnp.int32).at[slot].set(candidates, mode="drop").reshape(shape)
+    return origin, full
 
-    def shifted(u: Array, ghost: Array, side: int) -> Array:
-        n = u.shape[where]
-        if side == LOWER:
-            return jnp.concatenate([ghost, lax.slice_in_dim(u, 0, n - 1, axis=u.ndim + where)], axis=where)
-        return jnp.concatenate([lax.slice_in_dim(u, 1, n, axis=u.ndim + where), ghost], axis=where)
 
-    below = [shifted(u, lower, LOWER) for u, (lower, _) in zip(own, sides, strict=True)]
-    above = [shifted(u, upper, UPPER) for u, (_, upper) in zip(own, sides, strict=True)]
-    return below, above
+def _ranked(chosen: Array) -> tuple[Array, Array]:
+    """How many are chosen in each cell, and how many before each candidate; candidates along the first axis."""
+    groups = chosen.astype(jnp.int32).reshape(-1, GROUP, *chosen.shape[1:])
 
+    # Some at once, as a step of a loop takes its time.
+    def next_group(before, group):
+        ranks = []
+        for one in group:
+            ranks.append(before)
+            before = before + one
+        return before, jnp.stack(ranks)
 
-def _compacted(chosen: Array, capacity: int) -> tuple[Array, Array, Array]:
-    """The k-th chosen candidate of each cell for each slot k: its number, whether there is one, and how many."""
-    rank = jnp.cumsum(chosen.astype(jnp.int32), axis=0)
-    total = rank[-1]
-    slot = jnp.arange(capacity, dtype=jnp.int32).reshape(-1, *(1,) * (chosen.ndim - 1))
-    candidates, size = chosen.shape[0], total.size
-    cell = jnp.arange(size, dtype=jnp.int32).reshape(1, *total.shape)
-    # The first candidate whose rank is above a slot's number, by halving: ranks never fall.
-    source = jnp.zeros((capacity, *total.shape), jnp.int32)
-    step = 1 << (candidates.bit_length() - 1)
-    while step:
-        last = source + (step - 1)
-        at = rank.ravel().at[jnp.minimum(last, candidates - 1) * size + cell].get(mode="promise_in_bounds")
-        source = jnp.where((last < candidates) & (at <= slot), source + step, source)
-        step //= 2
-    filled = slot < total[None]
-    return jnp.where(filled, source, np.int32(0)), filled, total
+    count, rank = lax.scan(next_group, jnp.zeros_like(groups[0, 0]), groups)
+    return count, rank.reshape(chosen.shape)
