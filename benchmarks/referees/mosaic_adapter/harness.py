@@ -6,6 +6,7 @@ python harness.py tell FOLDER RESULT.json                            # what all 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -15,6 +16,7 @@ import os
 import statistics
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -89,7 +91,7 @@ def loaded(path: str):
     return Tesseract.from_tesseract_api(adapter)
 
 
-def run(solver: str, most: float, iterations: int, experiments: list[str]) -> None:
+def run(folder: Path, solver: str, most: float, iterations: int, experiments: list[str]) -> None:
     """Experiments of one solver, a process of its own as Mosaic has a container: XLB's adapter sets the precision."""
     from mosaic.benchmarks.core import experiment as driver
     from mosaic.benchmarks.core import runner
@@ -117,10 +119,28 @@ def run(solver: str, most: float, iterations: int, experiments: list[str]) -> No
 
         driver.iter_runs = shorter
         chosen = {experiment: problem.experiments[path].fn}
-        runner.run_suite(
-            dataclasses.replace(problem, solvers=alone), tags, chosen,
-            plots=False, suite_name=suite, overrides={"gpu_ids": []},
-        )  # fmt: skip
+        with keeping_others(folder / problem.name / path / "result.json"):
+            runner.run_suite(
+                dataclasses.replace(problem, solvers=alone), tags, chosen,
+                plots=False, suite_name=suite, overrides={"gpu_ids": []},
+            )  # fmt: skip
+
+
+@contextlib.contextmanager
+def keeping_others(file: Path) -> Iterator[None]:
+    """Keep in `file` what other solvers have found, which some experiments of Mosaic write over."""
+
+    def entries() -> list[dict]:
+        return json.loads(file.read_text(encoding="utf-8"))["results"] if file.exists() else []
+
+    before = entries()
+    yield
+    solvers = {entry["solver"] for entry in entries()}
+    lost = [entry for entry in before if entry["solver"] not in solvers]
+    if lost:
+        result = json.loads(file.read_text(encoding="utf-8"))
+        result["results"] = lost + result["results"]
+        file.write_text(json.dumps(result), encoding="utf-8")
 
 
 def measured(metrics: dict) -> dict[str, float]:
@@ -175,7 +195,7 @@ def main():
     os.environ[RESULTS_DIR_ENV] = folder
     if job == "run":
         solver, most, iterations, *experiments = rest
-        run(solver, float(most), int(iterations), experiments)
+        run(Path(folder), solver, float(most), int(iterations), experiments)
         return
     packages = ("mosaic-bench", "jax", *PEERS.values())
     versions = {package: importlib.metadata.version(package) for package in packages}
