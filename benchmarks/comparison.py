@@ -47,7 +47,8 @@ class Row:
     """One table: what all contestants compute, and how much of it a call does.
 
     what: equations, scheme, grid; work: units of `unit` in one call; physics and start: what every contestant is given.
-    from_start: a call is a whole process, from its start to its first result.
+    from_start: a call is a whole process, from its start to its first result. uncounted: rounds that are not timed, in
+    which processes warm up or keep their programs.
     """
 
     what: str
@@ -58,20 +59,15 @@ class Row:
     start: Arrays
     contestants: Sequence[Contestant]
     from_start: bool = False
+    uncounted: int = 1
 
 
 class Running:
     """A contestant at work: `report` and `result` of its first chunk, and `run` for another one."""
 
-    def __init__(self, contestant: Contestant, folder: Path, from_start: bool):
-        python = python_of(contestant.package) if contestant.package else sys.executable
+    def __init__(self, contestant: Contestant, folder: Path):
         self._output = folder / f"{contestant.name}.npz".replace(" ", "_").replace("/", "_")
-        options = json.dumps(dict(contestant.options))
-        module = f"benchmarks.contestants.{contestant.program}"
-        self._command = [python, "-m", module, str(folder), str(self._output), options]
-        self._environment = {"JAX_PLATFORMS": "cpu", **contestant.environment}
-        self._from_start = from_start
-        self._peer = Peer(self._command, self._environment)
+        self._peer = Peer(*_command(contestant, folder, self._output))
 
     def ready(self) -> tuple[dict[str, Any], Arrays]:
         """Wait for the first result."""
@@ -80,17 +76,47 @@ class Running:
             return report, dict(found)
 
     def run(self) -> Timing:
-        if not self._from_start:
-            return self._peer.run()
-        begin, busy = _moments()
-        with Peer(self._command, self._environment) as peer:
-            peer.report()
-            taken = _moments()[0] - begin
-        # The processor's time of a child is known when it has ended.
-        return Timing(taken, _moments()[1] - busy)
+        return self._peer.run()
 
     def close(self) -> None:
         self._peer.close()
+
+
+class FromStart:
+    """A contestant whose chunk is a whole process; the one whose result is compared is also the first that is timed."""
+
+    def __init__(self, contestant: Contestant, folder: Path):
+        self._output = folder / f"{contestant.name}.npz".replace(" ", "_").replace("/", "_")
+        self._command = _command(contestant, folder, self._output)
+        self._first: Timing | None = None
+
+    def ready(self) -> tuple[dict[str, Any], Arrays]:
+        """Run a process to its end."""
+        report, self._first = self._whole()
+        with np.load(self._output) as found:
+            return report, dict(found)
+
+    def run(self) -> Timing:
+        first, self._first = self._first, None
+        return first or self._whole()[1]
+
+    def _whole(self) -> tuple[dict[str, Any], Timing]:
+        begin, busy = _moments()
+        with Peer(*self._command) as peer:
+            report = peer.report()
+            taken = _moments()[0] - begin
+        # The processor's time of a child is known when it has ended.
+        return report, Timing(taken, _moments()[1] - busy)
+
+    def close(self) -> None:
+        pass
+
+
+def _command(contestant: Contestant, folder: Path, output: Path) -> tuple[list[str], dict[str, str]]:
+    """The command that runs a contestant, and its environment."""
+    python = python_of(contestant.package) if contestant.package else sys.executable
+    module, options = f"benchmarks.contestants.{contestant.program}", json.dumps(dict(contestant.options))
+    return [python, "-m", module, str(folder), str(output), options], {"JAX_PLATFORMS": "cpu", **contestant.environment}
 
 
 def _moments() -> tuple[float, float]:
@@ -98,7 +124,7 @@ def _moments() -> tuple[float, float]:
     return times.elapsed, times.children_user + times.children_system
 
 
-def compare(row: Row, pairs: int, start: Callable[..., Any] = Running) -> dict[str, Any]:
+def compare(row: Row, pairs: int, start: Callable[..., Any] | None = None) -> dict[str, Any]:
     """The finished table as plain values.
 
     Every other contestant has `ratio` and `error`, or `refused`, a sentence: a result that is too far off is not timed.
@@ -110,7 +136,8 @@ def compare(row: Row, pairs: int, start: Callable[..., Any] = Running) -> dict[s
         folder = Path(name)
         (folder / "physics.json").write_text(json.dumps(dict(row.physics)))
         np.savez(folder / "start.npz", **row.start)
-        started = [(one, _started(one, folder, row.from_start, start, stack)) for one in row.contestants]
+        start = start or (FromStart if row.from_start else Running)
+        started = [(one, _started(one, folder, start, stack)) for one in row.contestants]
         ready = [(one, running, *_ready(running)) for one, running in started]
         first, reference, report, result = ready[0]
         if result is None:
@@ -127,9 +154,7 @@ def compare(row: Row, pairs: int, start: Callable[..., Any] = Running) -> dict[s
                 entry["refused"] = f"off by {entry['error']:.2g}, where {one.bound:.2g} is accepted"
                 continue
             timed.append((entry, running))
-        # A process that is started anew has nothing to warm up.
-        others = [running for _, running in timed]
-        alone, ratios = alternate(reference, others, pairs, uncounted=0 if row.from_start else 1)
+        alone, ratios = alternate(reference, [running for _, running in timed], pairs, row.uncounted)
         _enter(entries[0], alone, row.work)
         for (entry, _), (times, pairwise) in zip(timed, ratios, strict=True):
             _enter(entry, times, row.work)
@@ -194,10 +219,10 @@ def _enter(entry: dict[str, Any], times: Sequence[Timing], work: float) -> None:
     }
 
 
-def _started(one: Contestant, folder: Path, from_start: bool, start, stack: contextlib.ExitStack):
+def _started(one: Contestant, folder: Path, start, stack: contextlib.ExitStack):
     """The contestant at work, or the sentence that says why it is not."""
     try:
-        running = start(one, folder, from_start)
+        running = start(one, folder)
     except NotInstalled as error:
         return str(error)
     stack.callback(running.close)

@@ -30,7 +30,7 @@ class Fake:
     seconds = {"simjax": 2.0, "twice": 4.0, "wrong": 1.0}
     calls: list[str] = []
 
-    def __init__(self, contestant, folder, from_start):
+    def __init__(self, contestant, folder):
         if contestant.name == "absent":
             raise NotInstalled("absent could not be installed: no index")
         self.name = contestant.name
