@@ -27,7 +27,7 @@ PAIRS = {True: 3, False: 7}
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help="comparisons to make; none: all")
-    parser.add_argument("--quick", action="store_true", help="small sizes, under three minutes on two idle cores")
+    parser.add_argument("--quick", action="store_true", help="small sizes, under two minutes on two idle cores")
     parser.add_argument("--list", action="store_true", help="show the comparisons and do nothing")
     parser.add_argument("--output", type=Path, default=Path("comparisons"), help="folder of the results")
     options = parser.parse_args(arguments)
