@@ -39,10 +39,10 @@ def _two_devices(program: str, quick: bool, bound: float = 1e-5) -> list[Contest
 
 def _flow(
     what: str, start, viscosity: float, dt: float, integrator: str, force: float, peers, quick: bool,
-    bound: float = 1e-5,
+    bound: float = 1e-5, steps: int | None = None,
 ) -> Row:  # fmt: skip
     cells, stages = start["velocity_x"].size, STAGES[integrator]
-    steps = _steps(cells * start["velocity_x"].ndim / 2, stages, 6e6 if quick else 2e7)
+    steps = steps or _steps(cells * start["velocity_x"].ndim / 2, stages, 6e6 if quick else 2e7)
     physics = {
         "viscosity": viscosity, "dt": dt, "integrator": integrator, "steps": steps, "force": force,
         "wavenumber": WAVENUMBER,
@@ -62,7 +62,7 @@ def _velocity(fields) -> dict[str, np.ndarray]:
 
 
 def kolmogorov(quick: bool) -> list[Row]:
-    """Kolmogorov flow in the plane by finite volumes, beside jax-cfd."""
+    """Kolmogorov flow in the plane by finite volumes, beside jax-cfd and PhiFlow."""
     cells, integrators = (128, ["midpoint"]) if quick else (512, ["euler", "midpoint", "rk4"])
     start = _velocity(starts.solenoidal_velocity((cells, cells)))
     peers = [_jax_cfd("linear", 1e-5, SAME_SCHEME)]
@@ -70,10 +70,19 @@ def kolmogorov(quick: bool) -> list[Row]:
         # 0.009 on 128 x 128 cells, a sixteenth of it on 512 x 512.
         why = "another convection: the difference of two schemes of second order"
         peers.append(_jax_cfd("van_leer", 2e-2, why))
-    return [
+    rows = [
         _flow("Kolmogorov flow", start, VISCOSITY, FLOW_DT, integrator, FORCE, peers, quick)
         for integrator in integrators
     ]
+    return rows if quick else [*rows, _beside_phiflow()]
+
+
+def _beside_phiflow() -> Row:
+    """Few steps on a small grid: one of PhiFlow's takes as long as hundreds of the others'."""
+    why = "the same differences of convection that is not in conservation form, and of viscosity after it"
+    peers = [Contestant("PhiFlow 3.4.0", "phiflow_flow", 1e-4, why, "phiflow")]
+    start = _velocity(starts.solenoidal_velocity((128, 128)))
+    return _flow("Kolmogorov flow", start, VISCOSITY, FLOW_DT, "euler", FORCE, peers, True, steps=20)
 
 
 def taylor_green(quick: bool) -> list[Row]:

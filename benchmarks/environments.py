@@ -14,6 +14,7 @@ PACKAGES = {
     "jax-cfd": "jax-cfd==0.2.1",
     "exponax": "exponax==0.2.0",
     "jax-md": "jax-md==0.2.29",
+    "phiflow": "phiflow==3.4.0",
     "deepwave": "deepwave==0.1.0",
     "mosaic-bench": "mosaic-bench==0.2.0",
 }
@@ -21,7 +22,7 @@ JAX = f"jax=={metadata.version('jax')}"
 """The jax that is here: then both have the same compiler."""
 BESIDE = {
     "deepwave": ["torch==2.13.0", "numpy==2.4.6"],
-    "mosaic-bench": [JAX, PACKAGES["jax-cfd"], PACKAGES["exponax"], "phiflow==3.4.0", "xlb==0.3.1"],
+    "mosaic-bench": [JAX, PACKAGES["jax-cfd"], PACKAGES["exponax"], PACKAGES["phiflow"], "xlb==0.3.1"],
 }
 """Packages that one needs beside it, where this is not that jax alone."""
 FINISHED = "finished"
