@@ -201,12 +201,12 @@ MUTATIONS = [
     ),
     Mutation(
         "a full cell is noticed one particle late", "particles/migration.py",
-        "jnp.any(total > cells.capacity)", "jnp.any(total > cells.capacity + 1)",
+        "jnp.any(count > cells.capacity)", "jnp.any(count > cells.capacity + 1)",
         "tests/particles/test_cells_and_pairs.py::test_migration_tells_what_goes_wrong",
     ),
     Mutation(
         "images are counted the wrong way at the upper side", "particles/migration.py",
-        ".add(-(index == count - 1)", ".add((index == count - 1)",
+        "- ((move < 0) & (index == last))", "+ ((move < 0) & (index == last))",
         "tests/particles/test_cells_and_pairs.py::test_migration_moves_particles_and_loses_none",
     ),
     Mutation(

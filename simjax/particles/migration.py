@@ -132,7 +132,7 @@ def _arrived(cells: Cells, origin: Array) -> tuple[Array, Array]:
 
 
 def _ranked(chosen: Array) -> tuple[Array, Array]:
-    """How many are chosen in each cell, and how many before each candidate; candidates along the first axis."""
+    """Count those chosen in each cell, and those before each candidate; candidates stand along the first axis."""
     groups = chosen.astype(jnp.int32).reshape(-1, GROUP, *chosen.shape[1:])
 
     # Some at once, as a step of a loop takes its time.
