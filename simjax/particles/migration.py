@@ -20,7 +20,7 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
     """Every particle in the cell in which it is.
 
     Axis by axis, a cell joins its own particles that stay with those of its two neighbours that come over, in this
-    order; what particles carry follows once it is known from where each came. There is no difference between a
+    order; what particles carry follows once it is known where each was. There is no difference between a
     neighbouring cell and one on another device: the result does not depend on the decomposition.
 
     Args:
