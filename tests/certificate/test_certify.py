@@ -20,7 +20,7 @@ from simjax.certificate.certify import STEPS, certify
 from simjax.certificate.configured import prepared_objective
 from simjax.certificate.short_run import run_objective
 from simjax.config import load_config
-from simjax.core import domain
+from simjax.core import neighbors
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.models.registry import MODELS
 from simjax.models.scalar.advection_diffusion import AdvectionDiffusion
@@ -101,8 +101,8 @@ def test_a_term_without_derivative_is_found(monkeypatch):
 
 @pytest.mark.slow
 def test_an_exchange_without_derivative_is_found(monkeypatch):
-    permute = domain._permute
-    monkeypatch.setattr(domain, "_permute", lambda *slabs: [jax.lax.stop_gradient(u) for u in permute(*slabs)])
+    permute = neighbors._permute
+    monkeypatch.setattr(neighbors, "_permute", lambda *slabs: [jax.lax.stop_gradient(u) for u in permute(*slabs)])
     assert failed(certified("dye")) == {"one device against 8, x=2 x y=4"}
 
 
