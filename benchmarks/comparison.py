@@ -66,14 +66,12 @@ class Running:
     """A contestant at work: `report` and `result` of its first chunk, and `run` for another one."""
 
     def __init__(self, contestant: Contestant, folder: Path):
-        self._output = folder / f"{contestant.name}.npz".replace(" ", "_").replace("/", "_")
-        self._peer = Peer(*_command(contestant, folder, self._output))
+        self._output = _output(contestant, folder)
+        self._peer = Peer(*_command(contestant, folder))
 
     def ready(self) -> tuple[dict[str, Any], Arrays]:
         """Wait for the first result."""
-        report = self._peer.report()
-        with np.load(self._output) as found:
-            return report, dict(found)
+        return self._peer.report(), _arrays(self._output)
 
     def run(self) -> Timing:
         return self._peer.run()
@@ -86,15 +84,14 @@ class FromStart:
     """A contestant whose chunk is a whole process; the one whose result is compared is also the first that is timed."""
 
     def __init__(self, contestant: Contestant, folder: Path):
-        self._output = folder / f"{contestant.name}.npz".replace(" ", "_").replace("/", "_")
-        self._command = _command(contestant, folder, self._output)
+        self._output = _output(contestant, folder)
+        self._command = _command(contestant, folder)
         self._first: Timing | None = None
 
     def ready(self) -> tuple[dict[str, Any], Arrays]:
         """Run a process to its end."""
         report, self._first = self._whole()
-        with np.load(self._output) as found:
-            return report, dict(found)
+        return report, _arrays(self._output)
 
     def run(self) -> Timing:
         first, self._first = self._first, None
@@ -112,11 +109,22 @@ class FromStart:
         pass
 
 
-def _command(contestant: Contestant, folder: Path, output: Path) -> tuple[list[str], dict[str, str]]:
+def _output(contestant: Contestant, folder: Path) -> Path:
+    """The file in which a contestant leaves its result."""
+    return folder / f"{contestant.name}.npz".replace(" ", "_").replace("/", "_")
+
+
+def _arrays(file: Path) -> Arrays:
+    with np.load(file) as found:
+        return dict(found)
+
+
+def _command(contestant: Contestant, folder: Path) -> tuple[list[str], dict[str, str]]:
     """The command that runs a contestant, and its environment."""
     python = python_of(contestant.package) if contestant.package else sys.executable
     module, options = f"benchmarks.contestants.{contestant.program}", json.dumps(dict(contestant.options))
-    return [python, "-m", module, str(folder), str(output), options], {"JAX_PLATFORMS": "cpu", **contestant.environment}
+    command = [python, "-m", module, str(folder), str(_output(contestant, folder)), options]
+    return command, {"JAX_PLATFORMS": "cpu", **contestant.environment}
 
 
 def _moments() -> tuple[float, float]:

@@ -80,7 +80,7 @@ def kolmogorov(quick: bool) -> list[Row]:
 def _beside_phiflow() -> Row:
     """Few steps on a small grid: one of PhiFlow's takes as long as hundreds of the others'."""
     why = "the same differences of convection that is not in conservation form, and of viscosity after it"
-    peers = [Contestant("PhiFlow 3.4.0", "phiflow_flow", 1e-4, why, "phiflow")]
+    peers = [Contestant("PhiFlow 3.4.0, conjugate gradients", "phiflow_flow", 1e-4, why, "phiflow")]
     start = _velocity(starts.solenoidal_velocity((128, 128)))
     return _flow("Kolmogorov flow", start, VISCOSITY, FLOW_DT, "euler", FORCE, peers, True, steps=20)
 

@@ -33,7 +33,7 @@ def build(physics, start) -> Program:
     reach = physics["cutoff"] + SKIN
     grid = cells_for((0.0,) * 3, (physics["box"],) * 3, reach, (True,) * 3, (devices, 1, 1))
     mesh = make_mesh({"x": devices})
-    # A cell never holds four tenths more than its share.
+    # Room for four tenths more than a cell's share; a fuller cell would stop the run.
     capacity = 8 * math.ceil(1.4 * count / grid.cells / 8)
     # Density varies from block to block by less than a tenth.
     policy = NeighborPolicy(physics["cutoff"], SKIN, ROWS, min(count, count * 11 // (10 * devices)))

@@ -5,12 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from simjax.jaxpr.parts import part
 from simjax.particles.cells import EMPTY, GROUP, Cells
-from simjax.particles.neighbor_list import own_slot
+from simjax.particles.neighbor_list import cell_strides, own_slot
 from simjax.status import CELL_FULL, ESCAPED, SKIN_PASSED
 from simjax.stencil.materialise import held
 
@@ -51,9 +50,8 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
     wrong = wrong | jnp.where(full, CELL_FULL, 0).astype(jnp.int32)
 
     filled, moves = origin > 0, [_move(cells, origin, axis) for axis in range(cells.ndim)]
-    strides = np.array([math.prod(cells.padded_shape[axis + 2 :]) for axis in range(cells.ndim)])
     slot = (origin - 1) // 3**cells.ndim
-    cell = own_slot(cells)[:1] - sum(m * int(stride) for m, stride in zip(moves, strides, strict=True))
+    cell = own_slot(cells)[:1] - sum(m * int(stride) for m, stride in zip(moves, cell_strides(cells), strict=True))
     # Every array reads it: formed once.
     where = held(jnp.where(filled, slot * math.prod(cells.padded_shape[1:]) + cell, 0))
 

@@ -58,6 +58,12 @@ def displacements(ndim: int) -> np.ndarray:
     return np.array(list(itertools.product((-1, 0, 1), repeat=ndim)), np.int32)
 
 
+def cell_strides(cells: Cells) -> np.ndarray:
+    """Distance in the flattened padded cells between neighbours along each axis, `(ndim,)`."""
+    shape = cells.padded_shape[1:]
+    return np.array([math.prod(shape[axis + 1 :]) for axis in range(cells.ndim)])
+
+
 def turns(cells: Cells) -> int:
     """Groups of slots in all neighbouring cells."""
     return 3**cells.ndim * (cells.capacity // GROUP)
@@ -136,8 +142,7 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
     where a partner is: `(words, particles)` uint32.
     """
     # Cells one after the other in one long axis, along which loops go; some between the block's own are ghost cells.
-    shape = cells.padded_shape[1:]
-    cells_padded, first = math.prod(shape), int(sum(_strides(shape)))
+    cells_padded, first = math.prod(cells.padded_shape[1:]), int(sum(cell_strides(cells)))
     span = cells_padded - 2 * first
     # A position that is not finite has no partners; its loss is noticed where particles move between cells.
     far = jnp.where(occupied, coordinates, jnp.inf).reshape(cells.ndim, cells.capacity, cells_padded)
@@ -150,7 +155,7 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
     none = (0 * here[0, :WORD]).astype(jnp.uint16)
     zero = jnp.zeros((), jnp.int32)
     # Of each row of words: where the cell around begins, and the first slot in it.
-    begins = np.repeat(first + displacements(cells.ndim) @ _strides(shape), groups).astype(np.int32)
+    begins = np.repeat(first + displacements(cells.ndim) @ cell_strides(cells), groups).astype(np.int32)
     rows = jnp.asarray(begins), jnp.asarray(np.resize(WORD * np.arange(groups, dtype=np.int32), begins.shape))
 
     def of_group(_, mine):
@@ -184,11 +189,6 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
     itself = (3**cells.ndim // 2 * groups * WORD + slot)[None]
     lone = jnp.where(itself // WORD == row, np.uint32(1) << (itself % WORD).astype(jnp.uint32), np.uint32(0))
     return words & ~lone
-
-
-def _strides(shape: tuple[int, ...]) -> np.ndarray:
-    """Distance in the flattened cells between neighbours along each axis."""
-    return np.array([math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 def _listed(cells: Cells, found: Array, own: Array, length: int, longest: Array) -> Array:
@@ -238,9 +238,8 @@ def _listed(cells: Cells, found: Array, own: Array, length: int, longest: Array)
 
 def _displaced(cells: Cells) -> np.ndarray:
     """Distance in the flattened padded block from slot 0 of a cell to each candidate, by neighbouring cell and slot."""
-    shape = cells.padded_shape[1:]
-    slots = np.arange(math.ceil(cells.capacity / WORD) * WORD) * math.prod(shape)
-    return ((displacements(cells.ndim) @ _strides(shape))[:, None] + slots[None]).astype(np.int32).ravel()
+    slots = np.arange(math.ceil(cells.capacity / WORD) * WORD) * math.prod(cells.padded_shape[1:])
+    return ((displacements(cells.ndim) @ cell_strides(cells))[:, None] + slots[None]).astype(np.int32).ravel()
 
 
 def interior(cells: Cells, padded: Array) -> Array:
