@@ -34,6 +34,13 @@ def from_flax(module: Any, variables: Any = None) -> FlaxModule:
 
     Raises:
         ConfigurationError: it is no module of Flax, or its variables are missing.
+
+    Examples:
+        >>> from flax import linen
+        >>> layer = linen.Dense(2)
+        >>> module = sj.from_flax(layer, layer.init(jax.random.key(0), jnp.ones(3)))
+        >>> module(jnp.ones(3)).shape
+        (2,)
     """
     from flax import linen, nnx
 

@@ -47,6 +47,7 @@ class Learner:
         ConfigurationError: a path that fits no array, or nothing is left to train.
 
     Examples:
+        >>> import optax
         >>> network = sj.LocalNetwork(1, 2, [8], key=jax.random.key(0))
         >>> learner = sj.Learner(network, optax.adam(1e-2), frozen=["weights.0"])
         >>> fits = sj.WindowLoss(lambda module, window, key: jnp.mean((module(window["u"])[0] - window["v"]) ** 2))

@@ -82,6 +82,15 @@ def train(
         NumericalError: weights became NaN or infinite; the last good checkpoint stays.
         ConfigurationError: an argument is none, or batches do not fit a loss or have ended.
         Interrupted, Stopped: after a signal; with a folder, after a checkpoint.
+
+    Examples:
+        >>> import itertools, optax
+        >>> line = {"slope": jnp.zeros(())}
+        >>> loss = sj.WindowLoss(lambda line, window, key: jnp.mean((line["slope"] * window["x"] - window["y"]) ** 2))
+        >>> data = itertools.repeat({"x": np.ones((2, 4)), "y": np.full((2, 4), 3.0)})
+        >>> training = sj.train(sj.Learner(line, optax.adam(0.1)), [sj.Stage(200, loss)], data)
+        >>> round(float(training.module["slope"]), 2)
+        3.0
     """
     group = processes()
     if group.count > 1:
